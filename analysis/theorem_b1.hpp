@@ -32,6 +32,7 @@ struct TheoremB1Options {
   Index rank = 1;
   Index seed = 0;
   double tolerance = 1e-9;
+  bool operator==(const TheoremB1Options&) const = default;
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {

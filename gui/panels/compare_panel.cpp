@@ -5,9 +5,8 @@
 
 #include "core/base/error.hpp"
 #include "gui/model/compare/compare_csv.hpp"
-#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/compare_picture.hpp"
-#include "gui/panels/widgets.hpp"
+#include "gui/panels/panel_base.hpp"
 
 namespace kvscope::gui {
 
@@ -15,7 +14,7 @@ namespace {
 
 constexpr std::size_t kNotedKeys = 40;
 
-class ComparePanel final : public Panel {
+class ComparePanel final : public TracePanel<CompareOptions> {
  public:
   PanelInfo info() const override {
     return {"compare", "Compare",
@@ -24,23 +23,19 @@ class ComparePanel final : public Panel {
   }
 
   void controls(PanelContext& context) override;
-  void draw(PanelContext& context) override;
   std::optional<plot::Figure> figure() const override { return picture_.figure(); }
   std::optional<ImVec2> place(std::size_t panel, double x, double y) const override {
     return picture_.place(panel, x, y);
   }
   std::optional<std::string> csv() const override;
-  nlohmann::ordered_json options() const override { return fields_to_json(options_); }
   void set_options(const nlohmann::ordered_json& options) override {
-    CompareOptions wanted = options_;
-    fields_from_json(options, wanted);
-    check_fields(wanted);
-    options_ = wanted;
+    TracePanel::set_options(options);
     ++options_version_;
   }
-  bool is_busy() const override { return busy_; }
 
  private:
+  void forget() override { picture_.begin(); }
+  void draw_trace(PanelContext& context) override;
   void update_sides(const Session& session);
   void draw_side_controls(PanelContext& context);
   /// The kept keys of both sides; empty while one of them is missing.
@@ -69,7 +64,6 @@ class ComparePanel final : public Panel {
   void draw_keys(PanelContext& context);
   void draw_rows(PanelContext& context);
 
-  CompareOptions options_;
   std::uint64_t options_version_ = 0;
   CompareSides sides_;
   std::optional<std::pair<std::uint64_t, std::uint64_t>> sides_of_;  // revision, options
@@ -84,18 +78,17 @@ class ComparePanel final : public Panel {
   Shown<KeptComparison> maps_shown_;
   Shown<QueryKeys> keys_shown_;
   Shown<RowDifference> rows_shown_;
-  bool busy_ = false;
 };
 
 // ---- controls ----
 
 void ComparePanel::controls(PanelContext&) {
-  bool changed = segmented("what", options_.what);
+  bool changed = segmented("what", switches_.what);
   ImGui::SameLine();
-  changed |= segmented("show", options_.show);
-  if (options_.show == CompareShow::maps) {
+  changed |= segmented("show", switches_.show);
+  if (switches_.show == CompareShow::maps) {
     ImGui::SameLine();
-    changed |= ImGui::Checkbox("shared scale", &options_.shared_scale);
+    changed |= ImGui::Checkbox("shared scale", &switches_.shared_scale);
     help_tooltip("The colours of A and B mean the same numbers.");
   }
   if (changed) ++options_version_;
@@ -104,42 +97,42 @@ void ComparePanel::controls(PanelContext&) {
 void ComparePanel::draw_side_controls(PanelContext& context) {
   bool changed = false;
   const float width = context.look.px(150);
-  if (options_.what == CompareWhat::budgets) {
+  if (switches_.what == CompareWhat::budgets) {
     const auto budget = sides_.a.request.budget;
     const bool is_mass = budget && budget->kind == Budget::Kind::mass;
     ImGui::SetNextItemWidth(width);
     if (is_mass) {
       const double low = 0.01;
       const double high = 1.0;
-      changed = ImGui::SliderScalar("p of B", ImGuiDataType_Double, &options_.other_nucleus, &low,
+      changed = ImGui::SliderScalar("p of B", ImGuiDataType_Double, &switches_.other_nucleus, &low,
                                     &high, "%.3g", ImGuiSliderFlags_AlwaysClamp);
     } else {
       const Index low = 1;
       const Index high = 65536;
-      changed =
-          ImGui::SliderScalar("budget of B", ImGuiDataType_S64, &options_.other_budget, &low, &high,
-                              "%lld", ImGuiSliderFlags_AlwaysClamp | ImGuiSliderFlags_Logarithmic);
+      changed = ImGui::SliderScalar("budget of B", ImGuiDataType_S64, &switches_.other_budget, &low,
+                                    &high, "%lld",
+                                    ImGuiSliderFlags_AlwaysClamp | ImGuiSliderFlags_Logarithmic);
     }
     help_tooltip("A has the budget of the slider at the left.");
   }
-  if (options_.what == CompareWhat::traces) {
-    changed = ImGui::Checkbox("own layer and head for B", &options_.own_head);
+  if (switches_.what == CompareWhat::traces) {
+    changed = ImGui::Checkbox("own layer and head for B", &switches_.own_head);
     help_tooltip("Otherwise B shows the same layer and head, or the ones at the same depth.");
-    if (changed && options_.own_head) {
-      options_.other_layer = sides_.b.request.layer;
-      options_.other_head = sides_.b.request.q_head;
+    if (changed && switches_.own_head) {
+      switches_.other_layer = sides_.b.request.layer;
+      switches_.other_head = sides_.b.request.q_head;
     }
-    if (options_.own_head) {
+    if (switches_.own_head) {
       const Index step = 1;
       ImGui::SameLine();
       ImGui::SetNextItemWidth(context.look.px(90));
-      changed |= ImGui::InputScalar("layer", ImGuiDataType_S64, &options_.other_layer, &step);
+      changed |= ImGui::InputScalar("layer", ImGuiDataType_S64, &switches_.other_layer, &step);
       ImGui::SameLine();
       ImGui::SetNextItemWidth(context.look.px(90));
-      changed |= ImGui::InputScalar("head", ImGuiDataType_S64, &options_.other_head, &step);
+      changed |= ImGui::InputScalar("head", ImGuiDataType_S64, &switches_.other_head, &step);
       const TraceInfo& info = sides_.b.document->info();
-      options_.other_layer = std::clamp<Index>(options_.other_layer, 0, info.n_layers - 1);
-      options_.other_head = std::clamp<Index>(options_.other_head, 0, info.n_q - 1);
+      switches_.other_layer = std::clamp<Index>(switches_.other_layer, 0, info.n_layers - 1);
+      switches_.other_head = std::clamp<Index>(switches_.other_head, 0, info.n_q - 1);
     }
   }
   if (changed) ++options_version_;
@@ -150,30 +143,28 @@ void ComparePanel::draw_side_controls(PanelContext& context) {
 void ComparePanel::update_sides(const Session& session) {
   const std::pair now{session.revision(), options_version_};
   if (sides_of_ == now) return;
-  sides_ = compare_sides(session, options_);
+  sides_ = compare_sides(session, switches_);
   sides_of_ = now;
 }
 
 ComparePanel::KeptPair ComparePanel::ask_kept(PanelContext& context, bool has_picture) {
-  const auto ask = [&](AsyncValue<KeptRows>& slot, const CompareSide& side, const char* name) {
-    return slot.ask(context.session.bench(), side.key(),
-                    {fmt::format("Kept keys of {}: {}", name, side.label), Lane::heavy},
-                    [side](JobContext& job) {
-                      return kept_rows(side.document->source(),
-                                       side.draft ? &side.draft->source() : nullptr, side.request,
-                                       job);
-                    });
+  const auto ask_side = [&](AsyncValue<KeptRows>& slot, const CompareSide& side, const char* name) {
+    return ask(context, slot, side.key(),
+               {fmt::format("Kept keys of {}: {}", name, side.label), Lane::heavy},
+               [side](JobContext& job) {
+                 return kept_rows(side.document->source(),
+                                  side.draft ? &side.draft->source() : nullptr, side.request, job);
+               });
   };
   const auto report = [&](AsyncValue<KeptRows>& slot, const AsyncView<KeptRows>& view) {
     const SlotAction action = job_place(context, view.status, has_picture, view.fresh);
     if (action == SlotAction::cancel) slot.cancel();
     if (action == SlotAction::retry) slot.retry();
   };
-  const auto a = ask(kept_a_, sides_.a, "A");
+  const auto a = ask_side(kept_a_, sides_.a, "A");
   const bool are_same = sides_.a.key() == sides_.b.key();
-  const auto b = are_same ? a : ask(kept_b_, sides_.b, "B");
+  const auto b = are_same ? a : ask_side(kept_b_, sides_.b, "B");
   const bool fresh = a.fresh && b.fresh;
-  busy_ |= !fresh && !a.failed() && !b.failed();
   if (!a.fresh) {
     report(kept_a_, a);
   } else if (!b.fresh) {
@@ -192,14 +183,13 @@ void ComparePanel::draw_maps(PanelContext& context) {
     const MapCells cells =
         map_cells_for(trace.n_tokens, trace.n_tokens - trace.n_prompt, a.request.phase,
                       a.request.chunk, context.session.parameters().page_size);
-    const auto view = maps_.ask(
-        context.session.bench(),
+    const auto view = ask(
+        context, maps_,
         fmt::format("compare-maps/{}/{}x{}", sides_.key(), cells.query_block, cells.page_size),
         {"Comparison", Lane::quick, /*urgent=*/true},
         [kept, window = a.window(), request = a.request, cells](JobContext& job) {
           return compare_kept(*kept.a, *kept.b, window, request.phase, request.chunk, cells, job);
         });
-    busy_ |= view.is_pending();
     if (!async_place(context, maps_, view)) return;
     maps_shown_.take(view, sides_);
   }
@@ -211,9 +201,9 @@ void ComparePanel::draw_maps(PanelContext& context) {
                 {"keys per query", fmt::format("{:.1f}", c.kept_a), fmt::format("{:.1f}", c.kept_b),
                  fmt::format("{:+.1f}, Jaccard {:.3f}", c.kept_a - c.kept_b, c.jaccard)}});
   picture_.show(
-      context, c, maps_shown_.sides, options_.shared_scale ? 1 : 0, ImGui::GetContentRegionAvail(),
+      context, c, maps_shown_.sides, switches_.shared_scale ? 1 : 0, ImGui::GetContentRegionAvail(),
       [&](const KeptComparison& value, const CompareSides& sides, const CompareMarks& marks) {
-        return compare_maps_figure(value, sides, options_.shared_scale, marks);
+        return compare_maps_figure(value, sides, switches_.shared_scale, marks);
       });
   const auto& hit = picture_.hit();
   if (!hit) return;
@@ -244,15 +234,14 @@ void ComparePanel::draw_keys(PanelContext& context) {
   const KeptPair kept = ask_kept(context, /*has_picture=*/bool(keys_shown_));
   if (kept.fresh) {
     const CompareSide& side = sides_.a;
-    const auto view = keys_.ask(
-        context.session.bench(), fmt::format("compare-keys/{}/{}", sides_.key(), sides_.query),
-        {fmt::format("Keys of query {}", sides_.query), Lane::quick, /*urgent=*/true},
-        [document = side.document, request = side.request, kept,
-         query = sides_.query](JobContext&) {
-          return compare_query_keys(document->source(), request.layer, request.q_head, *kept.a,
-                                    *kept.b, query);
-        });
-    busy_ |= view.is_pending();
+    const auto view =
+        ask(context, keys_, fmt::format("compare-keys/{}/{}", sides_.key(), sides_.query),
+            {fmt::format("Keys of query {}", sides_.query), Lane::quick, /*urgent=*/true},
+            [document = side.document, request = side.request, kept,
+             query = sides_.query](JobContext&) {
+              return compare_query_keys(document->source(), request.layer, request.q_head, *kept.a,
+                                        *kept.b, query);
+            });
     if (!async_place(context, keys_, view)) return;
     if (keys_shown_.take(view, sides_)) {
       keys_shown_.noted = most_attended_differences(*view.value, kNotedKeys);
@@ -292,16 +281,15 @@ void ComparePanel::draw_rows(PanelContext& context) {
   const std::string key = fmt::format("compare-rows/{}{}/{}/{}/{}/{}/{}", a.document->key(),
                                       b.document->key(), a.request.layer, a.request.q_head,
                                       b.request.layer, b.request.q_head, sides_.query);
-  const auto view = rows_.ask(
-      context.session.bench(), key,
-      {fmt::format("Attention of query {} in both traces", sides_.query), Lane::quick,
-       /*urgent=*/true},
-      [a, b, query = sides_.query](JobContext&) {
-        return compare_rows(
-            attention_row(a.document->source(), a.request.layer, a.request.q_head, query),
-            attention_row(b.document->source(), b.request.layer, b.request.q_head, query));
-      });
-  busy_ |= view.is_pending();
+  const auto view =
+      ask(context, rows_, key,
+          {fmt::format("Attention of query {} in both traces", sides_.query), Lane::quick,
+           /*urgent=*/true},
+          [a, b, query = sides_.query](JobContext&) {
+            return compare_rows(
+                attention_row(a.document->source(), a.request.layer, a.request.q_head, query),
+                attention_row(b.document->source(), b.request.layer, b.request.q_head, query));
+          });
   if (!async_place(context, rows_, view)) return;
   if (rows_shown_.take(view, sides_)) {
     rows_shown_.noted = largest_differences(*view.value, kNotedKeys);
@@ -332,23 +320,21 @@ void ComparePanel::draw_rows(PanelContext& context) {
 
 // ---- the panel ----
 
-void ComparePanel::draw(PanelContext& context) {
-  busy_ = false;
+void ComparePanel::draw_trace(PanelContext& context) {
   picture_.begin();
-  if (needs_trace(context)) return;
-  const bool traces = options_.what == CompareWhat::traces;
+  const bool traces = switches_.what == CompareWhat::traces;
   if (traces && needs_second(context, "the attention and the kept keys of the same tokens")) return;
   update_sides(context.session);
   draw_side_controls(context);
   update_sides(context.session);
-  const bool wants_rows = traces && options_.show == CompareShow::query;
+  const bool wants_rows = traces && switches_.show == CompareShow::query;
   if (!sides_.problem.empty() && !(wants_rows && sides_.rows_only)) {
     empty_place(context, "These two cannot be compared here", sides_.problem);
     return;
   }
   if (wants_rows) {
     draw_rows(context);
-  } else if (options_.show == CompareShow::query) {
+  } else if (switches_.show == CompareShow::query) {
     draw_keys(context);
   } else {
     draw_maps(context);

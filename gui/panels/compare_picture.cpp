@@ -60,21 +60,10 @@ void go_to_key(Session& session, Index key, std::optional<Index> query) {
   });
 }
 
-void ComparePicture::draw(PanelContext& context, ImVec2 size) {
-  if (!view_) view_.emplace(context.fonts, context.textures);
-  view_->show(*figure_, version_, size, {context.look.ground, context.look.surface});
-  is_visible_ = true;
-}
-
 ImVec2 ComparePicture::size_beside_list(const PanelContext& context) {
   ImVec2 size = ImGui::GetContentRegionAvail();
   if (size.x > context.look.px(kListFromWidth)) size.x -= context.look.px(kListWidth);
   return {std::max(size.x, 1.0f), std::max(size.y, 1.0f)};
-}
-
-std::optional<plot::Figure> ComparePicture::figure() const {
-  if (!is_visible_) return std::nullopt;
-  return view_->problem().empty() ? view_->current_figure() : *figure_;
 }
 
 void ComparePicture::list_keys(PanelContext& context, const std::vector<NotedKey>& noted,

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "gui/model/compare/compare_figures.hpp"
-#include "gui/panels/panel.hpp"
-#include "gui/render/figure_view.hpp"
+#include "gui/panels/panel_base.hpp"
 
 namespace kvscope::gui {
 
@@ -25,7 +24,7 @@ void go_to_key(Session& session, Index key, std::optional<Index> query = std::nu
 class ComparePicture {
  public:
   /// At the beginning of a frame: nothing is shown yet.
-  void begin() { is_visible_ = false; }
+  void begin() { shown_.begin(); }
   /// Shows the figure of `value`, made anew by make(value, sides, marks) when the value, the
   /// selection or `variant` (what else decides the figure) changes. `sides`: of a fresh value; an
   /// earlier one keeps the sides it came with.
@@ -38,11 +37,11 @@ class ComparePicture {
       if (made_.value != now.value) sides_ = sides;
       figure_ = make(value, sides_, CompareMarks{s.query, s.key});
       made_ = now;
-      ++version_;
+      shown_.renew();
     }
-    draw(context, size);
+    shown_.show(context, *figure_, size);
   }
-  const std::optional<FigureHit>& hit() const { return view_->hit(); }
+  const std::optional<FigureHit>& hit() const { return shown_.hit(); }
   /// Of the figure that is shown.
   const CompareSides& sides() const { return sides_; }
   const Document& document() const { return *sides_.a.document; }
@@ -52,13 +51,12 @@ class ComparePicture {
   /// What show() is given so that list_keys has room.
   static ImVec2 size_beside_list(const PanelContext& context);
 
-  bool is_visible() const { return is_visible_; }
   /// The value that is shown; null if none is.
-  const void* value() const { return is_visible_ ? made_.value : nullptr; }
-  std::optional<plot::Figure> figure() const;
+  const void* value() const { return shown_.is_shown() ? made_.value : nullptr; }
+  std::optional<plot::Figure> figure() const { return shown_.current(); }
   /// As Panel::place.
   std::optional<ImVec2> place(std::size_t panel, double x, double y) const {
-    return is_visible_ ? view_->place(panel, x, y) : std::nullopt;
+    return shown_.place(panel, x, y);
   }
 
  private:
@@ -68,14 +66,10 @@ class ComparePicture {
     int variant = 0;
     bool operator==(const Made&) const = default;
   };
-  void draw(PanelContext& context, ImVec2 size);
-
-  std::optional<FigureView> view_;
+  PanelFigure shown_;
   std::optional<plot::Figure> figure_;
   CompareSides sides_;
   Made made_;
-  std::uint64_t version_ = 0;
-  bool is_visible_ = false;
 };
 
 }  // namespace kvscope::gui

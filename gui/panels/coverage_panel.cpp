@@ -12,25 +12,15 @@
 
 #include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/methods/coverage_view.hpp"
-#include "gui/model/session/json_fields.hpp"
-#include "gui/panels/panel.hpp"
-#include "gui/panels/widgets.hpp"
+#include "gui/model/results/compact_figure.hpp"
+#include "gui/panels/panel_base.hpp"
 #include "gui/render/colour.hpp"
-#include "gui/render/figure_view.hpp"
 
 namespace kvscope::gui {
 
 namespace {
 
 constexpr float kSideBySide = 1.15f;  // width / height from which two maps stand beside each other
-
-/// A figure of the pages; T of a slot.
-struct PagesPicture {
-  plot::Figure figure;
-  std::size_t bytes() const {
-    return sizeof *this + 4 * plot::count_points(figure.panels.front().marks.front());
-  }
-};
 
 std::string share_text(double value) {
   return std::isnan(value) ? std::string("-") : fmt::format("{:.6g}", value);
@@ -46,7 +36,7 @@ std::optional<plot::Range> colours_of(const plot::Figure& figure) {
   return figure.panels[0].colour->axis.range;
 }
 
-class CoveragePanel final : public Panel {
+class CoveragePanel final : public TracePanel<CoverageSwitches> {
  public:
   PanelInfo info() const override {
     return {"coverage", "Coverage",
@@ -80,9 +70,7 @@ class CoveragePanel final : public Panel {
         "compared.");
   }
 
-  void draw(PanelContext& context) override {
-    is_busy_ = false;
-    if (needs_trace(context)) return;
+  void draw_trace(PanelContext& context) override {
     update_questions(context);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = ImGui::GetStyle().ItemSpacing.x;
@@ -116,9 +104,8 @@ class CoveragePanel final : public Panel {
     return both;
   }
 
-  nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
   void set_options(const nlohmann::ordered_json& options) override {
-    fields_from_json(options, switches_);
+    TracePanel::set_options(options);
     ++n_switched_;
   }
   /// The middle of cells: "head LAYER/HEAD", and "page QUERY/KEY" (first positions) for some.
@@ -148,7 +135,6 @@ class CoveragePanel final : public Panel {
     }
     return places;
   }
-  bool is_busy() const override { return is_busy_; }
 
  private:
   /// One map on screen: a figure, its view, and the colours it is shown with.
@@ -157,8 +143,7 @@ class CoveragePanel final : public Panel {
     std::optional<plot::Range> own_colours;
     const void* source = nullptr;  // what the figure was made of
     std::uint64_t n_switched = 0;  // with which switches
-    std::uint64_t version = 0;
-    std::optional<FigureView> view;
+    PanelFigure view;
 
     std::optional<plot::Figure> current() const {
       if (figure.panels.empty()) return std::nullopt;
@@ -212,7 +197,6 @@ class CoveragePanel final : public Panel {
          method_items({selected}, question.parameters, question.phase, draft != nullptr)) {
       if (item.name == selected) question.method = std::move(item);
     }
-    document_ = document;
     draft_ = nullptr;
     items_.clear();
     if (question.method.obstacle.empty()) {
@@ -247,7 +231,7 @@ class CoveragePanel final : public Panel {
       return;
     }
     const auto rows = queue_.ask(context.session.bench(), items_);
-    is_busy_ = is_busy_ || rows.is_busy();
+    busy_ = busy_ || rows.is_busy();
     ask_heads_picture(context, rows);
     const bool has_picture = picture_ && !picture_->figure.panels.empty();
     if (!rows.is_complete() && (rows.is_busy() || has_picture || rows.n_known == 0)) {
@@ -267,12 +251,12 @@ class CoveragePanel final : public Panel {
     show(context, heads_, picture_.get(), picture_->figure, switches_.heads_low,
          switches_.heads_high);
     mark_head(context);
-    if (const auto& hit = heads_.view->hit(); hit && hit->row && hit->col) {
+    if (const auto& hit = heads_.view.hit(); hit && hit->row && hit->col) {
       follow_head(context, *hit);
     }
   }
 
-  void ask_heads_picture(const PanelContext& context, const QueueView<MethodRows>& rows) {
+  void ask_heads_picture(PanelContext& context, const QueueView<MethodRows>& rows) {
     if (rows.n_known > 0) {
       std::string mask = "all";
       if (!rows.is_complete()) {
@@ -288,11 +272,9 @@ class CoveragePanel final : public Panel {
       }
     }
     if (picture_key_.empty()) return;
-    const auto made =
-        picture_slot_.ask(context.session.bench(), picture_key_,
+    const auto made = ask(context, picture_slot_, picture_key_,
                           {"Map of heads", Lane::quick, /*urgent=*/true}, picture_work_);
     picture_ = made.value;
-    is_busy_ = is_busy_ || made.is_pending();
   }
 
   void mark_head(const PanelContext& context) {
@@ -343,25 +325,22 @@ class CoveragePanel final : public Panel {
   // ---- query block x page ----
 
   void draw_pages(PanelContext& context) {
-    const auto result = pages_slot_.ask(
-        context.session.bench(), documents_key() + request_.key(),
-        {fmt::format("Pages of layer {}", request_.layer), Lane::heavy},
-        [document = document_, draft = draft_, request = request_](JobContext& job) {
-          return coverage_pages(document->source(), draft ? &draft->source() : nullptr, request,
-                                job);
-        });
-    is_busy_ = is_busy_ || result.is_pending();
+    const auto result =
+        ask(context, pages_slot_, documents_key() + request_.key(),
+            {fmt::format("Pages of layer {}", request_.layer), Lane::heavy},
+            [document = document_, draft = draft_, request = request_](JobContext& job) {
+              return coverage_pages(document->source(), draft ? &draft->source() : nullptr, request,
+                                    job);
+            });
     if (!async_place(context, pages_slot_, result)) return;
     const PagesPart part = result.value->has_method() ? switches_.part : PagesPart::attention;
-    const auto picture =
-        pages_picture_slot_.ask(context.session.bench(),
-                                fmt::format("{}pages-figure/{}/{}", documents_key(),
-                                            result.value->request().key(), enum_name(part)),
-                                {"Map of pages", Lane::quick, /*urgent=*/true},
-                                [pages = result.value, part, name = question_.trace](JobContext&) {
-                                  return PagesPicture{pages_figure(*pages, part, name)};
-                                });
-    is_busy_ = is_busy_ || picture.is_pending();
+    const auto picture = ask(context, pages_picture_slot_,
+                             fmt::format("{}pages-figure/{}/{}", documents_key(),
+                                         result.value->request().key(), enum_name(part)),
+                             {"Map of pages", Lane::quick, /*urgent=*/true},
+                             [pages = result.value, part, name = question_.trace](JobContext&) {
+                               return MadeFigure{pages_figure(*pages, part, name)};
+                             });
     if (!picture.value) {
       if (picture.failed()) empty_place(context, "Nothing to show", picture.status.error);
       return;
@@ -371,7 +350,7 @@ class CoveragePanel final : public Panel {
          switches_.pages_high);
     keep_pages_ = picture.value;
     mark_page(context);
-    if (const auto& hit = pages_.view->hit()) follow_page(context, *hit);
+    if (const auto& hit = pages_.view.hit()) follow_page(context, *hit);
   }
 
   void mark_page(const PanelContext& context) {
@@ -443,13 +422,9 @@ class CoveragePanel final : public Panel {
       if (switches_.lock_colours && !is_share_of_keys) set_colours(shown.figure, low, high);
       shown.source = source;
       shown.n_switched = n_switched_;
-      ++shown.version;
+      shown.view.renew();
     }
-    if (!shown.view) shown.view.emplace(context.fonts, context.textures);
-    FigureStyle style;
-    style.ground = context.look.ground;
-    style.paper = context.look.surface;
-    shown.view->show(shown.figure, shown.version, ImGui::GetContentRegionAvail(), style);
+    shown.view.show(context, shown.figure, ImGui::GetContentRegionAvail());
   }
 
   /// A rectangle of the data in the accent colour, where it is visible.
@@ -469,13 +444,10 @@ class CoveragePanel final : public Panel {
     list.PopClipRect();
   }
 
-  CoverageSwitches switches_;
   std::uint64_t n_switched_ = 0;
-  bool is_busy_ = false;
 
   std::optional<std::uint64_t> revision_;
   std::optional<CoverageSwitches> asked_switches_;
-  std::shared_ptr<const Document> document_;
   std::shared_ptr<const Document> draft_;
   HeadsQuestion question_;
   PagesRequest request_;
@@ -489,9 +461,9 @@ class CoveragePanel final : public Panel {
   Shown heads_;
 
   AsyncValue<CoveragePages> pages_slot_;
-  AsyncValue<PagesPicture> pages_picture_slot_;
+  AsyncValue<MadeFigure> pages_picture_slot_;
   std::shared_ptr<const CoveragePages> pages_value_;
-  std::shared_ptr<const PagesPicture> keep_pages_;  // so that its address stays its own
+  std::shared_ptr<const MadeFigure> keep_pages_;  // so that its address stays its own
   Shown pages_;
 };
 

@@ -8,12 +8,10 @@
 #include "analysis/plot/theme.hpp"
 #include "core/base/error.hpp"
 #include "gui/model/geometry/geometry_scene.hpp"
-#include "gui/model/session/json_fields.hpp"
 #include "gui/model/session/methods.hpp"
 #include "gui/model/tokens/token_view.hpp"
 #include "gui/panels/geometry_picture.hpp"
-#include "gui/panels/panel.hpp"
-#include "gui/panels/widgets.hpp"
+#include "gui/panels/panel_base.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -27,7 +25,7 @@ struct Hovered {
   CloudPoint at{};
 };
 
-class GeometryPanel final : public Panel {
+class GeometryPanel final : public TracePanel<GeometrySwitches> {
  public:
   PanelInfo info() const override {
     return {"geometry", "Geometry",
@@ -42,11 +40,7 @@ class GeometryPanel final : public Panel {
     ImGui::SameLine();
     static const std::vector<std::string> kColours = {"S_q", "position", "largest weight",
                                                       "kept keys"};
-    std::string chosen = kColours[static_cast<std::size_t>(switches_.colour)];
-    if (choose("##colour", chosen, kColours, context.look.px(124))) {
-      const auto found = std::find(kColours.begin(), kColours.end(), chosen);
-      switches_.colour = static_cast<GeometryColour>(found - kColours.begin());
-    }
+    choose("##colour", switches_.colour, kColours, context.look.px(124));
     help_tooltip(
         "Colours: S_q of the queries, positions, the queries' largest attention weight, or the "
         "keys that the method keeps for the selected query");
@@ -67,17 +61,13 @@ class GeometryPanel final : public Panel {
     ImGui::EndPopup();
   }
 
-  void draw(PanelContext& context) override {
-    waiting_ = false;
-    const auto document = context.session.document();
-    if (document != document_) forget(document);  // also lets go of a trace that was closed
-    if (needs_trace(context)) return;
-    const auto view = ask_geometry(context, document);
+  void draw_trace(PanelContext& context) override {
+    const auto view = ask_geometry(context);
     if (!async_place(context, geometry_, view)) return;
     has_points_ = view.fresh;
     // The overlays' problems take a line above the picture; it goes on being shown.
-    const auto weights = ask_weights(context, document);
-    const auto kept = ask_kept(context, document);
+    const auto weights = ask_weights(context);
+    const auto kept = ask_kept(context);
     make_scene(context, view.value, weights, kept);
     if (scene_.sets.empty()) {
       empty_place(context, "Nothing to show", "Switch keys or queries on, under View.");
@@ -90,7 +80,7 @@ class GeometryPanel final : public Panel {
     if (place.set == nullptr) return;
     const Hovered hovered{place.set->are_queries, place.set->slot[place.index],
                           place.set->at[place.index]};
-    explain(context, *document, hovered);
+    explain(context, hovered);
     if (hit.clicked) choose_point(context, hovered);
   }
 
@@ -113,17 +103,15 @@ class GeometryPanel final : public Panel {
   }
 
   nlohmann::ordered_json options() const override {
-    nlohmann::ordered_json json = fields_to_json(switches_);
+    auto json = TracePanel::options();
     json["orbit"] = fields_to_json(picture_.orbit());
     return json;
   }
   void set_options(const nlohmann::ordered_json& options) override {
-    GeometrySwitches switches = switches_;
     Orbit orbit = picture_.orbit();
-    fields_from_json(options, switches);
     if (options.contains("orbit")) fields_from_json(options["orbit"], orbit);
     check_fields(orbit);
-    switches_ = switches;
+    TracePanel::set_options(options);
     picture_.set_orbit(orbit);
   }
 
@@ -147,13 +135,12 @@ class GeometryPanel final : public Panel {
     return places;
   }
 
-  bool is_busy() const override { return waiting_ || picture_.is_rough(); }
+  bool is_busy() const override { return busy_ || picture_.is_rough(); }
 
  private:
   // ---- what is asked for ----
 
-  void forget(const std::shared_ptr<const Document>& document) {
-    document_ = document;
+  void forget() override {
     geometry_.clear();
     weights_.clear();
     kept_.clear();
@@ -172,13 +159,7 @@ class GeometryPanel final : public Panel {
     if (action == SlotAction::retry) slot.retry();
   }
 
-  template <class T>
-  void note(const AsyncView<T>& view) {
-    waiting_ = waiting_ || view.is_pending();
-  }
-
-  AsyncView<GeometryView> ask_geometry(PanelContext& context,
-                                       const std::shared_ptr<const Document>& document) {
+  AsyncView<GeometryView> ask_geometry(PanelContext& context) {
     const Selection& selected = context.session.selection();
     GeometryOptions options;
     options.basis = switches_.basis;
@@ -186,20 +167,18 @@ class GeometryPanel final : public Panel {
     // The chunk decides nothing unless S_q is compared with its mean.
     if (options.span == QuerySpan::chunk) options.chunk = context.session.parameters().chunk;
     const GeometryRequest request =
-        geometry_request(document->info(), selected.layer, selected.q_head, options);
-    const auto view = geometry_.ask(
-        context.session.bench(), document->key() + request.key(),
-        {fmt::format("Geometry of layer {}, KV head {}", request.layer, request.kv_head)},
-        [document, request](JobContext& job) {
-          return geometry_view(document->source(), request, job);
-        });
-    note(view);
+        geometry_request(document_->info(), selected.layer, selected.q_head, options);
+    const auto view =
+        ask(context, geometry_, sources_ + request.key(),
+            {fmt::format("Geometry of layer {}, KV head {}", request.layer, request.kv_head)},
+            [document = document_, request](JobContext& job) {
+              return geometry_view(document->source(), request, job);
+            });
     return view;
   }
 
   /// The largest weights of the selected head; null while they are not wanted or not there.
-  std::shared_ptr<const QuerySelectionView> ask_weights(
-      PanelContext& context, const std::shared_ptr<const Document>& document) {
+  std::shared_ptr<const QuerySelectionView> ask_weights(PanelContext& context) {
     if (switches_.colour != GeometryColour::max_weight) return nullptr;
     const Selection& selected = context.session.selection();
     QuerySelectionRequest request;
@@ -208,23 +187,21 @@ class GeometryPanel final : public Panel {
     request.options.chunk = std::max<Index>(2, context.session.parameters().chunk);
     const Workbench bench = context.session.bench();
     if (auto known =
-            known_query_selection(bench.cache, document->key(), document->info(), request)) {
+            known_query_selection(bench.cache, document_->key(), document_->info(), request)) {
       return known;
     }
-    const auto view = weights_.ask(
-        bench, document->key() + request.key(),
-        {fmt::format("Largest weights of layer {}, head {}", request.layer, selected.q_head)},
-        [document, request](JobContext& job) {
-          return query_selection_view(document->source(), request, job);
-        });
-    note(view);
+    const auto view =
+        ask(context, weights_, sources_ + request.key(),
+            {fmt::format("Largest weights of layer {}, head {}", request.layer, selected.q_head)},
+            [document = document_, request](JobContext& job) {
+              return query_selection_view(document->source(), request, job);
+            });
     report_overlay(context, weights_, view);
     return view.fresh ? view.value : nullptr;
   }
 
   /// What the session's method keeps for the selected query; empty while it is not there.
-  std::optional<KeptKeysOfQuery> ask_kept(PanelContext& context,
-                                          const std::shared_ptr<const Document>& document) {
+  std::optional<KeptKeysOfQuery> ask_kept(PanelContext& context) {
     if (switches_.colour != GeometryColour::kept) return std::nullopt;
     const Session& session = context.session;
     const Selection& selected = session.selection();
@@ -239,13 +216,12 @@ class GeometryPanel final : public Panel {
       return std::nullopt;
     }
     const KeptRequest request = kept_request(session, selected.selector);
-    const auto view = kept_.ask(
-        session.bench(), document->key() + (second ? second->key() : "") + request.key(),
+    const auto view = ask(
+        context, kept_, sources_ + (second ? second->key() : "") + request.key(),
         {fmt::format("What {} keeps in layer {}", selected.selector, selected.layer)},
-        [document, second, request](JobContext& job) {
+        [document = document_, second, request](JobContext& job) {
           return kept_rows(document->source(), second ? &second->source() : nullptr, request, job);
         });
-    note(view);
     report_overlay(context, kept_, view);
     if (!view.fresh) return std::nullopt;
     const KeptRow* row = view.value->nearest(selected.query);
@@ -324,12 +300,12 @@ class GeometryPanel final : public Panel {
                     {"cos(mean query, mean key)", number(static_cast<float>(head_.means_cosine))}});
   }
 
-  void explain(PanelContext& context, const Document& document, const Hovered& hovered) const {
+  void explain(PanelContext& context, const Hovered& hovered) const {
     const std::size_t i = hovered.slot;
     const Index pos = head_.pos[i];
     const bool is_query = hovered.is_query;
     std::vector<std::pair<std::string, std::string>> lines;
-    lines.emplace_back(is_query ? "query" : "key", token_words(document, pos));
+    lines.emplace_back(is_query ? "query" : "key", token_words(*document_, pos));
     lines.emplace_back("head", is_query
                                    ? fmt::format("{} of layer {}", head_.q_head, head_.layer)
                                    : fmt::format("KV {} of layer {}", head_.kv_head, head_.layer));
@@ -350,15 +326,12 @@ class GeometryPanel final : public Panel {
     return std::isnan(value) ? "not defined" : fmt::format("{:.5g}", value);
   }
 
-  GeometrySwitches switches_;
   GeometryPicture picture_;
   AsyncValue<GeometryView> geometry_;
   AsyncValue<QuerySelectionView> weights_;
   AsyncValue<KeptRows> kept_;
-  bool waiting_ = false;
   bool has_points_ = false;  // of what is selected
 
-  std::shared_ptr<const Document> document_;
   std::shared_ptr<const GeometryView> value_;  // behind head_
   GeometryHead head_;
   GeometryScene scene_;

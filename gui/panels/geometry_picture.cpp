@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "gui/model/queries/compact_figure.hpp"
+#include "gui/model/results/compact_figure.hpp"
 #include "gui/render/cloud_keys.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/marker_stamp.hpp"

@@ -1,35 +1,15 @@
 // The head atlas: a small attention map and a number of every layer and head of the selected trace.
 #include <fmt/format.h>
 
-#include "gui/model/session/json_fields.hpp"
 #include "gui/model/traces/head_atlas_view.hpp"
 #include "gui/panels/accent_marks.hpp"
-#include "gui/panels/panel.hpp"
-#include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
+#include "gui/panels/panel_base.hpp"
 
 namespace kvscope::gui {
 
 namespace {
 
-struct HeadsSwitches {
-  AtlasNumber number = AtlasNumber::distance;
-  AtlasSort sort = AtlasSort::layers;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(
-        Field{
-            "number",
-            "the number of each head: how far back it looks (tokens), entropy (nats), its share of "
-            "the first tokens, of the nearest keys, of tokens that followed an earlier occurrence "
-            "of the current one (retrieval), or what the selected method loses of it"},
-        self.number);
-    visit(Field{"sort", "heads by layer, or the largest number first"}, self.sort);
-  }
-};
-
-class HeadsPanel final : public Panel {
+class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
  public:
   PanelInfo info() const override {
     return {
@@ -40,57 +20,25 @@ class HeadsPanel final : public Panel {
 
   void controls(PanelContext& context) override {
     choose("##number", switches_.number, context.look.px(110));
-    help_tooltip(field_help<HeadsSwitches>("number"));
+    help_tooltip(field_help<AtlasChoice>("number"));
     ImGui::SameLine();
     segmented("sort", switches_.sort);
-    help_tooltip(field_help<HeadsSwitches>("sort"));
+    help_tooltip(field_help<AtlasChoice>("sort"));
   }
 
-  void draw(PanelContext& context) override {
-    waiting_ = false;
-    shows_atlas_ = false;
-    if (needs_trace(context)) return;
-    const auto document = context.session.document();
-    if (document->key() != document_key_) slot_.clear();
-    document_key_ = document->key();
-    const auto view = ask(context, document);
-    waiting_ = view.is_pending();
-    if (!async_place(context, slot_, view)) return;
-    if (switches_.number == AtlasNumber::lost_mass && !has_loss(*view.value)) {
-      empty_place(context, "The selected method is not measured in prefill",
-                  "Choose another method in the side bar, or another number.");
-      return;
-    }
-    update_picture(view.value);
-    shows_atlas_ = true;
-    show_picture(context);
-  }
-
-  std::optional<plot::Figure> figure() const override {
-    if (!view_ || !shows_atlas_) return std::nullopt;
-    return view_->current_figure();
-  }
   std::optional<std::string> csv() const override {
-    if (!atlas_ || !shows_atlas_) return std::nullopt;
-    return head_atlas_csv(*atlas_);
-  }
-  nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
-  void set_options(const nlohmann::ordered_json& options) override {
-    HeadsSwitches switches = switches_;
-    fields_from_json(options, switches);
-    check_fields(switches);
-    switches_ = switches;
+    if (!figure_.is_shown()) return std::nullopt;
+    return head_atlas_csv(*value_);
   }
   std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
     std::vector<std::pair<std::string, ImVec2>> places;
-    if (!view_ || !shows_atlas_) return places;
+    if (!figure_.is_shown()) return places;
     for (const AtlasPlace& place : picture_.places) {
-      if (const auto at = view_->place(0, place.x + 0.5, place.y + 0.5))
+      if (const auto at = figure_->place(0, place.x + 0.5, place.y + 0.5))
         places.emplace_back(fmt::format("layer {} head {}", place.layer, place.q_head), *at);
     }
     return places;
   }
-  bool is_busy() const override { return waiting_; }
 
  private:
   static bool has_loss(const HeadAtlas& atlas) {
@@ -114,56 +62,47 @@ class HeadsPanel final : public Panel {
     return options;
   }
 
-  AsyncView<HeadAtlas> ask(PanelContext& context, const std::shared_ptr<const Document>& document) {
+  std::optional<Question> question(PanelContext& context) override {
     const HeadsOptions options = options_of(context);
-    return slot_.ask(
-        context.session.bench(),
-        fmt::format("{}heads/{}", document->key(), fields_to_json(options).dump()),
-        {fmt::format("Heads of {}", document->name()), Lane::heavy},
-        [=](JobContext& job) { return head_atlas_of(document->source(), options, job); });
+    return Question{"heads/" + fields_to_json(options).dump(),
+                    {fmt::format("Heads of {}", document_->name()), Lane::heavy},
+                    [options, document = document_](JobContext& job) {
+                      return head_atlas_of(document->source(), options, job);
+                    }};
   }
 
-  void update_picture(const std::shared_ptr<const HeadAtlas>& atlas) {
-    const AtlasChoice choice{switches_.number, switches_.sort};
-    if (atlas == atlas_ && choice == drawn_) return;
-    atlas_ = atlas;
-    drawn_ = choice;
-    picture_ = draw_atlas(*atlas_, drawn_);
-    ++version_;
+  bool lacks_figure(PanelContext& context) override {
+    if (switches_.number != AtlasNumber::lost_mass || has_loss(*value_)) return false;
+    empty_place(context, "The selected method is not measured in prefill",
+                "Choose another method in the side bar, or another number.");
+    return true;
   }
 
-  void show_picture(PanelContext& context) {
-    if (!view_) view_.emplace(context.fonts, context.textures);
-    view_->show(picture_.figure, version_, ImGui::GetContentRegionAvail(),
-                {context.look.ground, context.look.surface, {}});
+  const plot::Figure& make_picture() override {
+    picture_ = draw_atlas(*value_, switches_);
+    return picture_.figure;
+  }
+
+  void draw_over(PanelContext& context) override {
     const Selection& selection = context.session.selection();
-    if (const AtlasPlace* place = picture_.of(selection.layer, selection.q_head)) {
-      AccentMarks marks(context, *view_, 0);
-      marks.frame({place->x, place->x + 1.0}, {place->y, place->y + 1.0}, 1.0f);
-    }
-    const auto& hit = view_->hit();
-    const AtlasPlace* place = hit ? picture_.at(hit->x, hit->y) : nullptr;
+    const AtlasPlace* place = picture_.of(selection.layer, selection.q_head);
     if (place == nullptr) return;
-    detail_tooltip(head_lines(*atlas_, place->layer, place->q_head));
-    if (!hit->clicked) return;
+    AccentMarks(context, *figure_, 0)
+        .frame({place->x, place->x + 1.0}, {place->y, place->y + 1.0}, 1.0f);
+  }
+
+  void follow(PanelContext& context, const FigureHit& hit) override {
+    const AtlasPlace* place = picture_.at(hit.x, hit.y);
+    if (place == nullptr) return;
+    detail_tooltip(head_lines(*value_, place->layer, place->q_head));
+    if (!hit.clicked) return;
     context.session.select("head atlas click", [&](Selection& s) {
       s.layer = place->layer;
       s.q_head = place->q_head;
     });
   }
 
-  HeadsSwitches switches_;
-  AsyncValue<HeadAtlas> slot_;
-  bool waiting_ = false;
-  bool shows_atlas_ = false;  // in the last frame
-
-  // what is shown
-  std::string document_key_;
-  std::shared_ptr<const HeadAtlas> atlas_;
-  AtlasChoice drawn_;
   AtlasPicture picture_;
-  std::uint64_t version_ = 0;
-  std::optional<FigureView> view_;
 };
 
 }  // namespace

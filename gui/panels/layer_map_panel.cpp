@@ -7,10 +7,8 @@
 #include <cmath>
 
 #include "gui/model/bounds/layer_map_view.hpp"
-#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/accent_marks.hpp"
-#include "gui/panels/panel.hpp"
-#include "gui/panels/widgets.hpp"
+#include "gui/panels/panel_base.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -24,6 +22,7 @@ struct LayerMapSwitches {
   Smoothing smoothing = Smoothing::when_zero;
   bool drop_sink = false;
   TokenMatch token_match = TokenMatch::exact;
+  bool operator==(const LayerMapSwitches&) const = default;
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
@@ -46,7 +45,7 @@ struct LayerMapSwitches {
   }
 };
 
-class LayerMapPanel final : public Panel {
+class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
  public:
   PanelInfo info() const override {
     return {"layer-map", "Layer map",
@@ -71,51 +70,10 @@ class LayerMapPanel final : public Panel {
                              context.session.document()->name(), context.session.second()->name()));
   }
 
-  void draw(PanelContext& context) override {
-    waiting_ = false;
-    shows_map_ = false;
-    if (needs_trace(context) || lacks_second(context)) return;
-    const auto verifier = context.session.document();
-    const auto draft = context.session.second();
-    if (draw_obstacle(context, *verifier, *draft)) return;
-    if (verifier->key() + draft->key() != documents_key_) slot_.clear();
-    documents_key_ = verifier->key() + draft->key();
-    suggest_swap(context, *verifier, *draft);
-    const auto view = ask(context, verifier, draft);
-    waiting_ = view.is_pending();
-    if (!async_place(context, slot_, view)) return;
-    update_figure(view.value);
-    shows_map_ = true;
-    show_figure(context);
-    draw_selected(context);
-    if (const auto& hit = view_->hit(); hit && hit->row && hit->col) {
-      if (const LayerMapCell* cell = map_->cell(*hit->row, *hit->col)) {
-        explain(*cell);
-        if (hit->clicked) choose_cell(context, *cell);
-      }
-    }
-    draw_numbers(context);
-  }
-
-  std::optional<plot::Figure> figure() const override {
-    if (!view_ || !shows_map_) return std::nullopt;
-    return view_->current_figure();
-  }
   std::optional<std::string> csv() const override {
-    if (!map_ || !shows_map_) return std::nullopt;
-    return layer_map_csv(*map_);
+    if (!figure_.is_shown()) return std::nullopt;
+    return layer_map_csv(*value_);
   }
-  std::optional<ImVec2> place(std::size_t panel, double x, double y) const override {
-    return view_ && shows_map_ ? view_->place(panel, x, y) : std::nullopt;
-  }
-  nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
-  void set_options(const nlohmann::ordered_json& options) override {
-    LayerMapSwitches switches = switches_;
-    fields_from_json(options, switches);
-    check_fields(switches);
-    switches_ = switches;
-  }
-  bool is_busy() const override { return waiting_; }
 
  private:
   // ---- switches ----
@@ -134,11 +92,7 @@ class LayerMapPanel final : public Panel {
 
   void choose_smoothing(PanelContext& context) {
     static const std::vector<std::string> kNames = {"smooth zeros", "smooth all", "no smoothing"};
-    std::string chosen = kNames[static_cast<std::size_t>(switches_.smoothing)];
-    if (choose("##smoothing", chosen, kNames, context.look.px(132))) {
-      switches_.smoothing =
-          static_cast<Smoothing>(std::find(kNames.begin(), kNames.end(), chosen) - kNames.begin());
-    }
+    choose("##smoothing", switches_.smoothing, kNames, context.look.px(132));
     help_tooltip(field_help<LayerMapSwitches>("smoothing"));
   }
 
@@ -209,50 +163,53 @@ class LayerMapPanel final : public Panel {
     return options;
   }
 
-  AsyncView<LayerMap> ask(PanelContext& context, const std::shared_ptr<const Document>& verifier,
-                          const std::shared_ptr<const Document>& draft) {
+  std::string sources_of(const Session& session) const override {
+    const auto draft = session.second();
+    return session.document()->key() + (draft ? draft->key() : "");
+  }
+
+  std::optional<Question> question(PanelContext& context) override {
+    if (lacks_second(context)) return std::nullopt;
+    const auto verifier = document_;
+    const auto draft = context.session.second();
+    if (draw_obstacle(context, *verifier, *draft)) return std::nullopt;
+    suggest_swap(context, *verifier, *draft);
     const LayerMapOptions options = options_of(context);
-    return slot_.ask(
-        context.session.bench(),
-        fmt::format("{}{}layer-map/{}", verifier->key(), draft->key(),
-                    fields_to_json(options).dump()),
-        {fmt::format("Layer map of {} and {}", verifier->name(), draft->name()), Lane::heavy},
-        [=](JobContext& job) {
-          return layer_map(verifier->source(), draft->source(), options, job);
-        });
+    return Question{"layer-map/" + fields_to_json(options).dump(),
+                    {fmt::format("Layer map of {} and {}", verifier->name(), draft->name())},
+                    [=](JobContext& job) {
+                      return layer_map(verifier->source(), draft->source(), options, job);
+                    }};
   }
 
-  void update_figure(const std::shared_ptr<const LayerMap>& map) {
-    if (map == map_ && drawn_metric_ == switches_.metric) return;
-    map_ = map;
-    drawn_metric_ = switches_.metric;
-    figure_ = layer_map_figure(*map_, switches_.metric);
-    ++version_;
+  const plot::Figure& make_picture() override {
+    return picture_ = layer_map_figure(*value_, switches_.metric);
   }
 
-  void show_figure(PanelContext& context) {
-    if (!view_) view_.emplace(context.fonts, context.textures);
-    const ImVec2 room = ImGui::GetContentRegionAvail();
-    const float below = accent_words_height(cell_words(context)) +
-                        accent_words_height(sum_words()) + context.look.px(2);
-    view_->show(figure_, version_, {room.x, std::max(context.look.px(60), room.y - below)},
-                {context.look.ground, context.look.surface, {}});
+  float height_below(PanelContext& context) override {
+    return accent_words_height(cell_words(context)) + accent_words_height(sum_words()) +
+           context.look.px(2);
   }
 
   /// The column of the selected layer, and the cell that was clicked in it.
-  void draw_selected(PanelContext& context) {
-    const auto& layers = map_->verifier_layers;
+  void draw_over(PanelContext& context) override {
+    const auto& layers = value_->verifier_layers;
     const Index selected = context.session.selection().layer;
     const auto at = std::find(layers.begin(), layers.end(), selected);
     if (at == layers.end()) return;
     const auto x = static_cast<double>(at - layers.begin());
-    AccentMarks marks(context, *view_, 0);
-    marks.frame({x, x + 1.0}, {0.0, static_cast<double>(map_->draft_layers.size())}, 4.0f);
+    AccentMarks marks(context, *figure_, 0);
+    marks.frame({x, x + 1.0}, {0.0, static_cast<double>(value_->draft_layers.size())}, 4.0f);
   }
 
-  void choose_cell(PanelContext& context, const LayerMapCell& cell) {
-    draft_layer_ = cell.draft_layer;
-    context.session.select("layer map click", [&](Selection& s) { s.layer = cell.verifier_layer; });
+  void follow(PanelContext& context, const FigureHit& hit) override {
+    const LayerMapCell* cell = hit.row && hit.col ? value_->cell(*hit.row, *hit.col) : nullptr;
+    if (cell == nullptr) return;
+    explain(*cell);
+    if (!hit.clicked) return;
+    draft_layer_ = cell->draft_layer;
+    context.session.select("layer map click",
+                           [&](Selection& s) { s.layer = cell->verifier_layer; });
   }
 
   // ---- words ----
@@ -264,21 +221,22 @@ class LayerMapPanel final : public Panel {
   }
 
   void explain(const LayerMapCell& cell) const {
-    detail_tooltip({{"verifier", fmt::format("{}, layer {}", map_->verifier, cell.verifier_layer)},
-                    {"draft", fmt::format("{}, layer {}", map_->draft, cell.draft_layer)},
-                    {"KL", fmt::format("{:.6g} nats", cell.kl)},
-                    {"KL, smoothed", fmt::format("{:.6g} nats", cell.kl_smoothed)},
-                    {"total variation", fmt::format("{:.6g}", cell.total_variation)},
-                    {"Pinsker floor", fmt::format("{:.6g}", cell.pinsker_floor)},
-                    {"", standing_of(cell)}});
+    detail_tooltip(
+        {{"verifier", fmt::format("{}, layer {}", value_->verifier, cell.verifier_layer)},
+         {"draft", fmt::format("{}, layer {}", value_->draft, cell.draft_layer)},
+         {"KL", fmt::format("{:.6g} nats", cell.kl)},
+         {"KL, smoothed", fmt::format("{:.6g} nats", cell.kl_smoothed)},
+         {"total variation", fmt::format("{:.6g}", cell.total_variation)},
+         {"Pinsker floor", fmt::format("{:.6g}", cell.pinsker_floor)},
+         {"", standing_of(cell)}});
   }
 
   /// The clicked cell of the selected layer, or the one that the map gives it.
   const LayerMapCell* cell_in_focus(Index verifier_layer) const {
-    for (const LayerMapCell& cell : map_->cells) {
+    for (const LayerMapCell& cell : value_->cells) {
       if (cell.verifier_layer == verifier_layer && cell.draft_layer == draft_layer_) return &cell;
     }
-    return map_->mapped(verifier_layer);
+    return value_->mapped(verifier_layer);
   }
 
   std::string cell_words(const PanelContext& context) const {
@@ -296,10 +254,10 @@ class LayerMapPanel final : public Panel {
     return fmt::format(
         "sum of KL: {:.4g} nats along the map, {:.4g} along the least of each column; {} rows of "
         "{} tokens",
-        map_->monotone_cost, map_->argmax_cost, map_->n_rows, map_->n_tokens);
+        value_->monotone_cost, value_->argmax_cost, value_->n_rows, value_->n_tokens);
   }
 
-  void draw_numbers(PanelContext& context) {
+  void draw_below(PanelContext& context) override {
     accent_words(context, cell_words(context));
     ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
     ImGui::TextWrapped("%s", sum_words().c_str());
@@ -307,24 +265,13 @@ class LayerMapPanel final : public Panel {
     help_tooltip(
         fmt::format("{} rows of layers were smoothed. Smoothing all of them would change a "
                     "cell by {:.2g} nats at most.",
-                    map_->n_smoothed, map_->smoothing_change));
+                    value_->n_smoothed, value_->smoothing_change));
   }
 
-  LayerMapSwitches switches_;
-  AsyncValue<LayerMap> slot_;
-  bool waiting_ = false;
-  bool shows_map_ = false;  // in the last frame
-
-  // what is shown
-  std::string documents_key_;
-  std::shared_ptr<const LayerMap> map_;
   std::optional<LayerMapObstacle> obstacle_;
   std::string obstacle_key_;
   std::optional<Index> draft_layer_;  // of the cell that was clicked last
-  LayerMapMetric drawn_metric_ = LayerMapMetric::kl;
-  plot::Figure figure_;
-  std::uint64_t version_ = 0;
-  std::optional<FigureView> view_;
+  plot::Figure picture_;
 };
 
 }  // namespace

@@ -6,12 +6,10 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
-#include "gui/model/queries/compact_figure.hpp"
 #include "gui/model/queries/query_selection_feed.hpp"
 #include "gui/model/queries/query_selection_figure.hpp"
-#include "gui/model/session/json_fields.hpp"
-#include "gui/panels/panel.hpp"
-#include "gui/panels/widgets.hpp"
+#include "gui/model/results/compact_figure.hpp"
+#include "gui/panels/panel_base.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/figure_view.hpp"
 
@@ -26,7 +24,7 @@ std::string coefficient_text(double value) {
   return value < 0.0 && digits != "0.00" ? "−" + digits : digits;
 }
 
-class QuerySelectionPanel final : public Panel {
+class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
  public:
   PanelInfo info() const override {
     return {"query-selection", "Query selection",
@@ -59,10 +57,8 @@ class QuerySelectionPanel final : public Panel {
     ImGui::EndPopup();
   }
 
-  void draw(PanelContext& context) override {
+  void draw_trace(PanelContext& context) override {
     feed_.update(context.session, switches_);
-    if (context.session.document() != document_) forget(context.session.document());
-    if (needs_trace(context)) return;
     const bool has_value = feed_.value() != nullptr;
     const SlotAction action = job_place(context, feed_.status(), has_value, feed_.is_fresh());
     if (action == SlotAction::retry) feed_.retry();
@@ -80,8 +76,8 @@ class QuerySelectionPanel final : public Panel {
   std::optional<plot::Figure> figure() const override {
     if (!value_ || scatter_.panels.empty()) return std::nullopt;
     plot::Figure seen = scatter_;
-    if (scatter_view_ && scatter_view_->is_zoomed()) {
-      const plot::Figure zoomed = scatter_view_->current_figure();
+    if (figure_ && figure_->is_zoomed()) {
+      const plot::Figure zoomed = figure_->current_figure();
       seen.panels[0].x.range = zoomed.panels[0].x.range;
       seen.panels[0].y.range = zoomed.panels[0].y.range;
     }
@@ -95,23 +91,15 @@ class QuerySelectionPanel final : public Panel {
     return query_selection_csv(head_, layer_, q_head_, document_->source().tokens(), picks_.get());
   }
 
-  nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
-  void set_options(const nlohmann::ordered_json& options) override {
-    QuerySelectionSwitches switches = switches_;
-    fields_from_json(options, switches);
-    check_fields(switches);
-    switches_ = switches;
-  }
-
   /// The queries of smallest and largest S_q; the first and the last head of the map.
   std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
     std::vector<std::pair<std::string, ImVec2>> places;
     if (!document_) return places;
-    if (scatter_view_ && !points_.x.empty()) {
+    if (figure_ && !points_.x.empty()) {
       const auto ends = std::minmax_element(points_.x.begin(), points_.x.end());
       for (const auto end : {ends.first, ends.second}) {
         const auto i = static_cast<std::size_t>(end - points_.x.begin());
-        if (const auto at = scatter_view_->place(0, points_.x[i], points_.y[i])) {
+        if (const auto at = figure_->place(0, points_.x[i], points_.y[i])) {
           places.emplace_back(fmt::format("query {}", head_.pos[points_.index[i]]), *at);
         }
       }
@@ -119,11 +107,11 @@ class QuerySelectionPanel final : public Panel {
     const TraceInfo& info = document_->info();
     const auto add_head = [&](std::size_t l, std::size_t h) {
       const auto at =
-          strip_view_->place(0, static_cast<double>(h) + 0.5, static_cast<double>(l) + 0.5);
+          strip_figure_->place(0, static_cast<double>(h) + 0.5, static_cast<double>(l) + 0.5);
       if (!at) return;
       places.emplace_back(fmt::format("layer {} head {}", info.layers[l], info.q_heads[h]), *at);
     };
-    if (strip_view_) {
+    if (strip_figure_) {
       add_head(0, 0);
       add_head(info.layers.size() - 1, info.q_heads.size() - 1);
     }
@@ -133,8 +121,7 @@ class QuerySelectionPanel final : public Panel {
   bool is_busy() const override { return feed_.is_waiting(); }
 
  private:
-  void forget(const std::shared_ptr<const Document>& document) {
-    document_ = document;
+  void forget() override {
     value_.reset();
     picks_.reset();
     head_ = {};
@@ -169,7 +156,7 @@ class QuerySelectionPanel final : public Panel {
       little_scatter_ = compact_figure(scatter_, "$S_q$", "Largest weight");
       points_ = query_points(head_, switches_);
       trace_words_ = fmt::format("Trace {}.", document_->name());
-      ++scatter_version_;
+      figure_.renew();
     } else if (scatter_.panels.empty()) {
       scatter_figure(head_, layer_, q_head_, switches_, nullptr);  // says again why there is none
     }
@@ -178,7 +165,7 @@ class QuerySelectionPanel final : public Panel {
     if (strip_key != strip_key_) {
       strip_key_ = strip_key;
       strip_ = strip_figure(document_->info(), feed_.layers(), selected.layer, selected.q_head);
-      ++strip_version_;
+      strip_figure_.renew();
     }
   }
 
@@ -214,27 +201,18 @@ class QuerySelectionPanel final : public Panel {
     draw_strip(context, {ImGui::GetContentRegionAvail().x, below});
   }
 
-  FigureStyle style_in(const PanelContext& context, bool zoomable) const {
-    FigureStyle style;
-    style.ground = context.look.ground;
-    style.paper = context.look.surface;
-    style.zoomable = zoomable;
-    return style;
-  }
-
   void draw_scatter(PanelContext& context, ImVec2 size) {
-    if (!scatter_view_) scatter_view_.emplace(context.fonts, context.textures);
-    FigureStyle style = style_in(context, /*zoomable=*/true);
+    FigureStyle style = panel_style(context);
     const bool little =
         size.x < context.look.px(kLittleWidth) || size.y < context.look.px(kLittleHeight);
     if (little) {
       style.text_em = context.fonts.small_em();
-      scatter_view_->show(little_scatter_, 2 * scatter_version_ + 1, size, style);
+      figure_.show(context, little_scatter_, size, style, /*variant=*/true);
     } else {
-      scatter_view_->show(scatter_, 2 * scatter_version_, size, style);
+      figure_.show(context, scatter_, size, style);
     }
     mark_selected(context);
-    const auto& hit = scatter_view_->hit();
+    const auto& hit = figure_.hit();
     if (!hit || !hit->mark || !hit->point) return;
     const Index pos = *hit->mark == 0
                           ? head_.pos[points_.index[*hit->point]]
@@ -249,9 +227,9 @@ class QuerySelectionPanel final : public Panel {
     const Selection& selected = context.session.selection();
     const auto& measured = feed_.selected();
     if (!measured || layer_ != selected.layer || q_head_ != selected.q_head) return;
-    const auto place = scatter_view_->place(0, measured->s_q(switches_.span)[0],
-                                            std::exp(measured->log_max_weight[0]));
-    const auto frame = scatter_view_->frame(0);
+    const auto place =
+        figure_->place(0, measured->s_q(switches_.span)[0], std::exp(measured->log_max_weight[0]));
+    const auto frame = figure_->frame(0);
     if (!place || !frame) return;
     const Look& look = context.look;
     ImDrawList& list = *ImGui::GetWindowDrawList();
@@ -319,9 +297,10 @@ class QuerySelectionPanel final : public Panel {
       ImGui::EndChild();
       return;
     }
-    if (!strip_view_) strip_view_.emplace(context.fonts, context.textures);
-    strip_view_->show(strip_, strip_version_, size, style_in(context, /*zoomable=*/false));
-    const auto& hit = strip_view_->hit();
+    FigureStyle style = panel_style(context);
+    style.zoomable = false;
+    strip_figure_.show(context, strip_, size, style);
+    const auto& hit = strip_figure_.hit();
     if (!hit || !hit->row || !hit->col) return;
     const TraceInfo& info = document_->info();
     const Index layer = info.layers[static_cast<std::size_t>(*hit->row)];
@@ -340,10 +319,8 @@ class QuerySelectionPanel final : public Panel {
     }
   }
 
-  QuerySelectionSwitches switches_;
   QuerySelectionFeed feed_;
 
-  std::shared_ptr<const Document> document_;
   std::shared_ptr<const QuerySelectionView> value_;  // behind head_
   std::shared_ptr<const ChunkPicks> picks_;
   QuerySelectionHead head_;
@@ -353,15 +330,11 @@ class QuerySelectionPanel final : public Panel {
   std::string figure_key_;
   plot::Figure scatter_;
   plot::Figure little_scatter_;
-  std::uint64_t scatter_version_ = 0;
   std::string trace_words_;
 
   std::string strip_key_;
   plot::Figure strip_;
-  std::uint64_t strip_version_ = 0;
-
-  std::optional<FigureView> scatter_view_;
-  std::optional<FigureView> strip_view_;
+  PanelFigure strip_figure_;
 };
 
 }  // namespace

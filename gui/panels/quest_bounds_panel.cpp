@@ -7,11 +7,9 @@
 #include <cmath>
 
 #include "gui/model/bounds/quest_figures.hpp"
-#include "gui/model/session/json_fields.hpp"
 #include "gui/model/tokens/range_text.hpp"
 #include "gui/panels/accent_marks.hpp"
-#include "gui/panels/panel.hpp"
-#include "gui/panels/widgets.hpp"
+#include "gui/panels/panel_base.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -57,7 +55,7 @@ struct QuestSwitches {
   }
 };
 
-class QuestBoundsPanel final : public Panel {
+class QuestBoundsPanel final : public TracePanel<QuestSwitches> {
  public:
   PanelInfo info() const override {
     return {"quest-bounds", "Quest bounds",
@@ -73,38 +71,27 @@ class QuestBoundsPanel final : public Panel {
     help_tooltip(field_help<QuestSwitches>("program"));
     if (switches_.picture != QuestPicture::scatter) return;
     ImGui::SameLine(0.0f, context.look.px(14));
-    const auto& names = EnumNames<StepSource>::value;
-    std::string chosen(enum_name(switches_.steps));
-    if (choose("##steps", chosen, {names.begin(), names.end()}, context.look.px(98))) {
-      switches_.steps =
-          static_cast<StepSource>(std::find(names.begin(), names.end(), chosen) - names.begin());
-    }
+    choose("##steps", switches_.steps, context.look.px(98));
     help_tooltip(field_help<QuestSwitches>("steps"));
   }
 
-  void draw(PanelContext& context) override {
-    waiting_ = false;
-    const auto document = context.session.document();
-    if (!document || document->key() != document_key_) forget();
-    if (needs_trace(context)) return;
-    document_key_ = document->key();
-    const auto query = ask_query(context, document);
+  void draw_trace(PanelContext& context) override {
+    const auto query = ask_query(context);
     query_ = query.value;
     if (switches_.picture == QuestPicture::scatter) {
-      draw_scatter(context, *document, query);
+      draw_scatter(context, query);
     } else {
-      draw_pages(context, *document, query);
+      draw_pages(context, query);
     }
   }
 
   std::optional<plot::Figure> figure() const override {
-    if (!view_ || !drawn_) return std::nullopt;
-    plot::Figure figure = view_->current_figure();
-    if (!query_) return figure;
+    auto figure = figure_.current();
+    if (!figure || !query_) return figure;
     if (switches_.picture == QuestPicture::scatter) {
-      mark_query(figure, query_->pages, key_);
+      mark_query(*figure, query_->pages, key_);
     } else if (key_) {
-      mark_page(figure, query_->pages, *key_);
+      mark_page(*figure, query_->pages, *key_);
     }
     return figure;
   }
@@ -122,18 +109,8 @@ class QuestBoundsPanel final : public Panel {
     return view_ && drawn_ ? view_->place(panel, x, y) : std::nullopt;
   }
 
-  nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
-  void set_options(const nlohmann::ordered_json& options) override {
-    QuestSwitches switches = switches_;
-    fields_from_json(options, switches);
-    switches_ = switches;
-  }
-  bool is_busy() const override { return waiting_; }
-
  private:
-  /// Pictures of another trace are not shown while this one's are made.
-  void forget() {
-    document_key_.clear();
+  void forget() override {
     steps_slot_.clear();
     query_slot_.clear();
     steps_.reset();
@@ -153,42 +130,31 @@ class QuestBoundsPanel final : public Panel {
     return request;
   }
 
-  template <class T>
-  void note(const AsyncView<T>& view) {
-    waiting_ = waiting_ || view.is_pending();
-  }
-
-  AsyncView<QuestSteps> ask_steps(PanelContext& context,
-                                  const std::shared_ptr<const Document>& document) {
+  AsyncView<QuestSteps> ask_steps(PanelContext& context) {
     const QuestRequest request = request_of(context.session);
-    const auto view = steps_slot_.ask(
-        context.session.bench(), document->key() + request.key(),
-        {fmt::format("Quest bounds of layer {}, head {}", request.layer, request.q_head),
-         Lane::heavy},
-        [=](JobContext& job) { return quest_steps(document->source(), request, job); });
-    note(view);
-    return view;
+    return ask(context, steps_slot_, sources_ + request.key(),
+               {fmt::format("Quest bounds of layer {}, head {}", request.layer, request.q_head)},
+               [request, document = document_](JobContext& job) {
+                 return quest_steps(document->source(), request, job);
+               });
   }
 
-  AsyncView<QuestQuery> ask_query(PanelContext& context,
-                                  const std::shared_ptr<const Document>& document) {
+  AsyncView<QuestQuery> ask_query(PanelContext& context) {
     QuestRequest request = request_of(context.session);
     request.steps = StepSource::automatic;  // has no say in one query
     const Index query = context.session.selection().query;
     key_ = context.session.selection().key;
-    const auto view = query_slot_.ask(
-        context.session.bench(), fmt::format("{}{}/query{}", document->key(), request.key(), query),
-        {fmt::format("Pages of position {}", query), Lane::quick},
-        [=](JobContext&) { return quest_query(document->source(), request, query); });
-    note(view);
-    return view;
+    return ask(context, query_slot_, fmt::format("{}{}/query{}", sources_, request.key(), query),
+               {fmt::format("Pages of position {}", query), Lane::quick},
+               [request, query, document = document_](JobContext&) {
+                 return quest_query(document->source(), request, query);
+               });
   }
 
   // ---- the cloud ----
 
-  void draw_scatter(PanelContext& context, const Document& document,
-                    const AsyncView<QuestQuery>& query) {
-    const auto view = ask_steps(context, context.session.document());
+  void draw_scatter(PanelContext& context, const AsyncView<QuestQuery>& query) {
+    const auto view = ask_steps(context);
     if (!async_place(context, steps_slot_, view)) return;
     if (drawn_ != view.value.get() || drawn_program_ != switches_.program) {
       steps_ = view.value;
@@ -198,16 +164,16 @@ class QuestBoundsPanel final : public Panel {
     }
     show_figure(context, cloud_.figure);
     if (query.value) draw_selected(context, query.value->pages);
-    if (const auto& hit = view_->hit(); hit && hit->mark && hit->point) {
+    if (const auto& hit = figure_.hit(); hit && hit->mark && hit->point) {
       if (const auto place = cloud_.at(*hit->mark, *hit->point)) {
-        explain_and_choose(context, document, *place, hit->clicked);
+        explain_and_choose(context, *place, hit->clicked);
       }
     }
     draw_numbers(context, query.value.get());
   }
 
   void draw_selected(const PanelContext& context, const QuestPages& pages) const {
-    AccentMarks marks(context, *view_, 0);
+    AccentMarks marks(context, *figure_, 0);
     const std::size_t none = pages.n_pages();
     const std::size_t chosen = key_ ? pages.slot_of(*key_).value_or(none) : none;
     const auto place = [&](std::size_t slot) {
@@ -223,19 +189,17 @@ class QuestBoundsPanel final : public Panel {
     marks.ring(x, y);
   }
 
-  void explain_and_choose(PanelContext& context, const Document& document, QuestPlace place,
-                          bool clicked) {
+  void explain_and_choose(PanelContext& context, QuestPlace place, bool clicked) {
     for (const QuestPages& pages : steps_->steps) {
       if (pages.query != place.query) continue;
-      explain(document, pages, place.slot, steps_->scale);
+      explain(pages, place.slot, steps_->scale);
       if (clicked) go_to(context, place.query, pages.keys_of(place.slot).begin);
     }
   }
 
   // ---- one query ----
 
-  void draw_pages(PanelContext& context, const Document& document,
-                  const AsyncView<QuestQuery>& query) {
+  void draw_pages(PanelContext& context, const AsyncView<QuestQuery>& query) {
     if (!async_place(context, query_slot_, query)) return;
     if (drawn_ != query.value.get() || drawn_program_ != switches_.program) {
       profile_ = quest_profile(*query.value, switches_.program);
@@ -248,13 +212,13 @@ class QuestBoundsPanel final : public Panel {
     const QuestPages& pages = query.value->pages;
     if (key_ && pages.slot_of(*key_)) {
       const TokenRange keys = pages.keys_of(*pages.slot_of(*key_));
-      AccentMarks(context, *view_, 0)
+      AccentMarks(context, *figure_, 0)
           .frame({static_cast<double>(keys.begin), static_cast<double>(keys.end)},
                  *profile_.panels[0].y.range);
     }
-    if (const auto& hit = view_->hit()) {
+    if (const auto& hit = figure_.hit()) {
       if (const auto slot = pages.slot_of(static_cast<Index>(std::floor(hit->x)))) {
-        explain(document, pages, *slot, query.value->scale);
+        explain(pages, *slot, query.value->scale);
         if (hit->clicked) go_to(context, pages.query, pages.keys_of(*slot).begin);
       }
     }
@@ -272,18 +236,15 @@ class QuestBoundsPanel final : public Panel {
   void remember(const void* value) {
     drawn_ = value;
     drawn_program_ = switches_.program;
-    ++version_;
+    figure_.renew();
   }
 
   /// The figure above the numbers.
   void show_figure(PanelContext& context, const plot::Figure& figure) {
-    if (!view_) view_.emplace(context.fonts, context.textures);
-    const ImVec2 room = ImGui::GetContentRegionAvail();
     const float lines = 1.0f + std::min<float>(4.0f, static_cast<float>(violations_.size()));
     const float below = accent_words_height(query_words()) +
                         lines * ImGui::GetTextLineHeightWithSpacing() + context.look.px(2);
-    view_->show(figure, version_, {room.x, std::max(context.look.px(60), room.y - below)},
-                {context.look.ground, context.look.surface, {}});
+    figure_.show_above(context, figure, below);
   }
 
   void go_to(PanelContext& context, Index query, Index key) {
@@ -293,17 +254,16 @@ class QuestBoundsPanel final : public Panel {
     });
   }
 
-  void explain(const Document& document, const QuestPages& pages, std::size_t slot,
-               double scale) const {
+  void explain(const QuestPages& pages, std::size_t slot, double scale) const {
     const TokenRange keys = pages.keys_of(slot);
     const double truth = static_cast<double>(pages.true_max[slot]);
     const double bound = static_cast<double>(pages.bound[slot]);
     const bool is_kept = pages.choice(switches_.program).kept[slot] != 0;
     detail_tooltip(
-        {{"query", token_words(document, pages.query)},
+        {{"query", token_words(*document_, pages.query)},
          {"page", fmt::format("{}  (keys {} to {})", pages.first_page + static_cast<Index>(slot),
                               keys.begin, keys.end - 1)},
-         {"text", range_text(document, keys, 64)},
+         {"text", range_text(*document_, keys, 64)},
          {"bound", fmt::format("{:.6g}", bound)},
          {"true maximum", fmt::format("{:.6g}", truth)},
          {"gap", fmt::format("{:.4g} logits{}", scale * (bound - truth),
@@ -356,13 +316,10 @@ class QuestBoundsPanel final : public Panel {
     ImGui::PopStyleColor();
   }
 
-  QuestSwitches switches_;
   AsyncValue<QuestSteps> steps_slot_;
   AsyncValue<QuestQuery> query_slot_;
-  bool waiting_ = false;
 
   // what is shown
-  std::string document_key_;
   std::shared_ptr<const QuestSteps> steps_;
   std::shared_ptr<const QuestQuery> query_;        // of the selected query
   std::shared_ptr<const QuestQuery> drawn_query_;  // of the profile
@@ -373,8 +330,6 @@ class QuestBoundsPanel final : public Panel {
   // The value that the figure shows; kept alive by the pointers above.
   const void* drawn_ = nullptr;
   QuestSemantics drawn_program_ = QuestSemantics::eval;
-  std::uint64_t version_ = 0;
-  std::optional<FigureView> view_;
 };
 
 }  // namespace

@@ -15,20 +15,17 @@
 #include "analysis/plot/scale.hpp"
 #include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/methods/recall_view.hpp"
-#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/method_list.hpp"
-#include "gui/panels/panel.hpp"
+#include "gui/panels/panel_base.hpp"
 #include "gui/panels/recall_numbers.hpp"
-#include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
-#include "gui/render/figure_view.hpp"
 
 namespace kvscope::gui {
 
 namespace {
 
-class RecallPanel final : public Panel {
+class RecallPanel final : public TracePanel<RecallOptions> {
  public:
   PanelInfo info() const override {
     return {
@@ -39,17 +36,17 @@ class RecallPanel final : public Panel {
 
   void controls(PanelContext& context) override {
     const Look& look = context.look;
-    choose("##metric", options_.metric, look.px(138));
+    choose("##metric", switches_.metric, look.px(138));
     help_tooltip("What is measured against dense attention, as the mean over heads.");
     ImGui::SameLine();
     ImGui::AlignTextToFramePadding();
     ImGui::TextDisabled("along");
     ImGui::SameLine();
-    choose("##along", options_.along, look.px(128));
+    choose("##along", switches_.along, look.px(128));
     landmark("along");
     help_tooltip(field_help<RecallOptions>("along"));
     ImGui::SameLine();
-    choose("##scope", options_.scope, look.px(88));
+    choose("##scope", switches_.scope, look.px(88));
     help_tooltip("The selected head, all heads of its layer, or all recorded layers.");
     if (is_wide_) return;
     ImGui::SameLine();
@@ -63,9 +60,7 @@ class RecallPanel final : public Panel {
     }
   }
 
-  void draw(PanelContext& context) override {
-    is_busy_ = false;
-    if (needs_trace(context)) return;
+  void draw_trace(PanelContext& context) override {
     update_question(context);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     is_wide_ = room.x >= context.look.px(580);
@@ -81,29 +76,22 @@ class RecallPanel final : public Panel {
 
   std::optional<plot::Figure> figure() const override {
     if (!picture_ || picture_->figure.panels.empty()) return std::nullopt;
-    const bool is_drawn = view_ && shown_ == picture_;
-    return with_budget_rule(is_drawn ? view_->current_figure() : picture_->figure, *picture_,
+    const bool is_drawn = figure_ && shown_ == picture_;
+    return with_budget_rule(is_drawn ? figure_->current_figure() : picture_->figure, *picture_,
                             question_.parameters.budget);
   }
 
-  nlohmann::ordered_json options() const override { return fields_to_json(options_); }
-  void set_options(const nlohmann::ordered_json& options) override {
-    fields_from_json(options, options_);
-  }
-  std::optional<ImVec2> place(std::size_t panel, double x, double y) const override {
-    return view_ && shown_ ? view_->place(panel, x, y) : std::nullopt;
-  }
   /// "METHOD@BUDGET": the points of the curves.
   std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
     std::vector<std::pair<std::string, ImVec2>> places;
-    if (!view_ || !shown_ || shown_->figure.panels.empty()) return places;
+    if (!figure_ || !shown_ || shown_->figure.panels.empty()) return places;
     const auto& marks = shown_->figure.panels.front().marks;
     for (std::size_t m = 0; m < marks.size(); ++m) {
       const auto* line = std::get_if<plot::Line>(&marks[m]);
       for (std::size_t i = 0; line != nullptr && i < line->x.size(); ++i) {
         if (shown_->mark_methods[m].empty()) continue;
         const double budget = shown_->mark_budgets[m][i];
-        if (const auto at = view_->place(0, line->x[i], line->y[i])) {
+        if (const auto at = figure_->place(0, line->x[i], line->y[i])) {
           places.emplace_back(fmt::format("{}@{}", shown_->mark_methods[m],
                                           std::isnan(budget) ? line->x[i] : budget),
                               *at);
@@ -112,7 +100,6 @@ class RecallPanel final : public Panel {
     }
     return places;
   }
-  bool is_busy() const override { return is_busy_; }
 
  private:
   /// What a picture is made of; shared with the job that makes it.
@@ -138,9 +125,9 @@ class RecallPanel final : public Panel {
   /// Question, list of methods and items to compute, anew when something was selected or switched.
   void update_question(const PanelContext& context) {
     const Session& session = context.session;
-    if (revision_ == session.revision() && asked_options_ == options_) return;
+    if (revision_ == session.revision() && asked_options_ == switches_) return;
     revision_ = session.revision();
-    asked_options_ = options_;
+    asked_options_ = switches_;
     const auto document = session.document();
     const auto draft = session.second();
     const TraceInfo& info = document->info();
@@ -150,19 +137,18 @@ class RecallPanel final : public Panel {
     question.q_head = session.selection().q_head;
     question.layers = info.layers;
     question.n_tokens = info.n_tokens;
-    question.phase = options_.phase == RecallPhase::of_query  ? session.phase()
-                     : options_.phase == RecallPhase::prefill ? Phase::prefill
-                                                              : Phase::decode;
+    question.phase = switches_.phase == RecallPhase::of_query  ? session.phase()
+                     : switches_.phase == RecallPhase::prefill ? Phase::prefill
+                                                               : Phase::decode;
     question.selector = session.selection().selector;
     question.parameters = session.parameters();
-    question.options = options_;
+    question.options = switches_;
     list_ = method_items(session.ticked(), question.parameters, question.phase, draft != nullptr);
     for (const MethodItem& item : list_) {
       if (item.is_ticked) question.methods.push_back(item);
     }
     tones_ = recall_tones(question.methods);
     plan_ = plan_recall(question);
-    document_key_ = document->key();
     items_.clear();
     for (const RecallItem& item : plan_) {
       const MethodItem& method = question.methods[item.method];
@@ -180,7 +166,7 @@ class RecallPanel final : public Panel {
   }
 
   /// Tables of the sweeps that are open, as far as they are read.
-  void update_sweeps(const PanelContext& context) {
+  void update_sweeps(PanelContext& context) {
     std::string key = "recall-sweeps";
     std::vector<std::shared_ptr<const ResultView>> results;
     for (const auto& result : context.session.results()) {
@@ -189,31 +175,30 @@ class RecallPanel final : public Panel {
       results.push_back(result);
     }
     n_sweeps_ = results.size();
-    if (results.empty() || !options_.opened) {
+    if (results.empty() || !switches_.opened) {
       sweeps_.reset();
       return;
     }
-    const auto view = sweeps_slot_.ask(
-        context.session.bench(), key, {"Reading opened sweeps", Lane::quick, /*urgent=*/true},
-        [results](JobContext&) {
-          Sweeps sweeps;
-          for (const auto& result : results) {
-            sweeps.tables.push_back({std::filesystem::path(result->name()).filename().string(),
-                                     std::make_shared<const Table>(rows_of(*result))});
-          }
-          return sweeps;
-        });
-    is_busy_ = is_busy_ || view.is_pending();
+    const auto view =
+        ask(context, sweeps_slot_, key, {"Reading opened sweeps", Lane::quick, /*urgent=*/true},
+            [results](JobContext&) {
+              Sweeps sweeps;
+              for (const auto& result : results) {
+                sweeps.tables.push_back({std::filesystem::path(result->name()).filename().string(),
+                                         std::make_shared<const Table>(rows_of(*result))});
+              }
+              return sweeps;
+            });
     if (view.fresh) sweeps_ = view.value;
   }
 
   /// The picture of what is there; a new one is begun when rows come or the question changes, but
   /// never so often that none is finished.
-  void update_picture(const PanelContext& context, const QueueView<MethodRows>& view) {
+  void update_picture(PanelContext& context, const QueueView<MethodRows>& view) {
     const Workbench bench = context.session.bench();
     update_sweeps(context);
     if (view.n_known > 0 || items_.empty()) {
-      const std::string question = document_key_ + question_.key();
+      const std::string question = sources_ + question_.key();
       const std::string wanted = fmt::format("{}/{}/{}", question, known_mask(view),
                                              static_cast<const void*>(sweeps_.get()));
       const bool may_change = question != picture_question_ || picture_is_over_;
@@ -236,10 +221,10 @@ class RecallPanel final : public Panel {
     picture_is_over_ = !made.is_pending();
     if (made.value && made.value != picture_) {
       picture_ = made.value;
-      ++version_;
+      figure_.renew();
     }
-    is_busy_ = is_busy_ || !made.fresh || !is_picture_wanted_;
-    if (made.failed()) is_busy_ = false;
+    busy_ = busy_ || !made.fresh || !is_picture_wanted_;
+    if (made.failed()) busy_ = false;
   }
 
   static std::string known_mask(const QueueView<MethodRows>& view) {
@@ -269,20 +254,20 @@ class RecallPanel final : public Panel {
       choose(id, value, -1.0f);
       help_tooltip(help);
     };
-    line("phase", "##phase", options_.phase,
+    line("phase", "##phase", switches_.phase,
          "Prefill chunks, decode steps, or the phase of the selected query.");
-    line("bands", "##band", options_.band,
+    line("bands", "##band", switches_.band,
          "Over heads: 95 % interval of the mean (ci), median and middle half, smallest to largest, "
          "or no bands.");
     ImGui::AlignTextToFramePadding();
     ImGui::TextDisabled("log");
     ImGui::SameLine(look.px(52));
-    log_switch("x", options_.x);
+    log_switch("x", switches_.x);
     ImGui::SameLine();
-    log_switch("y", options_.y);
+    log_switch("y", switches_.y);
     draw_target(context);
     if (n_sweeps_ > 0) {
-      ImGui::Checkbox("opened sweeps", &options_.opened);
+      ImGui::Checkbox("opened sweeps", &switches_.opened);
       landmark("opened sweeps");
       help_tooltip(field_help<RecallOptions>("opened"));
     }
@@ -296,7 +281,7 @@ class RecallPanel final : public Panel {
     ImGui::SetNextItemWidth(-1.0f);
     const double low = 0.0;
     const double high = 1.0;
-    ImGui::SliderScalar("##target", ImGuiDataType_Double, &options_.target, &low, &high, "%.2f",
+    ImGui::SliderScalar("##target", ImGuiDataType_Double, &switches_.target, &low, &high, "%.2f",
                         ImGuiSliderFlags_AlwaysClamp);
     landmark("target");
     help_tooltip(field_help<RecallOptions>("target") + " (0: off)");
@@ -310,7 +295,7 @@ class RecallPanel final : public Panel {
 
   void draw_result(PanelContext& context) {
     const auto view = queue_.ask(context.session.bench(), items_);
-    is_busy_ = view.is_busy();
+    busy_ = view.is_busy();
     update_picture(context, view);
     const bool has_picture = picture_ && !picture_->figure.panels.empty();
     if (!has_picture && view.is_busy()) {
@@ -330,7 +315,7 @@ class RecallPanel final : public Panel {
       return;
     }
     draw_plot(context);
-    if (has_table_) draw_recall_numbers(context, *picture_, options_, shows_failing_);
+    if (has_table_) draw_recall_numbers(context, *picture_, switches_, shows_failing_);
   }
 
   void act(SlotAction action) {
@@ -339,21 +324,17 @@ class RecallPanel final : public Panel {
   }
 
   void draw_plot(PanelContext& context) {
-    if (!view_) view_.emplace(context.fonts, context.textures);
     ImVec2 size = ImGui::GetContentRegionAvail();
     has_table_ = !picture_->numbers.empty() &&
                  size.y > recall_numbers_height(*picture_) + context.look.px(190);
     if (has_table_) size.y -= recall_numbers_height(*picture_) + ImGui::GetStyle().ItemSpacing.y;
-    FigureStyle style;
-    style.ground = context.look.ground;
-    style.paper = context.look.surface;
-    view_->show(picture_->figure, version_, size, style);
+    figure_.show(context, picture_->figure, size);
     shown_ = picture_;
     const auto budget = static_cast<double>(context.session.parameters().budget);
     if (const auto at = reference_place(budget))
       mark_budget(context, *at, budget, context.look.accent);
     mark_selected(context);
-    if (const auto& hit = view_->hit()) follow(context, *hit);
+    if (const auto& hit = figure_.hit()) follow(context, *hit);
   }
 
   /// Any height at which the axes have a place.
@@ -373,8 +354,8 @@ class RecallPanel final : public Panel {
   }
 
   void mark_budget(const PanelContext& context, double place, double budget, plot::Colour colour) {
-    const auto frame = view_->frame(0);
-    const auto at = view_->place(0, place, some_height());
+    const auto frame = figure_->frame(0);
+    const auto at = figure_->place(0, place, some_height());
     if (!frame || !at || at->x < frame->low.x || at->x > frame->high.x) return;
     ImDrawList& list = *ImGui::GetWindowDrawList();
     const float x = std::floor(at->x) + 0.5f;
@@ -396,7 +377,7 @@ class RecallPanel final : public Panel {
   void mark_selected(const PanelContext& context) {
     const auto budget = static_cast<double>(context.session.parameters().budget);
     const auto& marks = picture_->figure.panels.front().marks;
-    const auto frame = view_->frame(0);
+    const auto frame = figure_->frame(0);
     for (std::size_t m = 0; m < marks.size() && frame; ++m) {
       const auto* line = std::get_if<plot::Line>(&marks[m]);
       if (line == nullptr || picture_->mark_methods[m].empty()) continue;
@@ -405,7 +386,7 @@ class RecallPanel final : public Panel {
       if (!is_selected && picture_->along == RecallAlong::budget) continue;
       for (std::size_t i = 0; i < line->x.size(); ++i) {
         if (picture_->mark_budgets[m][i] != budget && line->x.size() > 1) continue;
-        const auto at = view_->place(0, line->x[i], line->y[i]);
+        const auto at = figure_->place(0, line->x[i], line->y[i]);
         if (!at || at->x < frame->low.x || at->x > frame->high.x || at->y < frame->low.y ||
             at->y > frame->high.y) {
           continue;
@@ -467,7 +448,6 @@ class RecallPanel final : public Panel {
     detail_tooltip(lines);
   }
 
-  RecallOptions options_;
   bool is_wide_ = true;
   bool has_table_ = false;
   bool shows_failing_ = false;
@@ -475,12 +455,10 @@ class RecallPanel final : public Panel {
   std::size_t n_sweeps_ = 0;
   AsyncValue<Sweeps> sweeps_slot_;
   std::shared_ptr<const Sweeps> sweeps_;
-  bool is_busy_ = false;
 
   std::optional<std::uint64_t> revision_;
   std::optional<RecallOptions> asked_options_;
   RecallQuestion question_;
-  std::string document_key_;
   std::vector<MethodItem> list_;
   std::vector<plot::Tone> tones_;  // of the ticked ones
   std::vector<RecallItem> plan_;
@@ -495,8 +473,6 @@ class RecallPanel final : public Panel {
   AsyncValue<RecallPicture> slot_;
   std::shared_ptr<const RecallPicture> picture_;
   std::shared_ptr<const RecallPicture> shown_;
-  std::uint64_t version_ = 0;
-  std::optional<FigureView> view_;
 };
 
 }  // namespace

@@ -8,12 +8,11 @@
 #include <unordered_set>
 #include <vector>
 
+#include "gui/model/results/compact_figure.hpp"
 #include "gui/model/results/result_figures.hpp"
 #include "gui/model/results/result_tables.hpp"
 #include "gui/model/results/table_view.hpp"
-#include "gui/model/session/json_fields.hpp"
-#include "gui/panels/panel.hpp"
-#include "gui/render/figure_view.hpp"
+#include "gui/panels/panel_base.hpp"
 
 namespace kvscope::gui {
 
@@ -60,20 +59,53 @@ class ResultTable {
   const LoadedTable* laid_out_ = nullptr;
 };
 
+/// A figure that a job makes.
+template <class Made>
+class ResultPicture {
+ public:
+  std::optional<plot::Figure> figure() const { return figure_.current(); }
+  bool is_busy() const { return busy_; }
+
+ protected:
+  void begin() {
+    busy_ = false;
+    figure_.begin();
+  }
+  /// Shows it, or the one before while it is made: true. Else says why there is none.
+  template <class Compute>
+  bool show(PanelContext& context, const std::string& key, const std::string& title, ImVec2 size,
+            Compute compute) {
+    const auto view = slot_.ask(context.session.bench(), key, {title, Lane::quick, /*urgent=*/true},
+                                std::move(compute));
+    busy_ = view.is_pending();
+    // A failure names the choice that is wrong: an older picture would hide it.
+    if (view.failed()) {
+      if (error_place(context, view.status.error)) slot_.retry();
+      return false;
+    }
+    if (!async_place(context, slot_, view)) return false;
+    if (shown_ != view.value) figure_.renew();
+    shown_ = view.value;
+    figure_.show(context, shown_->figure, size);
+    return true;
+  }
+
+  PanelFigure figure_;
+  std::shared_ptr<const Made> shown_;
+
+ private:
+  AsyncValue<Made> slot_;
+  bool busy_ = false;
+};
+
 /// Figures that the command line draws of such results.
-class ResultFigures {
+class ResultFigures : public ResultPicture<MadeFigure> {
  public:
   void draw(PanelContext& context, const ResultPtr& result);
-  std::optional<plot::Figure> figure() const;
-  bool is_busy() const { return busy_; }
   nlohmann::ordered_json options() const;
   void set_options(const nlohmann::ordered_json& json);
 
  private:
-  struct Made {
-    plot::Figure figure;
-    std::size_t bytes() const;
-  };
   void draw_choices(PanelContext& context, PossibleFigure& figure);
   void update(const Session& session, const ResultPtr& result);
 
@@ -82,20 +114,12 @@ class ResultFigures {
   std::vector<PossibleFigure> possible_;
   std::optional<std::uint64_t> possible_at_;  // revision
   ResultPtr possible_for_;
-  AsyncValue<Made> slot_;
-  std::shared_ptr<const Made> shown_;
-  std::optional<FigureView> view_;
-  std::uint64_t version_ = 0;
-  bool visible_ = false;
-  bool busy_ = false;
 };
 
 /// Two columns against each other.
-class ResultPlot {
+class ResultPlot : public ResultPicture<FreePlot> {
  public:
   void draw(PanelContext& context, const ResultRows& rows, const std::string& filter_words);
-  std::optional<plot::Figure> figure() const;
-  bool is_busy() const { return busy_; }
   nlohmann::ordered_json options() const { return fields_to_json(options_); }
   void set_options(const nlohmann::ordered_json& json) { fields_from_json(json, options_); }
 
@@ -104,12 +128,6 @@ class ResultPlot {
 
   FreePlotOptions options_;
   const LoadedTable* columns_of_ = nullptr;
-  AsyncValue<FreePlot> slot_;
-  std::shared_ptr<const FreePlot> shown_;
-  std::optional<FigureView> view_;
-  std::uint64_t version_ = 0;
-  bool visible_ = false;
-  bool busy_ = false;
 };
 
 /// Provenance, configuration, summary, and the arrays that are in a file.

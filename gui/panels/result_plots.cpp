@@ -145,16 +145,6 @@ TipLines hit_lines(const plot::Figure& figure, const FigureHit& hit) {
 
 // ---- figures of the command line ----
 
-std::size_t ResultFigures::Made::bytes() const {
-  std::size_t bytes = sizeof *this;
-  for (const plot::Panel& panel : figure.panels) {
-    for (const plot::Mark& mark : panel.marks) {
-      bytes += sizeof mark + 4 * sizeof(double) * plot::count_points(mark);
-    }
-  }
-  return bytes;
-}
-
 void ResultFigures::update(const Session& session, const ResultPtr& result) {
   if (possible_for_ == result && possible_at_ == session.revision()) return;
   const auto before = std::move(possible_);
@@ -211,8 +201,7 @@ void ResultFigures::draw_choices(PanelContext& context, PossibleFigure& figure) 
 }
 
 void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
-  busy_ = false;
-  visible_ = false;
+  begin();
   update(context.session, result);
   if (possible_.empty()) {
     empty_place(context, "No figure of the command line is about such a result",
@@ -251,36 +240,17 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
   wanted["title"] = given["title"];
   fields_from_json(wanted, mine);
   input.options = mine;
-  const auto view =
-      slot_.ask(context.session.bench(),
-                key + wanted.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace),
-                {"Figure " + kind_, Lane::quick, /*urgent=*/true},
-                [input, kind = figure.kind, keep = figure.chosen](JobContext&) {
-                  return Made{make_figure(kind, input)};
-                });
-  busy_ = view.is_pending();
-  // A failure names the choice that is wrong: an older picture would hide it.
-  if (view.failed()) {
-    if (error_place(context, view.status.error)) slot_.retry();
-    return;
-  }
-  if (!async_place(context, slot_, view)) return;
-  if (shown_ != view.value) ++version_;
-  shown_ = view.value;
-  if (!view_) view_.emplace(context.fonts, context.textures);
-  view_->show(shown_->figure, version_, size, {context.look.ground, context.look.surface});
-  visible_ = true;
-  const auto& hit = view_->hit();
+  key += wanted.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  const bool is_shown = show(context, key, "Figure " + kind_, size,
+                             [input, kind = figure.kind, keep = figure.chosen](JobContext&) {
+                               return MadeFigure{make_figure(kind, input)};
+                             });
+  const auto& hit = is_shown ? figure_.hit() : std::nullopt;
   if (!hit) return;
   detail_tooltip(hit_lines(shown_->figure, *hit));
   if (hit->clicked && hit->row && hit->col) {
     go_to(context.session, target_of_cell(shown_->figure.panels[hit->panel], *hit->row, *hit->col));
   }
-}
-
-std::optional<plot::Figure> ResultFigures::figure() const {
-  if (!visible_ || !view_) return std::nullopt;
-  return view_->problem().empty() ? view_->current_figure() : shown_->figure;
 }
 
 nlohmann::ordered_json ResultFigures::options() const {
@@ -304,14 +274,7 @@ void ResultPlot::draw_choices(PanelContext& context, const Table& table) {
   segmented("style", options_.style);
   if (options_.style == PlotStyle::means) {
     ImGui::TextDisabled("%s", "bands");
-    int band = static_cast<int>(options_.band);
-    const std::vector<std::string> names(EnumNames<BandKind>::value.begin(),
-                                         EnumNames<BandKind>::value.end());
-    std::string chosen = names[static_cast<std::size_t>(band)];
-    if (choose("##band", chosen, names, -1.0f)) {
-      band = static_cast<int>(std::find(names.begin(), names.end(), chosen) - names.begin());
-      options_.band = static_cast<BandKind>(band);
-    }
+    choose("##band", options_.band, -1.0f);
   }
   ImGui::Checkbox("logarithmic x", &options_.log_x);
   ImGui::Checkbox("logarithmic y", &options_.log_y);
@@ -321,8 +284,7 @@ void ResultPlot::draw_choices(PanelContext& context, const Table& table) {
 
 void ResultPlot::draw(PanelContext& context, const ResultRows& rows,
                       const std::string& filter_words) {
-  busy_ = false;
-  visible_ = false;
+  begin();
   if (columns_of_ != rows.loaded.get()) {
     options_ = with_columns_of(rows.table(), options_);
     columns_of_ = rows.loaded.get();
@@ -334,23 +296,11 @@ void ResultPlot::draw(PanelContext& context, const ResultRows& rows,
   if (choices.open()) draw_choices(context, rows.table());
   const ImVec2 size = choices.close();
   const std::string key = fmt::format("plot/{}/{}", rows.key, fields_to_json(options_).dump());
-  const auto view =
-      slot_.ask(context.session.bench(), key, {"Plot", Lane::quick, /*urgent=*/true},
-                [rows, options = options_, filter_words](JobContext&) {
-                  return free_plot(rows.table(), rows.order->rows, options, filter_words);
-                });
-  busy_ = view.is_pending();
-  if (view.failed()) {
-    if (error_place(context, view.status.error)) slot_.retry();
-    return;
-  }
-  if (!async_place(context, slot_, view)) return;
-  if (shown_ != view.value) ++version_;
-  shown_ = view.value;
-  if (!view_) view_.emplace(context.fonts, context.textures);
-  view_->show(shown_->figure, version_, size, {context.look.ground, context.look.surface});
-  visible_ = true;
-  const auto& hit = view_->hit();
+  const bool is_shown =
+      show(context, key, "Plot", size, [rows, options = options_, filter_words](JobContext&) {
+        return free_plot(rows.table(), rows.order->rows, options, filter_words);
+      });
+  const auto& hit = is_shown ? figure_.hit() : std::nullopt;
   if (!hit) return;
   auto lines = hit_lines(shown_->figure, *hit);
   const bool is_point = hit->mark && hit->point && *hit->mark < shown_->rows_of_mark.size() &&
@@ -363,11 +313,6 @@ void ResultPlot::draw(PanelContext& context, const ResultRows& rows,
     if (hit->clicked) go_to(context.session, target);
   }
   detail_tooltip(lines);
-}
-
-std::optional<plot::Figure> ResultPlot::figure() const {
-  if (!visible_ || !view_) return std::nullopt;
-  return view_->problem().empty() ? view_->current_figure() : shown_->figure;
 }
 
 }  // namespace kvscope::gui

@@ -8,13 +8,10 @@
 
 #include "core/base/number_text.hpp"
 #include "gui/model/methods/why_view.hpp"
-#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/landmarks.hpp"
-#include "gui/panels/panel.hpp"
-#include "gui/panels/widgets.hpp"
+#include "gui/panels/panel_base.hpp"
 #include "gui/render/colour.hpp"
-#include "gui/render/figure_view.hpp"
 
 namespace kvscope::gui {
 
@@ -32,7 +29,7 @@ struct WhySwitches {
   }
 };
 
-class WhyPanel final : public Panel {
+class WhyPanel final : public TracePanel<WhySwitches> {
  public:
   PanelInfo info() const override {
     return {"why", "Why was it dropped?",
@@ -53,13 +50,7 @@ class WhyPanel final : public Panel {
     help_tooltip("The kvscope explain that prints these numbers, to the clipboard.");
   }
 
-  void draw(PanelContext& context) override {
-    is_busy_ = false;
-    if (needs_trace(context)) {
-      forget();
-      return;
-    }
-    document_ = context.session.document();
+  void draw_trace(PanelContext& context) override {
     const std::string problem = why_obstacle(context.session);
     if (!problem.empty()) {
       forget();
@@ -69,7 +60,6 @@ class WhyPanel final : public Panel {
       return;
     }
     const auto view = ask_look(context);
-    is_busy_ = view.is_pending();
     if (!async_place(context, look_slot_, view)) {
       look_.reset();
       return;
@@ -85,8 +75,8 @@ class WhyPanel final : public Panel {
   }
 
   std::optional<plot::Figure> figure() const override {
-    if (!look_ || !picture_ || picture_->figure.panels.empty()) return std::nullopt;
-    plot::Figure figure = view_ ? view_->current_figure() : picture_->figure;
+    auto figure = figure_.current();
+    if (!figure || !look_ || !picture_) return std::nullopt;
     if (const auto place = why_place(fate_, along())) {
       plot::Scatter mark;
       mark.label = fmt::format("key {}", key_);
@@ -94,29 +84,24 @@ class WhyPanel final : public Panel {
       mark.size = 2.2;
       mark.x = {place->x};
       mark.y = {place->y};
-      figure.panels.front().marks.emplace_back(std::move(mark));
+      figure->panels.front().marks.emplace_back(std::move(mark));
     }
-    figure.caption.push_back(fmt::format("Key {}: {}", key_, fate_sentence(*look_, fate_)));
+    figure->caption.push_back(fmt::format("Key {}: {}", key_, fate_sentence(*look_, fate_)));
     return figure;
   }
   std::optional<std::string> csv() const override {
     if (!look_) return std::nullopt;
     return why_csv(*look_);
   }
-  nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
-  void set_options(const nlohmann::ordered_json& options) override {
-    fields_from_json(options, switches_);
-  }
-  bool is_busy() const override { return is_busy_; }
 
   /// "key N": the points of the heaviest keys.
   std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
     std::vector<std::pair<std::string, ImVec2>> places;
-    if (!view_ || !picture_ || picture_->figure.panels.empty()) return places;
+    if (!figure_.is_shown() || !picture_) return places;
     for (const KeyFate& fate : picture_->heaviest) {
       const auto place = why_place(fate, along());
       if (!place) continue;
-      if (const auto at = view_->place(0, place->x, place->y))
+      if (const auto at = figure_->place(0, place->x, place->y))
         places.emplace_back(fmt::format("key {}", fate.key), *at);
     }
     return places;
@@ -127,61 +112,52 @@ class WhyPanel final : public Panel {
     return look_ && has_ranking(*look_) ? switches_.along : WhyAlong::weight;
   }
 
-  void forget() {
+  void forget() override {
     look_.reset();
     picture_.reset();
-    document_.reset();
   }
 
   // ---- what is asked for ----
 
-  AsyncView<QueryLook> ask_look(const PanelContext& context) {
-    const auto document = document_;
+  AsyncView<QueryLook> ask_look(PanelContext& context) {
     question_ = why_question(context.session);
     draft_ = question_.selector.caps().needs_draft ? context.session.second() : nullptr;
-    const std::string sources = document->key() + (draft_ ? draft_->key() : "");
-    if (sources != sources_key_) look_slot_.clear();  // another trace's answer says nothing here
-    sources_key_ = sources;
-    return look_slot_.ask(
-        context.session.bench(), sources_key_ + question_.cache_key(),
-        {fmt::format("{} asked about the query at {}", question_.selector, question_.query),
-         Lane::heavy},
-        [document, draft = draft_, question = question_](JobContext& job) {
-          return look_at_query({document->source(), draft ? &draft->source() : nullptr}, question,
-                               job.pool, job.stop);
-        });
+    const std::string sources = sources_ + (draft_ ? draft_->key() : "");
+    if (sources != asked_sources_) look_slot_.clear();  // another trace's answer says nothing here
+    asked_sources_ = sources;
+    return ask(context, look_slot_, asked_sources_ + question_.cache_key(),
+               {fmt::format("{} asked about the query at {}", question_.selector, question_.query)},
+               [document = document_, draft = draft_, question = question_](JobContext& job) {
+                 return look_at_query({document->source(), draft ? &draft->source() : nullptr},
+                                      question, job.pool, job.stop);
+               });
   }
 
-  void ask_budget(const PanelContext& context) {
+  void ask_budget(PanelContext& context) {
     budget_.reset();
     if (is_stale_) return;
     if (fate_.end != KeyEnd::dropped && fate_.end != KeyEnd::kept) return;
-    const auto view = budget_slot_.ask(
-        context.session.bench(),
-        fmt::format("{}{}/keeps/{}", sources_key_, question_.cache_key(), key_),
-        {fmt::format("The budget that keeps key {}", key_), Lane::heavy},
+    const auto view = ask(
+        context, budget_slot_,
+        fmt::format("{}{}/keeps/{}", asked_sources_, question_.cache_key(), key_),
+        {fmt::format("The budget that keeps key {}", key_)},
         [document = document_, draft = draft_, question = question_, key = key_](JobContext& job) {
           return budget_that_keeps({document->source(), draft ? &draft->source() : nullptr},
                                    question, key, job.pool, job.stop);
         });
-    is_busy_ = is_busy_ || view.is_pending();
     if (view.fresh) budget_ = view.value;
   }
 
-  void update_picture(const PanelContext& context) {
-    const std::string trace = document_->name();
-    const auto view =
-        picture_slot_.ask(context.session.bench(),
-                          fmt::format("{}{}/why/{}", sources_key_, look_->question.cache_key(),
+  void update_picture(PanelContext& context) {
+    const auto view = ask(context, picture_slot_,
+                          fmt::format("{}{}/why/{}", asked_sources_, look_->question.cache_key(),
                                       enum_name(switches_.along)),
                           {"Ranks", Lane::quick, /*urgent=*/true},
-                          [look = look_, along = switches_.along, trace](JobContext&) {
-                            return why_picture(*look, along, trace);
-                          });
-    is_busy_ = is_busy_ || view.is_pending();
+                          [look = look_, along = switches_.along, trace = document_->name()](
+                              JobContext&) { return why_picture(*look, along, trace); });
     if (!view.fresh || view.value == picture_) return;
     picture_ = view.value;
-    ++version_;
+    figure_.renew();
   }
 
   // ---- words ----
@@ -300,12 +276,10 @@ class WhyPanel final : public Panel {
   }
 
   void draw_figure(PanelContext& context) {
-    if (!view_) view_.emplace(context.fonts, context.textures);
-    view_->show(picture_->figure, version_, ImGui::GetContentRegionAvail(),
-                {context.look.ground, context.look.surface, {}});
+    figure_.show(context, picture_->figure, ImGui::GetContentRegionAvail());
     if (const auto place = why_place(fate_, along()))
-      AccentMarks(context, *view_, 0).ring(place->x, place->y);
-    const auto& hit = view_->hit();
+      AccentMarks(context, *figure_, 0).ring(place->x, place->y);
+    const auto& hit = figure_.hit();
     if (!hit || !hit->mark || !hit->point || *hit->mark >= picture_->keys.size()) return;
     const auto& keys = picture_->keys[*hit->mark];
     if (*hit->point >= keys.size()) return;
@@ -333,14 +307,14 @@ class WhyPanel final : public Panel {
 
   void draw_table(PanelContext& context, ImVec2 size) {
     constexpr int kColumns = 5;
+    constexpr int kToken = 1;  // takes what the numbers and words of the others leave
     constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
-                                       ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingStretchProp;
+                                       ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingFixedFit;
     if (!ImGui::BeginTable("heaviest", kColumns, kFlags, size)) return;
     static constexpr const char* kNames[kColumns] = {"key", "token", "weight", "rank", ""};
-    static constexpr float kWeights[kColumns] = {1.1f, 1.8f, 1.2f, 1.0f, 1.5f};
     ImGui::TableSetupScrollFreeze(0, 1);
     for (int c = 0; c < kColumns; ++c)
-      ImGui::TableSetupColumn(kNames[c], ImGuiTableColumnFlags_WidthStretch, kWeights[c]);
+      ImGui::TableSetupColumn(kNames[c], c == kToken ? ImGuiTableColumnFlags_WidthStretch : 0);
     ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
     static constexpr const char* kHelp[kColumns] = {
         "Position. The heaviest keys of the query, first the heaviest; a click selects.",
@@ -375,14 +349,11 @@ class WhyPanel final : public Panel {
     ImGui::EndTable();
   }
 
-  WhySwitches switches_;
-  bool is_busy_ = false;
   bool is_stale_ = false;
 
-  std::shared_ptr<const Document> document_;
   std::shared_ptr<const Document> draft_;
   KeyQuestion question_;
-  std::string sources_key_;
+  std::string asked_sources_;
   AsyncValue<QueryLook> look_slot_;
   AsyncValue<KeepingBudget> budget_slot_;
   AsyncValue<WhyPicture> picture_slot_;
@@ -392,8 +363,6 @@ class WhyPanel final : public Panel {
   KeyFate fate_;
   std::shared_ptr<const KeepingBudget> budget_;
   std::shared_ptr<const WhyPicture> picture_;
-  std::uint64_t version_ = 0;
-  std::optional<FigureView> view_;
 };
 
 }  // namespace

@@ -75,6 +75,16 @@ bool choose(const char* id, E& value, float width = 0.0f) {
   return true;
 }
 
+/// The same with other words for the values.
+template <class E>
+requires std::is_enum_v<E>
+bool choose(const char* id, E& value, const std::vector<std::string>& words, float width) {
+  std::string chosen = words.at(static_cast<std::size_t>(value));
+  if (!choose(id, chosen, words, width)) return false;
+  value = static_cast<E>(std::find(words.begin(), words.end(), chosen) - words.begin());
+  return true;
+}
+
 /// A slider, box or switch for every field of an options struct, with its help as a tooltip.
 /// Returns the name of the field that changed, or "". `narrowed` may give a field another range.
 template <class Options>

@@ -1,4 +1,5 @@
 #include "gui/model/methods/recall_view.hpp"
+#include "gui/model/results/compact_figure.hpp"
 
 #include <fmt/format.h>
 
@@ -324,11 +325,7 @@ std::vector<RecallItem> plan_recall(const RecallQuestion& question) {
 }
 
 std::size_t RecallPicture::bytes() const {
-  std::size_t bytes = sizeof *this + numbers.size() * sizeof(RecallNumbers);
-  for (const plot::Panel& panel : figure.panels) {
-    for (const plot::Mark& mark : panel.marks) bytes += 64 * plot::count_points(mark) + sizeof mark;
-  }
-  return bytes;
+  return sizeof *this + numbers.size() * sizeof(RecallNumbers) + 2 * figure_bytes(figure);
 }
 
 RecallPicture recall_picture(const RecallQuestion& question, const std::vector<RecallItem>& items,

@@ -9,6 +9,7 @@
 
 #include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
+#include "gui/model/results/compact_figure.hpp"
 #include "gui/model/results/result_tables.hpp"
 
 namespace kvscope::gui {
@@ -263,12 +264,7 @@ FreePlotOptions with_columns_of(const Table& table, FreePlotOptions options) {
 }
 
 std::size_t FreePlot::bytes() const {
-  std::size_t bytes = sizeof *this;
-  for (const plot::Panel& panel : figure.panels) {
-    for (const plot::Mark& mark : panel.marks) {
-      bytes += sizeof mark + 4 * sizeof(double) * plot::count_points(mark);
-    }
-  }
+  std::size_t bytes = sizeof *this + figure_bytes(figure);
   for (const auto& rows : rows_of_mark) bytes += rows.size() * sizeof(std::uint32_t);
   return bytes;
 }

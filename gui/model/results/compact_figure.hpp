@@ -15,4 +15,13 @@ plot::Figure compact_figure(plot::Figure figure, std::string x_label, std::strin
 inline constexpr float kLittleWidth = 420.0f;
 inline constexpr float kLittleHeight = 300.0f;
 
+/// What its marks cost to keep.
+std::size_t figure_bytes(const plot::Figure& figure);
+
+/// A figure in the cache.
+struct MadeFigure {
+  plot::Figure figure;
+  std::size_t bytes() const { return sizeof *this + figure_bytes(figure); }
+};
+
 }  // namespace kvscope::gui

@@ -1,4 +1,4 @@
-#include "gui/model/queries/compact_figure.hpp"
+#include "gui/model/results/compact_figure.hpp"
 
 #include <utility>
 
@@ -14,6 +14,16 @@ plot::Figure compact_figure(plot::Figure figure, std::string x_label, std::strin
   panel.y.label = std::move(y_label);
   if (panel.colour) panel.colour->axis.label.clear();
   return figure;
+}
+
+std::size_t figure_bytes(const plot::Figure& figure) {
+  std::size_t bytes = 0;
+  for (const plot::Panel& panel : figure.panels) {
+    for (const plot::Mark& mark : panel.marks) {
+      bytes += sizeof mark + 4 * sizeof(double) * plot::count_points(mark);
+    }
+  }
+  return bytes;
 }
 
 }  // namespace kvscope::gui

@@ -1,0 +1,32 @@
+#include "gui/panels/panel_base.hpp"
+
+#include <algorithm>
+
+namespace kvscope::gui {
+
+FigureStyle panel_style(const PanelContext& context) {
+  FigureStyle style;
+  style.ground = context.look.ground;
+  style.paper = context.look.surface;
+  return style;
+}
+
+void PanelFigure::show(PanelContext& context, const plot::Figure& figure, ImVec2 size,
+                       const FigureStyle& style, bool variant) {
+  if (!view_) view_.emplace(context.fonts, context.textures);
+  view_->show(figure, 2 * version_ + (variant ? 1 : 0), size, style);
+  is_shown_ = true;
+}
+
+void PanelFigure::show_above(PanelContext& context, const plot::Figure& figure, float below) {
+  ImVec2 size = ImGui::GetContentRegionAvail();
+  if (below > 0.0f) size.y = std::max(context.look.px(60), size.y - below);
+  show(context, figure, size);
+}
+
+std::optional<plot::Figure> PanelFigure::current() const {
+  if (!is_shown_) return std::nullopt;
+  return view_->current_figure();
+}
+
+}  // namespace kvscope::gui

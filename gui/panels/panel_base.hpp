@@ -1,0 +1,174 @@
+// The base of panels that compute values of the selected trace and draw figures of them: it looks
+// after the switches that sessions keep, the trace, what is still being computed, and the figure on
+// screen.
+//
+//   TracePanel<Switches>            draw_trace(): what is drawn while a trace is open
+//   FigurePanel<Value, Switches>    question(): what to compute; make_picture(): its figure; then
+//                                   draw_over() and draw_below() say what stands on and under it
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gui/model/jobs/async_value.hpp"
+#include "gui/model/session/json_fields.hpp"
+#include "gui/panels/panel.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/figure_view.hpp"
+
+namespace kvscope::gui {
+
+/// Figures as panels draw them: on the panel's own ground.
+FigureStyle panel_style(const PanelContext& context);
+
+/// A figure on screen.
+class PanelFigure {
+ public:
+  /// At the beginning of a frame: nothing is shown yet.
+  void begin() { is_shown_ = false; }
+  /// The figure of the next show() has other contents.
+  void renew() { ++version_; }
+  /// `variant` tells pictures of the same contents apart.
+  void show(PanelContext& context, const plot::Figure& figure, ImVec2 size, bool variant = false) {
+    show(context, figure, size, panel_style(context), variant);
+  }
+  void show(PanelContext& context, const plot::Figure& figure, ImVec2 size,
+            const FigureStyle& style, bool variant = false);
+  /// In what is left of the window but `below` pixels at its bottom.
+  void show_above(PanelContext& context, const plot::Figure& figure, float below);
+
+  /// In this frame, or the last one that drew the panel.
+  bool is_shown() const { return is_shown_; }
+  /// It was shown once: only then there is something behind -> and *.
+  explicit operator bool() const { return view_.has_value(); }
+  const FigureView* operator->() const { return &*view_; }
+  FigureView& operator*() { return *view_; }
+  const FigureView& operator*() const { return *view_; }
+  const std::optional<FigureHit>& hit() const { return view_->hit(); }
+  /// With the zoom that is seen; empty if it is not shown.
+  std::optional<plot::Figure> current() const;
+  /// As Panel::place.
+  std::optional<ImVec2> place(std::size_t panel, double x, double y) const {
+    return is_shown_ && view_ ? view_->place(panel, x, y) : std::nullopt;
+  }
+
+ private:
+  std::optional<FigureView> view_;
+  std::uint64_t version_ = 0;
+  bool is_shown_ = false;
+};
+
+/// A panel about the selected trace. Switches list their fields (core/base/fields.hpp).
+template <class Switches>
+class TracePanel : public Panel {
+ public:
+  void draw(PanelContext& context) final {
+    busy_ = false;
+    figure_.begin();
+    const auto document = context.session.document();
+    const std::string sources = document ? sources_of(context.session) : std::string();
+    if (sources != sources_) forget();
+    sources_ = sources;
+    document_ = document;
+    if (!needs_trace(context)) draw_trace(context);
+  }
+  nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
+  void set_options(const nlohmann::ordered_json& options) override {
+    Switches switches = switches_;
+    fields_from_json(options, switches);
+    check_fields(switches);
+    switches_ = std::move(switches);
+  }
+  std::optional<plot::Figure> figure() const override { return figure_.current(); }
+  std::optional<ImVec2> place(std::size_t panel, double x, double y) const override {
+    return figure_.place(panel, x, y);
+  }
+  bool is_busy() const override { return busy_; }
+
+ protected:
+  virtual void draw_trace(PanelContext& context) = 0;
+  /// Names the traces that pictures are of, for keys of the cache.
+  virtual std::string sources_of(const Session& session) const { return session.document()->key(); }
+  /// Pictures of other traces are not shown while these traces' are made: lets go of them.
+  virtual void forget() {}
+
+  template <class T, class Compute>
+  AsyncView<T> ask(PanelContext& context, AsyncValue<T>& slot, const std::string& key,
+                   const JobRequest& request, Compute compute) {
+    const auto view = slot.ask(context.session.bench(), key, request, std::move(compute));
+    busy_ = busy_ || view.is_pending();
+    return view;
+  }
+
+  Switches switches_;
+  std::shared_ptr<const Document> document_;  // null while no trace is open
+  std::string sources_;
+  PanelFigure figure_;
+  bool busy_ = false;  // something is being computed
+};
+
+/// A panel that shows one value as one figure.
+template <class Value, class Switches>
+class FigurePanel : public TracePanel<Switches> {
+ public:
+  std::optional<plot::Figure> figure() const override {
+    return value_ ? this->figure_.current() : std::nullopt;
+  }
+
+ protected:
+  struct Question {
+    std::string key;  // of the cache, behind sources_
+    JobRequest request;
+    std::function<Value(JobContext&)> compute;
+  };
+  /// Empty: there is nothing to show, which was said.
+  virtual std::optional<Question> question(PanelContext& context) = 0;
+  /// The figure of value_ under the switches.
+  virtual const plot::Figure& make_picture() = 0;
+  /// True: the value has nothing to draw, which was said.
+  virtual bool lacks_figure(PanelContext&) { return false; }
+  /// Pixels that draw_below() needs.
+  virtual float height_below(PanelContext&) { return 0.0f; }
+  virtual void draw_over(PanelContext&) {}
+  virtual void follow(PanelContext& context, const FigureHit& hit) = 0;
+  virtual void draw_below(PanelContext&) {}
+
+  void forget() override {
+    slot_.clear();
+    value_.reset();
+    drawn_.reset();
+  }
+
+  void draw_trace(PanelContext& context) final {
+    const auto asked = question(context);
+    if (!asked) return;
+    const auto view =
+        this->ask(context, slot_, this->sources_ + asked->key, asked->request, asked->compute);
+    if (!async_place(context, slot_, view)) return;
+    if (view.value != value_) drawn_.reset();
+    value_ = view.value;
+    if (lacks_figure(context)) return;
+    if (drawn_ != this->switches_) {
+      picture_ = &make_picture();
+      drawn_ = this->switches_;
+      this->figure_.renew();
+    }
+    this->figure_.show_above(context, *picture_, height_below(context));
+    draw_over(context);
+    if (const auto& hit = this->figure_.hit()) follow(context, *hit);
+    draw_below(context);
+  }
+
+  std::shared_ptr<const Value> value_;
+
+ private:
+  AsyncValue<Value> slot_;
+  const plot::Figure* picture_ = nullptr;
+  std::optional<Switches> drawn_;  // with which switches
+};
+
+}  // namespace kvscope::gui
