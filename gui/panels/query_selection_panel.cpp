@@ -95,11 +95,11 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
   std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
     std::vector<std::pair<std::string, ImVec2>> places;
     if (!document_) return places;
-    if (figure_ && !points_.x.empty()) {
-      const auto ends = std::minmax_element(points_.x.begin(), points_.x.end());
+    if (figure_ && !points_.s_q.empty()) {
+      const auto ends = std::minmax_element(points_.s_q.begin(), points_.s_q.end());
       for (const auto end : {ends.first, ends.second}) {
-        const auto i = static_cast<std::size_t>(end - points_.x.begin());
-        if (const auto at = figure_->place(0, points_.x[i], points_.y[i])) {
+        const auto i = static_cast<std::size_t>(end - points_.s_q.begin());
+        if (const auto at = figure_->place(0, points_.s_q[i], points_.weight[i])) {
           places.emplace_back(fmt::format("query {}", head_.pos[points_.index[i]]), *at);
         }
       }
@@ -326,7 +326,7 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
   QuerySelectionHead head_;
   Index layer_ = 0;
   Index q_head_ = 0;
-  QueryPoints points_;
+  DrawnQueries points_;
   std::string figure_key_;
   plot::Figure scatter_;
   plot::Figure little_scatter_;

@@ -146,8 +146,8 @@ TEST_CASE("query-selection: figures hold the points that count, and the kept one
   const QuerySelectionHead head = head_of(view, 1);
   const ChunkPicks picks = chunk_picks(trace, {0, 1, {0, 16}, 8, small_options()}, job.context);
   QuerySelectionSwitches switches;
-  const QueryPoints points = query_points(head, switches);
-  CHECK(points.x.size() == 69);  // query 0 sees nothing but the sink
+  const DrawnQueries points = query_points(head, switches);
+  CHECK(points.s_q.size() == 69);  // query 0 sees nothing but the sink
   CHECK(head.pos[points.index[0]] == 1);
   const plot::Figure figure = scatter_figure(head, 0, 1, switches, &picks);
   REQUIRE_NOTHROW(plot::check_figure(figure));

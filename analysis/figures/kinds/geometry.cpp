@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "analysis/figures/maps.hpp"
+#include "analysis/figures/query_panels.hpp"
 #include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
 
@@ -34,8 +35,8 @@ plot::Figure make_geometry(const FigureInput& input) {
   const Index basis = by_head ? h : h / std::max<Index>(1, group);
 
   const auto axis_label = [&](Index component) {
-    return fmt::format("PC{} ({:.0f}% of the variance)", component + 1,
-                       100.0 * explained(l, basis, component));
+    return figures::component_label(static_cast<std::size_t>(component),
+                                    explained(l, basis, component));
   };
   plot::Panel panel;
   panel.x.label = axis_label(0);
@@ -43,7 +44,7 @@ plot::Figure make_geometry(const FigureInput& input) {
   panel.aspect = 0.85;
   panel.legend = plot::LegendPlace::above;
   panel.colour = plot::ColourAxis{};
-  panel.colour->axis.label = "Queries: $S_q$ = −cos($q$, $M_Q$)";
+  panel.colour->axis.label = "Queries: " + figures::s_q_label(QuerySpan::prompt);
 
   plot::Scatter key_cloud;
   key_cloud.label = "keys";
@@ -67,16 +68,10 @@ plot::Figure make_geometry(const FigureInput& input) {
     mean_y += query_cloud.y.back();
   }
   const auto n = static_cast<double>(query_cloud.x.size());
-  plot::Scatter mean;
-  mean.label = "mean query $M_Q$";
-  mean.tone = {plot::Role::highlight, 0};
-  mean.size = 1.9;
-  mean.x = {mean_x / n};
-  mean.y = {mean_y / n};
   const std::size_t n_keys = key_cloud.x.size();
   panel.marks.emplace_back(std::move(key_cloud));
   panel.marks.emplace_back(std::move(query_cloud));
-  panel.marks.emplace_back(std::move(mean));
+  panel.marks.emplace_back(figures::mean_point(/*is_query=*/true, mean_x / n, mean_y / n));
 
   plot::Figure figure;
   figure.panels.push_back(std::move(panel));

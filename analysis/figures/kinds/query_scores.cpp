@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "analysis/figures/maps.hpp"
+#include "analysis/figures/query_panels.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
@@ -62,19 +63,17 @@ plot::Figure make_query_scores(const FigureInput& input) {
   const Index l = figures::slot_of(layers, layer, "layer", result.name());
   const Index h = figures::slot_of(heads, head, "query head", result.name());
 
-  plot::Scatter cloud;
-  cloud.size = 0.55;
-  cloud.opacity = 0.75;
+  figures::QueryPoints points;
   std::vector<double> logs;
   for (Index i = 0; i < s_q.spec.shape[2]; ++i) {
     const double pos = positions[static_cast<std::size_t>(i)];
     if (pos < 1.0 || !std::isfinite(log_weight(l, h, i))) continue;  // query 0 sees the sink alone
-    cloud.x.push_back(s_q(l, h, i));
-    cloud.y.push_back(std::exp(log_weight(l, h, i)));
-    cloud.value.push_back(pos);
+    points.s_q.push_back(s_q(l, h, i));
+    points.weight.push_back(std::exp(log_weight(l, h, i)));
+    points.pos.push_back(pos);
     logs.push_back(log_weight(l, h, i));
   }
-  if (cloud.x.empty()) {
+  if (points.s_q.empty()) {
     throw ConfigError(fmt::format("{}: layer {}, query head {} has no finite weight", result.name(),
                                   layer, head));
   }
@@ -82,42 +81,19 @@ plot::Figure make_query_scores(const FigureInput& input) {
   plot::Figure figure;
   figure.columns = 2;
   figure.span = plot::Span::full;
-  plot::Panel scatter;
-  scatter.x.label = "$S_q$ = −cos($q$, $M_Q$)";
-  scatter.y.label = "Largest attention weight";
-  scatter.y.scale = plot::ScaleKind::log10;
-  scatter.aspect = 0.8;
-  scatter.colour = plot::ColourAxis{};
-  scatter.colour->axis.label = "Query position";
-  scatter.colour->axis.format = plot::TickFormat::tokens;
-  const std::size_t n = cloud.x.size();
-  const double r = pearson(cloud.x, logs);
-  const double rho = spearman(cloud.x, logs);
-  scatter.marks.emplace_back(std::move(cloud));
-  scatter.title =
-      fmt::format("Layer {}, query head {}: $r$ = {:.2f}, $ρ$ = {:.2f}", layer, head, r, rho);
-  figure.panels.push_back(std::move(scatter));
-
-  plot::ColourAxis colour;
-  colour.map = plot::ColourMap::diverging;
-  colour.axis.label = "Pearson $r$ of $S_q$ and log weight";
-  colour.axis.range = plot::Range{-1.0, 1.0};
-  colour.masked_label = "dense or undefined";
-  plot::Panel map = figures::head_panel(
+  const std::size_t n = points.s_q.size();
+  const double r = pearson(points.s_q, logs);
+  const double rho = spearman(points.s_q, logs);
+  figure.panels.push_back(
+      figures::query_score_panel(std::move(points), QuerySpan::prompt, layer, head, r, rho));
+  figure.panels.push_back(figures::correlation_panel(
       layers, heads, std::vector<float>(correlation.values.begin(), correlation.values.end()),
-      colour);
-  map.title = "All heads";
-  map.aspect = 0.8;
-  plot::Boxes box;
-  box.x = {{static_cast<double>(h), static_cast<double>(h) + 1.0}};
-  box.y = {{static_cast<double>(l), static_cast<double>(l) + 1.0}};
-  map.marks.emplace_back(std::move(box));
-  figure.panels.push_back(std::move(map));
-  figure.caption.push_back(fmt::format(
-      "Left: n = {} queries; the sink (key 0) is left out of the largest weight, without "
-      "renormalisation, and query 0 out of the points; r and ρ: Pearson and Spearman with the log "
-      "of the weight. With more visible keys the largest weight falls, so position confounds both.",
-      n));
+      "Pearson $r$ of $S_q$ and log weight", "dense or undefined", l, h));
+  figure.caption.push_back(
+      "Left: " +
+      figures::query_score_caption(n,
+                                   "the sink (key 0) is left out of the largest weight, without "
+                                   "renormalisation, and query 0 out of the points"));
   figure.caption.push_back(input.options.layers.empty() && input.options.heads.empty()
                                ? "The head shown is the one of largest correlation (boxed)."
                                : "The head shown is boxed on the right.");

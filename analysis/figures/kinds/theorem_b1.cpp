@@ -6,17 +6,12 @@
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/figures/theorem_panel.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {
 
 namespace {
-
-constexpr std::pair<std::string_view, std::string_view> kBounds[] = {
-    {"printed", "as printed"},
-    {"repaired", "norms repaired"},
-    {"jensen", "Jensen (proved)"},
-    {"worst", "worst case (proved)"}};
 
 /// Layers and heads of arrays [layer, q_head, ...] that are shown, as slots.
 std::vector<Index> slots_of(std::span<const double> axis, const std::string& text,
@@ -50,28 +45,25 @@ plot::Figure make_theorem_b1(const FigureInput& input) {
   double most = 1.0;
   std::size_t n_rows = 0;
   for (const std::string& name : names) {
-    const auto known = std::find_if(std::begin(kBounds), std::end(kBounds),
-                                    [&](const auto& b) { return b.first == name; });
-    if (known == std::end(kBounds)) {
-      throw ConfigError(fmt::format(
-          "metric: there is no bound \"{}\"; choose from printed, repaired, jensen, worst", name));
+    const auto lower = std::span(EnumNames<TheoremBound>::value).first(4);
+    const auto known = std::find(lower.begin(), lower.end(), name);
+    if (known == lower.end()) {
+      throw ConfigError(fmt::format("metric: there is no bound \"{}\"; choose from {}", name,
+                                    fmt::join(lower, ", ")));
     }
-    const figures::ArrayData bound(result, "bounds/" + name);
+    const auto which = static_cast<TheoremBound>(known - lower.begin());
+    const figures::ArrayData bound(result, figures::array_of(which));
     const figures::ArrayData is_violated(result, "violated/" + name);
+    figures::TheoremCounts counts(which);
     std::vector<double> x;
     std::vector<double> y;
-    std::size_t n_trivial = 0;
-    std::size_t n_above = 0;
-    std::size_t n_violated = 0;
     for (Index l : layers) {
       for (Index h : heads) {
         for (Index r = 0; r < cosine.spec.shape[2]; ++r) {
           const double c = cosine(l, h, r);
           const double b = bound(l, h, r);
           if (std::isnan(c) || std::isnan(b)) continue;
-          n_trivial += b <= -1.0;  // the analysis cuts bounds there: no cosine is smaller
-          n_above += b > 1.0;
-          n_violated += is_violated(l, h, r) != 0.0;
+          counts.add(b, c, is_violated(l, h, r) != 0.0);
           x.push_back(b);
           y.push_back(c);
         }
@@ -84,32 +76,12 @@ plot::Figure make_theorem_b1(const FigureInput& input) {
     const figures::Density density = figures::density_of(x, y, kRange, kRange, kCells);
     for (float v : density.map.values)
       most = std::max(most, static_cast<double>(std::isnan(v) ? 0.0F : v));
-    plot::Panel panel;
-    panel.title = std::string(known->second);
-    panel.x.label = "Lower bound on cos($k$*, $q$)";
-    panel.y.label = "Measured cos($k$*, $q$)";
-    panel.x.range = panel.y.range = kRange;
-    panel.aspect = 1.0;
+    plot::Panel panel = figures::theorem_panel(which, kRange);
     panel.colour = figures::log_colours("Rows per cell");
     panel.colour->show_bar = figure.panels.size() + 1 == names.size();
-    plot::Area violated;
-    violated.label = "bound violated";
-    violated.tone = {plot::Role::highlight, 0};
-    violated.x = {-1.0, 1.0};
-    violated.low = {-1.0, -1.0};
-    violated.high = {-1.0, 1.0};
-    panel.marks.emplace_back(violated);
     panel.marks.emplace_back(density.map);
-    panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::diagonal, 0.0, "bound = cosine"});
-    const auto percent = [&](std::size_t n) {
-      return 100.0 * static_cast<double>(n) / static_cast<double>(n_rows);
-    };
-    plot::Note note{fmt::format("violated: {} ({:.2g}%)", n_violated, percent(n_violated)), 0.97,
-                    0.86, plot::Note::Align::right};
-    if (n_trivial > 0) note.text += fmt::format("\nsays nothing: {:.2g}%", percent(n_trivial));
-    if (n_above > 0) note.text += fmt::format("\nabove 1: {:.2g}%", percent(n_above));
-    note.y -= 0.065 * static_cast<double>(std::count(note.text.begin(), note.text.end(), '\n'));
-    panel.marks.emplace_back(std::move(note));
+    panel.marks.emplace_back(figures::theorem_diagonal());
+    panel.marks.emplace_back(counts.note(/*line=*/0.065));
     figure.panels.push_back(std::move(panel));
   }
   for (plot::Panel& panel : figure.panels)

@@ -17,47 +17,6 @@ double theorem_value(const std::vector<float>& column, std::size_t row) {
   return static_cast<double>(column[row]);
 }
 
-/// The side of the diagonal on which a bound fails.
-plot::Area failed_side(TheoremBound bound) {
-  plot::Area area;
-  area.label = "bound violated";
-  area.tone = {plot::Role::highlight, 0};
-  area.x = {kRange.low, kRange.high};
-  const std::vector<double> diagonal = area.x;
-  area.low = is_upper(bound) ? diagonal : std::vector<double>(2, kRange.low);
-  area.high = is_upper(bound) ? std::vector<double>(2, kRange.high) : diagonal;
-  return area;
-}
-
-plot::Note counts_of(const TheoremRows& rows, TheoremBound bound) {
-  const TheoremColumn& column = rows.column(bound);
-  std::size_t n_trivial = 0;
-  std::size_t n_above = 0;
-  for (const float b : column.bound) {
-    n_trivial += b <= -1.0f;
-    n_above += static_cast<double>(b) > kRange.high;
-  }
-  const auto percent = [&](double n) {
-    return 100.0 * n / static_cast<double>(std::max<Index>(1, rows.n_stated));
-  };
-  plot::Note note;
-  note.text =
-      fmt::format("violated: {} of {} ({:.2g}%)\nmean gap {:.3g}", column.violations, rows.n_stated,
-                  percent(static_cast<double>(column.violations)), column.gap_mean);
-  if (!is_upper(bound) && n_trivial > 0) {
-    note.text +=
-        fmt::format("\nsays nothing (−1): {:.2g}%", percent(static_cast<double>(n_trivial)));
-  }
-  if (!is_upper(bound) && n_above > 0) {
-    note.text += fmt::format("\nabove 1: {:.2g}%", percent(static_cast<double>(n_above)));
-  }
-  const auto n_lines = 1 + std::count(note.text.begin(), note.text.end(), '\n');
-  note.x = is_upper(bound) ? 0.03 : 0.97;
-  note.align = is_upper(bound) ? plot::Note::Align::left : plot::Note::Align::right;
-  note.y = is_upper(bound) ? 0.02 : 0.96 - 0.055 * static_cast<double>(n_lines);
-  return note;
-}
-
 plot::ColourAxis colour_axis(const TheoremRows& rows, TheoremColour colour) {
   plot::ColourAxis axis;
   if (colour == TheoremColour::weight) {
@@ -105,13 +64,6 @@ std::vector<TheoremBound> bounds_of(TheoremPicture picture, TheoremBound chosen)
   return {chosen};
 }
 
-std::string_view title_of(TheoremBound bound) {
-  static constexpr std::array<std::string_view, kTheoremBounds> kTitles = {
-      "as printed",          "norms repaired",          "Jensen (proved)",
-      "worst case (proved)", "main text, as published", "main text, spherical"};
-  return kTitles[static_cast<std::size_t>(bound)];
-}
-
 TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound>& bounds,
                          TheoremColour colour) {
   if (rows.n_stated == 0) {
@@ -130,6 +82,7 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
   for (const TheoremBound bound : bounds) {
     const std::vector<float>& measured = rows.measured(bound);
     const TheoremColumn& column = rows.column(bound);
+    figures::TheoremCounts counts(bound);
     plot::Scatter all, broken;
     std::vector<std::size_t> all_rows, broken_rows;
     const auto add = [&](plot::Scatter& scatter, std::vector<std::size_t>& list, std::size_t row) {
@@ -140,6 +93,7 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
     for (std::size_t row = 0; row < rows.n_rows(); ++row) {
       if (std::isnan(column.bound[row]) || std::isnan(measured[row])) continue;
       add(all, all_rows, row);
+      counts.add(all.x.back(), all.y.back(), column.violated[row] != 0);
       all.value.push_back(colour == TheoremColour::weight ? theorem_value(rows.weight, row)
                                                           : static_cast<double>(rows.query[row]));
       if (column.violated[row] != 0 && must_hold(bound)) add(broken, broken_rows, row);
@@ -150,28 +104,20 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
     broken.tone = {plot::Role::series, 1};
     broken.size = 2.0;
 
-    plot::Panel panel;
-    panel.title = std::string(title_of(bound));
-    if (bounds.size() > 1) {
-      panel.title += fmt::format(": {} violated", rows.column(bound).violations);
-    }
-    panel.x.label =
-        is_upper(bound) ? "Upper bound on cos($M$, $q$)" : "Lower bound on cos($k$*, $q$)";
-    panel.y.label = is_upper(bound) ? "Measured cos($M$, $q$)" : "Measured cos($k$*, $q$)";
-    panel.x.range = panel.y.range = kRange;
-    panel.aspect = bounds.size() == 1 ? 0.7 : 1.0;
+    plot::Panel panel = figures::theorem_panel(bound, kRange);
+    if (bounds.size() > 1) panel.title += fmt::format(": {} violated", column.violations);
+    if (bounds.size() == 1) panel.aspect = 0.7;
     panel.colour = colour_axis(rows, colour);
     panel.colour->show_bar = out.rows.size() + 1 == bounds.size();
-    std::vector<std::vector<std::size_t>> lists;
+    std::vector<std::vector<std::size_t>> lists{{}};  // of the side where it fails: none
     const auto put = [&](plot::Mark mark, std::vector<std::size_t> list) {
       panel.marks.push_back(std::move(mark));
       lists.push_back(std::move(list));
     };
-    put(failed_side(bound), {});
-    put(plot::Rule{plot::Rule::Kind::diagonal, 0.0, "bound = cosine"}, {});
+    put(figures::theorem_diagonal(), {});
     put(std::move(all), std::move(all_rows));
     if (!broken_rows.empty()) put(std::move(broken), std::move(broken_rows));
-    if (bounds.size() == 1) put(counts_of(rows, bound), {});
+    if (bounds.size() == 1) put(counts.note(/*line=*/0.055), {});
     figure.panels.push_back(std::move(panel));
     out.rows.push_back(std::move(lists));
   }

@@ -32,9 +32,6 @@ struct TheoremPlot {
 /// The bounds that a picture shows, in order.
 std::vector<TheoremBound> bounds_of(TheoremPicture picture, TheoremBound chosen);
 
-/// In words: "as printed", "Jensen (proved)".
-std::string_view title_of(TheoremBound bound);
-
 /// The bounds against the measured cosine, a panel each. Throws ConfigError if no row makes a
 /// statement.
 TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound>& bounds,

@@ -11,11 +11,6 @@ namespace kvscope::gui {
 
 namespace {
 
-/// Array of each bound in the analysis' result.
-constexpr std::array<const char*, kTheoremBounds> kArrays = {
-    "bounds/printed", "bounds/repaired",   "bounds/jensen",
-    "bounds/worst",   "main_text/relaxed", "main_text/exact"};
-
 template <class T>
 std::vector<T> copied(std::span<const T> values) {
   return {values.begin(), values.end()};
@@ -70,9 +65,10 @@ TheoremRows theorem_rows(const TraceSource& trace, const TheoremRequest& request
   rows.norm_eff = copied(result.values<float>("norm_eff"));
   rows.cos_mean_query = copied(result.values<float>("cos_mean_query"));
   for (std::size_t b = 0; b < kTheoremBounds; ++b) {
-    const std::string name(EnumNames<TheoremBound>::value[b]);
+    const auto bound = static_cast<TheoremBound>(b);
+    const std::string name(enum_name(bound));
     TheoremColumn& column = rows.columns[b];
-    column.bound = copied(result.values<float>(kArrays[b]));
+    column.bound = copied(result.values<float>(figures::array_of(bound)));
     column.violated = copied(result.values<std::uint8_t>("violated/" + name));
     column.violations = totals[name + "_violations"].get<Index>();
     column.gap_mean = number_or_nan(totals, name + "_mean_gap");

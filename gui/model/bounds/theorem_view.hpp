@@ -5,22 +5,19 @@
 #include <array>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "analysis/figures/theorem_panel.hpp"
 #include "analysis/theorem_b1.hpp"
 #include "core/trace/source.hpp"
 #include "gui/model/jobs/jobs.hpp"
 
 namespace kvscope::gui {
 
-/// The statements that are checked, in the order of the analysis.
-enum class TheoremBound { printed, repaired, jensen, worst, main_relaxed, main_exact };
-inline constexpr std::size_t kTheoremBounds = 6;
-/// The first four bound cos(k*, q) from below, the last two cos(M_Q, q) from above.
-inline bool is_upper(TheoremBound bound) {
-  return bound >= TheoremBound::main_relaxed;
-}
+using figures::is_upper;
+using figures::kTheoremBounds;
+using figures::title_of;
+
 /// Proved: a violation would be a mistake of ours.
 inline bool must_hold(TheoremBound bound) {
   return bound >= TheoremBound::jensen;
@@ -77,11 +74,3 @@ struct TheoremRows {
 TheoremRows theorem_rows(const TraceSource& trace, const TheoremRequest& request, JobContext& job);
 
 }  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::TheoremBound> {
-  static constexpr std::array<std::string_view, 6> value = {
-      "printed", "repaired", "jensen", "worst", "main_text_relaxed", "main_text_exact"};
-};
-}  // namespace kvscope

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/figures/selection.hpp"
+#include "analysis/figures/maps.hpp"
 #include "core/base/nan.hpp"
 
 namespace kvscope::gui {
@@ -49,17 +49,11 @@ plot::Panel map_panel(const KeptComparison& c, const std::vector<float>& values,
            static_cast<double>(c.page_begins.back() + c.cells.page_size)};
   map.y = {static_cast<double>(c.block_begins.front()),
            static_cast<double>(c.block_begins.back() + c.cells.query_block)};
-  plot::Panel panel;
-  panel.title = std::move(title);
-  panel.x.label = "Key position";
-  panel.y.label = "Query position";
-  panel.x.format = panel.y.format = plot::TickFormat::tokens;
-  panel.y.reversed = true;
+  plot::ColourAxis colour;
+  colour.masked_label = "not visible";
+  plot::Panel panel = figures::attention_panel(std::move(map), std::move(title), std::move(colour));
   panel.aspect = 0.95;
   panel.grid = false;
-  panel.colour.emplace();
-  panel.colour->masked_label = "not visible";
-  panel.marks.emplace_back(std::move(map));
   return panel;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/figures/query_panels.hpp"
 #include "analysis/plot/scale.hpp"
 #include "core/base/nan.hpp"
 
@@ -80,9 +81,7 @@ void add_s_q(GeometryScene& scene, const GeometryHead& head, const GeometrySwitc
                        "queries alone in their chunk");
   }
   plot::ColourAxis axis;
-  axis.axis.label = head.span == QuerySpan::prompt
-                        ? "Queries: $S_q$ = −cos($q$, $M_Q$)"
-                        : "Queries: $S_q$ = −cos($q$, mean of the chunk)";
+  axis.axis.label = "Queries: " + figures::s_q_label(head.span);
   axis.axis.range = range_of(scene.sets, plot::ScaleKind::linear);
   if (axis.axis.range) scene.colour = axis;
 }
@@ -181,17 +180,6 @@ plot::Scatter scatter_of(const SceneSet& set) {
   return scatter;
 }
 
-void add_mean(plot::Panel& panel, std::string label, plot::Tone tone, double size, double x,
-              double y) {
-  plot::Scatter mean;
-  mean.label = std::move(label);
-  mean.tone = tone;
-  mean.size = size;
-  mean.x = {x};
-  mean.y = {y};
-  panel.marks.emplace_back(std::move(mean));
-}
-
 /// Panel with points and means where `place` puts them.
 template <class PlacePoint>
 plot::Panel panel_of(const GeometryScene& scene, bool with_points, const PlacePoint& place) {
@@ -216,11 +204,11 @@ plot::Panel panel_of(const GeometryScene& scene, bool with_points, const PlacePo
   }
   if (scene.shows_keys) {
     const auto [x, y] = place(scene.mean_key);
-    add_mean(panel, "mean key $M_K$", {plot::Role::reference, 0}, 1.4, x, y);
+    panel.marks.emplace_back(figures::mean_point(/*is_query=*/false, x, y));
   }
   if (scene.shows_queries) {
     const auto [x, y] = place(scene.mean_query);
-    add_mean(panel, "mean query $M_Q$", {plot::Role::highlight, 0}, 1.9, x, y);
+    panel.marks.emplace_back(figures::mean_point(/*is_query=*/true, x, y));
   }
   return panel;
 }
@@ -269,12 +257,10 @@ GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& s
       break;
   }
   for (std::size_t c = 0; c < 3; ++c) {
-    const std::string name = fmt::format("PC{}", c + 1);
-    const bool has_share = !std::isnan(head.explained[c]);
-    const double percent = 100.0 * head.explained[c];
-    scene.axis_labels[c] =
-        has_share ? fmt::format("{} ({:.0f}% of the variance)", name, percent) : name;
-    scene.short_labels[c] = has_share ? fmt::format("{} {:.0f}%", name, percent) : name;
+    const double share = head.explained[c];
+    scene.axis_labels[c] = figures::component_label(c, share);
+    scene.short_labels[c] = std::isnan(share) ? scene.axis_labels[c]
+                                              : fmt::format("PC{} {:.0f}%", c + 1, 100.0 * share);
   }
   scene.mean_query = head.mean_query;
   scene.mean_key = head.mean_key;

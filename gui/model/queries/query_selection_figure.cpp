@@ -7,7 +7,6 @@
 #include <iterator>
 #include <limits>
 
-#include "analysis/figures/maps.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope::gui {
@@ -25,11 +24,6 @@ std::string key_cell(Index key) {
 
 bool is_drawn(double s_q, double log_weight) {
   return std::isfinite(s_q) && std::isfinite(log_weight) && std::exp(log_weight) > 0.0;
-}
-
-std::string mean_words(QuerySpan span) {
-  return span == QuerySpan::prompt ? "$S_q$ = −cos($q$, $M_Q$)"
-                                   : "$S_q$ = −cos($q$, mean of the chunk)";
 }
 
 std::string left_out_words(const QuerySelectionSwitches& switches) {
@@ -54,16 +48,16 @@ QuerySelectionOptions options_of(const QuerySelectionSwitches& switches, Index c
   return options;
 }
 
-QueryPoints query_points(const QuerySelectionHead& head, const QuerySelectionSwitches& switches) {
-  QueryPoints points;
+DrawnQueries query_points(const QuerySelectionHead& head, const QuerySelectionSwitches& switches) {
+  DrawnQueries points;
   const auto s_q = head.s_q(switches.span);
   for (std::size_t i = 0; i < head.pos.size(); ++i) {
     const auto x = static_cast<double>(s_q[i]);
     const auto log_weight = static_cast<double>(head.log_max_weight[i]);
     if (head.pos[i] < (switches.skip_sink ? 1 : 0) || !is_drawn(x, log_weight)) continue;
     points.index.push_back(i);
-    points.x.push_back(x);
-    points.y.push_back(std::exp(log_weight));
+    points.s_q.push_back(x);
+    points.weight.push_back(std::exp(log_weight));
     points.pos.push_back(static_cast<double>(head.pos[i]));
   }
   return points;
@@ -79,29 +73,17 @@ std::vector<std::size_t> drawn_picks(const ChunkPicks& picks, QuerySpan span) {
 
 plot::Figure scatter_figure(const QuerySelectionHead& head, Index layer, Index q_head,
                             const QuerySelectionSwitches& switches, const ChunkPicks* picks) {
-  QueryPoints points = query_points(head, switches);
-  if (points.x.empty()) {
+  DrawnQueries points = query_points(head, switches);
+  if (points.s_q.empty()) {
     throw ConfigError(fmt::format(
         "Layer {}, query head {}: no query has both an S_q and a largest weight; count the sink, "
         "or fewer recent keys out.",
         layer, q_head));
   }
-  const std::size_t n = points.x.size();
-  plot::Panel panel;
-  panel.x.label = mean_words(switches.span);
-  panel.y.label = "Largest attention weight";
-  panel.y.scale = plot::ScaleKind::log10;
-  panel.aspect = 0.8;
-  panel.colour = plot::ColourAxis{};
-  panel.colour->axis.label = "Query position";
-  panel.colour->axis.format = plot::TickFormat::tokens;
-  plot::Scatter cloud;
-  cloud.size = 0.55;
-  cloud.opacity = 0.75;
-  cloud.x = std::move(points.x);
-  cloud.y = std::move(points.y);
-  cloud.value = std::move(points.pos);
-  panel.marks.emplace_back(std::move(cloud));
+  const std::size_t n = points.s_q.size();
+  const QueryCorrelation& correlation = head.correlation(switches.span);
+  plot::Panel panel = figures::query_score_panel(std::move(points), switches.span, layer, q_head,
+                                                 correlation.pearson_log(), correlation.spearman());
 
   plot::Figure figure;
   figure.name = "query-selection";
@@ -120,14 +102,8 @@ plot::Figure scatter_figure(const QuerySelectionHead& head, Index layer, Index q
       panel.marks.emplace_back(std::move(kept));
     }
   }
-  const QueryCorrelation& correlation = head.correlation(switches.span);
-  panel.title = fmt::format("Layer {}, query head {}: $r$ = {:.2f}, $ρ$ = {:.2f}", layer, q_head,
-                            correlation.pearson_log(), correlation.spearman());
   figure.panels.push_back(std::move(panel));
-  figure.caption.push_back(fmt::format(
-      "n = {} queries; {}; r and ρ: Pearson and Spearman with the log of the weight. With more "
-      "visible keys the largest weight falls, so position confounds both.",
-      n, left_out_words(switches)));
+  figure.caption.push_back(figures::query_score_caption(n, left_out_words(switches)));
   return figure;
 }
 
@@ -143,23 +119,12 @@ plot::Figure strip_figure(const TraceInfo& info, const LayerCorrelations& known,
       values[l * heads.size() + h] = static_cast<float>(found->second[h]);
     }
   }
-  plot::ColourAxis colour;
-  colour.map = plot::ColourMap::diverging;
-  colour.axis.label = "Pearson $r$";
-  colour.axis.range = plot::Range{-1.0, 1.0};
-  colour.masked_label = known.size() < layers.size() ? "not computed" : "not defined";
-  plot::Panel map = figures::head_panel(layers, heads, std::move(values), colour);
-  map.title = "All heads";
-  map.aspect = 0.8;
-  const auto h = static_cast<double>(info.q_slot(q_head));
-  const auto l = static_cast<double>(info.layer_slot(layer));
-  plot::Boxes box;
-  box.x = {{h, h + 1.0}};
-  box.y = {{l, l + 1.0}};
-  map.marks.emplace_back(std::move(box));
   plot::Figure figure;
   figure.name = "query-selection-heads";
-  figure.panels.push_back(std::move(map));
+  figure.panels.push_back(
+      figures::correlation_panel(layers, heads, std::move(values), "Pearson $r$",
+                                 known.size() < layers.size() ? "not computed" : "not defined",
+                                 info.layer_slot(layer), info.q_slot(q_head)));
   figure.caption.push_back(fmt::format(
       "Pearson of $S_q$ and the log of the largest weight in {} of {} layers; the head shown is "
       "boxed.",

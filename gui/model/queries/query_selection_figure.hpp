@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/plot/figure.hpp"
+#include "analysis/figures/query_panels.hpp"
 #include "gui/model/queries/query_selection_view.hpp"
 
 namespace kvscope::gui {
@@ -41,13 +41,10 @@ struct QuerySelectionSwitches {
 QuerySelectionOptions options_of(const QuerySelectionSwitches& switches, Index chunk);
 
 /// The scatter's points: measured queries that count and have both numbers.
-struct QueryPoints {
+struct DrawnQueries : figures::QueryPoints {
   std::vector<std::size_t> index;  // into QuerySelectionHead's arrays
-  std::vector<double> x;           // S_q
-  std::vector<double> y;           // largest attention weight
-  std::vector<double> pos;
 };
-QueryPoints query_points(const QuerySelectionHead& head, const QuerySelectionSwitches& switches);
+DrawnQueries query_points(const QuerySelectionHead& head, const QuerySelectionSwitches& switches);
 
 /// Indices into `picks` of those that have both numbers, in its order.
 std::vector<std::size_t> drawn_picks(const ChunkPicks& picks, QuerySpan span);

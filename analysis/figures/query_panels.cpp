@@ -1,0 +1,83 @@
+#include "analysis/figures/query_panels.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "analysis/figures/maps.hpp"
+
+namespace kvscope::figures {
+
+std::string s_q_label(QuerySpan span) {
+  return span == QuerySpan::prompt ? "$S_q$ = −cos($q$, $M_Q$)"
+                                   : "$S_q$ = −cos($q$, mean of the chunk)";
+}
+
+plot::Panel query_score_panel(QueryPoints points, QuerySpan span, Index layer, Index q_head,
+                              double r, double rho) {
+  plot::Panel panel;
+  panel.title =
+      fmt::format("Layer {}, query head {}: $r$ = {:.2f}, $ρ$ = {:.2f}", layer, q_head, r, rho);
+  panel.x.label = s_q_label(span);
+  panel.y.label = "Largest attention weight";
+  panel.y.scale = plot::ScaleKind::log10;
+  panel.aspect = 0.8;
+  panel.colour = plot::ColourAxis{};
+  panel.colour->axis.label = "Query position";
+  panel.colour->axis.format = plot::TickFormat::tokens;
+  plot::Scatter cloud;
+  cloud.size = 0.55;
+  cloud.opacity = 0.75;
+  cloud.x = std::move(points.s_q);
+  cloud.y = std::move(points.weight);
+  cloud.value = std::move(points.pos);
+  panel.marks.emplace_back(std::move(cloud));
+  return panel;
+}
+
+std::string query_score_caption(std::size_t n, const std::string& left_out) {
+  return fmt::format(
+      "n = {} queries; {}; r and ρ: Pearson and Spearman with the log of the weight. With more "
+      "visible keys the largest weight falls, so position confounds both.",
+      n, left_out);
+}
+
+plot::Panel correlation_panel(std::span<const double> layers, std::span<const double> heads,
+                              std::vector<float> values, std::string label,
+                              std::string masked_label, Index layer_slot, Index head_slot) {
+  plot::ColourAxis colour;
+  colour.map = plot::ColourMap::diverging;
+  colour.axis.label = std::move(label);
+  colour.axis.range = plot::Range{-1.0, 1.0};
+  colour.masked_label = std::move(masked_label);
+  plot::Panel panel = head_panel(layers, heads, std::move(values), std::move(colour));
+  panel.title = "All heads";
+  panel.aspect = 0.8;
+  const auto cell = [](Index slot) {
+    return plot::Range{static_cast<double>(slot), static_cast<double>(slot) + 1.0};
+  };
+  plot::Boxes box;
+  box.x = {cell(head_slot)};
+  box.y = {cell(layer_slot)};
+  panel.marks.emplace_back(std::move(box));
+  return panel;
+}
+
+std::string component_label(std::size_t component, double share) {
+  return std::isnan(share)
+             ? fmt::format("PC{}", component + 1)
+             : fmt::format("PC{} ({:.0f}% of the variance)", component + 1, 100.0 * share);
+}
+
+plot::Scatter mean_point(bool is_query, double x, double y) {
+  plot::Scatter mean;
+  mean.label = is_query ? "mean query $M_Q$" : "mean key $M_K$";
+  mean.tone = {is_query ? plot::Role::highlight : plot::Role::reference, 0};
+  mean.size = is_query ? 1.9 : 1.4;
+  mean.x = {x};
+  mean.y = {y};
+  return mean;
+}
+
+}  // namespace kvscope::figures
