@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <numeric>
 
 #include "analysis/layer_arrays.hpp"
@@ -18,23 +17,6 @@ namespace kvscope {
 namespace {
 
 constexpr std::size_t kN = kQuestSemantics.size();
-
-std::vector<Index> choose_steps(const TraceSource& trace, const QuestOptions& options) {
-  const TraceInfo& info = trace.info();
-  const Index n_prompt = std::clamp<Index>(info.n_prompt, 0, info.n_tokens);
-  const bool has_decoded = n_prompt < info.n_tokens;
-  const bool decoded = options.step_source == StepSource::decode ||
-                       (options.step_source == StepSource::automatic && has_decoded);
-  const std::vector<Index> steps = decoded ? evenly_spaced(n_prompt, info.n_tokens, options.steps)
-                                           : evenly_spaced(0, n_prompt, options.steps);
-  if (steps.empty()) {
-    throw ConfigError(fmt::format(
-        "quest: expected {} positions to look at, but {} holds {} prompt "
-        "and {} decoded tokens",
-        decoded ? "decoded" : "prompt", trace.where(), n_prompt, info.n_tokens - n_prompt));
-  }
-  return steps;
-}
 
 /// All arrays of one layer.
 struct QuestArrays {
@@ -227,7 +209,7 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
   require_full_qkv(trace, "quest");
   require_whole_groups(trace.info(), "quest");
   const TraceInfo& info = trace.info();
-  const std::vector<Index> step_pos = choose_steps(trace, options);
+  const std::vector<Index> step_pos = quest_step_positions(trace, options);
   const auto n_steps = static_cast<Index>(step_pos.size());
   const Index n_pages = (info.n_tokens - 1) / options.page_size + 1;
   const TraceSource* const traces[] = {&trace};
@@ -246,8 +228,6 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
   Tally sparse;
   Tally all;
   std::int64_t violations = 0;
-  std::deque<QuestStepper> steppers;  // one per thread
-  for (int i = 0; i < pool.n_threads(); ++i) steppers.emplace_back(options);
   const auto n_layers = static_cast<Index>(info.layers.size());
   for (Index slot = 0; slot < n_layers; ++slot) {
     const Index layer = info.layers[static_cast<std::size_t>(slot)];
@@ -255,32 +235,11 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
     arrays.layer.clear();
     const bool is_known = arrays.layer.load(slot);
     for (std::size_t kv_slot = 0; !is_known && kv_slot < info.kv_heads.size(); ++kv_slot) {
-      check_stop(stop, "quest");
-      const Tensor<float> k = trace.read_k(layer, info.kv_heads[kv_slot], {0, info.n_tokens});
-      const KeyTable keys(k.view());
-      for (QuestStepper& stepper : steppers) stepper.forget_keys();
       const Index first_head = static_cast<Index>(kv_slot) * info.group();
-      const TokenRange asked{step_pos.front(), step_pos.back() + 1};
-      auto q = Tensor<float>::uninitialized({info.group(), asked.size(), info.d_head});
-      for (Index r = 0; r < info.group(); ++r) {
-        const Index q_head = info.q_heads[static_cast<std::size_t>(first_head + r)];
-        const Tensor<float> rows = trace.read_q(layer, q_head, asked);
-        std::copy_n(rows.data(), rows.count(), q.sub(r).data());
-      }
-      pool.parallel_for(n_steps, [&](Index step, int worker) {
-        check_stop(stop, "quest");
-        const Index pos = step_pos[static_cast<std::size_t>(step)];
-        const Index row = pos - asked.begin;
-        const QuestGroupStep group = steppers[static_cast<std::size_t>(worker)].measure(
-            {.layer = layer,
-             .pos = pos,
-             .q = q.view().range(1, row, row + 1),
-             .k = k.view(),
-             .keys = keys,
-             .window = window,
-             .score = info.score_rule()});
-        arrays.store(group, static_cast<Index>(kv_slot), first_head, step);
-      });
+      for_each_quest_step(trace, options, layer, kv_slot, step_pos, pool, stop,
+                          [&](Index step, const QuestGroupStep& group) {
+                            arrays.store(group, static_cast<Index>(kv_slot), first_head, step);
+                          });
     }
     arrays.layer.write(slot);
 

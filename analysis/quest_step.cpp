@@ -1,13 +1,18 @@
 #include "analysis/quest_step.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 
+#include "analysis/analysis.hpp"
 #include "analysis/statistics.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
+#include "core/base/error.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 
@@ -180,6 +185,57 @@ QuestGroupStep QuestStepper::measure(const QuestQuestion& question) {
     step.union_loaded[s] = std::count(is_loaded[s].begin(), is_loaded[s].end(), true);
   }
   return step;
+}
+
+std::vector<Index> quest_step_positions(const TraceSource& trace, const QuestOptions& options) {
+  const TraceInfo& info = trace.info();
+  const Index n_prompt = std::clamp<Index>(info.n_prompt, 0, info.n_tokens);
+  const bool has_decoded = n_prompt < info.n_tokens;
+  const bool decoded = options.step_source == StepSource::decode ||
+                       (options.step_source == StepSource::automatic && has_decoded);
+  const std::vector<Index> steps = decoded ? evenly_spaced(n_prompt, info.n_tokens, options.steps)
+                                           : evenly_spaced(0, n_prompt, options.steps);
+  if (steps.empty()) {
+    throw ConfigError(fmt::format(
+        "quest: expected {} positions to look at, but {} holds {} prompt "
+        "and {} decoded tokens",
+        decoded ? "decoded" : "prompt", trace.where(), n_prompt, info.n_tokens - n_prompt));
+  }
+  return steps;
+}
+
+void for_each_quest_step(const TraceSource& trace, const QuestOptions& options, Index layer,
+                         std::size_t kv_slot, std::span<const Index> positions, ThreadPool& pool,
+                         std::stop_token stop,
+                         const std::function<void(Index, const QuestGroupStep&)>& visit) {
+  check_stop(stop, "quest");
+  const TraceInfo& info = trace.info();
+  const auto window = window_of(info, layer);
+  const Tensor<float> k = trace.read_k(layer, info.kv_heads[kv_slot], {0, info.n_tokens});
+  const KeyTable keys(k.view());
+  std::deque<QuestStepper> steppers;  // one per thread
+  for (int i = 0; i < pool.n_threads(); ++i) steppers.emplace_back(options);
+  const Index first_head = static_cast<Index>(kv_slot) * info.group();
+  const TokenRange asked{positions.front(), positions.back() + 1};
+  auto q = Tensor<float>::uninitialized({info.group(), asked.size(), info.d_head});
+  for (Index r = 0; r < info.group(); ++r) {
+    const Index q_head = info.q_heads[static_cast<std::size_t>(first_head + r)];
+    const Tensor<float> rows = trace.read_q(layer, q_head, asked);
+    std::copy_n(rows.data(), rows.count(), q.sub(r).data());
+  }
+  pool.parallel_for(static_cast<Index>(positions.size()), [&](Index step, int worker) {
+    check_stop(stop, "quest");
+    const Index pos = positions[static_cast<std::size_t>(step)];
+    const Index row = pos - asked.begin;
+    visit(step,
+          steppers[static_cast<std::size_t>(worker)].measure({.layer = layer,
+                                                              .pos = pos,
+                                                              .q = q.view().range(1, row, row + 1),
+                                                              .k = k.view(),
+                                                              .keys = keys,
+                                                              .window = window,
+                                                              .score = info.score_rule()}));
+  });
 }
 
 }  // namespace kvscope

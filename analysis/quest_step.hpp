@@ -4,8 +4,11 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <stop_token>
 #include <vector>
 
 #include "analysis/quest_bounds.hpp"
@@ -75,8 +78,6 @@ class QuestStepper {
   explicit QuestStepper(const QuestOptions& options);
 
   QuestGroupStep measure(const QuestQuestion& question);
-  /// Before the keys of another KV head.
-  void forget_keys() { engine_.truncate(0); }
 
  private:
   Index page_size_;
@@ -87,5 +88,15 @@ class QuestStepper {
   ScoreEngine engine_;
   ScoreRows rows_;
 };
+
+/// The positions that an analysis looks at. Throws ConfigError if there is none.
+std::vector<Index> quest_step_positions(const TraceSource& trace, const QuestOptions& options);
+
+/// Measures one KV group of a layer at these positions, ascending; `visit` gets the slot of each,
+/// from several threads. The trace holds the group whole. Throws Interrupted on a stop.
+void for_each_quest_step(const TraceSource& trace, const QuestOptions& options, Index layer,
+                         std::size_t kv_slot, std::span<const Index> positions, ThreadPool& pool,
+                         std::stop_token stop,
+                         const std::function<void(Index, const QuestGroupStep&)>& visit);
 
 }  // namespace kvscope

@@ -96,11 +96,7 @@ const LayerMapCell* LayerMap::mapped(Index verifier_layer) const {
 }
 
 std::size_t LayerMap::bytes() const {
-  std::size_t bytes = sizeof *this + cells.size() * sizeof(LayerMapCell);
-  for (const ResultArray& array : result.arrays()) {
-    bytes += static_cast<std::size_t>(array.shape.count()) * size_of(array.type);
-  }
-  return bytes;
+  return sizeof *this + cells.size() * sizeof(LayerMapCell) + bytes_of(result);
 }
 
 LayerMap layer_map(const TraceSource& verifier, const TraceSource& draft,
@@ -138,14 +134,11 @@ LayerMap layer_map(const TraceSource& verifier, const TraceSource& draft,
 }
 
 plot::Figure layer_map_figure(const LayerMap& map, LayerMapMetric metric) {
-  const auto kinds = figure_kinds();
-  const auto kind = std::find_if(kinds.begin(), kinds.end(),
-                                 [](const FigureKind& k) { return k.name == "layer-map"; });
   const MemoryResultView view(map.result, map.verifier);
   FigureInput input;
   input.results = {&view};
   input.options.metric = std::string(enum_name(metric));
-  plot::Figure figure = make_figure(*kind, input);
+  plot::Figure figure = make_figure(find_figure_kind("layer-map"), input);
   for (plot::Mark& mark : figure.panels[0].marks) {
     // the least of each column: large enough to be seen across a room
     if (auto* stars = std::get_if<plot::Scatter>(&mark)) stars->size = kStarSize;

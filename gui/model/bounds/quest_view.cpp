@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "analysis/figures/maps.hpp"
 #include "analysis/quest_step.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
@@ -22,6 +21,32 @@ QuestOptions options_of(const QuestRequest& request) {
   options.step_source = request.steps;
   options.dense_layers = 0;
   return options;
+}
+
+QuestPages pages_of(const QuestHeadStep& head, Index query, Index page_size, TokenRange visible) {
+  QuestPages pages;
+  pages.query = query;
+  pages.first_page = head.first_page;
+  pages.page_size = page_size;
+  pages.visible = visible;
+  pages.bound.assign(head.bound.begin(), head.bound.end());
+  pages.true_max.assign(head.true_max.begin(), head.true_max.end());
+  pages.violated = head.violated;
+  pages.gap_mean = head.gap_mean;
+  pages.gap_best = head.gap_best;
+  pages.rank_correlation = head.rank_correlation;
+  pages.best_rank = head.best_rank;
+  pages.violations = head.violations;
+  for (std::size_t s = 0; s < kQuestSemantics.size(); ++s) {
+    QuestChoice& choice = pages.choices[s];
+    choice.mass = head.kept[s].mass;
+    choice.recall = head.kept[s].recall;
+    choice.kept.assign(pages.n_pages(), 0);
+    for (const Index page : head.kept[s].pages) {
+      choice.kept[static_cast<std::size_t>(page - head.first_page)] = 1;
+    }
+  }
+  return pages;
 }
 
 }  // namespace
@@ -69,66 +94,26 @@ std::size_t QuestSteps::bytes() const {
 QuestSteps quest_steps(const TraceSource& trace, const QuestRequest& request, JobContext& job) {
   const TracePart part(trace, {{request.layer}, recorded_group_of(trace.info(), request.q_head)});
   const TraceInfo& info = part.info();
-  const Index slot = info.q_slot(request.q_head);
-  MemoryResult memory;
-  analyze_quest(part, options_of(request), memory, job.pool, job.progress, job.stop);
-
-  const MemoryResultView result(memory, trace.where());
-  const figures::ArrayData bound(result, "bound");
-  const figures::ArrayData true_max(result, "true_max");
-  const figures::ArrayData violated(result, "violated");
-  const auto per_head = [&](const std::string& name) { return figures::ArrayData(result, name); };
-  const figures::ArrayData gap_mean = per_head("gap_mean");
-  const figures::ArrayData gap_best = per_head("gap_best");
-  const figures::ArrayData correlation = per_head("rank_correlation");
-  const figures::ArrayData best_rank = per_head("best_rank");
-  const figures::ArrayData violations = per_head("violations");
-
+  const QuestOptions options = options_of(request);
+  check_fields(options);
+  require_full_qkv(part, "quest");
+  require_whole_groups(info, "quest");
+  const auto slot = static_cast<std::size_t>(info.q_slot(request.q_head));
+  const auto window = window_of(info, request.layer);
+  const std::vector<Index> positions = quest_step_positions(part, options);
   QuestSteps out;
   out.trace = file_name_of(trace);
   out.request = request;
   out.scale = static_cast<double>(info.score_scale);
-  const auto window = window_of(info, request.layer);
-  const auto queries = memory.values<std::int64_t>("step_pos");
-  for (std::size_t i = 0; i < queries.size(); ++i) {
-    const auto step = static_cast<Index>(i);
-    QuestPages pages;
-    pages.query = queries[i];
-    pages.page_size = request.page_size;
-    pages.visible = visible_keys(pages.query, window);
-    pages.first_page = pages.visible.begin / pages.page_size;
-    const Index end = (pages.visible.end - 1) / pages.page_size + 1;
-    for (Index page = pages.first_page; page < end; ++page) {
-      pages.bound.push_back(static_cast<float>(bound(0, slot, step, page)));
-      pages.true_max.push_back(static_cast<float>(true_max(0, slot, step, page)));
-      pages.violated.push_back(violated(0, slot, step, page) != 0.0 ? 1 : 0);
-    }
-    pages.gap_mean = gap_mean(0, slot, step);
-    pages.gap_best = gap_best(0, slot, step);
-    pages.rank_correlation = correlation(0, slot, step);
-    pages.best_rank = static_cast<Index>(best_rank(0, slot, step));
-    pages.violations = static_cast<Index>(violations(0, slot, step));
-    out.violations += pages.violations;
-    out.steps.push_back(std::move(pages));
-  }
-  for (std::size_t s = 0; s < kQuestSemantics.size(); ++s) {
-    const std::string name(kQuestSemanticsNames[s]);
-    const figures::ArrayData selected = per_head(name + "/selected");
-    const figures::ArrayData mass = per_head(name + "/mass");
-    const figures::ArrayData recall = per_head(name + "/recall");
-    for (std::size_t i = 0; i < out.steps.size(); ++i) {
-      QuestPages& pages = out.steps[i];
-      QuestChoice& choice = pages.choices[s];
-      const auto step = static_cast<Index>(i);
-      choice.mass = mass(0, slot, step);
-      choice.recall = recall(0, slot, step);
-      for (std::size_t p = 0; p < pages.n_pages(); ++p) {
-        const Index page = pages.first_page + static_cast<Index>(p);
-        choice.kept.push_back(selected(0, slot, step, page) != 0.0 ? 1 : 0);
-      }
-    }
-  }
-  out.decoded = !out.steps.empty() && out.steps.front().query >= info.n_prompt;
+  out.decoded = positions.front() >= info.n_prompt;
+  out.steps.resize(positions.size());
+  for_each_quest_step(part, options, request.layer, /*kv_slot=*/0, positions, job.pool, job.stop,
+                      [&](Index step, const QuestGroupStep& group) {
+                        const auto i = static_cast<std::size_t>(step);
+                        out.steps[i] = pages_of(group.heads[slot], positions[i], options.page_size,
+                                                visible_keys(positions[i], window));
+                      });
+  for (const QuestPages& pages : out.steps) out.violations += pages.violations;
   return out;
 }
 
@@ -161,30 +146,7 @@ QuestQuery quest_query(const TraceSource& trace, const QuestRequest& request, In
                                      .keys = keys,
                                      .window = window_of(info, request.layer),
                                      .score = info.score_rule()});
-  const QuestHeadStep& head = group.heads[0];
-
-  QuestPages& pages = out.pages;
-  pages.query = query;
-  pages.first_page = head.first_page;
-  pages.page_size = options.page_size;
-  pages.visible = visible;
-  pages.bound.assign(head.bound.begin(), head.bound.end());
-  pages.true_max.assign(head.true_max.begin(), head.true_max.end());
-  pages.violated = head.violated;
-  pages.gap_mean = head.gap_mean;
-  pages.gap_best = head.gap_best;
-  pages.rank_correlation = head.rank_correlation;
-  pages.best_rank = head.best_rank;
-  pages.violations = head.violations;
-  for (std::size_t s = 0; s < kQuestSemantics.size(); ++s) {
-    QuestChoice& choice = pages.choices[s];
-    choice.mass = head.kept[s].mass;
-    choice.recall = head.kept[s].recall;
-    choice.kept.assign(pages.n_pages(), 0);
-    for (const Index page : head.kept[s].pages) {
-      choice.kept[static_cast<std::size_t>(page - head.first_page)] = 1;
-    }
-  }
+  out.pages = pages_of(group.heads[0], query, options.page_size, visible);
   return out;
 }
 

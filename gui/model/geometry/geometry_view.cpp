@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -58,11 +59,7 @@ GeometryRequest geometry_request(const TraceInfo& info, Index layer, Index q_hea
 }
 
 std::size_t GeometryView::bytes() const {
-  std::size_t bytes = sizeof *this;
-  for (const ResultArray& array : result.arrays()) {
-    bytes += static_cast<std::size_t>(array.shape.count()) * size_of(array.type);
-  }
-  return bytes;
+  return sizeof *this + bytes_of(result);
 }
 
 GeometryView geometry_view(const TraceSource& trace, const GeometryRequest& request,

@@ -9,20 +9,13 @@
 #include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
 namespace {
 
 constexpr Index kDecodeBlocks = 128;
-
-const FigureKind& kind_named(std::string_view name) {
-  static const std::vector<FigureKind> kinds = figure_kinds();
-  const auto it =
-      std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) { return kind.name == name; });
-  if (it == kinds.end()) throw ConfigError(fmt::format("there is no figure {}", name));
-  return *it;
-}
 
 /// The sweep's name of a metric, for figures.
 std::string_view option_of(RecallMetric metric) {
@@ -141,7 +134,7 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
   FigureOptions options;
   options.metric = option_of(question.metric);
   try {
-    picture.figure = make_figure(kind_named("coverage-heads"), {{&view}, options});
+    picture.figure = make_figure(find_figure_kind("coverage-heads"), {{&view}, options});
   } catch (const ConfigError&) {  // nothing but dense layers, or no layer yet
     picture.figure = {};
     picture.sentence = picture.rows.empty() ? "" : why_no_heads(question);
@@ -212,11 +205,7 @@ CoveragePages::CoveragePages(MemoryResult result, PagesRequest request)
 }
 
 std::size_t CoveragePages::bytes() const {
-  std::size_t bytes = sizeof *this;
-  for (const ResultArray& array : result_.arrays()) {
-    bytes += static_cast<std::size_t>(array.shape.count()) * size_of(array.type);
-  }
-  return bytes;
+  return sizeof *this + bytes_of(result_);
 }
 
 std::optional<PageCell> CoveragePages::cell_at(double key, double query) const {
@@ -283,7 +272,7 @@ plot::Figure pages_figure(const CoveragePages& pages, PagesPart part, const std:
   FigureOptions options;
   if (part == PagesPart::selected) options.metric = "selected";
   if (part == PagesPart::lost) options.metric = "lost";
-  plot::Figure figure = make_figure(kind_named("coverage-pages"), {{&view}, options});
+  plot::Figure figure = make_figure(find_figure_kind("coverage-pages"), {{&view}, options});
   plot::Panel panel = std::move(figure.panels[part == PagesPart::attention ? 0 : 1]);
   panel.colour->show_bar = true;
   const PagesRequest& request = pages.request();

@@ -10,6 +10,7 @@
 #include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -45,11 +46,7 @@ std::string QuerySelectionRequest::key() const {
 }
 
 std::size_t QuerySelectionView::bytes() const {
-  std::size_t bytes = sizeof *this;
-  for (const ResultArray& array : result.arrays()) {
-    bytes += static_cast<std::size_t>(array.shape.count()) * size_of(array.type);
-  }
-  return bytes;
+  return sizeof *this + bytes_of(result);
 }
 
 bool QuerySelectionView::has_head(Index q_head) const {

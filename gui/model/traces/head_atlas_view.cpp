@@ -26,10 +26,7 @@ double loss_of(const HeadAtlas& atlas, std::size_t head) {
 }  // namespace
 
 std::size_t HeadAtlas::bytes() const {
-  std::size_t bytes = sizeof *this;
-  for (const ResultArray& array : result.arrays())
-    bytes += static_cast<std::size_t>(array.shape.count()) * size_of(array.type);
-  return bytes;
+  return sizeof *this + bytes_of(result);
 }
 
 HeadAtlas head_atlas_of(const TraceSource& trace, const HeadsOptions& options, JobContext& job) {

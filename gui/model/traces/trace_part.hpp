@@ -53,6 +53,15 @@ inline std::string file_name_of(const TraceSource& trace) {
   return std::filesystem::path(trace.where()).filename().string();
 }
 
+/// What its arrays cost to keep.
+inline std::size_t bytes_of(const MemoryResult& result) {
+  std::size_t bytes = 0;
+  for (const ResultArray& array : result.arrays()) {
+    bytes += static_cast<std::size_t>(array.shape.count()) * size_of(array.type);
+  }
+  return bytes;
+}
+
 /// The recorded query heads that share a KV head with this one, ascending.
 inline std::vector<Index> recorded_group_of(const TraceInfo& info, Index q_head) {
   std::vector<Index> heads;
