@@ -154,20 +154,31 @@ void App::draw_top_bar() {
   help_tooltip("Record, analyse, sweep or simulate, and what was started (Ctrl+R)");
   ImGui::SameLine();
   ImGui::Dummy({look.px(8), 0});
-  for (std::size_t i = 0; i < layouts_.size(); ++i) {
-    ImGui::SameLine();
-    const bool on = layouts_[i].name == layout_ && cells_.maximised().empty();
-    std::string words = layouts_[i].name;
-    words[0] = static_cast<char>(std::toupper(words[0]));
-    ImGui::PushStyleColor(ImGuiCol_Button, on ? packed(plot::with_alpha(look.accent, 0.22)) : 0);
-    if (ImGui::Button(fmt::format("{}  {}", i + 1, words).c_str())) show_layout(layouts_[i].name);
-    landmark("layout " + layouts_[i].name);
-    ImGui::PopStyleColor();
-    help_tooltip(layouts_[i].sentence);
-  }
   const char* theme = settings_.theme == plot::Ground::light ? "Dark" : "Light";
   const float right = ImGui::CalcTextSize(theme).x + ImGui::CalcTextSize("KeysTour").x +
                       6 * ImGui::GetStyle().FramePadding.x + 2 * ImGui::GetStyle().ItemSpacing.x;
+  std::vector<std::string> names;
+  float needed = 0.0f;
+  for (const Layout& layout : layouts_) {
+    names.push_back(fmt::format("{}  {}", names.size() + 1, layout.name));
+    char& first = names.back()[names.back().size() - layout.name.size()];
+    first = static_cast<char>(std::toupper(first));
+    needed += ImGui::CalcTextSize(names.back().c_str()).x + 2 * ImGui::GetStyle().FramePadding.x +
+              ImGui::GetStyle().ItemSpacing.x;
+  }
+  const bool has_room = ImGui::GetItemRectMax().x - ImGui::GetWindowPos().x + needed + right <
+                        ImGui::GetWindowContentRegionMax().x;
+  for (std::size_t i = 0; i < layouts_.size(); ++i) {
+    ImGui::SameLine();
+    const bool on = layouts_[i].name == layout_ && cells_.maximised().empty();
+    ImGui::PushStyleColor(ImGuiCol_Button, on ? packed(plot::with_alpha(look.accent, 0.22)) : 0);
+    const std::string words =
+        has_room ? names[i] : fmt::format("{}###{}", i + 1, names[i]);  // its tooltip names it
+    if (ImGui::Button(words.c_str())) show_layout(layouts_[i].name);
+    landmark("layout " + layouts_[i].name);
+    ImGui::PopStyleColor();
+    help_tooltip(has_room ? layouts_[i].sentence : names[i] + ": " + layouts_[i].sentence);
+  }
   ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - right);
   if (ImGui::Button("Tour")) {
     if (session_->documents().empty()) {

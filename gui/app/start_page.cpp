@@ -146,12 +146,15 @@ void StartPage::draw_samples(PanelContext& context, StartChoice& choice) {
   const auto own =
       std::find_if(runs.begin(), runs.end(), [&](const Run& run) { return run.id == sample_run_; });
   const bool is_running = own != runs.end() && !own->status.is_over();
-  if (own != runs.end() && own->status.state == JobState::done && are_there(samples)) {
+  const bool is_made = own != runs.end() && own->status.state == JobState::done;
+  const bool has_samples = has_samples_.of(fmt::format("{} {}", is_running, is_made),
+                                           [&] { return are_there(samples); });
+  if (is_made && has_samples) {
     sample_run_ = 0;
     choice.open = samples;
     choice.shows_samples = true;
   }
-  if (are_there(samples) && !is_running) {
+  if (has_samples && !is_running) {
     if (main_button(context, "Open the samples")) {
       choice.open = samples;
       choice.shows_samples = true;
@@ -177,8 +180,10 @@ void StartPage::draw_samples(PanelContext& context, StartChoice& choice) {
                                    samples[1], RunQueue::AtEnd::leave);
   }
   if (is_running) muted(context, "Recording: below is how far it is.");
-  std::error_code error;
-  const auto demo = demo_traces(fs::current_path(error));
+  const auto& demo = demo_.of("", [] {
+    std::error_code error;
+    return demo_traces(fs::current_path(error));
+  });
   if (demo.empty()) return;
   ImGui::Dummy({0, context.look.px(6)});
   if (ImGui::Selectable("The demo's traces, of ./demo.sh")) choice.open = demo;
@@ -221,16 +226,16 @@ void StartPage::draw_recording(PanelContext& context) {
   number("tokens", "At most so many tokens of the text; 0 takes all of it.", form_.n_tokens);
   number("decode", "Greedy decode steps after the text.", form_.n_decode);
   if (form_.out.empty() || form_.out == suggested_) {
-    suggested_ = suggested_recording(form_.model);
+    suggested_ = free_name_.of(form_.model, [&] { return suggested_recording(form_.model); });
     form_.out = suggested_;
   }
   row("into", "The trace to record. It grows as FILE.part and gets its name at the end.");
   ImGui::SetNextItemWidth(-1.0f);
   ImGui::InputText("##out", &form_.out);
   landmark("record into");
-  const std::string problem = form_.problem();
-  ImGui::Dummy({0, context.look.px(4)});
   const std::vector<std::string> words = form_.words();
+  const std::string problem = problem_.of(command_line_of(words), [&] { return form_.problem(); });
+  ImGui::Dummy({0, context.look.px(4)});
   if (main_button(context, "Record", problem.empty())) {
     context.runs.add(words, form_.out);
     suggested_ = form_.out;  // and a free name for the next one
@@ -252,11 +257,17 @@ void StartPage::draw_files(PanelContext& context, const Settings& settings, Star
   if (settings.recent.empty()) return;
   ImGui::Dummy({0, context.look.px(6)});
   ImGui::TextDisabled("Recent");
-  std::error_code error;
-  int i = 0;
+  const std::vector<bool>& are_there =
+      recent_.of(fmt::format("{}", fmt::join(settings.recent, "\n")), [&] {
+        std::error_code error;
+        std::vector<bool> found;
+        for (const std::string& file : settings.recent) found.push_back(fs::exists(file, error));
+        return found;
+      });
+  std::size_t i = 0;
   for (const std::string& file : settings.recent) {
     const fs::path path = file;
-    const bool is_there = fs::exists(path, error);
+    const bool is_there = are_there[i];
     ImGui::PushID(file.c_str());
     if (ImGui::Selectable(path.filename().c_str(), false,
                           is_there ? 0 : ImGuiSelectableFlags_Disabled))

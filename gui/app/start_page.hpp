@@ -1,7 +1,10 @@
 // What is shown before anything is open: samples to try, a recording to make, files to open.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "gui/model/runs/command_form.hpp"
@@ -20,6 +23,28 @@ struct StartChoice {
 /// The traces that ./demo.sh left below this folder: the verifier's, then the draft's.
 std::vector<std::filesystem::path> demo_traces(const std::filesystem::path& folder);
 
+/// What somebody saw on the disk: looked up again after a second, or at once if another question is
+/// asked. Frames are drawn more often.
+template <class T>
+class DiskLook {
+ public:
+  template <class Look>
+  const T& of(const std::string& question, Look look) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!seen_ || question != question_ || now - at_ > std::chrono::seconds(1)) {
+      seen_ = look();
+      question_ = question;
+      at_ = now;
+    }
+    return *seen_;
+  }
+
+ private:
+  std::optional<T> seen_;
+  std::string question_;
+  std::chrono::steady_clock::time_point at_;
+};
+
 class StartPage {
  public:
   StartChoice draw(PanelContext& context, const Settings& settings);
@@ -30,12 +55,17 @@ class StartPage {
  private:
   void draw_samples(PanelContext& context, StartChoice& choice);
   void draw_recording(PanelContext& context);
-  static void draw_files(PanelContext& context, const Settings& settings, StartChoice& choice);
+  void draw_files(PanelContext& context, const Settings& settings, StartChoice& choice);
 
   RecordingForm form_;
-  int model_kind_ = 0;            // verifier, draft, or a folder
-  std::string own_model_;         // a checkpoint's folder
-  std::string suggested_;         // file to record into, until another is named
+  int model_kind_ = 0;     // verifier, draft, or a folder
+  std::string own_model_;  // a checkpoint's folder
+  std::string suggested_;  // file to record into, until another is named
+  DiskLook<bool> has_samples_;
+  DiskLook<std::vector<std::filesystem::path>> demo_;
+  DiskLook<std::string> free_name_;
+  DiskLook<std::string> problem_;
+  DiskLook<std::vector<bool>> recent_;
   std::uint64_t sample_run_ = 0;  // the last of the recordings that make the samples
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -64,15 +65,12 @@ void accent_words(const PanelContext& context, const std::string& words) {
   ImGui::GetWindowDrawList()->AddRectFilled(
       {at.x, at.y + side * 0.5f}, {at.x + side, at.y + side * 1.5f}, packed(context.look.accent));
   ImGui::SetCursorScreenPos({at.x + indent(), at.y});
-  ImGui::PushTextWrapPos(0.0f);
-  ImGui::TextUnformatted(words.c_str(), words.c_str() + words.size());
-  ImGui::PopTextWrapPos();
+  wrapped_words(words);
 }
 
 float accent_words_height(const std::string& words) {
   const float width = std::max(1.0f, ImGui::GetContentRegionAvail().x - indent());
-  return ImGui::CalcTextSize(words.c_str(), nullptr, false, width).y +
-         ImGui::GetStyle().ItemSpacing.y;
+  return ImGui::CalcTextSize(wrap_words(words, width).c_str()).y + ImGui::GetStyle().ItemSpacing.y;
 }
 
 }  // namespace kvscope::gui

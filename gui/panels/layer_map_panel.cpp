@@ -260,7 +260,7 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
   void draw_below(PanelContext& context) override {
     accent_words(context, cell_words(context));
     ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
-    ImGui::TextWrapped("%s", sum_words().c_str());
+    wrapped_words(sum_words());
     ImGui::PopStyleColor();
     help_tooltip(
         fmt::format("{} rows of layers were smoothed. Smoothing all of them would change a "

@@ -15,8 +15,8 @@ namespace kvscope::gui {
 
 namespace {
 
-constexpr ImGuiTableFlags kTableFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
-                                        ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingStretchProp;
+constexpr ImGuiTableFlags kTableFlags =
+    ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_ScrollY;
 
 /// A number in the table: four digits that mean something.
 std::string cell_text(double value) {
@@ -32,11 +32,19 @@ struct Column {
 };
 
 bool begin_table(const char* id, const std::vector<Column>& columns, float height) {
-  if (!ImGui::BeginTable(id, static_cast<int>(columns.size()), kTableFlags, {0, height}))
+  // Where they have no room, columns are as wide as their numbers and are moved sideways.
+  const float em = ImGui::GetFontSize();
+  const bool is_narrow =
+      ImGui::GetContentRegionAvail().x < 5.0f * em * static_cast<float>(columns.size());
+  const ImGuiTableFlags sizing = is_narrow
+                                     ? ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_ScrollX
+                                     : ImGuiTableFlags_SizingStretchProp;
+  if (!ImGui::BeginTable(id, static_cast<int>(columns.size()), kTableFlags | sizing, {0, height}))
     return false;
-  ImGui::TableSetupScrollFreeze(0, 1);
+  ImGui::TableSetupScrollFreeze(is_narrow ? 1 : 0, 1);
   for (const Column& column : columns) {
-    ImGui::TableSetupColumn(column.name.c_str(), ImGuiTableColumnFlags_WidthStretch, column.weight);
+    ImGui::TableSetupColumn(column.name.c_str(), is_narrow ? 0 : ImGuiTableColumnFlags_WidthStretch,
+                            is_narrow ? 0.0f : column.weight);
   }
   ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
   for (std::size_t c = 0; c < columns.size(); ++c) {
@@ -133,7 +141,7 @@ float line_height() {
 float recall_numbers_height(const RecallPicture& picture) {
   const auto n = static_cast<float>(std::clamp<std::size_t>(picture.numbers.size(), 3, 8));
   const float above = picture.failing_method.empty() ? 0.0f : ImGui::GetFrameHeightWithSpacing();
-  return above + (n + 1.0f) * line_height() + 2.0f;
+  return above + (n + 1.0f) * line_height() + 2.0f + ImGui::GetStyle().ScrollbarSize;
 }
 
 void draw_recall_numbers(PanelContext& context, const RecallPicture& picture,
@@ -142,8 +150,9 @@ void draw_recall_numbers(PanelContext& context, const RecallPicture& picture,
   const bool has_failing = !picture.failing_method.empty();
   if (has_failing) {
     height -= ImGui::GetFrameHeightWithSpacing();
-    const std::string words = fmt::format("{} heads of {} below {:g}", picture.failing.size(),
-                                          picture.failing_method, options.target);
+    const std::string words =
+        fmt::format("{} head{} of {} below {:g}", picture.failing.size(),
+                    picture.failing.size() == 1 ? "" : "s", picture.failing_method, options.target);
     const std::string_view names[] = {"methods", words};
     int chosen = shows_failing ? 1 : 0;
     if (segmented("tables", chosen, names)) shows_failing = chosen == 1;

@@ -36,28 +36,21 @@ class RecallPanel final : public TracePanel<RecallOptions> {
 
   void controls(PanelContext& context) override {
     const Look& look = context.look;
+    if (!is_wide_) draw_methods_button(context);  // first: what does not fit is out of sight
     choose("##metric", switches_.metric, look.px(138));
     help_tooltip("What is measured against dense attention, as the mean over heads.");
     ImGui::SameLine();
-    ImGui::AlignTextToFramePadding();
-    ImGui::TextDisabled("along");
-    ImGui::SameLine();
+    if (is_wide_) {
+      ImGui::AlignTextToFramePadding();
+      ImGui::TextDisabled("along");
+      ImGui::SameLine();
+    }
     choose("##along", switches_.along, look.px(128));
     landmark("along");
     help_tooltip(field_help<RecallOptions>("along"));
     ImGui::SameLine();
     choose("##scope", switches_.scope, look.px(88));
     help_tooltip("The selected head, all heads of its layer, or all recorded layers.");
-    if (is_wide_) return;
-    ImGui::SameLine();
-    if (ImGui::Button("Methods")) ImGui::OpenPopup("methods");
-    if (ImGui::BeginPopup("methods")) {
-      if (context.session.document()) {
-        update_question(context);
-        draw_choices(context, {look.px(230), look.px(360)});
-      }
-      ImGui::EndPopup();
-    }
   }
 
   void draw_trace(PanelContext& context) override {
@@ -235,6 +228,18 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   }
 
   // ---- what is drawn ----
+
+  void draw_methods_button(PanelContext& context) {
+    if (ImGui::Button("Methods")) ImGui::OpenPopup("methods");
+    if (ImGui::BeginPopup("methods")) {
+      if (context.session.document()) {
+        update_question(context);
+        draw_choices(context, {context.look.px(230), context.look.px(360)});
+      }
+      ImGui::EndPopup();
+    }
+    ImGui::SameLine();
+  }
 
   void draw_choices(PanelContext& context, ImVec2 size) {
     const Look& look = context.look;

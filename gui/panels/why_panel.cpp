@@ -174,30 +174,25 @@ class WhyPanel final : public TracePanel<WhySwitches> {
 
   void draw_words(PanelContext& context) {
     const Look& look = context.look;
-    ImGui::PushTextWrapPos(0.0f);
     ImGui::PushStyleColor(ImGuiCol_Text, packed(tone_of(look, fate_.end)));
-    ImGui::TextUnformatted(
-        fmt::format("{}: key {}", end_word(fate_.end), token_words(*document_, key_)).c_str());
+    wrapped_words(fmt::format("{}: key {}", end_word(fate_.end), token_words(*document_, key_)));
     ImGui::PopStyleColor();
     ImGui::PushStyleColor(ImGuiCol_Text, packed(look.muted));
     std::string which = context.session.selection().key ? std::string()
                         : fate_.end == KeyEnd::dropped
                             ? "No key is selected: this is the heaviest that was dropped. "
                             : "No key is selected, and none was dropped: this is the query's own. ";
-    ImGui::TextUnformatted(fmt::format("{}Query {}: weight {}, number {} of {}{}{}", which,
-                                       token_words(*document_, question_.query),
-                                       number_text(fate_.weight, 3), fate_.weight_rank,
-                                       look_->visible.size(),
-                                       look_->question.as_step ? "; taken as a decode step" : "",
-                                       is_stale_ ? "; being asked again" : "")
-                               .c_str());
+    wrapped_words(fmt::format(
+        "{}Query {}: weight {}, number {} of {}{}{}", which,
+        token_words(*document_, question_.query), number_text(fate_.weight, 3), fate_.weight_rank,
+        look_->visible.size(), look_->question.as_step ? "; taken as a decode step" : "",
+        is_stale_ ? "; being asked again" : ""));
     ImGui::PopStyleColor();
     std::string words = fate_sentence(*look_, fate_);
     if (budget_) words += " " + budget_sentence(fate_, *budget_);
-    ImGui::TextUnformatted(words.c_str());
+    wrapped_words(words);
     const std::string more = more_words();
-    if (!more.empty()) ImGui::TextUnformatted(more.c_str());
-    ImGui::PopTextWrapPos();
+    if (!more.empty()) wrapped_words(more);
     draw_buttons(context);
   }
 

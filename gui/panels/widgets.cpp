@@ -228,6 +228,35 @@ namespace {
 HoverLines hover_lines;
 }  // namespace
 
+std::string wrap_words(std::string_view words, float width) {
+  const auto width_of = [](std::string_view part) {
+    return ImGui::CalcTextSize(part.data(), part.data() + part.size()).x;
+  };
+  std::string lines;
+  float used = 0.0f;
+  while (!words.empty()) {
+    // A part is spaces and the word behind them; a line begins without the spaces.
+    const std::size_t word = std::min(words.find_first_not_of(' '), words.size());
+    const std::size_t end = std::min(words.find_first_of(" \n", word), words.size());
+    const float needed = width_of(words.substr(0, end));
+    const bool fits = used == 0.0f || used + needed <= width;
+    if (!fits) lines += '\n';
+    lines += words.substr(fits ? 0 : word, fits ? end : end - word);
+    used = fits ? used + needed : width_of(words.substr(word, end - word));
+    words.remove_prefix(end);
+    if (!words.empty() && words.front() == '\n') {
+      lines += '\n';
+      used = 0.0f;
+      words.remove_prefix(1);
+    }
+  }
+  return lines;
+}
+
+void wrapped_words(std::string_view words) {
+  ImGui::TextUnformatted(wrap_words(words, ImGui::GetContentRegionAvail().x).c_str());
+}
+
 void detail_tooltip(const HoverLines& lines) {
   hover_lines = lines;
   float names = 0.0f;

@@ -102,6 +102,11 @@ std::string field_help(std::string_view name) {
   return help;
 }
 
+/// Words in lines that fit what is left of the window, broken at spaces only: numbers stay whole.
+void wrapped_words(std::string_view words);
+/// The lines that they take in a width.
+std::string wrap_words(std::string_view words, float width);
+
 /// Lines "name  value" in a tooltip at the mouse.
 void detail_tooltip(const HoverLines& lines);
 /// What detail_tooltip showed since the last call, for the state file.
