@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "core/base/csv_text.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/widgets.hpp"
@@ -13,12 +14,6 @@
 namespace kvscope::gui {
 
 namespace {
-
-std::string csv_cell(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
-  return out + "\"";
-}
 
 class BookmarksPanel final : public Panel {
  public:
@@ -45,10 +40,14 @@ class BookmarksPanel final : public Panel {
                                        ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingStretchProp;
     if (!ImGui::BeginTable("bookmarks", 5, kFlags)) return;
     ImGui::TableSetupScrollFreeze(0, 1);
-    ImGui::TableSetupColumn("place", ImGuiTableColumnFlags_WidthStretch, 2.4f);
-    ImGui::TableSetupColumn("trace", ImGuiTableColumnFlags_WidthStretch, 1.2f);
-    ImGui::TableSetupColumn("method", ImGuiTableColumnFlags_WidthStretch, 1.4f);
-    ImGui::TableSetupColumn("note", ImGuiTableColumnFlags_WidthStretch, 3.0f);
+    // In a narrow panel the tooltip of the place has the trace and the method.
+    const bool is_narrow = ImGui::GetContentRegionAvail().x < context.look.px(560);
+    const ImGuiTableColumnFlags second =
+        is_narrow ? ImGuiTableColumnFlags_Disabled : ImGuiTableColumnFlags_WidthStretch;
+    ImGui::TableSetupColumn("place", ImGuiTableColumnFlags_WidthStretch, 2.6f);
+    ImGui::TableSetupColumn("trace", second, 1.2f);
+    ImGui::TableSetupColumn("method", second, 1.4f);
+    ImGui::TableSetupColumn("note", ImGuiTableColumnFlags_WidthStretch, is_narrow ? 2.2f : 3.0f);
     ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthFixed, ImGui::GetFrameHeight());
     ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
     for (const char* name : {"place", "trace", "method", "note", ""}) {
@@ -69,9 +68,9 @@ class BookmarksPanel final : public Panel {
     if (bookmarks_.empty()) return std::nullopt;
     std::string csv = "trace,layer,q_head,query,key,selector,budget,note\n";
     for (const Bookmark& mark : bookmarks_) {
-      csv += fmt::format("{},{},{},{},{},{},{},{}\n", csv_cell(mark.name), mark.layer, mark.q_head,
+      csv += fmt::format("{},{},{},{},{},{},{},{}\n", csv_field(mark.name), mark.layer, mark.q_head,
                          mark.query, mark.key ? fmt::format("{}", *mark.key) : std::string(),
-                         csv_cell(mark.selector), mark.budget, csv_cell(mark.note));
+                         csv_field(mark.selector), mark.budget, csv_field(mark.note));
     }
     return csv;
   }
@@ -85,7 +84,9 @@ class BookmarksPanel final : public Panel {
     ImGui::AlignTextToFramePadding();
     if (ImGui::Selectable(mark.words().c_str())) session.go_to(i);
     landmark(fmt::format("bookmark {}", i));
-    help_tooltip("Selects this head, query, key, method and budget again.");
+    help_tooltip(
+        fmt::format("Selects this head, query and key of {} again, with {} at a budget of {}.",
+                    mark.name, mark.selector, mark.budget));
     ImGui::TableNextColumn();
     ImGui::TextUnformatted(mark.name.c_str());
     ImGui::TableNextColumn();
