@@ -18,9 +18,7 @@ namespace {
 
 void lines_of(std::string_view text, plot::Colour colour) {
   ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
-  ImGui::PushTextWrapPos(0.0f);
-  ImGui::TextUnformatted(text.data(), text.data() + text.size());
-  ImGui::PopTextWrapPos();
+  wrapped_words(text);
   ImGui::PopStyleColor();
 }
 
@@ -31,7 +29,7 @@ float height_of(std::span<const HelpText> texts, float width) {
   for (const HelpText& text : texts) {
     for (const std::string_view part : {text.title, text.formula, text.words, text.source}) {
       if (part.empty()) continue;
-      height += ImGui::CalcTextSize(part.data(), part.data() + part.size(), false, width).y + gap;
+      height += ImGui::CalcTextSize(wrap_words(part, width).c_str()).y + gap;
     }
     height += 2 * gap;
   }
