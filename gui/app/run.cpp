@@ -25,6 +25,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
+constexpr double kLookSeconds = 1.0;  // between two looks at the files that are open
+
 /// What the command line says, once the App is there.
 void prepare(App& app, const CommandLine& line) {
   for (const auto& file : line.files) app.open(file);
@@ -230,9 +232,18 @@ int show_window(const CommandLine& line) {
   bool selected = false;
   StateFile state(line.state);
   std::string title;
+  auto looked = std::chrono::steady_clock::now();
   while (!backend.wants_close() && !app.wants_quit()) {
-    // Once a second without an event: files may have changed, else nothing is drawn.
-    if (!backend.wait(1.0) && !app.has_news()) continue;
+    // Files may have changed: looked at every second, also while a command's progress or the mouse
+    // wakes the window all the time. Without an event or news nothing is drawn.
+    const bool has_event = backend.wait(kLookSeconds);
+    bool has_news = false;
+    const auto now = std::chrono::steady_clock::now();
+    if (!has_event || now - looked >= std::chrono::duration<double>(kLookSeconds)) {
+      has_news = app.has_news();
+      looked = now;
+    }
+    if (!has_event && !has_news) continue;
     for (const auto& file : backend.take_dropped_files()) app.open(file);
     backend.set_ground(app.look().surface);
     backend.frame([&] { app.frame(static_cast<float>(backend.display_scale())); });
