@@ -363,6 +363,18 @@ KeyFate fate_of(const QueryLook& look, Index key) {
   return fate;
 }
 
+std::optional<Index> heaviest_dropped(const QueryLook& look) {
+  if (look.is_dense) return std::nullopt;
+  std::optional<Index> heaviest;
+  auto kept = look.kept.begin();  // ascending, as the keys are gone through
+  for (Index key = look.visible.begin; key < look.visible.end; ++key) {
+    while (kept != look.kept.end() && static_cast<Index>(*kept) < key) ++kept;
+    if (kept != look.kept.end() && static_cast<Index>(*kept) == key) continue;
+    if (!heaviest || look.weight(key) > look.weight(*heaviest)) heaviest = key;
+  }
+  return heaviest;
+}
+
 KeepingBudget budget_that_keeps(const KeySources& sources, const KeyQuestion& question, Index key,
                                 ThreadPool& pool, const std::stop_token& stop) {
   check_question(sources, question);

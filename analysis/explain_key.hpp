@@ -112,6 +112,10 @@ QueryLook look_at_query(const KeySources& sources, const KeyQuestion& question, 
 
 KeyFate fate_of(const QueryLook& look, Index key);
 
+/// The key of largest weight that was dropped, of equal ones the first position; empty if none
+/// was. Takes one pass over the keys.
+std::optional<Index> heaviest_dropped(const QueryLook& look);
+
 /// The smallest number of tokens at which the method keeps the key, by asking it: of methods whose
 /// scores do not depend on the budget by bisection to the token, of the others among powers of two.
 /// Empty: no budget up to the whole context keeps it, or the method takes no tokens. A key that is

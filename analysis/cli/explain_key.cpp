@@ -121,14 +121,7 @@ int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& c
   std::vector<KeyFate> listed;
   for (const Index heavy : look.heaviest(static_cast<std::size_t>(top)))
     listed.push_back(fate_of(look, heavy));
-  Index asked = key.value_or(look.visible.end - 1);
-  if (!key) {
-    for (const Index heavy : look.heaviest(look.weights.size())) {
-      if (fate_of(look, heavy).end != KeyEnd::dropped) continue;
-      asked = heavy;
-      break;
-    }
-  }
+  const Index asked = key ? *key : heaviest_dropped(look).value_or(*query);
   const KeyFate fate = fate_of(look, asked);
   const KeepingBudget budget = budget_that_keeps(sources, question, asked, pool, stop.token());
   const std::vector<std::string> texts = recording.token_bytes();

@@ -101,6 +101,11 @@ TEST_CASE("explain key: lists are those of a replay, and ranks say who is in the
       double mass = 0.0;
       for (const KeyPos key : expected) mass += found.weight(key);
       CHECK(found.kept_mass == Approx(mass));
+      std::optional<Index> dropped;
+      for (const Index key : found.heaviest(found.weights.size())) {
+        if (!dropped && !contains(expected, key)) dropped = key;
+      }
+      CHECK(heaviest_dropped(found) == dropped);
       for (Index key = 0; key <= 45; ++key) {
         const KeyFate fate = fate_of(found, key);
         const bool is_kept = contains(expected, key);
@@ -224,6 +229,7 @@ TEST_CASE("explain key: sentences say what became of a key, and problems what to
   const QueryLook all = look(trace, dense);
   CHECK(all.is_dense);
   CHECK_THAT(fate_sentence(all, fate_of(all, 3)), ContainsSubstring("first 2 layers"));
+  CHECK_FALSE(heaviest_dropped(all).has_value());
 
   CHECK_THROWS_AS(look(trace, question_of("quoka", kTokens)), ConfigError);
   KeyQuestion wrong = question_of("quoka", 45);

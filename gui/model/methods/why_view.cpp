@@ -134,11 +134,7 @@ std::string why_obstacle(const Session& session) {
 }
 
 Index asked_key(const QueryLook& look, std::optional<Index> selected) {
-  if (selected) return *selected;
-  for (const Index key : look.heaviest(look.weights.size())) {
-    if (fate_of(look, key).end == KeyEnd::dropped) return key;
-  }
-  return look.question.query;
+  return selected ? *selected : heaviest_dropped(look).value_or(look.question.query);
 }
 
 std::size_t WhyPicture::bytes() const {
