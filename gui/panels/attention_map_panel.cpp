@@ -154,7 +154,7 @@ void AttentionMapPanel::draw_map(PanelContext& context) {
 
   MapScene scene{overview.grid(), picture_, scale_.colours(), textures_};
   scene.overlay = overlay_.texture();
-  scene.hides_kept = options_.lost;
+  scene.hides_kept = options_.overlay && options_.lost;
   scene.overlay_part = overlay_.part();
   scene.whole = whole;
   scene.query = session.selection().query;

@@ -122,7 +122,7 @@ MapGesture AttentionMapView::draw(const PanelContext& context, MapView& view,
   ImDrawList& list = *ImGui::GetWindowDrawList();
   list.PushClipRect(low_, high_, true);
   draw_ground(context, view, scene);
-  draw_tiles(view, scene);
+  draw_tiles(context, view, scene);
   draw_selection(context, view, scene);
   if (band_from_) {
     const ImVec2 mouse = ImGui::GetIO().MousePos;
@@ -154,19 +154,26 @@ void AttentionMapView::draw_ground(const PanelContext& context, const MapView& v
     if (gap.size() <= 0) continue;
     const ImVec2 from = screen(view, {static_cast<double>(gap.begin), 0.0});
     const ImVec2 to = screen(view, {static_cast<double>(gap.end), n});
-    const ImVec2 a{std::max(from.x, low_.x), std::max(from.y, low_.y)};
-    const ImVec2 b{std::min(to.x, high_.x), std::min(to.y, high_.y)};
-    if (a.x >= b.x || a.y >= b.y) continue;
-    list.PushClipRect(a, b, true);
-    const float step = context.look.px(7);
-    for (float x = a.x - (b.y - a.y); x < b.x; x += step) {
-      list.AddLine({x, b.y}, {x + (b.y - a.y), a.y}, tinted(context.look.muted, 0.35));
-    }
-    list.PopClipRect();
+    hatch(context, from, to);
   }
 }
 
-void AttentionMapView::draw_tiles(const MapView& view, const MapScene& scene) const {
+/// What is not known, as far as it is in sight.
+void AttentionMapView::hatch(const PanelContext& context, ImVec2 from, ImVec2 to) const {
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const ImVec2 a{std::max(from.x, low_.x), std::max(from.y, low_.y)};
+  const ImVec2 b{std::min(to.x, high_.x), std::min(to.y, high_.y)};
+  if (a.x >= b.x || a.y >= b.y) return;
+  list.PushClipRect(a, b, true);
+  const float step = context.look.px(7);
+  for (float x = a.x - (b.y - a.y); x < b.x; x += step) {
+    list.AddLine({x, b.y}, {x + (b.y - a.y), a.y}, tinted(context.look.muted, 0.35));
+  }
+  list.PopClipRect();
+}
+
+void AttentionMapView::draw_tiles(const PanelContext& context, const MapView& view,
+                                  const MapScene& scene) const {
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const auto n = static_cast<double>(scene.grid.n_tokens);
   // the last cells may reach beyond the context: cut
@@ -185,6 +192,24 @@ void AttentionMapView::draw_tiles(const MapView& view, const MapScene& scene) co
   if (scene.overlay != nullptr) {
     list.AddImage(scene.overlay->id(), screen(view, scene.overlay_part.from),
                   screen(view, scene.overlay_part.to));
+  }
+  if (scene.hides_kept) {
+    // Where the layer does not reach, or is not there yet, kept attention would look lost.
+    const MapRect part = scene.overlay != nullptr ? scene.overlay_part : MapRect{};
+    const plot::Theme theme = plot::make_theme(plot::Venue::slide, context.look.ground);
+    const double top = std::clamp(part.from.query, 0.0, n);
+    const double bottom = std::clamp(part.to.query, 0.0, n);
+    const auto cover = [&](MapPoint from, MapPoint to) {
+      const ImVec2 a = screen(view, from);
+      const ImVec2 b = screen(view, to);
+      if (a.x >= b.x || a.y >= b.y) return;
+      list.AddRectFilled(a, b, packed(theme.masked));
+      hatch(context, a, b);
+    };
+    cover({0.0, 0.0}, {top, n});
+    cover({bottom, 0.0}, {n, n});
+    cover({top, 0.0}, {bottom, part.from.key});
+    cover({top, part.to.key}, {bottom, n});
   }
   list.PopClipRect();
 }
@@ -309,7 +334,8 @@ bool AttentionMapView::draw_bar(const PanelContext& context, const MapScene& sce
   const float top = low_.y + line + look.px(2);
   const plot::Theme theme = plot::make_theme(plot::Venue::slide, look.ground);
   const bool has_gaps = scene.grid.rows.size() < scene.grid.n_tokens;
-  const int n_swatches = 1 + (has_gaps ? 1 : 0) + (scene.overlay != nullptr ? 1 : 0);
+  const int n_swatches =
+      1 + (has_gaps ? 1 : 0) + (scene.overlay != nullptr ? 1 : 0) + (scene.hides_kept ? 1 : 0);
   const float bottom = high_.y - static_cast<float>(n_swatches) * line - look.px(8);
   text_at(list, small, {left, low_.y}, ink, scene.bar_title);
   const float right = left + look.px(kBarWidth);
@@ -347,6 +373,7 @@ bool AttentionMapView::draw_bar(const PanelContext& context, const MapScene& sce
   if (has_gaps) swatch(theme.masked, true, "no query");
   if (scene.overlay != nullptr && !scene.hides_kept) swatch(theme.highlight, false, "kept");
   if (scene.overlay != nullptr && scene.hides_kept) swatch(look.surface, false, "kept");
+  if (scene.hides_kept) swatch(theme.masked, true, "unknown");
   ImGui::SetCursorScreenPos({left - look.px(2), low_.y});
   ImGui::InvisibleButton("bar",
                          {std::max(1.0f, area_high_.x - left), std::max(1.0f, high_.y - low_.y)});

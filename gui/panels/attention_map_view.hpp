@@ -23,7 +23,7 @@ struct MapScene {
   const TileTextures& textures;
   const Texture* overlay = nullptr;  // of the selected keys
   MapRect overlay_part{};
-  bool hides_kept = false;         // the overlay covers them
+  bool hides_kept = false;         // the overlay covers them; without it, nothing is known
   const MapTile* whole = nullptr;  // for the corner; null: not wanted
   std::optional<Index> query{};    // selected
   std::optional<Index> key{};
@@ -57,7 +57,8 @@ class AttentionMapView {
 
  private:
   void draw_ground(const PanelContext& context, const MapView& view, const MapScene& scene) const;
-  void draw_tiles(const MapView& view, const MapScene& scene) const;
+  void hatch(const PanelContext& context, ImVec2 from, ImVec2 to) const;
+  void draw_tiles(const PanelContext& context, const MapView& view, const MapScene& scene) const;
   void draw_selection(const PanelContext& context, const MapView& view,
                       const MapScene& scene) const;
   void draw_axes(const PanelContext& context, const MapView& view) const;

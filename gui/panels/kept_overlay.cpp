@@ -89,10 +89,17 @@ void KeptOverlay::fold(PanelContext& context, const MapView& view, bool moving, 
   const plot::Theme theme = plot::make_theme(plot::Venue::slide, context.look.ground);
   const plot::Colour tone =
       lost_only ? context.look.surface : plot::with_alpha(theme.highlight, kOpacity);
-  const auto layer = layer_slot_.ask(
-      context.session.bench(), layer_key_,
-      {"Kept keys over the attention map", Lane::quick, /*urgent=*/true},
-      [rows = kept_, view, tone](JobContext&) { return fold_selected(rows->rows, view, tone); });
+  std::optional<Hatching> unmeasured;  // would look lost otherwise
+  if (lost_only) {
+    const plot::Colour line = plot::with_alpha(context.look.muted, 0.35);
+    unmeasured = {theme.masked, plot::blend(line, theme.masked)};
+  }
+  const auto layer =
+      layer_slot_.ask(context.session.bench(), layer_key_,
+                      {"Kept keys over the attention map", Lane::quick, /*urgent=*/true},
+                      [rows = kept_, view, tone, unmeasured](JobContext&) {
+                        return fold_selected(rows->rows, view, tone, unmeasured);
+                      });
   busy_ = busy_ || layer.is_pending();
   const bool usable = layer.value && (layer.fresh || layer_ != nullptr);
   if (!usable || layer.value == layer_) return;

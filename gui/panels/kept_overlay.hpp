@@ -16,7 +16,8 @@ class KeptOverlay {
  public:
   /// Once per frame while it is shown. While `moving`, the layer that there is moves with the map;
   /// when the view has come to rest it is folded anew.
-  /// With `lost_only` the layer hides what is kept, so that the map shows what is lost.
+  /// With `lost_only` the layer hides what is kept, so that the map shows what is lost, and
+  /// hatches the queries that were not measured. Where there is no layer, nothing is known.
   void ask(PanelContext& context, const MapView& view, bool moving, bool lost_only);
   /// It is not shown in this frame.
   void hide();

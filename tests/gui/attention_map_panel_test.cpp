@@ -4,6 +4,7 @@
 
 #include <GLFW/glfw3.h>
 
+#include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
@@ -128,6 +129,22 @@ TEST_CASE("keys over the map move, zoom, fit and step the selected pair", "[map]
   });
   rig.frame(2);
   CHECK(rig.panel().view().queries().begin <= 20);
+}
+
+TEST_CASE("an export says that what covers kept attention is the window's", "[map]") {
+  MapRig rig;
+  const auto says_so = [&] {
+    const auto figure = rig.panel().figure();
+    REQUIRE(figure);
+    return std::any_of(figure->caption.begin(), figure->caption.end(),
+                       [](const std::string& sentence) {
+                         return sentence.find("covered in the window only") != std::string::npos;
+                       });
+  };
+  CHECK_FALSE(says_so());
+  rig.panel().set_options({{"overlay", true}, {"lost", true}});
+  rig.settle();
+  CHECK(says_so());
 }
 
 TEST_CASE("what is exported holds the weights in sight, of the head that is shown", "[map]") {

@@ -56,5 +56,27 @@ TEST_CASE("below a pixel the share of chosen pairs shows, and one pair is not lo
   for (std::uint32_t pixel : away.pixels) REQUIRE(pixel == 0U);
 }
 
+TEST_CASE("what was not measured is hatched up to the last key that its queries see", "[map]") {
+  constexpr Hatching kHatching{{0, 255, 0, 1.0}, {0, 0, 255, 1.0}};
+  MapView view;
+  view.set_size(80, 80);
+  view.set_map(8);  // ten pixels per token
+  const std::vector<KeptRow> rows = {kept(5, {1, 4})};
+  const SelectedLayer layer = fold_selected(rows, view, kRed, kHatching);
+  bool has_line = false;
+  for (Index y = 0; y < 80; ++y) {
+    for (Index x = 0; x < 80; ++x) {
+      INFO(x << ", " << y);
+      const bool is_kept = y / 10 == 5 && (x / 10 == 1 || x / 10 == 4);
+      const bool is_unknown = y / 10 != 5 && x / 10 <= y / 10;
+      REQUIRE(alpha_at(layer, x, y) == (is_kept || is_unknown ? 255 : 0));
+      const std::uint32_t pixel = layer.pixels[static_cast<std::size_t>(y * 80 + x)];
+      if (is_unknown) REQUIRE((pixel & 0xFFU) == 0U);  // not as what is kept
+      has_line = has_line || (pixel & 0xFF0000U) != 0U;
+    }
+  }
+  CHECK(has_line);
+}
+
 }  // namespace
 }  // namespace kvscope::gui::test

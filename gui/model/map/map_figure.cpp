@@ -179,6 +179,11 @@ std::optional<plot::Figure> map_figure(const MapPicture& picture, const MapGrid&
     figure.caption.push_back(
         fmt::format("The first {} keys do not count for the range of colours.", options.sinks()));
   }
+  if (options.overlay)
+    figure.caption.push_back(options.lost
+                                 ? "Kept and lost attention alike: what the method keeps is "
+                                   "covered in the window only."
+                                 : "The keys that the method keeps are marked in the window only.");
   if (query)
     figure.caption.push_back(fmt::format("Lines: the selected query {}{}.", *query,
                                          key ? fmt::format(" and key {}", *key) : std::string()));

@@ -24,10 +24,22 @@ Pixels cut(Pixels pixels, Index n) {
   return {std::clamp<Index>(pixels.begin, 0, n), std::clamp<Index>(pixels.end, 0, n)};
 }
 
+/// Covers a row of pixels up to the last key that its queries see.
+void hatch_row(SelectedLayer& layer, const MapView& view, Index y, const Hatching& hatching) {
+  constexpr Index kStep = 7;
+  const double end = std::ceil(view.at(0.0, static_cast<double>(y + 1)).query);
+  const Pixels seen = cut({0, static_cast<Index>(std::ceil(view.x_of(end)))}, layer.width);
+  const std::uint32_t ground = rgba(hatching.ground);
+  const std::uint32_t line = rgba(hatching.line);
+  for (Index x = seen.begin; x < seen.end; ++x)
+    layer.pixels[static_cast<std::size_t>(y * layer.width + x)] =
+        (x + y) % kStep == 0 ? line : ground;
+}
+
 }  // namespace
 
-SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view,
-                            plot::Colour colour) {
+SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view, plot::Colour colour,
+                            const std::optional<Hatching>& unmeasured) {
   SelectedLayer layer;
   layer.width = static_cast<Index>(std::ceil(view.width()));
   layer.height = static_cast<Index>(std::ceil(view.height()));
@@ -77,7 +89,10 @@ SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view,
     shades[i] = rgba(plot::with_alpha(colour, colour.alpha * share));
   }
   for (std::size_t y = 0; y < rows_in.size(); ++y) {
-    if (rows_in[y] == 0) continue;
+    if (rows_in[y] == 0) {
+      if (unmeasured) hatch_row(layer, view, static_cast<Index>(y), *unmeasured);
+      continue;
+    }
     for (std::size_t x = 0; x < width; ++x) {
       const std::uint32_t n = hits[y * width + x];
       if (n == 0) continue;

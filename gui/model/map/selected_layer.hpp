@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,10 +21,18 @@ struct SelectedLayer {
   std::size_t bytes() const { return sizeof *this + pixels.size() * sizeof pixels[0]; }
 };
 
+/// What covers the rows of which nothing is known: lines upwards to the right over a ground.
+struct Hatching {
+  plot::Colour ground;
+  plot::Colour line;
+};
+
 /// One pixel of the layer per pixel of the view. Its opacity grows with the share of its pairs
 /// (measured queries x keys) that were chosen, from 0.4 of the colour's own where any was.
-/// Measured queries are at least a pixel high; others leave their rows clear. rows: ascending.
-SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view,
-                            plot::Colour colour);
+/// Measured queries are at least a pixel high; others leave their rows clear, or with `unmeasured`
+/// hatched as far as their queries see: what lies under a clear pixel is then known not to be
+/// chosen. rows: ascending.
+SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view, plot::Colour colour,
+                            const std::optional<Hatching>& unmeasured = std::nullopt);
 
 }  // namespace kvscope::gui
