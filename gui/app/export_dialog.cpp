@@ -16,7 +16,7 @@ namespace kvscope::gui {
 namespace fs = std::filesystem;
 
 namespace {
-constexpr const char* kId = "Export what I see";
+constexpr const char* kExportId = "Export what I see";
 }  // namespace
 
 void ExportDialog::ask(
@@ -40,13 +40,13 @@ void ExportDialog::ask(
 void ExportDialog::draw(PanelContext& context, const std::function<void(std::string)>& report) {
   const Look& look = context.look;
   if (should_open_) {
-    ImGui::OpenPopup(kId);
+    ImGui::OpenPopup(kExportId);
     should_open_ = false;
   }
   const ImVec2 room = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({room.x / 2, room.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
   ImGui::SetNextWindowSize({std::min(room.x * 0.9f, look.px(520)), 0});
-  if (!ImGui::BeginPopupModal(kId, nullptr,
+  if (!ImGui::BeginPopupModal(kExportId, nullptr,
                               ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
                                   ImGuiWindowFlags_AlwaysAutoResize)) {
     return;

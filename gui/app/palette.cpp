@@ -15,7 +15,7 @@ namespace kvscope::gui {
 
 namespace {
 
-constexpr const char* kId = "Commands";
+constexpr const char* kPaletteId = "Commands";
 constexpr std::size_t kMostShown = 400;
 
 std::string lowered(std::string_view text) {
@@ -100,14 +100,14 @@ void Palette::ask(std::vector<Action> actions, std::function<void(const Destinat
 
 void Palette::draw(const Look& look) {
   if (should_open_) {
-    ImGui::OpenPopup(kId);
+    ImGui::OpenPopup(kPaletteId);
     should_open_ = false;
   }
   const ImVec2 room = ImGui::GetIO().DisplaySize;
   const float width = std::min(room.x * 0.94f, look.px(620));
   ImGui::SetNextWindowPos({room.x / 2, room.y * 0.12f}, ImGuiCond_Always, {0.5f, 0.0f});
   ImGui::SetNextWindowSize({width, std::min(room.y * 0.7f, look.px(460))});
-  is_open_ = ImGui::BeginPopupModal(kId, nullptr,
+  is_open_ = ImGui::BeginPopupModal(kPaletteId, nullptr,
                                     ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
                                         ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoNav);
   if (!is_open_) return;

@@ -14,7 +14,6 @@ namespace {
 
 constexpr float kCorner = 120.0f;  // points a side
 constexpr float kDragThreshold = 4.0f;
-constexpr double kWheelStep = 1.2;
 constexpr double kKeyPan = 0.1;  // of the view per key press
 constexpr double kKeyZoom = 1.5;
 constexpr double kAlmostAll = 0.95;

@@ -17,7 +17,6 @@ namespace {
 
 constexpr float kReach = 7.0f;  // points of the interface from the mouse to what it means
 constexpr float kDrag = 4.0f;   // pixels that make a click a drag
-constexpr double kWheelStep = 1.2;
 
 SplatStyle splats(const Look& look, const Cloud& cloud) {
   return {look.surface, splat_radius(cloud.at.size(), look.scale)};

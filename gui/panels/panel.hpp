@@ -30,6 +30,9 @@ namespace kvscope::gui {
 class FontAtlas;
 class TextureStore;
 
+/// Zoom per step of the wheel, in maps and clouds.
+inline constexpr double kWheelStep = 1.2;
+
 /// What panels may ask of the window around them.
 struct Requests {
   std::string show_panel;                   // bring this panel into view

@@ -138,8 +138,8 @@ std::optional<std::string> known_selector(const Table& table, std::size_t row) {
   if (!table.has_text("selector")) return std::nullopt;
   const std::string& name = table.text("selector").at(row);
   try {
-    MethodSpec{name};
-    return name;
+    const MethodSpec known(name);
+    return known.text().empty() ? std::nullopt : std::optional(name);
   } catch (const Error&) {
     return std::nullopt;  // "dense", or a method of another version
   }
