@@ -82,6 +82,13 @@ class Panel {
   /// those of the last frame.
   virtual std::vector<std::pair<std::string, ImVec2>> landmarks() const { return {}; }
 
+  /// Where the point (x, y) of a panel of figure() was drawn in the last frame, in pixels of the
+  /// window; empty if nothing is drawn or the panel gives no such answer. Tests click there.
+  virtual std::optional<ImVec2> place(std::size_t figure_panel, double x, double y) const {
+    (void)figure_panel, (void)x, (void)y;
+    return std::nullopt;
+  }
+
   /// A right click means something here; elsewhere it opens the panel's menu.
   virtual bool takes_right_click() const { return false; }
 

@@ -105,9 +105,6 @@ class QuestBoundsPanel final : public TracePanel<QuestSwitches> {
     const QuestPages* const one[] = {&query_->pages};
     return quest_csv(one, query_->scale, switches_.program);
   }
-  std::optional<ImVec2> place(std::size_t panel, double x, double y) const override {
-    return view_ && drawn_ ? view_->place(panel, x, y) : std::nullopt;
-  }
 
  private:
   void forget() override {

@@ -79,9 +79,6 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
     if (!value_) return std::nullopt;
     return theorem_csv(*value_);
   }
-  std::optional<ImVec2> place(std::size_t panel, double x, double y) const override {
-    return view_ && !drawn_.empty() ? view_->place(panel, x, y) : std::nullopt;
-  }
 
  private:
   void choose_bound(PanelContext& context) {
