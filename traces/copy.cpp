@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/base/new_file.hpp"
 #include "traces/hash.hpp"
 #include "traces/header.hpp"
 #include "traces/layout.hpp"
@@ -140,8 +140,8 @@ void check_copy(const std::filesystem::path& file, const CopyReport& report,
 
 }  // namespace
 
-CopyReport copy_trace(const std::filesystem::path& from_path, const std::filesystem::path& out,
-                      const CopyOptions& options, const ProgressFn& progress) {
+UnnamedCopy copy_unnamed(const std::filesystem::path& from_path, const std::filesystem::path& out,
+                         const CopyOptions& options, const ProgressFn& progress) {
   NewFile pending(out, options.overwrite);
   const TraceLayout from = open_layout(h5::File::open(from_path));
   if (!from.has_checksums()) {
@@ -178,8 +178,14 @@ CopyReport copy_trace(const std::filesystem::path& from_path, const std::filesys
     to.file.close();
   }
   check_copy(pending.temporary(), report, options.stop);
-  pending.publish();
-  return report;
+  return {std::move(report), std::move(pending)};
+}
+
+CopyReport copy_trace(const std::filesystem::path& from, const std::filesystem::path& out,
+                      const CopyOptions& options, const ProgressFn& progress) {
+  UnnamedCopy copy = copy_unnamed(from, out, options, progress);
+  copy.file.publish();
+  return copy.report;
 }
 
 }  // namespace kvscope

@@ -7,6 +7,7 @@
 #include <stop_token>
 #include <string>
 
+#include "core/base/new_file.hpp"
 #include "core/base/progress.hpp"
 #include "core/trace/info.hpp"
 
@@ -26,10 +27,19 @@ struct CopyReport {
   std::string content_hash;
 };
 
+/// A copy that is whole and checked; its name is one step away (NewFile::publish).
+struct UnnamedCopy {
+  CopyReport report;
+  NewFile file;
+};
+
 /// Every piece is compared with its checksum on the way. `out` appears under its name when it is
 /// whole. Throws FormatError if a piece is damaged or no unit is whole, IoError if `out` exists
 /// (unless overwrite) or cannot be written, Interrupted if stopped before the copy was whole.
 CopyReport copy_trace(const std::filesystem::path& from, const std::filesystem::path& out,
                       const CopyOptions& options, const ProgressFn& progress);
+/// The same but for the last step.
+UnnamedCopy copy_unnamed(const std::filesystem::path& from, const std::filesystem::path& out,
+                         const CopyOptions& options, const ProgressFn& progress);
 
 }  // namespace kvscope

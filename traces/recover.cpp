@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "traces/layout.hpp"
 #include "traces/pieces.hpp"
 #include "traces/raw_file.hpp"
+#include "traces/set_files.hpp"
 #include "traces/trace_set.hpp"
 
 namespace kvscope {
@@ -90,62 +93,104 @@ CopyOptions recovered_copy(Index n_units, bool overwrite, std::stop_token stop) 
   return options;
 }
 
-/// The set of the units that all parts have. A part that got its name before the recording was
-/// killed stays what it is, if it has that many.
-RecoverReport recover_set(const fs::path& growing, const fs::path& out, bool overwrite,
-                          const ProgressFn& progress, const std::stop_token& stop) {
-  SetManifest manifest = read_set_manifest(growing);
-  const fs::path folder = set_folder(growing);
-  std::vector<fs::path> sources;
-  WholeUnits all;
-  RecoverReport report;
-  for (const SetPart& part : manifest.parts) {
-    const fs::path named = folder / part.file;
-    const fs::path source = fs::exists(part_path(named)) ? part_path(named) : named;
-    if (!fs::exists(source))
-      throw IoError(fmt::format("{}: its part {} is missing", growing.string(), source.string()));
-    sources.push_back(source);
-    WholeUnits one = count_whole_units(source, progress, stop);
+/// The file that has a part's units: a part may have got its name before the recording was killed.
+fs::path source_of(const fs::path& growing, const SetPart& part) {
+  const fs::path named = set_folder(growing) / part.file;
+  const fs::path source = fs::exists(part_path(named)) ? part_path(named) : named;
+  if (!fs::exists(source))
+    throw IoError(fmt::format("{}: its part {} is missing", growing.string(), source.string()));
+  return source;
+}
+
+/// What all parts have. The first problem of any goes to the report.
+WholeUnits count_common_units(const std::vector<fs::path>& sources, RecoverReport& report,
+                              const ProgressFn& progress, const std::stop_token& stop) {
+  std::optional<WholeUnits> all;
+  for (const fs::path& source : sources) {
+    const WholeUnits one = count_whole_units(source, progress, stop);
     if (!one.first_problem.empty() && report.first_problem.empty())
       report.first_problem = fmt::format("{}: {}", source.string(), one.first_problem);
-    const bool is_first = sources.size() == 1;
-    all.n_planned_units =
-        is_first ? one.n_planned_units : std::min(all.n_planned_units, one.n_planned_units);
-    all.n_planned_tokens =
-        is_first ? one.n_planned_tokens : std::min(all.n_planned_tokens, one.n_planned_tokens);
-    all.n_committed = is_first ? one.n_committed : std::min(all.n_committed, one.n_committed);
-    all.n_good = is_first ? one.n_good : std::min(all.n_good, one.n_good);
+    if (!all) all = one;
+    all->n_planned_units = std::min(all->n_planned_units, one.n_planned_units);
+    all->n_planned_tokens = std::min(all->n_planned_tokens, one.n_planned_tokens);
+    all->n_committed = std::min(all->n_committed, one.n_committed);
+    all->n_good = std::min(all->n_good, one.n_good);
   }
-  report.n_planned_units = all.n_planned_units;
-  report.n_planned_tokens = all.n_planned_tokens;
-  report.n_damaged_units = all.n_committed - all.n_good;
-  if (all.n_good == 0) fail_nothing_whole(growing, report.first_problem);
+  report.n_planned_units = all->n_planned_units;
+  report.n_planned_tokens = all->n_planned_tokens;
+  report.n_damaged_units = all->n_committed - all->n_good;
+  return *all;
+}
 
-  SetManifest whole = manifest;
-  std::vector<fs::path> written;
-  report.n_units = all.n_good;
+/// One part of the set that is made: its source, and its name.
+struct RecoveredPart {
+  fs::path source;
+  fs::path target;
+  bool is_done = false;  // the source has the name already, and no unit more than the set
+};
+
+/// Names the parts of `out`, of `n_units` units each. Throws ConfigError where one of them would
+/// take the place of a file that the recovery reads: it may be the only copy of more units.
+std::vector<RecoveredPart> name_parts(const fs::path& out, SetManifest& whole,
+                                      const std::vector<fs::path>& sources, Index n_units,
+                                      bool overwrite) {
+  std::vector<RecoveredPart> parts;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const TraceInfo header = open_layout(sources[i]).info;
+    whole.parts[i].file = set_part_name(out, whole.parts[i].layers, header.n_layers);
+    RecoveredPart part = {sources[i], out.parent_path() / whole.parts[i].file};
+    const std::optional<fs::path> source = input_behind(part.target, sources);
+    part.is_done = source == sources[i] && static_cast<Index>(header.units.size()) == n_units;
+    if (source && !part.is_done)
+      throw ConfigError(fmt::format(
+          "{}: the recovery reads it, and its part of the new set, with {} units, would take its "
+          "place; give the new set another name",
+          part.target.string(), n_units));
+    if (!part.is_done) check_output(part.target, overwrite);
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+/// All copies get their names, or, where they replace nothing, none of them.
+void publish_copies(std::vector<NewFile>& copies, bool overwrite) {
+  std::size_t n_named = 0;
   try {
-    for (std::size_t i = 0; i < sources.size(); ++i) {
-      const TraceInfo header = open_layout(sources[i]).info;
-      whole.parts[i].file = set_part_name(out, whole.parts[i].layers, header.n_layers);
-      const fs::path target = out.parent_path() / whole.parts[i].file;
-      std::error_code error;
-      const bool is_done = fs::equivalent(sources[i], target, error) && !error &&
-                           static_cast<Index>(header.units.size()) == all.n_good;
-      report.n_tokens = header.n_tokens;
-      if (is_done) continue;
-      report.n_tokens =
-          copy_trace(sources[i], target, recovered_copy(all.n_good, overwrite, stop), progress)
-              .n_tokens;
-      written.push_back(target);
+    for (NewFile& copy : copies) {
+      copy.publish();
+      ++n_named;
     }
-    seal_manifest(whole, fs::absolute(out).parent_path(), TraceStatus::recovered);
-    report.content_hash = whole.content_hash;
-    write_new_file(out, set_manifest_text(whole), overwrite);
   } catch (...) {  // a part without its set would be in the way of the next try
-    for (const fs::path& file : written) remove_quietly(file);
+    for (std::size_t i = 0; i < n_named && !overwrite; ++i) remove_quietly(copies[i].target());
     throw;
   }
+}
+
+/// The set of the units that all parts have.
+RecoverReport recover_set(const fs::path& growing, const fs::path& out, bool overwrite,
+                          const ProgressFn& progress, const std::stop_token& stop) {
+  SetManifest whole;
+  whole.parts = read_set_manifest(growing).parts;
+  std::vector<fs::path> sources;
+  for (const SetPart& part : whole.parts) sources.push_back(source_of(growing, part));
+  RecoverReport report;
+  report.n_units = count_common_units(sources, report, progress, stop).n_good;
+  if (report.n_units == 0) fail_nothing_whole(growing, report.first_problem);
+
+  std::vector<NewFile> copies;
+  std::vector<fs::path> files;
+  for (const RecoveredPart& part : name_parts(out, whole, sources, report.n_units, overwrite)) {
+    files.push_back(part.source);
+    if (part.is_done) continue;
+    UnnamedCopy copy = copy_unnamed(part.source, part.target,
+                                    recovered_copy(report.n_units, overwrite, stop), progress);
+    files.back() = copy.file.temporary();
+    copies.push_back(std::move(copy.file));
+  }
+  seal_manifest(whole, files, TraceStatus::recovered);
+  report.n_tokens = open_layout(files.front()).info.n_tokens;
+  report.content_hash = whole.content_hash;
+  publish_set(out, whole, overwrite, sources, [&] { publish_copies(copies, overwrite); });
   return report;
 }
 
@@ -153,13 +198,18 @@ RecoverReport recover_set(const fs::path& growing, const fs::path& out, bool ove
 
 RecoverReport recover_trace(const fs::path& part, const fs::path& out, bool overwrite,
                             const ProgressFn& progress, std::stop_token stop) {
+  if (input_behind(out, std::span(&part, 1)))
+    throw ConfigError(
+        fmt::format("{}: is the input; a recovered trace goes to a file of its own", out.string()));
+  if (is_set_path(part) && !is_set_path(out))
+    throw ConfigError(
+        fmt::format("{}: expected a name that ends in .kvset for a trace set", out.string()));
+  if (is_set_path(out) && !is_set_path(part))
+    throw ConfigError(fmt::format(
+        "{}: names a trace set, but {} is a single file; expected a name as in trace.h5",
+        out.string(), part.string()));
   check_output(out, overwrite);
-  if (is_set_path(part)) {
-    if (!is_set_path(out))
-      throw ConfigError(
-          fmt::format("{}: expected a name that ends in .kvset for a trace set", out.string()));
-    return recover_set(part, out, overwrite, progress, stop);
-  }
+  if (is_set_path(part)) return recover_set(part, out, overwrite, progress, stop);
   RecoverReport report;
   const WholeUnits whole = count_whole_units(part, progress, stop);
   report.n_planned_units = whole.n_planned_units;

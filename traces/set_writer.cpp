@@ -8,7 +8,9 @@
 
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
+#include "traces/part_writer.hpp"
 #include "traces/raw_file.hpp"
+#include "traces/set_files.hpp"
 #include "traces/trace_set.hpp"
 
 namespace kvscope {
@@ -30,8 +32,7 @@ class SetWriter final : public TraceReceiver {
     if (writers_.empty() || n_committed_ > 0) return;
     // No unit is whole, even if some part has one: there is nothing to recover.
     writers_.clear();
-    for (const SetPart& part : manifest_.parts)
-      remove_quietly(part_path(out_.parent_path() / part.file));
+    for (const SetPart& part : manifest_.parts) remove_quietly(part_path(named(part)));
     remove_quietly(growing_);
   }
 
@@ -84,31 +85,39 @@ class SetWriter final : public TraceReceiver {
     return *found->second;
   }
   void take_place_of_stale() const;
+  fs::path named(const SetPart& part) const { return out_.parent_path() / part.file; }
 
   fs::path out_;
   fs::path growing_;  // the manifest until the end
   WriterOptions options_;
   Index layers_per_part_;
   SetManifest manifest_;
-  std::vector<std::unique_ptr<TraceReceiver>> writers_;
+  std::vector<std::unique_ptr<PartWriter>> writers_;
   std::map<Index, TraceReceiver*> writer_of_layer_;
   std::int64_t n_committed_ = 0;
 };
 
-/// What an earlier recording left under the growing manifest's name.
+/// What an earlier recording left under the growing manifest's name. Parts that this one has too
+/// are replaced when it begins them.
 void SetWriter::take_place_of_stale() const {
   if (!fs::exists(growing_)) return;
   const SetManifest stale = read_set_manifest(growing_);
   for (const SetPart& part : stale.parts) {
-    const fs::path file = part_path(growing_.parent_path() / part.file);
+    const fs::path file = part_path(named(part));
     if (is_being_recorded(file))
       throw IoError(fmt::format("{} is being recorded by another process", file.string()));
   }
-  if (options_.overwrite) return;
-  throw IoError(fmt::format(
-      "{} is left over from a recording that did not end: save it with 'kvscope recover {}', "
-      "delete it and its parts, or ask to overwrite it",
-      growing_.string(), growing_.string()));
+  if (!options_.overwrite)
+    throw IoError(fmt::format(
+        "{} is left over from a recording that did not end: save it with 'kvscope recover {}', "
+        "delete it and its parts, or ask to overwrite it",
+        growing_.string(), growing_.string()));
+  for (const SetPart& part : stale.parts) {
+    const fs::path file = part_path(named(part));
+    const bool is_ours =
+        std::ranges::find(manifest_.parts, part.file, &SetPart::file) != manifest_.parts.end();
+    if (!is_ours && is_unfinished_recording(file)) remove_quietly(file);
+  }
 }
 
 void SetWriter::begin(const TraceInfo& info) {
@@ -116,10 +125,9 @@ void SetWriter::begin(const TraceInfo& info) {
     throw ConfigError(fmt::format("{}: begin was called twice", growing_.string()));
   check_trace_info(info);
   check_output(out_, options_.overwrite);
-  take_place_of_stale();
   manifest_.parts = plan_parts(out_, info, layers_per_part_);
-  for (const SetPart& part : manifest_.parts)
-    check_output(out_.parent_path() / part.file, options_.overwrite);
+  for (const SetPart& part : manifest_.parts) check_output(named(part), options_.overwrite);
+  take_place_of_stale();
   {  // NewFile gives no name that ends in .part
     NewFile draft(out_, options_.overwrite);
     draft.write(set_manifest_text(manifest_));
@@ -127,7 +135,7 @@ void SetWriter::begin(const TraceInfo& info) {
   }
   try {
     for (const SetPart& part : manifest_.parts) {
-      writers_.push_back(create_trace(out_.parent_path() / part.file, options_));
+      writers_.push_back(create_part(named(part), options_));
       for (const Index layer : part.layers) writer_of_layer_[layer] = writers_.back().get();
       writers_.back()->begin(info_of_part(info, part));
     }
@@ -140,10 +148,24 @@ void SetWriter::begin(const TraceInfo& info) {
 
 void SetWriter::finish(TraceStatus status) {
   require_begun("finish");
-  for (const auto& writer : writers_) writer->finish(status);
+  // Where an older set's parts have the names, none of them goes before all of the new ones are
+  // whole. Otherwise each part gets its name at once: of parts that are copied to be cut or
+  // compressed, one at a time lies on the disk twice.
+  const bool is_replacing = std::ranges::any_of(
+      manifest_.parts, [&](const SetPart& part) { return fs::exists(named(part)); });
+  std::vector<fs::path> files;
+  for (std::size_t i = 0; i < writers_.size(); ++i) {
+    writers_[i]->complete(status);
+    files.push_back(is_replacing ? writers_[i]->whole_file() : named(manifest_.parts[i]));
+    if (!is_replacing && n_committed_ > 0) writers_[i]->publish();
+  }
   if (n_committed_ > 0) {
-    seal_manifest(manifest_, set_folder(growing_), status);
-    write_new_file(out_, set_manifest_text(manifest_), options_.overwrite);
+    seal_manifest(manifest_, files, status);
+    publish_set(out_, manifest_, options_.overwrite, /*keep=*/{}, [&] {
+      for (const auto& writer : writers_) {
+        if (is_replacing) writer->publish();
+      }
+    });
   }
   remove_quietly(growing_);
 }

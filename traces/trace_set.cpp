@@ -265,24 +265,36 @@ std::string set_content_hash(const TraceInfo& whole, const std::vector<TraceLayo
   return hash_contents(whole, tokens, arrays.size(), table, text);
 }
 
-void seal_manifest(SetManifest& manifest, const fs::path& folder, TraceStatus status) {
+std::string part_mismatch(const SetPart& part, const TraceInfo& header) {
+  if (header.layers != part.layers)
+    return fmt::format("it has layers {}, expected {}", fmt::join(header.layers, ","),
+                       fmt::join(part.layers, ","));
+  if (header.index.layers != part.index_layers || header.capture.logits != part.has_logits)
+    return "it holds other arrays";
+  return {};
+}
+
+void seal_manifest(SetManifest& manifest, const std::vector<fs::path>& files, TraceStatus status) {
   std::vector<TraceLayout> parts;
   std::string identity;
-  for (SetPart& part : manifest.parts) {
-    const fs::path file = folder / part.file;
-    parts.push_back(open_layout(h5::File::open(file)));
-    TraceLayout& layout = parts.back();
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    SetPart& part = manifest.parts[i];
+    const std::string file = files[i].string();
+    parts.push_back(open_layout(h5::File::open(files[i])));
+    const TraceLayout& layout = parts.back();
     if (!layout.has_checksums())
+      throw FormatError(fmt::format("{}: has no checksums, which parts of a trace set need", file));
+    if (const std::string problem = part_mismatch(part, layout.info); !problem.empty())
       throw FormatError(
-          fmt::format("{}: has no checksums, which parts of a trace set need", file.string()));
+          fmt::format("{}: is not the part that the manifest means: {}", file, problem));
     const std::string own =
         recording_identity(layout.info, layout.data(0).read_all<std::int32_t>());
     if (identity.empty()) identity = own;
     if (own != identity)
       throw FormatError(
-          fmt::format("{}: is of another recording than {}: tokens, shapes or units differ",
-                      file.string(), manifest.parts.front().file));
-    part.bytes = static_cast<std::int64_t>(fs::file_size(file));
+          fmt::format("{}: is of another recording than {}: tokens, shapes or units differ", file,
+                      manifest.parts.front().file));
+    part.bytes = static_cast<std::int64_t>(fs::file_size(files[i]));
     part.content_hash = layout.info.content_hash;
   }
   TraceInfo whole = info_of_set(manifest, parts[head_part(manifest)].info);

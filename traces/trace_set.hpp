@@ -90,8 +90,13 @@ std::string recording_identity(const TraceInfo& info, std::span<const TokenId> t
 /// The content hash of the whole, of its parts in order.
 std::string set_content_hash(const TraceInfo& whole, const std::vector<TraceLayout>& parts);
 
-/// Fills status, uuid, hashes and sizes of a manifest whose parts lie whole in `folder`. Throws
-/// FormatError if they are not parts of one recording.
-void seal_manifest(SetManifest& manifest, const std::filesystem::path& folder, TraceStatus status);
+/// What the manifest says of a part and its header does not: a clause; empty if they agree.
+std::string part_mismatch(const SetPart& part, const TraceInfo& header);
+
+/// Fills status, uuid, hashes and sizes of a manifest whose parts lie whole in `files`, one for
+/// each, maybe not under their names yet. Throws FormatError if they are not the parts that it
+/// means, or not of one recording.
+void seal_manifest(SetManifest& manifest, const std::vector<std::filesystem::path>& files,
+                   TraceStatus status);
 
 }  // namespace kvscope

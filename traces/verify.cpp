@@ -322,8 +322,10 @@ VerifyReport verify_set(const std::filesystem::path& path, const VerifyOptions& 
     { const TraceFile opened = TraceFile::open(path, {.check_data = false}); }
     const std::filesystem::path folder = set_folder(path);
     const SetManifest recorded = manifest;
+    std::vector<std::filesystem::path> files;
     for (const SetPart& part : recorded.parts) {
-      const VerifyReport one = verify_trace(folder / part.file, options, pool, progress);
+      files.push_back(folder / part.file);
+      const VerifyReport one = verify_trace(files.back(), options, pool, progress);
       for (const auto& sentence : one.problems)
         problems.add("part " + part.file, fmt::format("{}: {}", part.file, sentence));
       for (const auto& sentence : one.notes)
@@ -337,7 +339,7 @@ VerifyReport verify_set(const std::filesystem::path& path, const VerifyOptions& 
       whole.lse_tolerance = std::max(whole.lse_tolerance, one.lse_tolerance);
       whole.attn_tolerance = std::max(whole.attn_tolerance, one.attn_tolerance);
     }
-    seal_manifest(manifest, folder, recorded.status);
+    seal_manifest(manifest, files, recorded.status);
     for (std::size_t i = 0; i < recorded.parts.size(); ++i) {
       if (manifest.parts[i].content_hash != recorded.parts[i].content_hash)
         problems.add(

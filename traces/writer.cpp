@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "traces/hash.hpp"
 #include "traces/header.hpp"
 #include "traces/layout.hpp"
+#include "traces/part_writer.hpp"
 #include "traces/raw_file.hpp"
 
 namespace kvscope {
@@ -33,7 +35,7 @@ struct GrowingArray {
 /// The file is laid out by HDF5 once, closed, and from then on only raw bytes are written at known
 /// offsets. So its metadata are whole at every moment, whatever happens to this process. A unit
 /// counts once /progress says so.
-class TraceWriter final : public TraceReceiver {
+class TraceWriter final : public PartWriter {
  public:
   TraceWriter(std::filesystem::path out, const WriterOptions& options)
       : out_(std::move(out)), part_(part_path(out_)), options_(options) {}
@@ -50,7 +52,9 @@ class TraceWriter final : public TraceReceiver {
   void write_logits(TensorView<const float> logits) override;
   void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override;
   void commit_unit() override;
-  void finish(TraceStatus status) override;
+  void complete(TraceStatus status) override;
+  std::filesystem::path whole_file() const override { return copy_ ? copy_->temporary() : part_; }
+  void publish() override;
   std::int64_t bytes_written() const override { return bytes_written_; }
   std::string content_hash() const override { return info_.content_hash; }
   std::string recovery_hint() const override;
@@ -66,8 +70,8 @@ class TraceWriter final : public TraceReceiver {
   void check_rows(const GrowingArray& array, Index n_heads, Index n, Index row) const;
   void put(std::uint64_t offset, const void* data, std::size_t n_bytes);
   void seal(TraceStatus status, h5::File file);
-  void copy_to_out(TraceStatus status, std::optional<int> gzip_level, std::stop_token stop);
-  bool compress_to_out(TraceStatus status);
+  void make_copy(TraceStatus status, std::optional<int> gzip_level, std::stop_token stop);
+  bool make_compressed(TraceStatus status);
 
   std::filesystem::path out_;
   std::filesystem::path part_;
@@ -86,6 +90,7 @@ class TraceWriter final : public TraceReceiver {
   std::size_t n_committed_ = 0;
   std::int64_t bytes_written_ = 0;
   std::vector<std::byte> scratch_;
+  std::optional<NewFile> copy_;  // what gets the name instead of the .part
 };
 
 std::uint64_t offset_of(const h5::Dataset& dataset) {
@@ -388,30 +393,30 @@ void TraceWriter::seal(TraceStatus status, h5::File file) {
 }
 
 /// Writes a second file with the true shapes, through the code that also serves recovery.
-void TraceWriter::copy_to_out(TraceStatus status, std::optional<int> gzip_level,
-                              std::stop_token stop) {
+void TraceWriter::make_copy(TraceStatus status, std::optional<int> gzip_level,
+                            std::stop_token stop) {
   CopyOptions copy;
   copy.status = status;
   copy.gzip_level = gzip_level;
   copy.stop = std::move(stop);
   copy.overwrite = options_.overwrite;
-  info_.content_hash = copy_trace(part_, out_, copy, {}).content_hash;
-  file_.close();
-  remove_quietly(part_);
+  UnnamedCopy made = copy_unnamed(part_, out_, copy, {});
+  info_.content_hash = made.report.content_hash;
+  copy_.emplace(std::move(made.file));
 }
 
 /// False if that was stopped; the .part is then what it was.
-bool TraceWriter::compress_to_out(TraceStatus status) {
+bool TraceWriter::make_compressed(TraceStatus status) {
   if (status == TraceStatus::interrupted || options_.stop.stop_requested()) return false;
   try {
-    copy_to_out(status, options_.gzip_level, options_.stop);
+    make_copy(status, options_.gzip_level, options_.stop);
   } catch (const Interrupted&) {
     return false;
   }
   return true;
 }
 
-void TraceWriter::finish(TraceStatus status) {
+void TraceWriter::complete(TraceStatus status) {
   if (!file_.is_open()) throw ConfigError(fmt::format("{}: finish before begin", out_.string()));
   const std::size_t n_planned = info_.units.size();
   if (status == TraceStatus::complete && n_committed_ != n_planned) {
@@ -424,11 +429,11 @@ void TraceWriter::finish(TraceStatus status) {
     return;
   }
   file_.sync();
-  if (options_.gzip_level && compress_to_out(status)) return;
+  if (options_.gzip_level && make_compressed(status)) return;
   if (n_committed_ < n_planned) {
     // The shapes change: write a second file with the true ones, through the code that also serves
     // recovery.
-    copy_to_out(status, {}, {});
+    make_copy(status, {}, {});
     return;
   }
   file_.close();
@@ -438,22 +443,38 @@ void TraceWriter::finish(TraceStatus status) {
   } catch (const IoError&) {
     // Another program that looks at the .part (h5py, kvscope info) holds a lock against writers,
     // not readers: copy instead.
-    copy_to_out(status, {}, {});
+    make_copy(status, {}, {});
     return;
   }
   seal(status, std::move(file));
-  publish_file(part_, out_, options_.overwrite);
+}
+
+void TraceWriter::publish() {
+  if (n_committed_ == 0) return;
+  if (!copy_) {
+    publish_file(part_, out_, options_.overwrite);
+    return;
+  }
+  copy_->publish();
+  copy_.reset();
+  file_.close();
+  remove_quietly(part_);
 }
 
 }  // namespace
 
-std::unique_ptr<TraceReceiver> create_trace(const std::filesystem::path& out,
-                                            const WriterOptions& options) {
+std::unique_ptr<PartWriter> create_part(const std::filesystem::path& out,
+                                        const WriterOptions& options) {
   if (options.gzip_level && (*options.gzip_level < 1 || *options.gzip_level > 9)) {
     throw ConfigError(fmt::format("gzip level: expected 1 to 9, found {}", *options.gzip_level));
   }
   check_output(out, options.overwrite);
   return std::make_unique<TraceWriter>(out, options);
+}
+
+std::unique_ptr<TraceReceiver> create_trace(const std::filesystem::path& out,
+                                            const WriterOptions& options) {
+  return create_part(out, options);
 }
 
 std::int64_t estimated_file_bytes(const TraceInfo& info) {
