@@ -141,6 +141,9 @@ std::unique_ptr<TraceFile::Impl> TraceFile::Impl::of_set(const fs::path& manifes
   }
   impl->head = kvscope::head_part(*impl->set);
   const TracePart& head = impl->part(impl->head);
+  if (!layers.empty() && layers.back() >= head.info.n_layers)
+    throw FormatError(fmt::format("{}: names layer {}, but the model of its part {} has {} layers",
+                                  impl->where, layers.back(), head.where, head.info.n_layers));
   impl->identity =
       recording_identity(head.layout.info, is_partial ? std::span<const TokenId>{}
                                                       : std::span<const TokenId>(head.tokens));

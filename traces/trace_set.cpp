@@ -23,7 +23,6 @@ namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kSetFormat = "kvscope-trace-set";
-constexpr std::string_view kSetVersion = "1.0";
 constexpr std::string_view kSetEnding = ".kvset";
 constexpr std::size_t kMostManifestBytes = std::size_t{16} << 20;
 constexpr std::size_t kMostParts = 4096;
@@ -41,7 +40,7 @@ OrderedJson json_of(const SetManifest& manifest) {
     parts.push_back(std::move(one));
   }
   return {{"format", std::string(kSetFormat)},
-          {"version", std::string(kSetVersion)},
+          {"version", manifest.version},
           {"status", std::string(name_of(manifest.status))},
           {"uuid", manifest.uuid},
           {"content_hash", manifest.content_hash},
@@ -72,6 +71,8 @@ SetPart part_of(const nlohmann::json& json, const std::string& where, std::size_
   const fs::path name(part.file);
   if (part.file.empty() || name.filename() != name || part.file == "." || part.file == "..")
     object.refuse("file", "the name of a file in the manifest's folder");
+  if (is_set_path(name))
+    object.refuse("file", "the name of a trace file: a part is no set of its own");
   part.layers = ascending_layers(object, "layers");
   if (part.layers.empty()) object.refuse("layers", "at least one layer");
   if (object.find("index_layers") != nullptr) {
@@ -85,7 +86,7 @@ SetPart part_of(const nlohmann::json& json, const std::string& where, std::size_
   return part;
 }
 
-void check_set_version(const JsonObject& top) {
+std::string checked_version(const JsonObject& top) {
   if (top.string_if("format").value_or("") != kSetFormat)
     throw FormatError(
         fmt::format("{}: not the manifest of a trace set: its \"format\" is not \"{}\"",
@@ -95,6 +96,7 @@ void check_set_version(const JsonObject& top) {
     throw FormatError(
         fmt::format("{}: a trace set of version {}, this program reads 1.x; use a newer kvscope",
                     top.where(), quote(version)));
+  return version;
 }
 
 std::vector<Index> layers_of_parts(const std::vector<SetPart>& parts,
@@ -124,8 +126,8 @@ SetManifest read_set_manifest(const fs::path& path) {
   const std::string where = path.string();
   const nlohmann::json json = parse_json(read_regular_file(path, kMostManifestBytes), where);
   const JsonObject top(json, where);
-  check_set_version(top);
   SetManifest manifest;
+  manifest.version = checked_version(top);
   const auto status = trace_status_from_name(top.string("status"));
   if (!status) top.refuse("status", "recording, complete, interrupted or recovered");
   manifest.status = *status;

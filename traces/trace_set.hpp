@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/trace/info.hpp"
@@ -31,7 +32,10 @@ struct SetPart {
   std::string content_hash;  // empty while it is recorded
 };
 
+inline constexpr std::string_view kSetVersion = "1.0";
+
 struct SetManifest {
+  std::string version{kSetVersion};  // as it was read; what is written has this program's
   TraceStatus status = TraceStatus::recording;
   std::string uuid;          // of the whole; empty while it is recorded
   std::string content_hash;  // of the whole; empty while it is recorded

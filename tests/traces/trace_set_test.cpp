@@ -16,6 +16,7 @@
 
 #include "core/base/error.hpp"
 #include "tests/traces/synthetic.hpp"
+#include "traces/hash.hpp"
 #include "traces/reader.hpp"
 #include "traces/recover.hpp"
 #include "traces/verify.hpp"
@@ -345,6 +346,8 @@ TEST_CASE("a manifest that is damaged or made to do harm is one sentence") {
   CHECK_THAT(said_after("t.layer-1.h5", "../t.layer-1.h5"),
              ContainsSubstring("the name of a file in the manifest's folder"));
   CHECK_THAT(said_after("t.layer-1.h5", "t.layer-0.h5"), ContainsSubstring("every file once"));
+  for (const char* name : {"t.kvset", "u.kvset", "u.kvset.part"})
+    CHECK_THAT(said_after("t.layer-1.h5", name), ContainsSubstring("no set of its own"));
   CHECK_THAT(said_after("t.layer-1.h5", "t.layer-9.h5"), ContainsSubstring("checksum"));
   CHECK_THAT(said_after("\"parts\"", "\"pieces\""), ContainsSubstring("parts"));
   const SpoiledSet set;
@@ -363,6 +366,57 @@ TEST_CASE("a manifest that is damaged or made to do harm is one sentence") {
     json["parts"][1]["layers"] = nlohmann::json::parse(layers);
     spill(set.manifest, json.dump());
     CHECK_THAT(set.said(), ContainsSubstring("parts[1].layers"));
+  }
+}
+
+TEST_CASE("a manifest that names itself ends a verify with a sentence") {
+  const SpoiledSet set;
+  SetManifest manifest = read_set_manifest(set.manifest);
+  manifest.parts[1].file = "t.kvset";
+  manifest.parts[1].bytes = 0;
+  spill(set.manifest, set_manifest_text(manifest));
+  ThreadPool pool(1);
+  const VerifyReport report = verify_trace(set.manifest, {}, pool);
+  REQUIRE(report.problems.size() == 1);
+  CHECK_THAT(report.problems.front(), ContainsSubstring("no set of its own"));
+}
+
+TEST_CASE("a manifest of a later 1.x is read, with fields that this program does not know") {
+  const SpoiledSet set;
+  auto json = nlohmann::ordered_json::parse(slurp(set.manifest));
+  json["version"] = "1.7";
+  json.erase("checksum");
+  const std::string checksum = "xxh128:" + hash_text(json.dump());
+  json["novelty"] = {1, 2};
+  json["parts"][0]["place"] = "elsewhere";
+  json["checksum"] = checksum;
+  spill(set.manifest, json.dump());
+  CHECK(set.said() == "nothing");
+  ThreadPool pool(1);
+  CHECK(verify_trace(set.manifest, {}, pool).ok);
+}
+
+TEST_CASE("layers of the manifest that the parts do not have are seen by verify, and when opened") {
+  const auto with_layers = [](const SpoiledSet& set, Index of_part_1, Index of_part_2) {
+    SetManifest manifest = read_set_manifest(set.manifest);
+    manifest.parts[1].layers = {of_part_1};
+    manifest.parts[2].layers = {of_part_2};
+    spill(set.manifest, set_manifest_text(manifest));
+  };
+  ThreadPool pool(1);
+  {
+    const SpoiledSet set;
+    with_layers(set, 2, 1);  // exchanged: every array is in some part
+    const VerifyReport report = verify_trace(set.manifest, {}, pool);
+    REQUIRE_FALSE(report.ok);
+    CHECK_THAT(report.problems.front(), ContainsSubstring("it has layers 1, expected 2"));
+  }
+  {
+    const SpoiledSet set;
+    with_layers(set, 1, 70'000);
+    CHECK_THROWS_WITH(TraceFile::open(set.manifest),
+                      ContainsSubstring("layer 70000") && ContainsSubstring("has 3 layers"));
+    CHECK_FALSE(verify_trace(set.manifest, {}, pool).ok);
   }
 }
 
