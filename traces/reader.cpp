@@ -17,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kOtherRecording = "tokens, shapes or units are of another recording";
+
 /// One file of a trace, opened when it is first needed.
 struct PartSlot {
   fs::path file;
@@ -47,7 +49,7 @@ struct TraceFile::Impl {
   std::int64_t file_bytes = 0;
   OpenOptions options;
   std::optional<SetManifest> set;  // none of a single file
-  std::string identity;            // of the recording, of a set
+  std::string identity;            // of the recording, of a set that is whole
   std::size_t head = 0;            // the slot whose header was taken
   std::vector<std::unique_ptr<PartSlot>> slots;
   std::vector<std::size_t> slot_of_layer;  // by recorded layer
@@ -80,33 +82,28 @@ struct TraceFile::Impl {
 
  private:
   std::unique_ptr<TracePart> open_part(std::size_t slot) const;
+  [[noreturn]] void fail_foreign(std::size_t slot, std::string_view what) const;
   void cut_to_common_units();
 };
+
+void TraceFile::Impl::fail_foreign(std::size_t slot, std::string_view what) const {
+  throw FormatError(fmt::format("{}: {} is not its part with layers {}: {}", where,
+                                slots[slot]->file.string(), fmt::join(set->parts[slot].layers, ","),
+                                what));
+}
 
 /// Throws FormatError if the file is not the part that the manifest means.
 std::unique_ptr<TracePart> TraceFile::Impl::open_part(std::size_t slot) const {
   const SetPart& expected = set->parts[slot];
   auto part = TracePart::open(slots[slot]->file, options);
-  const auto fail = [&](std::string_view what) {
-    throw FormatError(fmt::format("{}: {} is not its part with layers {}: {}", where, part->where,
-                                  fmt::join(expected.layers, ","), what));
-  };
-  if (part->layout.info.layers != expected.layers)
-    fail(fmt::format("it has layers {}", fmt::join(part->layout.info.layers, ",")));
-  if (part->layout.info.content_hash != expected.content_hash &&
-      set->status != TraceStatus::recording)
-    fail(fmt::format("its content hash is '{}', expected '{}'", part->layout.info.content_hash,
-                     expected.content_hash));
-  if (part->layout.info.index.layers != expected.index_layers ||
-      part->layout.info.capture.logits != expected.has_logits)
-    fail("it holds other arrays");
-  // Of a set that is still recorded the parts may differ by a unit, so its tokens are left out.
-  const bool is_whole = set->status != TraceStatus::recording;
-  const std::string own =
-      recording_identity(part->layout.info, is_whole ? std::span<const TokenId>(part->tokens)
-                                                     : std::span<const TokenId>{});
-  if (!identity.empty() && own != identity)
-    fail("tokens, shapes or units are of another recording");
+  const TraceInfo& header = part->layout.info;
+  if (const std::string problem = part_mismatch(expected, header); !problem.empty())
+    fail_foreign(slot, problem);
+  if (header.content_hash != expected.content_hash && set->status != TraceStatus::recording)
+    fail_foreign(slot, fmt::format("its content hash is '{}', expected '{}'", header.content_hash,
+                                   expected.content_hash));
+  if (!identity.empty() && recording_identity(header, part->tokens) != identity)
+    fail_foreign(slot, kOtherRecording);
   return part;
 }
 
@@ -128,8 +125,9 @@ std::unique_ptr<TraceFile::Impl> TraceFile::Impl::of_set(const fs::path& manifes
     const SetPart& part = impl->set->parts[i];
     auto slot = std::make_unique<PartSlot>();
     slot->file = folder / part.file;
-    // When a recording ends, its parts get their names one after the other.
-    if (is_partial && !fs::exists(slot->file)) slot->file = part_path(slot->file);
+    // When a recording ends, its parts get their names one after the other; until then an older
+    // set's part may have the name.
+    if (is_partial && fs::exists(part_path(slot->file))) slot->file = part_path(slot->file);
     check_part_file(manifest, part, slot->file);
     impl->file_bytes += static_cast<std::int64_t>(fs::file_size(slot->file));
     impl->slots.push_back(std::move(slot));
@@ -144,16 +142,16 @@ std::unique_ptr<TraceFile::Impl> TraceFile::Impl::of_set(const fs::path& manifes
   if (!layers.empty() && layers.back() >= head.info.n_layers)
     throw FormatError(fmt::format("{}: names layer {}, but the model of its part {} has {} layers",
                                   impl->where, layers.back(), head.where, head.info.n_layers));
-  impl->identity =
-      recording_identity(head.layout.info, is_partial ? std::span<const TokenId>{}
-                                                      : std::span<const TokenId>(head.tokens));
+  if (!is_partial) impl->identity = recording_identity(head.layout.info, head.tokens);
   impl->info = info_of_set(*impl->set, head.info);
   impl->planned = info_of_set(*impl->set, head.layout.info);
   if (is_partial) impl->cut_to_common_units();
   return impl;
 }
 
-/// While parts are recorded, a unit is whole when all of them have it.
+/// While parts are recorded, a unit is whole when all of them have it. A part that has its name
+/// already may be shorter than the plan, so what makes parts those of one recording is compared of
+/// the common units.
 void TraceFile::Impl::cut_to_common_units() {
   std::size_t n_units = info.units.size();
   for (std::size_t i = 0; i < slots.size(); ++i)
@@ -163,7 +161,15 @@ void TraceFile::Impl::cut_to_common_units() {
   };
   cut(info);
   info.status = TraceStatus::recording;
-  for (const auto& slot : slots) cut(slot->part->info);
+  std::string common;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    TracePart& part = *slots[i]->part;
+    cut(part.info);
+    const std::string own = recording_identity(
+        part.info, std::span(part.tokens).first(static_cast<std::size_t>(part.info.n_tokens)));
+    if (common.empty()) common = own;
+    if (own != common) fail_foreign(i, kOtherRecording);
+  }
 }
 
 TraceFile::TraceFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -203,7 +209,9 @@ bool TraceFile::is_chunked() const {
   return impl_->head_part().is_chunked();
 }
 std::vector<std::string> TraceFile::token_bytes() const {
-  return impl_->head_part().token_bytes();
+  std::vector<std::string> texts = impl_->head_part().token_bytes();
+  if (!texts.empty()) texts.resize(static_cast<std::size_t>(impl_->info.n_tokens));
+  return texts;
 }
 
 Tensor<float> TraceFile::read_q(Index layer, Index q_head, TokenRange range) const {

@@ -157,7 +157,7 @@ bool TracePart::is_chunked() const {
 std::vector<std::string> TracePart::token_bytes() const {
   std::vector<std::string> texts;
   if (!layout.token_bytes) return texts;
-  const Index n = info.n_tokens;
+  const auto n = static_cast<Index>(tokens.size());  // as the guard counts: a set may cut info
   std::vector<std::int64_t> index(static_cast<std::size_t>(n) + 1);
   layout.token_offsets->read({0}, {n + 1}, index.data());
   const Index capacity = layout.token_bytes->dims()[0];

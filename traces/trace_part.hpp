@@ -20,10 +20,10 @@ namespace kvscope {
 
 struct TracePart {
   TraceLayout layout;
-  TraceInfo info;  // cut to what was committed
+  TraceInfo info;  // cut to what was committed; in a growing set, to what all parts have
   std::string where;
   std::int64_t file_bytes = 0;
-  std::vector<TokenId> tokens;
+  std::vector<TokenId> tokens;  // of all units of this file
   std::map<std::string, std::size_t> by_path;
   mutable std::atomic<int> is_chunked_known{-1};  // -1: nobody has asked yet
   // None where there are no checksums, or somebody else compares them.
@@ -46,6 +46,7 @@ struct TracePart {
   /// The same widened: [n, row] or, for arrays of one number per position, [n].
   Tensor<float> read_rows(std::size_t array, Index head, TokenRange positions) const;
 
+  /// Of all of `tokens`.
   std::vector<std::string> token_bytes() const;
   bool is_chunked() const;
 

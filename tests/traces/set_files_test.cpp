@@ -1,5 +1,5 @@
 // The files of a trace set when something is in the way: an older set under the same name, parts of
-// which some have their names already, a kill between two renames.
+// which some have their names already, parts that differ by a unit, a kill between two renames.
 // What was whole stays whole, or what was recorded can be recovered.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -46,6 +46,13 @@ void record_killed(const fs::path& out, std::size_t n_units, Index per_part = 1)
   write_units(new_text(), *set, 0, n_units);
 }
 
+void record_interrupted(const fs::path& out, std::size_t n_units) {
+  const auto set = create_trace_set(out, {}, 1);
+  set->begin(new_text().info);
+  write_units(new_text(), *set, 0, n_units);
+  set->finish(TraceStatus::interrupted);
+}
+
 void record_whole(const SyntheticTrace& text, const fs::path& out, Index per_part = 1) {
   write_all(text, *create_trace_set(out, {.overwrite = true}, per_part));
 }
@@ -72,6 +79,63 @@ void damage_unit_5(const fs::path& part_of_layer_1) {
 std::size_t n_files(const TempFolder& folder) {
   return static_cast<std::size_t>(
       std::distance(fs::directory_iterator(folder / "."), fs::directory_iterator()));
+}
+
+// ---- parts that differ -----------------------------------------------------------------------
+
+TEST_CASE("the text of a set of which one part has a unit more is that of the common units") {
+  const TempFolder folder, other;
+  record_killed(folder / "t.kvset", 3);
+  record_killed(other / "t.kvset", 9);
+  fs::copy_file(other / "t.layer-0.h5.part", folder / "t.layer-0.h5.part",
+                fs::copy_options::overwrite_existing);
+  const TraceFile growing = TraceFile::open(folder / "t.kvset.part", {.allow_partial = true});
+  CHECK(growing.info().units.size() == 3);
+  const std::vector<std::string> texts = growing.token_bytes();
+  REQUIRE(texts.size() == 12);
+  CHECK(std::equal(texts.begin(), texts.end(), new_text().texts.begin()));
+  CHECK(growing.read_k(0, 0, {0, 12}).dim(0) == 12);
+}
+
+TEST_CASE("a set of which an interrupted recording has named some parts opens and is recovered") {
+  const TempFolder folder, other;
+  record_killed(folder / "t.kvset", 5);
+  record_interrupted(other / "t.kvset", 5);
+  fs::copy_file(other / "t.layer-0.h5", folder / "t.layer-0.h5");
+  fs::remove(folder / "t.layer-0.h5.part");
+  {
+    const TraceFile growing = TraceFile::open(folder / "t.kvset.part", {.allow_partial = true});
+    CHECK(growing.info().units.size() == 5);
+    CHECK(growing.token_bytes().size() == 20);
+    for (const Index layer : {0, 1, 2}) CHECK(growing.read_k(layer, 1, {0, 20}).dim(0) == 20);
+  }
+  CHECK(recover_trace(folder / "t.kvset.part", folder / "t.kvset", false).n_units == 5);
+  CHECK(holds(folder / "t.kvset", new_text(), 20));
+}
+
+TEST_CASE("a growing set with a part of another recording is refused when it is opened") {
+  const TempFolder folder, other;
+  record_killed(folder / "t.kvset", 3);
+  {
+    const auto set = create_trace_set(other / "t.kvset", {}, 1);
+    set->begin(old_text().info);
+    write_units(old_text(), *set, 0, 3);
+  }
+  fs::copy_file(other / "t.layer-1.h5.part", folder / "t.layer-1.h5.part",
+                fs::copy_options::overwrite_existing);
+  CHECK_THROWS_WITH(TraceFile::open(folder / "t.kvset.part", {.allow_partial = true}),
+                    ContainsSubstring("t.layer-1.h5.part is not its part") &&
+                        ContainsSubstring("another recording"));
+}
+
+TEST_CASE("a set that grows beside an older one of its name shows its own parts") {
+  const TempFolder folder;
+  record_whole(old_text(), folder / "t.kvset");
+  record_killed(folder / "t.kvset", 2);
+  const TraceFile growing = TraceFile::open(folder / "t.kvset.part", {.allow_partial = true});
+  CHECK(growing.info().n_tokens == 8);
+  CHECK(std::ranges::equal(growing.tokens(), std::span(new_text().tokens).first(8)));
+  CHECK(holds(folder / "t.kvset", old_text(), 80));
 }
 
 // ---- recovery --------------------------------------------------------------------------------
