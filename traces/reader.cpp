@@ -26,18 +26,21 @@ struct PartSlot {
   std::unique_ptr<TracePart> part;
 };
 
-/// What a set's manifest says of a file is compared before anything is read of it.
-void check_part_file(const fs::path& manifest, const SetPart& part, const fs::path& file) {
-  const std::string layers = fmt::format("{}", fmt::join(part.layers, ","));
-  std::error_code error;
-  if (!fs::is_regular_file(file, error))
-    throw IoError(fmt::format("{}: its part {} (layers {}) is missing: expected beside it",
-                              manifest.string(), file.string(), layers));
-  const auto n_bytes = static_cast<std::int64_t>(fs::file_size(file, error));
-  if (part.bytes == 0 || (!error && n_bytes == part.bytes)) return;
-  throw FormatError(fmt::format(
-      "{}: its part {} (layers {}) has {} bytes, expected {}: it was cut or is another file",
-      manifest.string(), file.string(), layers, n_bytes, part.bytes));
+/// The part whose header is taken: head_part, or where that is missing the first that is there. Of
+/// parts with an indexer at least one has to be there, since the others do not say its shape.
+std::size_t head_that_is_there(const fs::path& manifest, const SetManifest& set,
+                               std::span<const fs::path> files) {
+  const std::size_t wanted = head_part(set);
+  const bool needs_index = !set.parts[wanted].index_layers.empty();
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::size_t part = (wanted + i) % files.size();
+    std::error_code error;
+    if (needs_index && set.parts[part].index_layers.empty()) continue;
+    if (fs::is_regular_file(files[part], error)) return part;
+  }
+  throw IoError(fmt::format(
+      "{}: none of its parts{} is there: expected {} or another one beside it", manifest.string(),
+      needs_index ? " with an indexer" : "", files[wanted].string()));
 }
 
 }  // namespace
@@ -95,6 +98,7 @@ void TraceFile::Impl::fail_foreign(std::size_t slot, std::string_view what) cons
 /// Throws FormatError if the file is not the part that the manifest means.
 std::unique_ptr<TracePart> TraceFile::Impl::open_part(std::size_t slot) const {
   const SetPart& expected = set->parts[slot];
+  check_part_file(where, expected, slots[slot]->file);
   auto part = TracePart::open(slots[slot]->file, options);
   const TraceInfo& header = part->layout.info;
   if (const std::string problem = part_mismatch(expected, header); !problem.empty())
@@ -121,6 +125,7 @@ std::unique_ptr<TraceFile::Impl> TraceFile::Impl::of_set(const fs::path& manifes
   const fs::path folder = set_folder(manifest);
   impl->slot_of_layer.resize(impl->set->layers().size());
   const std::vector<Index> layers = impl->set->layers();
+  std::vector<fs::path> files;
   for (std::size_t i = 0; i < impl->set->parts.size(); ++i) {
     const SetPart& part = impl->set->parts[i];
     auto slot = std::make_unique<PartSlot>();
@@ -128,8 +133,11 @@ std::unique_ptr<TraceFile::Impl> TraceFile::Impl::of_set(const fs::path& manifes
     // When a recording ends, its parts get their names one after the other; until then an older
     // set's part may have the name.
     if (is_partial && fs::exists(part_path(slot->file))) slot->file = part_path(slot->file);
-    check_part_file(manifest, part, slot->file);
-    impl->file_bytes += static_cast<std::int64_t>(fs::file_size(slot->file));
+    std::error_code error;  // while it is recorded the manifest knows no sizes
+    const auto n_bytes =
+        part.bytes > 0 ? std::uintmax_t(part.bytes) : fs::file_size(slot->file, error);
+    if (!error) impl->file_bytes += static_cast<std::int64_t>(n_bytes);
+    files.push_back(slot->file);
     impl->slots.push_back(std::move(slot));
     for (const Index layer : part.layers) {
       const auto at = std::ranges::lower_bound(layers, layer) - layers.begin();
@@ -137,7 +145,7 @@ std::unique_ptr<TraceFile::Impl> TraceFile::Impl::of_set(const fs::path& manifes
     }
     if (part.has_logits) impl->logits_slot = i;
   }
-  impl->head = kvscope::head_part(*impl->set);
+  impl->head = head_that_is_there(manifest, *impl->set, files);
   const TracePart& head = impl->part(impl->head);
   if (!layers.empty() && layers.back() >= head.info.n_layers)
     throw FormatError(fmt::format("{}: names layer {}, but the model of its part {} has {} layers",

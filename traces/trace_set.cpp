@@ -163,6 +163,19 @@ fs::path set_folder(const fs::path& manifest) {
   return (error ? fs::absolute(manifest) : real).parent_path();
 }
 
+void check_part_file(const fs::path& manifest, const SetPart& part, const fs::path& file) {
+  const std::string layers = fmt::format("{}", fmt::join(part.layers, ","));
+  std::error_code error;
+  if (!fs::is_regular_file(file, error))
+    throw IoError(fmt::format("{}: its part {} (layers {}) is missing: expected beside it",
+                              manifest.string(), file.string(), layers));
+  const auto n_bytes = static_cast<std::int64_t>(fs::file_size(file, error));
+  if (part.bytes == 0 || (!error && n_bytes == part.bytes)) return;
+  throw FormatError(fmt::format(
+      "{}: its part {} (layers {}) has {} bytes, expected {}: it was cut or is another file",
+      manifest.string(), file.string(), layers, n_bytes, part.bytes));
+}
+
 std::vector<std::vector<Index>> split_layers(const std::vector<Index>& layers, Index per_part) {
   std::vector<std::vector<Index>> groups;
   for (const Index layer : layers) {

@@ -57,6 +57,12 @@ std::string set_manifest_text(const SetManifest& manifest);
 /// Where the parts lie: the folder of the manifest, behind symbolic links.
 std::filesystem::path set_folder(const std::filesystem::path& manifest);
 
+/// Compares what the manifest says of a part's file with the file, before anything is read of it
+/// and not before: whoever works on some layers needs their parts only. Throws IoError if it is
+/// missing, FormatError if it has another size.
+void check_part_file(const std::filesystem::path& manifest, const SetPart& part,
+                     const std::filesystem::path& file);
+
 /// The layers in groups of `per_part`, in order.
 std::vector<std::vector<Index>> split_layers(const std::vector<Index>& layers, Index per_part);
 

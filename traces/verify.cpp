@@ -322,6 +322,7 @@ VerifyReport verify_set(const std::filesystem::path& path, const VerifyOptions& 
     { const TraceFile opened = TraceFile::open(path, {.check_data = false}); }
     const std::filesystem::path folder = set_folder(path);
     const SetManifest recorded = manifest;
+    for (const SetPart& part : recorded.parts) check_part_file(path, part, folder / part.file);
     std::vector<std::filesystem::path> files;
     for (const SetPart& part : recorded.parts) {
       files.push_back(folder / part.file);

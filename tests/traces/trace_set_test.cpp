@@ -334,6 +334,37 @@ TEST_CASE("a part is opened when its layer is read, not before") {
   CHECK_THROWS_AS(file.read_logits({0, 80}), Error);  // which lie in the last part
 }
 
+TEST_CASE("a set opens without parts that nobody reads, and names them when somebody does") {
+  const SpoiledSet set;
+  const TraceFile whole = TraceFile::open(set.manifest);
+  for (const int there : {0, 1, 2}) {
+    const SpoiledSet cut;
+    for (const int layer : {0, 1, 2}) {
+      if (layer != there) fs::remove(cut.part(layer));
+    }
+    const TraceFile file = TraceFile::open(cut.manifest);
+    CHECK(file.info().layers == std::vector<Index>{0, 1, 2});
+    CHECK(file.info().content_hash == whole.info().content_hash);
+    CHECK(file.info().capture.logits);
+    CHECK(file.file_bytes() == whole.file_bytes());
+    CHECK(std::ranges::equal(file.tokens(), whole.tokens()));
+    CHECK(equal(file.read_k(there, 0, {0, 80}), whole.read_k(there, 0, {0, 80})));
+    const int other = (there + 1) % 3;
+    const std::string name = cut.part(other).filename().string();
+    CHECK_THROWS_WITH(file.read_q(other, 0, {0, 80}),
+                      ContainsSubstring(name + " (layers ") && ContainsSubstring("is missing"));
+    CHECK_THROWS_AS(file.read_q(other, 0, {0, 80}), IoError);
+    if (there != 2) CHECK_THROWS_WITH(file.read_logits({0, 80}), ContainsSubstring("t.layer-2.h5"));
+    ThreadPool pool(1);
+    CHECK_THROWS_WITH(verify_trace(cut.manifest, {}, pool), ContainsSubstring("is missing"));
+    // A part that comes later is found.
+    fs::copy_file(set.part(other), cut.part(other));
+    CHECK(equal(file.read_q(other, 0, {0, 80}), whole.read_q(other, 0, {0, 80})));
+  }
+  for (const int layer : {0, 1, 2}) fs::remove(set.part(layer));
+  CHECK_THROWS_WITH(TraceFile::open(set.manifest), ContainsSubstring("none of its parts is there"));
+}
+
 TEST_CASE("a manifest that is damaged or made to do harm is one sentence") {
   const auto said_after = [](const std::string& from, const std::string& to) {
     const SpoiledSet set;
