@@ -12,13 +12,14 @@
 #include <vector>
 
 #include "analysis/layer_store.hpp"
+#include "analysis/null_result.hpp"
 #include "analysis/unit_folder.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
 
 /// A writer that drops everything and keeps the arrays of one layer.
-class OneLayer final : public ResultWriter, public LayerStore {
+class OneLayer final : public NullResult, public LayerStore {
  public:
   explicit OneLayer(Index slot) : slot_(slot) {}
   bool knows(Index slot) const override { return slot != slot_; }
@@ -26,14 +27,6 @@ class OneLayer final : public ResultWriter, public LayerStore {
   void keep(const std::string& name, Index slot, std::span<const std::byte> values) override;
   /// The layer's line in a journal.
   nlohmann::ordered_json line() const;
-
-  void begin(const ResultInfo&) override {}
-  void declare(const ResultArray&) override {}
-  void add_plot(const ResultPlot&) override {}
-  void finish(const nlohmann::ordered_json&) override {}
-
- protected:
-  void write_raw(std::string_view, ResultType, Index, const void*, Index) override {}
 
  private:
   Index slot_;

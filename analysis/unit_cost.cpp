@@ -18,6 +18,13 @@ constexpr double kReadRate = 1.0e9;
 
 }  // namespace
 
+double layer_memory(const TraceInfo& info, Index n_rows) {
+  const double keys =
+      static_cast<double>(info.kv_heads.size()) * static_cast<double>(info.n_tokens);
+  const double queries = static_cast<double>(info.q_heads.size()) * static_cast<double>(n_rows);
+  return static_cast<double>(info.d_head) * (16.0 * keys + 4.0 * queries);
+}
+
 UnitCost layers_cost(const TraceInfo& info, const std::string& name,
                      const std::vector<Index>& layers) {
   UnitCost cost;
@@ -32,7 +39,7 @@ UnitCost layers_cost(const TraceInfo& info, const std::string& name,
                          : fmt::format("{}, layers {} to {}", name, layers.front(), layers.back()));
   cost.bytes_to_read =
       n * d_head * (rows_q + 2.0 * rows_k) * static_cast<double>(size_of(info.dtype));
-  cost.predicted_memory = n * d_head * (4.0 * (rows_q + 2.0 * rows_k) + 8.0 * rows_k);
+  cost.predicted_memory = n * layer_memory(info, info.rows.size());
   cost.predicted_seconds = cost.bytes_to_read / kReadRate;
   return cost;
 }
@@ -44,12 +51,15 @@ UnitCost replay_unit_cost(const TraceInfo& info, const std::string& name,
   UnitCost cost = layers_cost(info, name, layers);
   double exact = 0.0;  // (row, key) pairs whose exact products are made
   double scored = 0.0;
+  Index most_rows = 0;
   for (const TokenRange& call : calls) {
     const auto n_rows = static_cast<double>(
         replay.rows_per_chunk ? std::min(call.size(), *replay.rows_per_chunk) : call.size());
+    most_rows = std::max(most_rows, call.size());
     exact += n_rows * static_cast<double>(call.end);
     scored += static_cast<double>(call.size()) * static_cast<double>(call.end);
   }
+  cost.predicted_memory = static_cast<double>(layers.size()) * layer_memory(info, most_rows);
   const double heads = static_cast<double>(n_heads) * static_cast<double>(layers.size());
   const auto d_head = static_cast<double>(info.d_head);
   const auto pairs = static_cast<double>(n_pairs);

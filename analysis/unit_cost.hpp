@@ -12,12 +12,17 @@
 
 namespace kvscope {
 
-/// q, k and v of some layers of a trace in memory: stored bytes (what is read), and bytes in f32
-/// with a copy of the keys in f64.
+/// Bytes that a replay of one layer holds (core/sim/replay.hpp): keys and values in f32, keys in f64
+/// too, and n_rows rows of every query head in f32.
+double layer_memory(const TraceInfo& info, Index n_rows);
+
+/// q, k and v of some layers of a trace: stored bytes (what is read), and layer_memory with all
+/// rows.
 UnitCost layers_cost(const TraceInfo& info, const std::string& name,
                      const std::vector<Index>& layers);
 
-/// A unit that replays `n_pairs` methods and budgets over `calls`.
+/// A unit that replays `n_pairs` methods and budgets over `calls`: of the queries it holds those of
+/// one call.
 UnitCost replay_unit_cost(const TraceInfo& info, const std::string& name,
                           const std::vector<Index>& layers, std::size_t n_pairs,
                           std::span<const TokenRange> calls, std::size_t n_heads,

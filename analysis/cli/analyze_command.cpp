@@ -8,6 +8,7 @@
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "analysis/layer_units.hpp"
+#include "analysis/null_result.hpp"
 #include "analysis/unit_cost.hpp"
 #include "core/base/error.hpp"
 #include "core/base/version.hpp"
@@ -17,22 +18,6 @@
 namespace kvscope::cli {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-/// Drops the arrays: for runs that want the summary only.
-class NullResult final : public ResultWriter {
- public:
-  void begin(const ResultInfo&) override {}
-  void declare(const ResultArray&) override {}
-  void add_plot(const ResultPlot&) override {}
-  void finish(const nlohmann::ordered_json&) override {}
-
- protected:
-  void write_raw(std::string_view, ResultType, Index, const void*, Index) override {}
-};
-
-}  // namespace
 
 double total_of(const nlohmann::ordered_json& totals, std::string_view key) {
   const auto found = totals.find(std::string(key));

@@ -3,19 +3,15 @@
 #include <algorithm>
 
 #include "analysis/cli/bench_live_run.hpp"
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/bench_report.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/signals.hpp"
 #include "analysis/cli/simulate_base.hpp"
+#include "analysis/cli/stopwatch.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/replay_pairs.hpp"
-#include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
-#include "core/base/version.hpp"
 #include "core/selectors/spec_lists.hpp"
 
 namespace kvscope::cli {
@@ -24,13 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
-
-class BenchLive final : public Command {
+class BenchLive final : public BenchReportCommand {
  public:
   std::string name() const override { return "bench live"; }
   std::string summary() const override {
@@ -47,7 +37,9 @@ class BenchLive final : public Command {
     return {{"kvscope bench live --selector quoka --budget 1024 --lengths 4096,8192,16384",
              "how much sooner the first token comes"}};
   }
-  void declare(OptionSet& options) override {
+
+ protected:
+  void declare_bench(OptionSet& options) override {
     options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
         ValueKind::folder;
     options.add("selector", "NAME[,NAME]", "methods that are defined for prefill", selectors_);
@@ -56,16 +48,18 @@ class BenchLive final : public Command {
     options.add("chunk", "N", "B_CP: tokens per prefill call", chunk_);
     options.add("repeat", "N", "measured turns, after a short one that is not", n_repeats_);
     engine_.declare(options);
-    work_.declare(options);
-    declare_json(options, json_);
   }
 
-  int run(const OptionSet&, const std::string& command_line) override {
-    const std::vector<Index> lengths = parse_counts(lengths_, "lengths");
+  void check_usage() const override {
+    parse_counts(lengths_, "lengths");
     if (chunk_ < 1) throw UsageError(fmt::format("--chunk: expected at least 1, found {}", chunk_));
     if (n_repeats_ < 1 || n_repeats_ > 1000)
       throw UsageError(
           fmt::format("--repeat: expected a value in [1, 1000], found {}", n_repeats_));
+  }
+
+  Json measure(const Means& means) const override {
+    const std::vector<Index> lengths = parse_counts(lengths_, "lengths");
     PairPlan plan = plan_pairs(
         selectors_of(selectors_.empty() ? std::vector<std::string>{"quoka"} : selectors_),
         split_budgets(budgets_.empty() ? std::vector<std::string>{"tokens=1024"} : budgets_),
@@ -80,31 +74,23 @@ class BenchLive final : public Command {
                                    model.config().max_positions));
     }
     const std::vector<TokenId> text = book_tokens(model.config(), longest);
-    const int n_threads = work_.n_threads();
-    const StopOnSignal stop;
-    ThreadPool pool(n_threads);
-    ProgressReporter reporter(work_.progress);
     Json report = {{"bench", "live"},
                    {"model", model_name(dir)},
                    {"chunk", chunk_},
                    {"repeat", n_repeats_},
-                   {"threads", n_threads},
-                   {"cpu", cpu_name()},
+                   {"threads", means.pool.n_threads()},
                    {"matmul", engine_.matmul_name()},
                    {"kv_dtype", engine_.kv_dtype},
-                   {"version", writer_name()},
-                   {"command_line", command_line},
                    {"rows", Json::array()}};
     const auto n_runs = static_cast<Index>(plan.pairs.size() + 1);
     Index n_done = 0;
     const auto once = [&](const ReplayPair* pair, Index length) {
       const PrefillSeconds seconds =
           time_prefill(model, pair, std::span(text).first(static_cast<std::size_t>(length)), chunk_,
-                       pool, stop.token());
-      const ProgressFn progress = reporter.callback();
-      if (progress) {
-        progress({"bench live", ++n_done,
-                  n_runs * (1 + n_repeats_ * static_cast<Index>(lengths.size())), "runs"});
+                       means.pool, means.stop);
+      if (means.progress) {
+        means.progress({"bench live", ++n_done,
+                        n_runs * (1 + n_repeats_ * static_cast<Index>(lengths.size())), "runs"});
       }
       return seconds;
     };
@@ -123,12 +109,24 @@ class BenchLive final : public Command {
             row_of(r == 0 ? nullptr : &plan.pairs[r - 1], length, turns[r], turns[0]));
       }
     }
-    if (json_) {
-      print_json(report);
-    } else {
-      print(describe(report));
+    return report;
+  }
+
+  std::string describe(const Json& report) const override {
+    TextTable table({"length", "method", "first token", "attention", "selection", "TTFT ratio",
+                     "attention ratio"});
+    for (const Json& row : report.at("rows")) {
+      const auto seconds = [&](const char* key) { return seconds_text(row.at(key).get<double>()); };
+      table.add_row({number_text(row.at("length").get<double>(), 9),
+                     row.at("method").get<std::string>(), seconds("ttft_seconds"),
+                     seconds("attention_seconds"), seconds("selection_seconds"),
+                     fmt::format("{:.2f}", row.at("ttft_ratio").get<double>()),
+                     fmt::format("{:.2f}", row.at("attention_ratio").get<double>())});
     }
-    return kOk;
+    return fmt::format("{} in chunks of {}, {} threads on {}\n{}",
+                       report.at("model").get<std::string>(), report.at("chunk").get<Index>(),
+                       report.at("threads").get<int>(), report.at("cpu").get<std::string>(),
+                       table.text());
   }
 
  private:
@@ -176,32 +174,13 @@ class BenchLive final : public Command {
             {"attention_ratio_high", most(attention_ratio)}};
   }
 
-  static std::string describe(const Json& report) {
-    TextTable table({"length", "method", "first token", "attention", "selection", "TTFT ratio",
-                     "attention ratio"});
-    for (const Json& row : report.at("rows")) {
-      const auto seconds = [&](const char* key) { return seconds_text(row.at(key).get<double>()); };
-      table.add_row({number_text(row.at("length").get<double>(), 9),
-                     row.at("method").get<std::string>(), seconds("ttft_seconds"),
-                     seconds("attention_seconds"), seconds("selection_seconds"),
-                     fmt::format("{:.2f}", row.at("ttft_ratio").get<double>()),
-                     fmt::format("{:.2f}", row.at("attention_ratio").get<double>())});
-    }
-    return fmt::format("{} in chunks of {}, {} threads on {}\n{}",
-                       report.at("model").get<std::string>(), report.at("chunk").get<Index>(),
-                       report.at("threads").get<int>(), report.at("cpu").get<std::string>(),
-                       table.text());
-  }
-
   std::string model_ = "verifier";
   std::vector<std::string> selectors_;
   std::vector<std::string> budgets_;
   std::string lengths_ = "4096,8192,16384";
   Index chunk_ = 128;
   Index n_repeats_ = 3;
-  bool json_ = false;
   EngineOptions engine_;
-  WorkOptions work_;
 };
 
 }  // namespace

@@ -4,20 +4,15 @@
 #include <cmath>
 #include <numeric>
 
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/signals.hpp"
+#include "analysis/cli/bench_report.hpp"
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "core/attention/nucleus.hpp"
 #include "core/attention/top_mass.hpp"
-#include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/rng.hpp"
-#include "core/base/version.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -42,7 +37,7 @@ double kept_share(const WeightRow& row, const std::vector<Index>& kept) {
   return mass / std::accumulate(row.begin(), row.end(), 0.0);
 }
 
-class BenchNucleus final : public Command {
+class BenchNucleus final : public BenchReportCommand {
  public:
   std::string name() const override { return "bench nucleus"; }
   std::string summary() const override {
@@ -59,67 +54,59 @@ class BenchNucleus final : public Command {
     return {{"kvscope bench nucleus --keys 1024,8192 --p 0.95",
              "how much sooner the search is done (SpecAttn, figure 3)"}};
   }
-  void declare(OptionSet& options) override {
+
+ protected:
+  void declare_bench(OptionSet& options) override {
     options.add("keys", "LIST", "lengths of a row", keys_);
     options.add("p", "X", "share of the row", p_);
     options.add("spread", "X", "standard deviation of the made-up scores", spread_);
     options.add("rows", "N", "rows of each length", n_rows_);
     options.add("seed", "N", "seed of the numbers", seed_);
-    work_.declare(options);
-    declare_json(options, json_);
   }
 
-  int run(const OptionSet&, const std::string& command_line) override {
-    const std::vector<Index> lengths = parse_counts(keys_, "keys");
+  void check_usage() const override {
     if (!(p_ > 0.0 && p_ <= 1.0))
       throw UsageError(fmt::format("--p: expected a value above 0 and up to 1, found {}", p_));
     if (n_rows_ < 1 || n_rows_ > 1'000'000)
       throw UsageError(fmt::format("--rows: expected a value in [1, 1000000], found {}", n_rows_));
     if (!(spread_ >= 0.0 && spread_ <= 100.0))
       throw UsageError(fmt::format("--spread: expected a value in [0, 100], found {}", spread_));
-    for (const Index n : lengths) {
+    for (const Index n : parse_counts(keys_, "keys")) {
       if (n > 100'000'000)
         throw UsageError(fmt::format("--keys: expected at most 100000000, found {}", n));
     }
-    work_.n_threads();  // one thread works; an impossible number is refused all the same
-    const StopOnSignal stop;
-    ProgressReporter progress(work_.progress);
-    const ProgressFn report_progress = progress.callback();
+  }
+
+  /// On one thread, whatever the pool has.
+  Json measure(const Means& means) const override {
+    const std::vector<Index> lengths = parse_counts(keys_, "keys");
     Json rows = Json::array();
+    for (const Index length : lengths) {
+      if (means.stop.stop_requested()) throw Interrupted("bench nucleus stopped");
+      rows.push_back(row_of(length));
+      if (means.progress)
+        means.progress({"nucleus", static_cast<Index>(rows.size()),
+                        static_cast<Index>(lengths.size()), "lengths"});
+    }
+    return {{"bench", "nucleus"}, {"p", p_}, {"spread", spread_}, {"seed", seed_}, {"rows", rows}};
+  }
+
+  std::string describe(const Json& report) const override {
     TextTable table({"keys", "kept", "sorting", "searching", "ratio", "least mass, exact",
                      "paper_eps", "paper_10"});
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-      if (stop.token().stop_requested()) throw Interrupted("bench nucleus stopped");
-      const Json row = measure(lengths[i]);
-      table.add_row({fmt::format("{}", lengths[i]), number_text(row["kept"].get<double>()),
-                     seconds_text(row["sort_seconds"].get<double>()),
-                     seconds_text(row["search_seconds"].get<double>()),
-                     number_text(row["ratio"].get<double>()),
-                     number_text(row["least_mass_exact"].get<double>()),
-                     number_text(row["least_mass_paper_eps"].get<double>()),
-                     number_text(row["least_mass_paper_10"].get<double>())});
-      rows.push_back(row);
-      if (report_progress)
-        report_progress(
-            {"nucleus", static_cast<Index>(i + 1), static_cast<Index>(lengths.size()), "lengths"});
+    for (const Json& row : report.at("rows")) {
+      const auto number = [&](const char* key) { return row.at(key).get<double>(); };
+      table.add_row({row.at("keys").dump(), number_text(number("kept")),
+                     seconds_text(number("sort_seconds")), seconds_text(number("search_seconds")),
+                     number_text(number("ratio")), number_text(number("least_mass_exact")),
+                     number_text(number("least_mass_paper_eps")),
+                     number_text(number("least_mass_paper_10"))});
     }
-    if (json_) {
-      print_json({{"bench", "nucleus"},
-                  {"p", p_},
-                  {"spread", spread_},
-                  {"seed", seed_},
-                  {"cpu", cpu_name()},
-                  {"version", writer_name()},
-                  {"command_line", command_line},
-                  {"rows", rows}});
-    } else {
-      print(table.text());
-    }
-    return kOk;
+    return table.text();
   }
 
  private:
-  Json measure(Index n_keys) const {
+  Json row_of(Index n_keys) const {
     std::vector<double> sorting, searching, ratios;
     double kept = 0.0;
     std::array<double, EnumNames<NucleusMode>::value.size()> least;
@@ -163,8 +150,6 @@ class BenchNucleus final : public Command {
   double spread_ = 2.0;
   Index n_rows_ = 50;
   Index seed_ = 0;
-  bool json_ = false;
-  WorkOptions work_;
 };
 
 }  // namespace

@@ -6,18 +6,14 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "analysis/cli/bench_report.hpp"
 #include "analysis/cli/capture_options.hpp"
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/signals.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "core/base/cpu.hpp"
+#include "analysis/unit_cost.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/rng.hpp"
-#include "core/base/version.hpp"
 #include "core/sim/replay.hpp"
 #include "core/trace/memory_trace.hpp"
 #include "traces/reader.hpp"
@@ -49,11 +45,6 @@ double free_memory() {
 double layer_bytes(const TraceInfo& info) {
   return static_cast<double>((info.n_q + 2 * info.n_kv) * info.d_head * info.n_tokens) *
          static_cast<double>(size_of(info.dtype));
-}
-
-/// What a replay of one layer holds: k and v in f32, k in f64 too (core/sim/replay.hpp).
-double unit_memory(const TraceInfo& info) {
-  return 16.0 * static_cast<double>(info.n_kv * info.d_head * info.n_tokens);
 }
 
 /// Rows of seeded noise without end: every head, unit and layer takes another stretch of it.
@@ -131,7 +122,7 @@ class TemporarySet {
   std::vector<fs::path> files_;
 };
 
-class BenchTraceset final : public Command {
+class BenchTraceset final : public BenchReportCommand {
  public:
   std::string name() const override { return "bench traceset"; }
   std::string summary() const override {
@@ -139,7 +130,7 @@ class BenchTraceset final : public Command {
   }
   std::string description() const override {
     return "Plans a recording of --layers layers and --tokens tokens: what it takes as one file "
-           "and as sets, what a unit of a sweep (one layer, or one KV head of it) reads and holds. "
+           "and as sets, what a unit of a sweep (one layer) reads and holds. "
            "Then it writes such a set of made-up numbers, with all tokens and as many layers as "
            "--limit allows, at least two, and fewer tokens where these do not fit; opens it, reads "
            "a layer, and replays a decode step of quest over it, with as many tokens as half of "
@@ -151,7 +142,9 @@ class BenchTraceset final : public Command {
             {"kvscope bench traceset --dir /scratch --limit 100 --json",
              "on another disk, up to 100 GiB"}};
   }
-  void declare(OptionSet& options) override {
+
+ protected:
+  void declare_bench(OptionSet& options) override {
     options.add("tokens", "N", "tokens of the recording", n_tokens_);
     options.add("layers", "N", "layers", n_layers_);
     options.add("n-q", "N", "query heads", n_q_);
@@ -163,43 +156,9 @@ class BenchTraceset final : public Command {
     options.add("dir", "DIR", "folder for the set: which disk to measure", dir_).kind =
         ValueKind::folder;
     options.add("limit", "GIB", "most GiB to write; 0 = plan only", limit_);
-    work_.declare(options);
-    declare_json(options, json_);
   }
 
-  int run(const OptionSet&, const std::string& command_line) override {
-    check_usage();
-    const TraceInfo whole = info_of(n_layers_, n_tokens_);
-    Json report = {{"bench", "traceset"},
-                   {"tokens", n_tokens_},
-                   {"layers", n_layers_},
-                   {"n_q", n_q_},
-                   {"n_kv", n_kv_},
-                   {"d_head", d_head_},
-                   {"dtype", std::string(name_of(dtype_))},
-                   {"chunk", chunk_},
-                   {"layer_bytes", layer_bytes(whole)},
-                   {"plan", plan_of(whole)},
-                   {"cpu", cpu_name()},
-                   {"version", writer_name()},
-                   {"command_line", command_line}};
-    if (limit_ > 0.0) {
-      const Json tried = try_it(whole);
-      report["tried"] = tried;
-      report["units"] = units_of(whole, &tried);
-    } else {
-      report["units"] = units_of(whole, nullptr);
-    }
-    if (json_) {
-      print_json(report);
-    } else {
-      print(describe(report));
-    }
-    return kOk;
-  }
-
- private:
-  void check_usage() const {
+  void check_usage() const override {
     const auto check = [](const char* option, Index value, Index most) {
       if (value < 1 || value > most)
         throw UsageError(
@@ -219,6 +178,69 @@ class BenchTraceset final : public Command {
       throw UsageError(fmt::format("--limit: expected a value in [0, 1e6] GiB, found {}", limit_));
   }
 
+  Json measure(const Means& means) const override {
+    const TraceInfo whole = info_of(n_layers_, n_tokens_);
+    Json report = {{"bench", "traceset"},
+                   {"tokens", n_tokens_},
+                   {"layers", n_layers_},
+                   {"n_q", n_q_},
+                   {"n_kv", n_kv_},
+                   {"d_head", d_head_},
+                   {"dtype", std::string(name_of(dtype_))},
+                   {"chunk", chunk_},
+                   {"layer_bytes", layer_bytes(whole)},
+                   {"plan", plan_of(whole)}};
+    if (limit_ > 0.0) {
+      const Json tried = try_it(whole, means);
+      report["tried"] = tried;
+      report["units"] = units_of(whole, &tried);
+    } else {
+      report["units"] = units_of(whole, nullptr);
+    }
+    return report;
+  }
+
+  std::string describe(const Json& report) const override {
+    const auto bytes = [](const Json& value) { return bytes_text(value.get<double>()); };
+    const auto seconds = [](const Json& value) {
+      return value.is_null() ? std::string("-") : seconds_text(value.get<double>());
+    };
+    std::string out = fmt::format(
+        "{} tokens, {} layers of {} query and {} KV heads of {} channels in {}: {} a layer\n\n",
+        report.at("tokens").get<Index>(), report.at("layers").get<Index>(),
+        report.at("n_q").get<Index>(), report.at("n_kv").get<Index>(),
+        report.at("d_head").get<Index>(), report.at("dtype").get<std::string>(),
+        bytes(report.at("layer_bytes")));
+    TextTable plan({"split", "files", "a file", "all"});
+    for (const Json& row : report.at("plan")) {
+      plan.add_row({row.at("split").get<std::string>(), row.at("files").dump(),
+                    bytes(row.at("file_bytes")), bytes(row.at("set_bytes"))});
+    }
+    TextTable units({"unit", "units", "reads k, v", "memory", "reading", "a decode step of quest"});
+    for (const Json& row : report.at("units")) {
+      units.add_row({row.at("unit").get<std::string>(), row.at("units").dump(),
+                     bytes(row.at("read_bytes")), bytes(row.at("memory")),
+                     seconds(row.at("read_seconds")), seconds(row.at("step_seconds"))});
+    }
+    out += plan.text() + "\n" + units.text();
+    if (!report.contains("tried")) return out;
+    const Json& tried = report.at("tried");
+    const double rate = tried.at("bytes").get<double>() / tried.at("write_seconds").get<double>();
+    return out +
+           fmt::format(
+               "\ntried with {} layers and {} tokens ({}): written in {} ({}/s) with {} of "
+               "memory; opened in {}; k and "
+               "v of a layer read in {} with {} of memory; a unit of {} tokens in {} with {} of "
+               "memory (planned {})\n",
+               tried.at("layers").get<Index>(), tried.at("tokens").get<Index>(),
+               bytes(tried.at("bytes")), seconds(tried.at("write_seconds")), bytes_text(rate),
+               bytes(tried.at("write_memory")), seconds(tried.at("open_seconds")),
+               seconds(tried.at("read_seconds")), bytes(tried.at("read_memory")),
+               tried.at("unit_tokens").get<Index>(), seconds(tried.at("unit_seconds")),
+               bytes(tried.at("unit_memory")), bytes(tried.at("unit_memory_planned")));
+  }
+
+ private:
   TraceInfo info_of(Index n_layers, Index n_tokens) const {
     TraceInfo info = make_trace_info(n_layers, n_q_, n_kv_, d_head_, n_tokens, chunk_);
     info.dtype = dtype_;
@@ -261,7 +283,7 @@ class BenchTraceset final : public Command {
     return info_of(n_layers, n_tokens);
   }
 
-  Json try_it(const TraceInfo& whole) const {
+  Json try_it(const TraceInfo& whole, const Means& means) const {
     const TraceInfo info = smaller(whole);
     const double estimate = static_cast<double>(estimated_set_bytes(info, per_part_));
     std::error_code error;
@@ -271,15 +293,12 @@ class BenchTraceset final : public Command {
       throw UsageError(fmt::format("--limit: the set needs {} and {} has {} left",
                                    bytes_text(estimate), dir_.string(),
                                    bytes_text(static_cast<double>(space.available))));
-    const StopOnSignal stop;
-    ThreadPool pool(work_.n_threads());
-    ProgressReporter progress(work_.progress);
     const TemporarySet files(dir_, info, per_part_);
     Json tried = {{"layers", info.n_layers}, {"tokens", info.n_tokens}, {"limit_gib", limit_}};
     const double memory_before = peak_memory();
     tried["write_seconds"] = seconds_of([&] {
       const auto receiver = create_trace_set(files.manifest(), {}, per_part_);
-      write_noise(*receiver, info, progress.callback(), stop.token());
+      write_noise(*receiver, info, means.progress, means.stop);
       tried["bytes"] = receiver->bytes_written();
     });
     tried["write_memory"] = peak_memory() - memory_before;
@@ -296,7 +315,7 @@ class BenchTraceset final : public Command {
                           static_cast<double>(size_of(dtype_));
     tried["read_memory"] = peak_memory() - memory_before;
 
-    const double fitting = kShareOfMemory * free_memory() / unit_memory(info);
+    const double fitting = kShareOfMemory * free_memory() / layer_memory(info, /*n_rows=*/1);
     const Index n_unit = fitting >= 1.0
                              ? info.n_tokens
                              : static_cast<Index>(fitting * static_cast<double>(info.n_tokens));
@@ -309,76 +328,30 @@ class BenchTraceset final : public Command {
     const double before_unit = peak_memory();
     tried["unit_tokens"] = n_unit;
     tried["unit_seconds"] = seconds_of(
-        [&] { replay_layers(*trace, nullptr, {0}, pairs, options, pool, {}, stop.token()); });
+        [&] { replay_layers(*trace, nullptr, {0}, pairs, options, means.pool, {}, means.stop); });
     tried["unit_memory"] = peak_memory() - memory_before;
     tried["unit_memory_is_peak"] = peak_memory() > before_unit;
-    tried["unit_memory_planned"] = unit_memory(info_of(1, n_unit));
+    tried["unit_memory_planned"] = layer_memory(info_of(1, n_unit), /*n_rows=*/1);
     return tried;
   }
 
-  /// What a worker does of the whole recording.
+  /// What a worker does of the whole recording: a unit is a layer (analysis/engines.md).
   Json units_of(const TraceInfo& whole, const Json* tried) const {
-    Json rows = Json::array();
-    for (const bool is_head : {false, true}) {
-      const double share = is_head ? 1.0 / static_cast<double>(n_kv_) : 1.0;
-      const double kv_bytes = 2.0 * static_cast<double>(n_kv_ * d_head_ * n_tokens_) *
-                              static_cast<double>(size_of(dtype_)) * share;
-      Json row = {{"unit", is_head ? "one KV head of a layer" : "one layer"},
-                  {"units", n_layers_ * (is_head ? n_kv_ : 1)},
-                  {"read_bytes", kv_bytes},
-                  {"memory", unit_memory(whole) * share},
-                  {"read_seconds", nullptr},
-                  {"step_seconds", nullptr}};
-      if (tried != nullptr) {
-        row["read_seconds"] = kv_bytes * tried->at("read_seconds").get<double>() /
-                              tried->at("read_bytes").get<double>();
-        row["step_seconds"] = share * tried->at("unit_seconds").get<double>() *
-                              static_cast<double>(n_tokens_) /
-                              tried->at("unit_tokens").get<double>();
-      }
-      rows.push_back(std::move(row));
+    const double kv_bytes = 2.0 * static_cast<double>(n_kv_ * d_head_ * n_tokens_) *
+                            static_cast<double>(size_of(dtype_));
+    Json row = {{"unit", "one layer"},
+                {"units", n_layers_},
+                {"read_bytes", kv_bytes},
+                {"memory", layer_memory(whole, /*n_rows=*/1)},
+                {"read_seconds", nullptr},
+                {"step_seconds", nullptr}};
+    if (tried != nullptr) {
+      const auto number = [&](const char* key) { return tried->at(key).get<double>(); };
+      row["read_seconds"] = kv_bytes * number("read_seconds") / number("read_bytes");
+      row["step_seconds"] =
+          number("unit_seconds") * static_cast<double>(n_tokens_) / number("unit_tokens");
     }
-    return rows;
-  }
-
-  static std::string describe(const Json& report) {
-    const auto bytes = [](const Json& value) { return bytes_text(value.get<double>()); };
-    const auto seconds = [](const Json& value) {
-      return value.is_null() ? std::string("-") : seconds_text(value.get<double>());
-    };
-    std::string out = fmt::format(
-        "{} tokens, {} layers of {} query and {} KV heads of {} channels in {}: {} a layer\n\n",
-        report.at("tokens").get<Index>(), report.at("layers").get<Index>(),
-        report.at("n_q").get<Index>(), report.at("n_kv").get<Index>(),
-        report.at("d_head").get<Index>(), report.at("dtype").get<std::string>(),
-        bytes(report.at("layer_bytes")));
-    TextTable plan({"split", "files", "a file", "all"});
-    for (const Json& row : report.at("plan")) {
-      plan.add_row({row.at("split").get<std::string>(), row.at("files").dump(),
-                    bytes(row.at("file_bytes")), bytes(row.at("set_bytes"))});
-    }
-    TextTable units({"unit", "units", "reads k, v", "memory", "reading", "a decode step of quest"});
-    for (const Json& row : report.at("units")) {
-      units.add_row({row.at("unit").get<std::string>(), row.at("units").dump(),
-                     bytes(row.at("read_bytes")), bytes(row.at("memory")),
-                     seconds(row.at("read_seconds")), seconds(row.at("step_seconds"))});
-    }
-    out += plan.text() + "\n" + units.text();
-    if (!report.contains("tried")) return out;
-    const Json& tried = report.at("tried");
-    const double rate = tried.at("bytes").get<double>() / tried.at("write_seconds").get<double>();
-    return out +
-           fmt::format(
-               "\ntried with {} layers and {} tokens ({}): written in {} ({}/s) with {} of "
-               "memory; opened in {}; k and "
-               "v of a layer read in {} with {} of memory; a unit of {} tokens in {} with {} of "
-               "memory (planned {})\n",
-               tried.at("layers").get<Index>(), tried.at("tokens").get<Index>(),
-               bytes(tried.at("bytes")), seconds(tried.at("write_seconds")), bytes_text(rate),
-               bytes(tried.at("write_memory")), seconds(tried.at("open_seconds")),
-               seconds(tried.at("read_seconds")), bytes(tried.at("read_memory")),
-               tried.at("unit_tokens").get<Index>(), seconds(tried.at("unit_seconds")),
-               bytes(tried.at("unit_memory")), bytes(tried.at("unit_memory_planned")));
+    return Json::array({std::move(row)});
   }
 
   Index n_tokens_ = 1 << 20;
@@ -391,8 +364,6 @@ class BenchTraceset final : public Command {
   Index per_part_ = 1;
   fs::path dir_ = ".";
   double limit_ = 1.0;
-  bool json_ = false;
-  WorkOptions work_;
 };
 
 }  // namespace
