@@ -6,6 +6,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/signals.hpp"
+#include "analysis/cli/stopwatch.hpp"
 #include "analysis/cost/measure_machine.hpp"
 #include "core/base/cpu.hpp"
 #include "core/base/number_text.hpp"
@@ -55,8 +56,9 @@ class BenchMachine final : public Command {
     const StopOnSignal stop;
     ThreadPool pool(work_.n_threads());
     ProgressReporter progress(work_.progress);
-    const HardwareProfile profile =
-        measure_machine(pool, cpu_name(), progress.callback(), stop.token());
+    MachineMeter meter(pool, [] { return now_by(BenchClock::wall); });
+    meter.measure(progress.callback(), stop.token());
+    const HardwareProfile profile = meter.profile(cpu_name());
     const nlohmann::ordered_json json = hardware_json(profile);
     if (out_) save_text(*out_, json.dump(1) + "\n", overwrite_);
     if (json_) {

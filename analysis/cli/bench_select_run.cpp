@@ -125,8 +125,13 @@ class SelectorBench {
       selector_ = spec_.make();
       prepare();
     }
+    if (!counted) {  // the round that is not measured says what there is to do
+      const WorkTally tally;
+      ask();
+      counts_ = tally.counts();
+      return;
+    }
     const double seconds = ask();
-    if (!counted) return;
     seconds_.push_back(seconds);
     if (selection_.is_dense) return;
     if (lists_ == nullptr) {
@@ -145,6 +150,7 @@ class SelectorBench {
     const SelectCost cost = selector_->cost(question, selection_);
     row.work = measured_work(selection_, cost, call_.q.dim(0), call_.k.dim(0), call_.q.dim(2),
                              {bench_call_.pos_begin(), bench_call_.n_tokens}, caps_.page_size);
+    row.work.counts = counts_;
     const double n_kept = static_cast<double>(selection_.keys().size());
     row.kept = selection_.is_dense ? static_cast<double>(bench_call_.n_tokens)
                                    : n_kept / static_cast<double>(selection_.n_lists());
@@ -215,6 +221,7 @@ class SelectorBench {
   SelectCall call_;
   Selection selection_;
   double first_seconds_ = 0.0;
+  WorkCounts counts_;
   std::vector<double> seconds_;
   std::vector<double> attend_seconds_;
 };

@@ -59,12 +59,16 @@ nlohmann::ordered_json cost_check(const CheckOptions& options, const ProgressFn&
     throw UsageError("--check takes one profile of --hardware: this machine's");
   std::optional<HardwareProfile> given;
   if (!options.hardware.empty()) given = find_hardware(options.hardware[0]);
+  const auto clock = [&] { return now_by(options.clock); };
+  // For reports, whose calls were measured some time before.
   std::map<int, HardwareProfile> machines;  // by threads
   const auto profile_of = [&](int n_threads) -> const HardwareProfile& {
     if (given) return *given;
     if (!machines.contains(n_threads)) {
       ThreadPool pool(n_threads);
-      machines.emplace(n_threads, measure_machine(pool, cpu_name(), progress, stop));
+      MachineMeter meter(pool, clock);
+      meter.measure(progress, stop);
+      machines.emplace(n_threads, meter.profile(cpu_name()));
     }
     return machines.at(n_threads);
   };
@@ -102,10 +106,16 @@ nlohmann::ordered_json cost_check(const CheckOptions& options, const ProgressFn&
         throw UsageError(
             "--clock cpu: the processors' time is a call's time on one thread only; add --threads "
             "1");
-      const HardwareProfile& hardware = profile_of(n_threads);
       ThreadPool pool(n_threads);
-      add(rows_of_bench(run_select_bench(plan, pool, progress, stop), plan, hardware, n_threads));
-      if (options.live_tokens > 0)
+      std::optional<MachineMeter> meter;
+      if (!given) meter.emplace(pool, clock).measure(progress, stop);
+      const std::vector<SelectBenchCase> cases = run_select_bench(plan, pool, progress, stop);
+      // Once more: a machine that was busy before the calls may not be after them.
+      if (meter) meter->measure(progress, stop);
+      const HardwareProfile hardware = meter ? meter->profile(cpu_name()) : *given;
+      add(rows_of_bench(cases, plan, hardware, n_threads));
+      // The model's own times are the wall's.
+      if (options.live_tokens > 0 && options.clock == BenchClock::wall)
         add(rows_of_live(chosen.methods, options.live_tokens, options.n_repeats, hardware, pool,
                          progress, stop));
     }

@@ -59,6 +59,11 @@ LayerWork work_of(const JsonObject& selector, const CallShape& shape) {
   out.score_bytes = number("score_bytes");
   out.ranked = number("ranked");
   out.summaries = number("summaries");
+  if (work.find("counted") == nullptr) return out;  // a report of before 0.1.0
+  const JsonObject counted = work.object("counted");
+  WorkCounts& counts = out.counts.emplace();
+  for (std::size_t i = 0; i < kCountedNames.size(); ++i)
+    counts.n[i] = counted.number(std::string(kCountedNames[i]), 0.0, 1e18);
   return out;
 }
 
@@ -162,7 +167,8 @@ std::vector<CheckRow> rows_of_live(const std::vector<std::pair<MethodSpec, Budge
   replay.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
   replay_layers(dense_pass, nullptr, info.layers, pairs, replay, pool, {}, stop);
 
-  const auto predict = [&](CheckRow& row, std::optional<std::size_t> pair) {
+  const auto predict = [&](CheckRow& row, const std::optional<WorkCounts>& counts,
+                           std::optional<std::size_t> pair) {
     for (const Index layer : info.layers) {
       std::vector<LayerWork> calls;
       if (pair) calls = works.calls(*pair, layer);
@@ -176,8 +182,12 @@ std::vector<CheckRow> rows_of_live(const std::vector<std::pair<MethodSpec, Budge
                               static_cast<double>(end)};
         predict_into(row, dense_work(shape, window), hardware, 4.0);
       }
-      for (const LayerWork& work : calls) predict_into(row, work, hardware, 4.0);
+      for (LayerWork& work : calls) {
+        work.counts.emplace();  // choosing was counted for all layers together
+        predict_into(row, work, hardware, 4.0);
+      }
     }
+    if (pair) row.predicted_choose += counted_seconds(*counts, hardware).value_or(0.0);
   };
   std::vector<CheckRow> rows;
   std::int64_t n_done = 0;
@@ -186,15 +196,21 @@ std::vector<CheckRow> rows_of_live(const std::vector<std::pair<MethodSpec, Budge
     const ReplayPair* pair = i == 0 ? nullptr : &pairs[i - 1];
     CheckRow row{i == 0 ? std::string("dense attention") : pair->selector.text(), "live prefill",
                  pool.n_threads(), static_cast<double>(n_tokens)};
+    std::optional<WorkCounts> counts;
     for (Index repeat = 0; repeat <= n_repeats; ++repeat) {
+      if (repeat == 0) {  // pages in what is new, and says what there is to do
+        const WorkTally tally;
+        time_prefill(model, pair, text, kLiveChunk, pool, stop);
+        counts = tally.counts();
+        continue;
+      }
       const PrefillSeconds one = time_prefill(model, pair, text, kLiveChunk, pool, stop);
-      if (repeat == 0) continue;  // pages in what is new
       const double before = row.measured();
       if (repeat > 1 && one.selection + one.attention >= before) continue;
       row.measured_choose = one.selection;
       row.measured_attend = one.attention;
     }
-    predict(row, i == 0 ? std::nullopt : std::optional<std::size_t>(i - 1));
+    predict(row, counts, i == 0 ? std::nullopt : std::optional<std::size_t>(i - 1));
     rows.push_back(row);
     if (progress) progress({"live prefill", ++n_done, n_runs, "methods"});
   }

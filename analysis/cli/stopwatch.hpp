@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <ctime>
 #include <span>
 #include <string_view>
@@ -25,26 +24,25 @@ struct kvscope::EnumNames<kvscope::cli::BenchClock> {
 
 namespace kvscope::cli {
 
-/// Seconds that `work()` takes.
-template <class Work>
-double seconds_of(Work&& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+/// Seconds from some moment on.
+inline double now_by(BenchClock clock) {
+  std::timespec time{};
+  ::clock_gettime(clock == BenchClock::cpu ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 /// Seconds of a clock that `work()` takes.
 template <class Work>
 double seconds_of(BenchClock clock, Work&& work) {
-  if (clock == BenchClock::wall) return seconds_of(work);
-  const auto now = [] {
-    std::timespec time{};
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-  };
-  const double start = now();
+  const double start = now_by(clock);
   work();
-  return now() - start;
+  return now_by(clock) - start;
+}
+
+/// Seconds that `work()` takes.
+template <class Work>
+double seconds_of(Work&& work) {
+  return seconds_of(BenchClock::wall, work);
 }
 
 /// The middle of the values; NaN if there are none.

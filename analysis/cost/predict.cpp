@@ -34,11 +34,25 @@ double score_share(const HardwareProfile& hardware, double flops, double bytes) 
   return hardware.score.value + t * (many->second.value - hardware.score.value);
 }
 
-/// Keys that are read. A card keeps the union of a KV head's lists near its processors; a processor
-/// gathers every list that has its own rows anew.
-double keys_read(const LayerWork& work, const HardwareProfile& hardware) {
-  if (work.is_dense || hardware.kind != "cpu" || !(work.attend.rows > 0.0)) return work.attend.keys;
-  return std::max(work.attend.keys, work.attend.pairs / work.attend.rows);
+/// Seconds of memory of attending to keys and values. A card keeps the union of a KV head's lists
+/// near its processors, and reads a dense cache in one go. A processor's kernel reaches the share
+/// of the bandwidth that belongs to its runs, dense attention too; lists that have their own rows
+/// are gathered one by one, and what an earlier list of the KV head has brought comes from the
+/// nearest cache (the first point of the bandwidth).
+double attend_memory_seconds(const LayerWork& work, const HardwareProfile& hardware,
+                             const CostSetting& setting) {
+  const AttendWork& attend = work.attend;
+  const double row_bytes = work.shape.d_head * setting.kv_bytes;  // of one key, or one value
+  const double key_bytes = setting.batch * 2.0 * row_bytes;
+  const bool is_cpu = hardware.kind == "cpu";
+  const double granule = attend.runs > 0.0 ? attend.keys / attend.runs * row_bytes : row_bytes;
+  const double share = work.is_dense && !is_cpu ? 1.0 : hardware.gather.at(granule);
+  const double bytes = key_bytes * attend.keys;
+  double seconds = bytes > 0.0 ? bytes / (share * hardware.bandwidth.at(bytes)) : 0.0;
+  if (is_cpu && !work.is_dense && attend.rows > 0.0)
+    seconds += key_bytes * std::max(attend.pairs / attend.rows - attend.keys, 0.0) /
+               hardware.bandwidth.points.front().second;
+  return seconds;
 }
 
 }  // namespace
@@ -58,6 +72,24 @@ StageTimes StageTimes::scaled(double factor) const {
   return out;
 }
 
+std::optional<double> counted_seconds(const WorkCounts& counts, const HardwareProfile& hardware) {
+  double seconds = 0.0;
+  for (std::size_t i = 0; i < counts.n.size(); ++i) {
+    if (!(counts.n[i] > 0.0)) continue;
+    const auto what = static_cast<Counted>(i);
+    if (what == Counted::ranked) {
+      seconds += counts.n[i] * hardware.topk.value;
+    } else if (what == Counted::loops) {
+      seconds += counts.n[i] * hardware.launch.value;
+    } else {
+      const auto rate = hardware.kernels.find(std::string(kCountedNames[i]));
+      if (rate == hardware.kernels.end()) return std::nullopt;
+      seconds += counts.n[i] / (rate->second.value * hardware.peak_flops());
+    }
+  }
+  return seconds;
+}
+
 StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware,
                          const CostSetting& setting) {
   const CallShape& shape = work.shape;
@@ -70,23 +102,24 @@ StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware,
     times.of(CostStage::append) =
         stage_seconds(hardware, 0.0, 1.0, setting.batch * (work.append_bytes * scale + keys), 1.0);
   }
-  if (work.score_flops > 0.0 || work.score_bytes > 0.0) {
+  const auto counted = work.counts ? counted_seconds(*work.counts, hardware) : std::nullopt;
+  if (counted) {
+    times.of(CostStage::score) = *counted;
+  } else if (work.score_flops > 0.0 || work.score_bytes > 0.0) {
     times.of(CostStage::score) =
         stage_seconds(hardware, setting.batch * work.score_flops,
                       score_share(hardware, work.score_flops, work.score_bytes),
                       setting.batch * work.score_bytes * scale, 1.0);
   }
-  if (work.ranked > 0.0)
+  if (work.ranked > 0.0 && !counted)
     times.of(CostStage::topk) =
         hardware.launch.value + setting.batch * work.ranked * hardware.topk.value;
   if (work.attend.pairs > 0.0) {
-    const double granule =
-        work.attend.runs > 0.0 ? work.attend.keys / work.attend.runs * row_bytes : row_bytes;
+    const double compute =
+        setting.batch * 4.0 * shape.d_head * work.attend.pairs /
+        (attend * hardware.attend_rows.at(work.attend.rows) * hardware.peak_flops());
     times.of(CostStage::attend) =
-        stage_seconds(hardware, setting.batch * 4.0 * shape.d_head * work.attend.pairs,
-                      attend * hardware.attend_rows.at(work.attend.rows),
-                      setting.batch * 2.0 * keys_read(work, hardware) * row_bytes,
-                      work.is_dense ? 1.0 : hardware.gather.at(granule));
+        hardware.launch.value + std::max(compute, attend_memory_seconds(work, hardware, setting));
   }
   if (work.summaries > 0.0) {
     const double pairs = work.summaries * shape.group() * shape.n_tok;

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "core/base/error.hpp"
+#include "core/base/work_tally.hpp"
 
 namespace kvscope {
 
@@ -140,6 +141,7 @@ std::vector<Index> smallest_set(std::span<const float> weights, double p) {
 std::vector<Index> nucleus(std::span<const float> weights, double p, NucleusMode mode) {
   if (!(p > 0.0)) throw ConfigError(fmt::format("nucleus: expected a share p > 0, found {}", p));
   if (weights.empty()) return {};
+  count_work(Counted::ranked, weights.size());
   if (p >= 1.0) return positive_indices(weights);
   if (mode == NucleusMode::exact) return smallest_set(weights, p);
   const float largest = *std::max_element(weights.begin(), weights.end());

@@ -12,6 +12,7 @@
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
+#include "core/base/work_tally.hpp"
 
 namespace kvscope {
 
@@ -51,6 +52,7 @@ std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, TokenRange
   for (Index pos = range.begin; pos < range.end; ++pos) {
     if (take_all || is_alive(call, kv_head, pos)) keys.push_back(static_cast<KeyPos>(pos));
   }
+  count_work(Counted::listed, range.size());
   return keys;
 }
 
@@ -78,6 +80,7 @@ KeyList top_k_list(std::span<const double> scores, std::span<const KeyPos> candi
   for (const Index i : top_k_sorted_by_index(scores, k)) {
     list.scored.push_back(candidates[static_cast<std::size_t>(i)]);
   }
+  count_work(Counted::listed, list.scored.size());
   return list;
 }
 
@@ -86,6 +89,7 @@ KeyList top_k_list(std::span<const double> scores, TokenRange range, Index k) {
   for (const Index i : top_k_sorted_by_index(scores, k)) {
     list.scored.push_back(static_cast<KeyPos>(range.begin + i));
   }
+  count_work(Counted::listed, list.scored.size());
   return list;
 }
 
@@ -108,6 +112,7 @@ void add_top_k_lists(std::span<const double> scores, TokenRange range, std::span
 }
 
 void force_keys(KeyList& list, std::span<const KeyPos> keys) {
+  count_work(Counted::listed, list.scored.size() + list.forced.size() + keys.size());
   std::vector<KeyPos> forced;
   forced.reserve(list.forced.size() + keys.size());
   std::set_union(list.forced.begin(), list.forced.end(), keys.begin(), keys.end(),

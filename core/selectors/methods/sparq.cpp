@@ -28,6 +28,7 @@
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/topk.hpp"
 #include "core/base/error.hpp"
+#include "core/base/work_tally.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/head_share.hpp"
 #include "core/selectors/key_columns.hpp"
@@ -280,6 +281,9 @@ class Sparq final : public SharedScoreSelector {
     // logits are linear in q, so rows of a head are averaged first; heads stay apart, because alpha
     // needs each one's
     std::vector<double> q(n_heads * channels.size(), 0.0);
+    // All channels and then the chosen ones in tau, and these once more here.
+    count_work(Counted::visited, q_heads.size() * call.n_tok *
+                                     (call.q.dim(2) + 2 * static_cast<Index>(channels.size())));
     for (std::size_t h = 0; h < n_heads; ++h) {
       const auto rows = call.q.sub(q_heads.begin + static_cast<Index>(h));
       for (Index row = 0; row < call.n_tok; ++row) {
@@ -297,6 +301,7 @@ class Sparq final : public SharedScoreSelector {
   /// The channels of largest sum of |q| over rows and heads, ascending.
   std::vector<Index> largest_channels(const SelectCall& call, TokenRange q_heads) const {
     std::vector<double> size(static_cast<std::size_t>(call.q.dim(2)), 0.0);
+    count_work(Counted::visited, q_heads.size() * call.n_tok * call.q.dim(2));
     for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
       for (Index row = 0; row < call.n_tok; ++row) {
         const auto q = call.q.sub(q_head).row(row);

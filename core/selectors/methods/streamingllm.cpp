@@ -9,6 +9,7 @@
 // Cost: no scoring. Stores nothing. Fails on everything between the sinks and the window.
 #include <algorithm>
 
+#include "core/base/work_tally.hpp"
 #include "core/selectors/registry.hpp"
 
 namespace kvscope {
@@ -46,9 +47,11 @@ class StreamingLlm final : public Selector {
       const Index n_sink = std::min({options_.n_sink, budget, n_visible});
       const Index first_recent = std::max(n_sink, n_visible - (budget - n_sink));
       KeyList list;
+      list.forced.reserve(static_cast<std::size_t>(n_sink + n_visible - first_recent));
       for (Index j = 0; j < n_sink; ++j) list.forced.push_back(static_cast<KeyPos>(j));
       for (Index j = first_recent; j < n_visible; ++j)
         list.forced.push_back(static_cast<KeyPos>(j));
+      count_work(Counted::listed, list.forced.size());
       selection.add(list);
     }
     return selection;
