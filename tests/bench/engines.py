@@ -1,10 +1,11 @@
 """What engines cost and what kills cost them: the tables of analysis/engines.md.
 
-    python3 tests/bench/engines.py PROGRAM [--engines local,mpi] [--workers 1,2,4] [--units 200] [--kills 50] [--seed 1]
+    python3 tests/bench/engines.py PROGRAM [--engines local,mpi,slurm,ray] [--workers 1,2,4] [--units 200] [--kills 50] [--seed 1]
 
 A sweep of --units units (copies of one recording; a unit is a layer) runs undivided, then by every engine with every
 number of workers: bytes must be equal; overhead is the processor time of all processes beyond that of the undivided run, per
-unit. Then workers of the engine "local" are killed at random moments, --kills times: no unit may be lost, and none done
+unit (the tasks of slurm and ray are no children of the run, so wall clock alone is given for them). Slurm is a node that this script
+starts itself; ray is the one of the interpreter that runs it. Then workers of the engine "local" are killed at random moments, --kills times: no unit may be lost, and none done
 twice beyond those that were under way.
 """
 
@@ -18,6 +19,10 @@ import sys
 import tempfile
 import time
 
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(TESTS, "engines"))
+import one_node_slurm  # noqa: E402
+
 N_LAYERS = 8  # of the embedded verifier
 
 
@@ -30,6 +35,7 @@ def spent():
 class Bench:
     def __init__(self, arguments, folder):
         self.program, self.folder = os.path.abspath(arguments.program), folder
+        self.environment = dict(os.environ)
         first = self.path("t000.h5")
         self.run(["record", first, "--max-tokens", "256"])
         traces = [first]
@@ -44,7 +50,8 @@ class Bench:
 
     def run(self, words):
         began, before = time.monotonic(), spent()
-        done = subprocess.run([self.program] + words, capture_output=True, text=True, cwd=self.folder)
+        done = subprocess.run([self.program] + words, env=self.environment, capture_output=True, text=True,
+                              cwd=self.folder)
         if done.returncode != 0:
             sys.exit("engines.py: %s: code %d: %s" % (words[-6:], done.returncode, done.stderr))
         return time.monotonic() - began, spent() - before
@@ -101,7 +108,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="kvscope-engines-")
-    well = True
+    well, node = True, None
     try:
         bench = Bench(arguments, folder)
         seconds, processor = bench.run(bench.work + ["--threads", "1", "--out", bench.path("whole.csv")])
@@ -109,16 +116,24 @@ def main():
         print("| engine | workers | seconds | processor s | overhead per unit | bytes |\n|---|---|---|---|---|---|")
         print("| none | | %.1f | %.1f | | |" % (seconds, processor))
         for engine in filter(None, arguments.engines.split(",")):
+            if engine == "slurm":
+                node = one_node_slurm.OneNode(folder, max(4, os.cpu_count()))
+                bench.environment = node.environment
+            if engine == "ray":
+                bench.environment = dict(os.environ, KVSCOPE_PYTHON=sys.executable,
+                                         PYTHONPATH=os.path.join(os.path.dirname(TESTS), "traces", "python"))
             for n in arguments.workers.split(","):
                 out = bench.path("%s-%s.csv" % (engine, n))
                 took, used = bench.run(bench.work + ["--threads", "1", "--engine", engine, "--workers", n, "--out", out])
                 same = bench.same(out)
                 well = well and same
-                print("| %s | %s | %.1f | %.1f | %.0f ms | %s |" % (engine, n, took, used, 1000 * (used - processor) / n_units,
-                                                                    "equal" if same else "OTHER"), flush=True)
+                own = "%.1f | %.0f ms" % (used, 1000 * (used - processor) / n_units) if engine in ("local", "mpi") else "- | -"
+                print("| %s | %s | %.1f | %s | %s |" % (engine, n, took, own, "equal" if same else "OTHER"), flush=True)
         if arguments.kills:
             well = kill_at_random(bench, arguments.kills, arguments.seed) and well
     finally:
+        if node:
+            node.stop()
         shutil.rmtree(folder, ignore_errors=True)
     sys.exit(0 if well else 1)
 
