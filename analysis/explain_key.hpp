@@ -1,7 +1,7 @@
 // Why a key was kept or dropped: one query of a recording, asked of a method, and for any key
-// before it its weight, its score and rank, the cut-off, the page and its bound, the queries that
-// spoke for it, and the budget that would have kept it. `kvscope explain TRACE` and the explorer's
-// panel call the same functions.
+// before it its weight, its score and rank, the cut-off, the page and its bound, its representative
+// queries, and the budget that would have kept it. `kvscope explain TRACE` and the explorer's panel
+// call the same functions.
 //
 // Open loop, as a replay: the layer sees the dense model's tensors. A query of the prompt is asked
 // in its prefill chunk, with all queries of the chunk; a decoded one as a step of its own.
@@ -37,7 +37,7 @@ struct KeyQuestion {
   Index chunk = 128;             // B_CP
   std::optional<Index> dense_layers;
   bool as_step = false;  // the query is taken as a decode step even inside the prompt
-  /// Whatever decides the answer besides the traces, for keys of a cache.
+  /// Cache key of this request: everything besides the traces that determines the answer.
   std::string cache_key() const;
 };
 

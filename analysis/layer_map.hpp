@@ -1,5 +1,5 @@
 // SpecAttn's layer map: how far each draft layer's attention is from each verifier layer's over the
-// same tokens, and which draft layer should speak for which verifier layer.
+// same tokens, and which draft layer should predict which verifier layer.
 #pragma once
 
 #include <array>

@@ -50,12 +50,12 @@ struct RecordReport {
 /// exist, nothing to capture.
 TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const RecordOptions& options);
 
-/// Records into `sink` and finishes it: complete, or interrupted if `stop` was requested (looked at
-/// between forward calls; the units until then are kept). `tokenizer` may be null: then the trace
+/// Records into `receiver` and finishes it: complete, or interrupted if `stop` was requested
+/// (checked between forward calls; the units so far are kept). If `tokenizer` is null, the trace
 /// holds no token text. Decoding is greedy: each next token is the arg max of the last logits, the
 /// smallest id among equals; the token that the last step yields is not run. Throws ConfigError
 /// (plan_recording; token ids outside the vocabulary), Interrupted if not even one unit was whole,
-/// and what model and sink throw, with a hint how to recover the units before.
+/// and what model and receiver throw, with a hint how to recover the units before.
 RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
                           std::span<const TokenId> prompt, const RecordOptions& options,
                           TraceReceiver& receiver, ThreadPool& pool, const ProgressFn& progress,

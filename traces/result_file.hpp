@@ -12,9 +12,9 @@
 
 namespace kvscope {
 
-/// A sink that writes `out`; the file gets its name when finish() succeeded, and nothing stays if
-/// the sink is destroyed before. Throws IoError if `out` exists (unless overwrite) or cannot be
-/// made. The sink throws ConfigError for arrays that are not declared, declared twice or not
+/// A writer of `out`; the file gets its name when finish() has succeeded, and nothing stays if the
+/// writer is destroyed before. Throws IoError if `out` exists (unless overwrite) or cannot be
+/// made. The writer throws ConfigError for arrays that are not declared, declared twice or not
 /// written to their end, and ShapeError for slabs outside an array.
 std::unique_ptr<ResultWriter> create_result_file(const std::filesystem::path& out, bool overwrite);
 

@@ -22,9 +22,9 @@ struct WriterOptions {
   std::stop_token stop;
 };
 
-/// A sink that writes `out`. Nothing is touched before begin(), and an existing file at `out` stays
-/// until the new one is whole. Throws IoError if `out` or its .part exists (unless overwrite),
-/// ConfigError for a gzip level out of range.
+/// A receiver that writes `out`. Nothing is touched before begin(), and an existing file at `out`
+/// stays until the new one is whole. Throws IoError if `out` or its .part exists (unless
+/// overwrite), ConfigError for a gzip level out of range.
 std::unique_ptr<TraceReceiver> create_trace(const std::filesystem::path& out,
                                             const WriterOptions& options);
 

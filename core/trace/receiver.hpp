@@ -56,7 +56,7 @@ struct SideRows {
 
 /// Write access to one trace. Protocol: begin, then per unit (in order): for each recorded layer in
 /// order write_layer and, if attention rows are captured, write_attn until all rows are there;
-/// write_logits if captured, write_tokens, commit_unit; at the end finish, or destroy the sink
+/// write_logits if captured, write_tokens, commit_unit; at the end finish, or destroy the receiver
 /// (what was committed stays recoverable). Any call may throw IoError (disk full); what was
 /// committed before stays recoverable.
 class TraceReceiver {
@@ -65,11 +65,11 @@ class TraceReceiver {
   /// `info` has all shapes of the planned run (n_tokens, units). Token bytes may be empty.
   virtual void begin(const TraceInfo& info) = 0;
   virtual void write_layer(const LayerRows& rows) = 0;
-  /// Sinks that keep no attention rows ignore them.
+  /// Receivers that keep no attention rows ignore them.
   virtual void write_attn(const AttnRows& rows) { (void)rows; }
-  /// The layer's experts, after its write_layer; sinks that keep no routing ignore them.
+  /// The layer's experts, after its write_layer; receivers that keep no routing ignore them.
   virtual void write_routing(const RoutingRows& rows) { (void)rows; }
-  /// The layer's side tensors, after its write_layer; sinks that keep none ignore them.
+  /// The layer's side tensors, after its write_layer; receivers that keep none ignore them.
   virtual void write_side(const SideRows& rows) { (void)rows; }
   virtual void write_logits(TensorView<const float> logits) = 0;  // [n_rows, n_vocab]
   /// Ids (and bytes, unless empty) of the unit's tokens.
