@@ -12,6 +12,7 @@
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
+#include "traces/set_files.hpp"
 #include "traces/trace_set.hpp"
 
 namespace kvscope::cli {
@@ -114,6 +115,7 @@ class RecordCommand final : public Command {
     options.command_line = command_line;
     options.writer = writer_name();
     const TraceInfo plan = plan_recording(config, static_cast<Index>(prompt.ids.size()), options);
+    check_parts(plan, out);
     const std::int64_t estimate = layers_per_part_ > 0 ? estimated_set_bytes(plan, layers_per_part_)
                                                        : estimated_file_bytes(plan);
     announce(plan, prompt, estimate, out);
@@ -150,12 +152,26 @@ class RecordCommand final : public Command {
       throw IoError(fmt::format("no folder {} to write {} into", folder_of(out).string(),
                                 out.filename().string()));
     }
-    std::vector<fs::path> inputs;
-    for (const auto& file : {prompt_.text, prompt_.tokens}) {
-      if (file) inputs.push_back(*file);
-    }
-    check_new_output(out, "out", inputs, overwrite_, "--overwrite");
+    check_new_output(out, "out", inputs(), overwrite_, "--overwrite");
     return out;
+  }
+
+  std::vector<fs::path> inputs() const {
+    std::vector<fs::path> files;
+    for (const auto& file : {prompt_.text, prompt_.tokens}) {
+      if (file) files.push_back(*file);
+    }
+    return files;
+  }
+
+  /// The files of a set beside its manifest: those that it writes, and those of the set whose place
+  /// it takes, which go away.
+  void check_parts(const TraceInfo& plan, const fs::path& out) const {
+    if (layers_per_part_ == 0) return;
+    for (const SetPart& part : plan_parts(out, plan, layers_per_part_))
+      check_new_output(out.parent_path() / part.file, "out", inputs(), overwrite_, "--overwrite");
+    if (!fs::exists(out)) return;
+    for (const fs::path& older : files_of_set(out)) refuse_input(older, "out", inputs());
   }
 
   /// Layers of a part; 0 for a single file.

@@ -182,7 +182,9 @@ class SweepCommand final : public Command {
     if (!out_ || units_.is_alone()) return;
     std::vector<fs::path> inputs = traces_;
     inputs.insert(inputs.end(), drafts_.begin(), drafts_.end());
-    if (config_) inputs.push_back(*config_);
+    for (const auto& file : {config_, calibration_}) {
+      if (file) inputs.push_back(*file);
+    }
     check_sweep_output(*out_, force_ || shard_.has_value(), inputs);
   }
 

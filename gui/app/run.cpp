@@ -17,6 +17,7 @@
 #include "gui/model/session/json_fields.hpp"
 #include "gui/platform/offscreen.hpp"
 #include "gui/platform/window.hpp"
+#include "traces/set_files.hpp"
 
 namespace kvscope::gui {
 
@@ -270,7 +271,7 @@ int run(const CommandLine& line) {
   }
   if (line.reproduce) return reproduce_view(line);
   if (line.screenshot) {
-    if (const auto input = input_behind(*line.screenshot, line.files)) {
+    if (const auto input = input_behind(*line.screenshot, with_set_parts(line.files))) {
       throw ConfigError(fmt::format("--screenshot: {} is the input {}; name another file",
                                     line.screenshot->string(), input->string()));
     }

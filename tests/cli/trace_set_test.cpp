@@ -131,6 +131,37 @@ TEST_CASE("record --split says what it expects") {
                ContainsSubstring("--split: expected layers"));
 }
 
+TEST_CASE("no output takes the place of a part of a set that is read, and none of a calibration") {
+  const Both both;
+  const std::string first = both.name("t.layers-0-2.h5");
+  const std::string before = testing::read_file(first);
+  const Words sweep = {"sweep", both.set, "--selector", "quest", "--budget", "16", "--force"};
+  const auto with = [](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  // Another set's part would have the name of the file that is read, or go away with an older set.
+  const Words record = {"record", both.set, "--tokens", first, "--overwrite", "--split"};
+  for (const Words& words :
+       {Words{"analyze", "quest", both.set, "--out", first, "--overwrite"},
+        Words{"analyze", "quest", both.set, "--csv", first, "--overwrite"},
+        with(sweep, {"--out", first}), with(record, {"layers=3"}), with(record, {"layers=1"}),
+        Words{"sweep", both.file, "--selector", "quest", "--budget", "16", "--force",
+              "--calibration", first, "--out", first}}) {
+    const auto run = kvscope_run(words);
+    INFO(words[0] << ": " << run.err);
+    CHECK(run.code == 2);
+    CHECK_THAT(run.err, ContainsSubstring("is the input"));
+    CHECK((testing::read_file(first) == before));
+  }
+  const Words base = {"record", both.set, "--max-tokens", "32", "--split"};
+  CHECK(kvscope_run(with(base, {"layers=3"})).code == 3);
+  fs::remove(both.set);
+  const auto there = kvscope_run(with(base, {"layers=3"}));
+  CHECK(there.code == 3);
+  CHECK_THAT(there.err, ContainsSubstring("t.layers-0-2.h5 exists; --overwrite replaces it"));
+}
+
 TEST_CASE("bench traceset plans a long recording, tries a small one and leaves no file") {
   const TempDir dir;
   const Words small = {
