@@ -2,6 +2,7 @@
 // on the single file.
 #include <signal.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
@@ -203,16 +204,15 @@ TEST_CASE("a killed recording of a set is recovered, up to the last unit that al
   const TempDir dir;
   const std::string set = (dir.path() / "t.kvset").string();
   RunningProgram program(
-      {"record", set, "--split", "layers", "--max-tokens", "4000", "--chunk", "16", "--yes"});
+      {"record", set, "--split", "layers", "--max-tokens", "24000", "--chunk", "64", "--yes"});
   using namespace std::chrono;
   const auto until = steady_clock::now() + seconds(60);
-  const auto n_units = [&] {
-    const auto run = kvscope_run({"info", set + ".part", "--json"});
-    return run.code == 0 ? run.json().at("n_units").get<int>() : 0;
-  };
-  while (n_units() < 3 && steady_clock::now() < until && program.is_running())
+  int n_seen = 0;
+  while (n_seen < 3 && steady_clock::now() < until && program.is_running()) {
+    const auto info = kvscope_run({"info", set + ".part", "--json"});
+    if (info.code == 0) n_seen = std::max(n_seen, info.json().at("n_units").get<int>());
     std::this_thread::sleep_for(milliseconds(20));
-  const int n_seen = n_units();
+  }
   program.send(SIGKILL);
   program.wait();
   REQUIRE(n_seen >= 3);
