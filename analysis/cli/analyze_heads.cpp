@@ -20,10 +20,10 @@ class AnalyzeHeads final : public AnalyzeOne<HeadsOptions> {
  private:
   std::string about() const override {
     return "Measures every query head on exact rows: mean attention distance, entropy, the share "
-           "of the first tokens (sink) and of the nearest keys (local), and a retrieval score: the "
-           "weight on the needle's positions (--needle), else on the tokens that followed an "
-           "earlier occurrence of the current token, as induction heads look for them; beside it "
-           "what a flat row would give them. A replay says what each head loses under sparse "
+           "of the first tokens (sink) and of the nearest keys (local), and a retrieval score: "
+           "the weight on the needle's positions (--needle), else on the tokens that followed an "
+           "earlier occurrence of the current token, as induction heads do, with the share that "
+           "a uniform row would give them. A replay measures what each head loses under sparse "
            "methods at one budget. --out also holds a small map of every head; kvscope figure "
            "heads draws the atlas. Rows are means over the heads of a layer; --json has every "
            "head.";

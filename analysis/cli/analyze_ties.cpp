@@ -41,7 +41,7 @@ class AnalyzeTies final : public AnalyzeCommand {
                 selectors_);
     options.add("budget", "BUDGET", "tokens=256, ratio=0.1, ...; a bare number is tokens [256]",
                 budget_);
-    options.add("layers", "LIST", "layers to look at, as 0,4-7 [all]", layers_);
+    options.add("layers", "LIST", "layers to include, as 0,4-7 [all]", layers_);
     options.add("model", "DIR",
                 "the recorded model (verifier, draft or a folder): decodes on after the prompt "
                 "with both orders of ties",

@@ -36,10 +36,10 @@ class BenchMachine final : public Command {
   std::string name() const override { return "bench machine"; }
   std::string summary() const override { return "this machine as a profile of kvscope cost"; }
   std::string description() const override {
-    return "Measures with the program's own kernels what predicted times are made of: bandwidth by "
-           "the size of what is read, the rates of products, attention and scoring, gathering by "
+    return "Measures with the program's own kernels the constants of predicted times: bandwidth by "
+           "the size of a read, the rates of products, attention and scoring, gathering by "
            "the length of runs, ranking, a parallel loop. The file is a hardware profile: every "
-           "number has its source. Nothing else should run meanwhile.";
+           "number has its source. Nothing else should run at the same time.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope bench machine --out here.json",

@@ -41,12 +41,12 @@ class BenchNucleus final : public BenchReportCommand {
  public:
   std::string name() const override { return "bench nucleus"; }
   std::string summary() const override {
-    return "time of finding the keys that hold a share of a row, beside sorting";
+    return "time of finding the keys that hold a share of a row, against sorting";
   }
   std::string description() const override {
     return "Made-up attention rows (softmax of normal numbers). Sorting and the search for the "
-           "exact threshold take turns on the same rows, on one thread; what is sorted are the "
-           "bare weights. The ratio is sorting over searching, low and high its quartiles over the "
+           "exact threshold take turns on the same rows, on one thread; sorting gets the bare "
+           "weights. The ratio is sorting over searching, low and high its quartiles over the "
            "rows. least_mass_MODE is the smallest share that a mode of specattn:nucleus kept of "
            "any row: the printed ones miss p.";
   }

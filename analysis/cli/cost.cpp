@@ -94,7 +94,9 @@ std::string describe_ledger(const Json& report) {
 class CostCommand final : public Command {
  public:
   std::string name() const override { return "cost"; }
-  std::string summary() const override { return "predicted time on a card, from measured lists"; }
+  std::string summary() const override {
+    return "predicted time on a processor, from measured lists";
+  }
   std::string description() const override {
     return "Replays the methods on a recording and predicts, from the keys that they really select "
            "(union per KV head, runs of adjacent keys, rows of a list), what a forward call would "
@@ -124,7 +126,7 @@ class CostCommand final : public Command {
                 fmt::format("profiles: {}, or files of kvscope bench machine",
                             fmt::join(hardware_names(), ", ")),
                 hardware_);
-    options.add("batch", "LIST", "sequences side by side, each with a cache of its own", batch_);
+    options.add("batch", "LIST", "sequences side by side, each with its own cache", batch_);
     options.add("context", "LIST", "more context lengths, to which the measured lists are scaled",
                 context_);
     options.add("kv-dtype", "WORD",

@@ -58,8 +58,7 @@ class ExplainCommand final : public Command {
     options.add("text", "FILE", "UTF-8 text to fill prompts with [embedded book]", text_);
     options.add("length", "N", "tokens of a prompt", length_);
     options.add("facts", "N", "facts hidden; 1 is a pass key, more are magic numbers", n_facts_);
-    options.add("depths", "N", "depths of the fact, equally spaced; 1 stands in the middle",
-                n_depths_);
+    options.add("depths", "N", "depths of the fact, equally spaced; 1 is in the middle", n_depths_);
     options.add("trials", "N", "prompts per depth", n_trials_);
     options.add("least", "X", "share of a head's attention from which it is shown", least_);
     options.flag("all", "explain prompts that were answered, too", all_);

@@ -52,7 +52,7 @@ Json json_of(const QueryLook& look, const KeyFate& fate) {
   return row;
 }
 
-/// What only some methods have to say: the page's bound, the queries that spoke for the key.
+/// What only some methods have to say: the page's bound, the representative queries of the key.
 std::string more_words(const QueryLook& look, const KeyFate& fate,
                        const std::vector<std::string>& texts) {
   std::string words;

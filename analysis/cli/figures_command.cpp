@@ -31,7 +31,7 @@ class FiguresCommand final : public Command {
         print(fmt::format("{}: {}\n\nneeds    {}\nmade by  {}\noptions  {}\n", kind.name,
                           kind.shows, kind.needs, kind.command,
                           kind.options.empty()
-                              ? "none besides --title"
+                              ? "only --title"
                               : fmt::format("--{}", fmt::join(kind.options, ", --"))));
       }
       return kOk;

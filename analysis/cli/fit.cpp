@@ -26,13 +26,13 @@ class FitCommand final : public Command {
   std::string description() const override {
     return "Some methods learn something about a model before they see a sequence: Kascade its "
            "anchor layers and head map, DuoAttention the gates of its heads, Double Sparsity its "
-           "channels, Loki its directions, the indexer its index vectors, ShadowKV how keys turn "
-           "with their positions. The file that fit writes says which recording it comes from; a "
-           "run names it with an option of the method (kascade:map=FILE, duoattention:gates=FILE, "
-           "doublesparsity:channels=FILE, loki:directions=FILE, indexer:index=FILE, "
-           "shadowkv:rotation=FILE). What the indexer learns is good at the positions of its "
-           "recording: take one at least as long as what will be run. A sweep over the very "
-           "recording that a method learned from says so.";
+           "channels, Loki its directions, the indexer its index vectors, ShadowKV how keys "
+           "rotate with their positions. The file that fit writes says which recording it comes "
+           "from; a run names it with an option of the method (kascade:map=FILE, "
+           "duoattention:gates=FILE, doublesparsity:channels=FILE, loki:directions=FILE, "
+           "indexer:index=FILE, shadowkv:rotation=FILE). What the indexer learns is good at the "
+           "positions of its recording: take one at least as long as what will be run. A sweep "
+           "over the same recording that a method learned from carries a warning.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope fit kascade:n-anchors=3 verifier.h5 --out anchors.json",

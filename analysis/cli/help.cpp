@@ -104,12 +104,12 @@ std::string usage_line(const Command& command, const OptionSet& options) {
 
 std::string overview_text() {
   std::string out =
-      "kvscope records what the attention layers of a language model see and analyses how well\n"
+      "kvscope records the attention of a language model's layers and analyses how well\n"
       "sparse attention (QuoKA, Quest, SpecAttn) would do on it.\n\n"
       "usage: kvscope COMMAND [options]\n\ncommands:\n";
   for (const auto& command : all_commands()) out += overview_line(*command);
   out +=
-      "\nkvscope COMMAND --help tells a command's options, with examples. A first session:\n"
+      "\nkvscope COMMAND --help explains a command's options, with examples. A first session:\n"
       "  kvscope record trace.h5 --max-tokens 1024\n"
       "  kvscope analyze quest trace.h5 --out quest.h5\n\n";
   return out + kExitCodes + "\n";

@@ -12,19 +12,18 @@ namespace {
 class LadderCommand final : public AnalyzeCommand {
  public:
   LadderCommand()
-      : AnalyzeCommand("ladder",
-                       "what each concession of a serving engine costs a method, rung by rung",
+      : AnalyzeCommand("ladder", "what each simplification in a serving engine costs a method",
                        /*n_traces=*/1) {}
   std::string name() const override { return "ladder"; }
   std::string description() const override {
-    return "Papers choose tokens per query head, for every query, by exact scores; engines share a "
-           "list among heads, load whole pages, choose at some steps, rank by scores of few bits "
-           "or by a mean query, and share a list among the queries of a chunk. Each concession is "
-           "replayed alone, and together with those before it, on the recorded q, k and v at the "
-           "same queries: kept attention, output error, bytes read. What a method cannot take is "
-           "named with its reason. Any one of them is a method of its own for other commands, as "
-           "quest+coarsen:owner=layer,page=64 or quest+every=4. kvscope figure ladder draws the "
-           "result.";
+    return "Papers choose tokens per query head, for every query, by exact scores; engines share "
+           "a list among heads, load whole pages, choose at some steps, rank by scores of few "
+           "bits or by a mean query, and share a list among the queries of a chunk. Each of "
+           "these simplifications is replayed alone, and together with those before it, on the "
+           "recorded q, k and v at the same queries: kept attention, output error, bytes read. "
+           "What cannot be applied to a method is named with the reason. Each is also a method "
+           "for other commands, as quest+coarsen:owner=layer,page=64 or quest+every=4. kvscope "
+           "figure ladder draws the result.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope ladder trace.h5 --selector quest --budget 256 --out ladder.h5",
@@ -37,7 +36,7 @@ class LadderCommand final : public AnalyzeCommand {
   void declare_kind(OptionSet& options) override {
     options.add("selector", "NAME", "the method, with options as NAME:option=value", selector_);
     options.add("budget", "BUDGET", "tokens=256, ratio=0.1, ...; a bare number is tokens", budget_);
-    options.add("layers", "LIST", "layers to look at, as 0,4-7 [all]", layers_);
+    options.add("layers", "LIST", "layers to include, as 0,4-7 [all]", layers_);
     options.fields(options_);
   }
   LadderOptions ladder_options() const {

@@ -23,11 +23,11 @@ class MergeCommand final : public Command {
     return "join finished units, or the shards of a sweep, into one result";
   }
   std::string description() const override {
-    return "Of a folder that --unit ID --out DIR filled (kvscope sweep, simulate, analyze, cost), "
-           "or of what kvscope sweep --shard wrote. Fails, and names it, if a unit or shard is "
-           "missing, unfinished, given twice, of other inputs or of another version. The result "
-           "has the same bytes as that of one undivided run; an .h5 file, which holds its date, "
-           "only if SOURCE_DATE_EPOCH is set. Units of a sweep need nothing besides; those of "
+    return "Merges a folder of units (--unit ID --out DIR of kvscope sweep, simulate, analyze, "
+           "cost), or the files of kvscope sweep --shard. Fails, and names the unit or shard, if "
+           "one is missing, unfinished, given twice, or of other inputs or another version. The "
+           "result has the same bytes as that of one undivided run; an .h5 file, which holds its "
+           "date, only if SOURCE_DATE_EPOCH is set. Units of a sweep need nothing else; those of "
            "other commands are merged by the command itself, which opens its inputs again "
            "(relative paths count from here), but computes nothing.";
   }

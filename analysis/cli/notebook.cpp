@@ -31,7 +31,7 @@ class NotebookCommand final : public Command {
         "jupyter nbconvert --execute. The first cells check versions and that the files are the "
         "ones it was written about; then it recomputes numbers in NumPy, asserts that they equal "
         "the program's, and draws the figures. Paths in it are relative to its folder. Traces are "
-        "looked for where the result says, then beside the result; a partial trace (.part) may be "
+        "searched where the result says, then next to the result; a partial trace (.part) may be "
         "named with --trace. Kinds: {}.",
         fmt::join(kinds, "; "));
   }
@@ -39,7 +39,7 @@ class NotebookCommand final : public Command {
     return {{"kvscope notebook bounds theorem-b1.h5 quest.h5 --out bounds.ipynb",
              "both bounds in one notebook"},
             {"kvscope notebook recall sweep.h5 --trace trace.h5 --out recall.ipynb",
-             "a sweep whose trace lies elsewhere"}};
+             "a sweep whose trace is elsewhere"}};
   }
   void declare(OptionSet& options) override {
     OptionSpec& kind = options.positional("KIND", "what it is about", kind_, /*required=*/true);

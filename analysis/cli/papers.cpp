@@ -29,14 +29,14 @@ class PapersCommand final : public Command {
     return "what QuoKA, Quest and SpecAttn claim, item by item, judged on a model";
   }
   std::string description() const override {
-    return "Makes every table and figure of the three papers, and shows the errors found in them, "
-           "by running the program's own commands; results lie in DIR/runs, pictures in DIR/items. "
-           "The report (report.html, report.tex, items.json) has for each item the paper's claim "
-           "and number, the number on this model with its interval, the command, and one of four "
-           "verdicts: holds, holds in form (not in size), does not hold, cannot be tested. A step "
-           "that fails is told in its item; the rest goes on. An interrupted report goes on with "
-           "the same command: what was made by the same command from the same inputs is not made "
-           "again.";
+    return "Makes every table and figure of the three papers, and shows the errors found in "
+           "them, by running the program's own commands; results are in DIR/runs, pictures in "
+           "DIR/items. The report (report.html, report.tex, items.json) has for each item the "
+           "paper's claim and number, the number on this model with its interval, the command, "
+           "and one of four verdicts: holds, holds in form (not in size), does not hold, cannot "
+           "be tested. A failed step is reported in its item, and the rest continues. The same "
+           "command continues an interrupted report: results of the same command and inputs are "
+           "reused.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope papers --quick --out papers",

@@ -85,7 +85,7 @@ class PictureMaker {
     for (const std::string& word : runner_.words_of(more, path("").string(), /*in_folder=*/false))
       words.push_back(word);
     const CommandOutcome outcome = run_inside(words, {}, stop_);
-    if (stop_.stop_requested()) throw Interrupted("stopped; the same command goes on from here");
+    if (stop_.stop_requested()) throw Interrupted("stopped; the same command continues from here");
     if (outcome.code != kOk) throw ConfigError(outcome.last_note);
     runner_.set_done(path(mark), stamp);
   }
@@ -156,7 +156,7 @@ std::vector<papers::DrawnPicture> draw_pictures(const papers::Item& item, Papers
   std::vector<papers::DrawnPicture> pictures;
   PictureMaker drawing(item, runner, stop);
   for (const papers::Picture& picture : item.pictures) {
-    if (stop.stop_requested()) throw Interrupted("stopped; the same command goes on from here");
+    if (stop.stop_requested()) throw Interrupted("stopped; the same command continues from here");
     pictures.push_back(drawing.draw(picture.command));
   }
   return pictures;

@@ -238,7 +238,7 @@ bool PapersRunner::reuse(const papers::Run& run, State& state) {
 }
 
 void PapersRunner::execute(const papers::Run& run, State& state) {
-  if (stop_.stop_requested()) throw Interrupted("stopped; the same command goes on from here");
+  if (stop_.stop_requested()) throw Interrupted("stopped; the same command continues from here");
   const std::string& command = command_of(run);
   const fs::path out = path_of(run);
   const fs::path journal = out.string() + ".journal";
@@ -260,7 +260,7 @@ void PapersRunner::execute(const papers::Run& run, State& state) {
     outcome.code = kUsageError;
   }
   if (outcome.code == kUsageError) outcome = run_inside(words, progress_, stop_);
-  if (stop_.stop_requested()) throw Interrupted("stopped; the same command goes on from here");
+  if (stop_.stop_requested()) throw Interrupted("stopped; the same command continues from here");
   if (outcome.code != kOk && outcome.code != kCheckFailed) {
     state.missing = outcome.last_note.starts_with("kvscope: ") ? outcome.last_note.substr(9)
                                                                : outcome.last_note;

@@ -17,7 +17,7 @@ class RecoverCommand final : public Command {
  public:
   std::string name() const override { return "recover"; }
   std::string summary() const override {
-    return "make a valid trace of a killed recording's .part file";
+    return "make a valid trace from a killed recording's .part file";
   }
   std::string description() const override {
     return "Copies every unit (prefill chunk or decode step) that was written whole into a new "

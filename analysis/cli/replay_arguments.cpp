@@ -23,7 +23,7 @@ void ReplayArguments::declare(OptionSet& options) {
   options.add("drafts", "N", "verify: tokens verified at once", calls_.drafts);
   options.add("rows-per-chunk", "N", "measured queries of a call, evenly spaced, or all [8]",
               rows_per_chunk_);
-  options.add("layers", "LIST", "layers to look at, as 0,4-7 [all]", layers_);
+  options.add("layers", "LIST", "layers to include, as 0,4-7 [all]", layers_);
   options.add("heads", "LIST", "query heads to measure, as 0,4-7 [all]", heads_);
   options.add("dense-layers", "N",
               "leading layers that every method leaves dense [the method's own]", dense_layers_);

@@ -34,16 +34,16 @@ class ReproduceCommand final : public Command {
     return "draw a figure again from its manifest and compare the bytes";
   }
   std::string description() const override {
-    return "Reads the NAME.json that kvscope figure wrote, draws the figure from the same results "
-           "with the same options, and compares with the files beside the manifest. Ends with exit "
-           "code 5 if a result or a file differs. Writes nothing. Views that the explorer exported "
-           "are drawn again by kvscope-explorer.";
+    return "Reads the NAME.json that kvscope figure wrote, draws the figure from the same "
+           "results with the same options, and compares with the files next to the manifest. "
+           "Ends with exit code 5 if a result or a file differs. Writes nothing. Views that the "
+           "explorer exported are drawn again by kvscope-explorer.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope reproduce figures/budget.json", "is the figure what its results say?"}};
   }
   void declare(OptionSet& options) override {
-    options.positional("MANIFEST", "the .json beside a figure", manifest_, /*required=*/true);
+    options.positional("MANIFEST", "the .json next to a figure", manifest_, /*required=*/true);
     declare_json(options, json_);
   }
 

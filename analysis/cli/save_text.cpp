@@ -13,8 +13,8 @@ namespace fs = std::filesystem;
 
 void refuse_input(const fs::path& out, std::string_view option, std::span<const fs::path> inputs) {
   if (const auto input = input_behind(out, with_set_parts(inputs))) {
-    throw UsageError(fmt::format("--{}: {} is the input {}; results go to a file of their own",
-                                 option, out.string(), input->string()));
+    throw UsageError(fmt::format("--{}: {} is the input {}; results go to another file", option,
+                                 out.string(), input->string()));
   }
 }
 

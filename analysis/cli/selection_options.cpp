@@ -5,8 +5,8 @@
 namespace kvscope::cli {
 
 void SelectionOptions::declare(OptionSet& options) {
-  options.add("layers", "LIST", "layers to look at, as 0,4-7 [all]", layers);
-  options.add("heads", "LIST", "query heads to look at, with their KV heads, as 0,4-7 [all]",
+  options.add("layers", "LIST", "layers to include, as 0,4-7 [all]", layers);
+  options.add("heads", "LIST", "query heads to include, with their KV heads, as 0,4-7 [all]",
               heads);
 }
 

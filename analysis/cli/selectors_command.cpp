@@ -162,12 +162,13 @@ class SelectorsCommand final : public Command {
   std::string name() const override { return "selectors"; }
   std::string summary() const override { return "list the selection methods and their options"; }
   std::string description() const override {
-    return "Methods can be stacked with plus signs, each but the last with a budget of its own: "
+    return "Methods can be stacked with plus signs, each but the last with its own budget: "
            "keydiff@tokens=2048+quest@tokens=512+oracle-topp evicts, then selects pages, then "
            "prunes to a share of the attention. A stage chooses among the keys that those before "
-           "it left. Two wrappers stand behind a method with a plus sign and leave it its budget: "
-           "quest+coarsen:owner=layer,page=64 shares one list among all heads in pages of 64, "
-           "quest+every=4 chooses at each fourth step; kvscope selectors coarsen explains them.";
+           "it left. Two wrappers follow a method after a plus sign, without a budget of their "
+           "own: quest+coarsen:owner=layer,page=64 shares one list among all heads in pages of "
+           "64, quest+every=4 chooses at every fourth step; kvscope selectors coarsen explains "
+           "them.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope selectors", "all methods"},

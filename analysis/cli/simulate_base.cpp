@@ -147,7 +147,7 @@ void SimulateCommand::declare(OptionSet& options) {
   }
   options.add("out", "FILE", "write the table as .csv, .json or .h5 (with curves and grids)", out_)
       .short_name = 'o';
-  options.flag("resume", "go on with an interrupted run of the same configuration", resume_);
+  options.flag("resume", "continue an interrupted run of the same configuration", resume_);
   options.flag("force", "replace existing files and start over", force_);
   engine_.declare(options);
   units_.declare(options);
@@ -181,7 +181,7 @@ void SimulateCommand::check_usage() const {
   units_.check(out_);
   if (units_.is_used() && resume_)
     throw UsageError(
-        "--resume and units exclude each other: the folder of units is what a run goes on from");
+        "--resume and units exclude each other: a run continues from the folder of units");
   if (resume_ && force_) throw UsageError("--resume and --force contradict each other");
   if (resume_ && !out_) throw UsageError("--resume needs --out");
   if (!texts_.empty() && tokens_) throw UsageError("--text and --tokens exclude each other");
@@ -299,14 +299,14 @@ SimulationResult SimulateCommand::compute(SimulationTask& task, const Simulation
   const fs::path journal = out_ ? journal_of(*out_) : temporary.file();
   if (out_ && !resume_ && !force_ && fs::exists(journal)) {
     throw IoError(
-        fmt::format("{} exists: --resume goes on with it, --force starts over", journal.string()));
+        fmt::format("{} exists: --resume continues it, --force starts over", journal.string()));
   }
   const JournalMode mode = resume_ ? JournalMode::resume : JournalMode::overwrite;
   try {
     return run_simulation(task, setup, journal, mode, pool, progress.callback(), stop.token());
   } catch (const Interrupted& error) {
     if (!out_) throw;
-    throw Interrupted(fmt::format("{}; what is finished is in {}, --resume goes on", error.what(),
+    throw Interrupted(fmt::format("{}; what is finished is in {}, --resume continues", error.what(),
                                   journal.string()));
   }
 }

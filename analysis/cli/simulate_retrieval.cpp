@@ -123,7 +123,7 @@ class SimulateRetrieval : public SimulateCommand {
  protected:
   void declare_task(OptionSet& options) final {
     options.add("lengths", "LIST", "prompt lengths in tokens", lengths_);
-    options.add("depths", "N", "depths of the fact, equally spaced; 1 stands in the middle",
+    options.add("depths", "N", "depths of the fact, equally spaced; 1 is in the middle",
                 task_.n_depths);
     options.add("trials", "N", "prompts per length and depth", task_.trials);
     options.add("until-interval", "X",
@@ -176,7 +176,7 @@ class SimulatePasskey final : public SimulateRetrieval {
  public:
   std::string name() const override { return "simulate passkey"; }
   std::string summary() const override {
-    return "pass keys found by decoding under a selector (Quest's protocol)";
+    return "pass-key retrieval when decoding under a selector (Quest's protocol)";
   }
   std::string description() const override {
     return "A pass key is hidden in prose at several depths. All but the last tokens of the prompt "
@@ -201,12 +201,12 @@ class SimulateNeedle final : public SimulateRetrieval {
     return "a needle in a haystack under chunked prefill (QuoKA's protocol)";
   }
   std::string description() const override {
-    return "The whole prompt goes in by chunks (--chunk, B_CP) under the selector (--budget, "
-           "B_SA), and so does the answer, token by token. With --protocol inside the answer "
-           "stands in the last chunk and one list serves all of it; with --protocol prefill it is "
-           "decoded densely, which lets the model look the needle up in the cache after all. With "
-           "--facts 8, eight magic numbers are hidden and one is asked for. The grid depth x "
-           "length is in the .json and .h5 results.";
+    return "The whole prompt is processed in chunks (--chunk, B_CP) under the selector "
+           "(--budget, B_SA), and so is the answer, token by token. With --protocol inside the "
+           "answer is in the last chunk and one list serves all of it; with --protocol prefill "
+           "it is decoded densely, which lets the model look the needle up in the cache after "
+           "all. With --facts 8, eight magic numbers are hidden and one is asked for. The grid "
+           "depth x length is in the .json and .h5 results.";
   }
   std::vector<Example> examples() const override {
     return {
@@ -220,7 +220,7 @@ class SimulateNeedle final : public SimulateRetrieval {
          "points take"},
         {"kvscope simulate needle --facts 4 --turns 3 --selector full,quoka --budget 256 "
          "--lengths 2048 --show-prompts 1",
-         "three questions over one cache, the first prompt in words"}};
+         "three questions over one cache, the first prompt printed"}};
   }
 
  protected:
@@ -251,7 +251,7 @@ class SimulateRuler final : public SimulateRetrieval {
   }
   std::string name() const override { return "simulate ruler"; }
   std::string summary() const override {
-    return "RULER's, InfiniteBench's, story tasks or your own; scores by length";
+    return "tasks of RULER and InfiniteBench, story tasks or your own; scores by length";
   }
   std::string description() const override {
     return "Tasks of RULER, InfiniteBench and The Sparse Frontier in words that the embedded "
@@ -268,7 +268,7 @@ class SimulateRuler final : public SimulateRetrieval {
          "scores of five kinds at two lengths"},
         {"kvscope simulate ruler --kinds ruler --selector quoka --budget ratio=0.25 --lengths 2048 "
          "--depths 1 --trials 1 --show-prompts 11",
-         "RULER's eleven generated tasks, each prompt in words"},
+         "RULER's eleven generated tasks, each prompt printed"},
         {"kvscope simulate ruler --examples longbench.jsonl --lengths 8192 --selector snapkv "
          "--budget 1024",
          "examples of a file; longer ones lose their middle"}};

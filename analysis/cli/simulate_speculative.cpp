@@ -28,7 +28,7 @@ class SimulateSpeculative final : public SimulateCommand {
     return {
         {"kvscope simulate speculative --selector full,specattn --budget p=0.95,0.97,0.99 "
          "--gamma 4",
-         "dense and sparse verification beside plain decoding"}};
+         "dense and sparse verification against plain decoding"}};
   }
 
  protected:

@@ -43,15 +43,15 @@ class SweepCommand final : public Command {
     return "compare selectors over budgets on recorded traces";
   }
   std::string description() const override {
-    return "Replays every selector with every budget on the recorded q, k and v and measures what "
-           "it keeps: attention mass, recall, output error, likeness to the oracle, keys, FLOPs, "
-           "bytes. Each layer sees the dense model's tensors, so errors do not compound. Methods "
-           "that take no budget of a kind, or are not defined for the phase, are left out and "
-           "named. An interrupted sweep goes on with --resume. --selector all stands for every "
-           "method that the run can have. --match compares at equal measured cost: the knob of "
-           "each method (its budget, or the option that sets its cost) is turned until the keys or "
-           "bytes of the measured rows, dense layers and forced keys included, are what is asked "
-           "for; rows say the knob, what was reached, and why where that is something else.";
+    return "Replays every selector with every budget on the recorded q, k and v and measures "
+           "what it keeps: attention mass, recall, output error, similarity to the oracle, keys, "
+           "FLOPs, bytes. Each layer sees the dense model's tensors, so errors do not compound. "
+           "Methods that do not take a kind of budget, or are not defined for the phase, are "
+           "left out and named. --resume continues an interrupted sweep. --selector all means "
+           "every method that the run supports. --match compares at equal measured cost: the "
+           "knob of each method (its budget, or the option that sets its cost) is adjusted until "
+           "the keys or bytes of the measured rows, dense layers and forced keys included, reach "
+           "the target; rows have the knob, the cost reached and, if it differs, the reason.";
   }
   std::vector<Example> examples() const override {
     return {
@@ -98,7 +98,7 @@ class SweepCommand final : public Command {
         .add("out", "FILE", "write the table as .csv, .json or .h5 (with the unaggregated arrays)",
              out_)
         .short_name = 'o';
-    options.flag("resume", "go on with an interrupted sweep of the same configuration", resume_);
+    options.flag("resume", "continue an interrupted sweep of the same configuration", resume_);
     options.flag("force", "replace existing files and start over", force_);
     options.add("shard", "I/N", "do the I-th of N parts; kvscope merge joins them", shard_);
     options
@@ -170,7 +170,7 @@ class SweepCommand final : public Command {
     if (units_.is_used() && (shard_ || resume_)) {
       throw UsageError(fmt::format(
           "--{} and units exclude each other: {}", shard_ ? "shard" : "resume",
-          shard_ ? "a shard is units already" : "the folder of units is what a run goes on from"));
+          shard_ ? "a shard is units already" : "a run continues from the folder of units"));
     }
     if (resume_ && force_) throw UsageError("--resume and --force contradict each other");
     if ((resume_ || shard_) && !out_)
@@ -249,16 +249,16 @@ class SweepCommand final : public Command {
     ThreadPool pool(n_threads);
     ProgressReporter progress(work_.progress);
     if (out_ && !resume_ && !force_ && fs::exists(journal)) {
-      throw IoError(fmt::format("{} exists: --resume goes on with it, --force starts over",
-                                journal.string()));
+      throw IoError(
+          fmt::format("{} exists: --resume continues it, --force starts over", journal.string()));
     }
     const JournalMode mode = resume_ ? JournalMode::resume : JournalMode::overwrite;
     try {
       run_sweep(plan, journal, mode, shard, pool, progress.callback(), stop.token());
     } catch (const Interrupted& error) {
       if (!out_) throw;
-      throw Interrupted(fmt::format("{}; what is finished is in {}, --resume goes on", error.what(),
-                                    journal.string()));
+      throw Interrupted(fmt::format("{}; what is finished is in {}, --resume continues",
+                                    error.what(), journal.string()));
     }
   }
 

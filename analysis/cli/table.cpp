@@ -97,12 +97,12 @@ class TableCommand final : public Command {
   std::string description() const override {
     return "Reads the rows of sweeps, simulations and analyses (CSV, JSON or HDF5) and writes "
            "methods against lengths or budgets as LaTeX (booktabs), Markdown or CSV. The best "
-           "value of a column is bold, the second underlined; ties by what is shown share a mark, "
-           "and nothing is marked where all tie; full attention and oracles are shown, not ranked. "
-           "Prompts that the dense model does not answer are left out and named, unless kind is a "
-           "field or in --where. A preset has the layout of a table in the papers; --rows, "
-           "--columns and --value replace its parts. A field is a column, a|b (the first there "
-           "is), a+b (both in one), or a? (left out if it distinguishes nothing).";
+           "value of a column is bold, the second underlined; values that print alike share a "
+           "mark, and nothing is marked where all tie; full attention and oracles are shown, not "
+           "ranked. Prompts that the dense model does not answer are left out and named, unless "
+           "kind is a field or in --where. A preset has the layout of a table in the papers; "
+           "--rows, --columns and --value replace its parts. A field is a column, a|b (the first "
+           "there is), a+b (both in one), or a? (left out if it distinguishes nothing).";
   }
   std::vector<Example> examples() const override {
     return {
@@ -129,7 +129,7 @@ class TableCommand final : public Command {
                 where_);
     options.add(
         "spread", "HOW",
-        "beside each mean: the recorded interval, the sd or the range of the rows in the cell",
+        "with each mean: the recorded interval, the sd or the range of the rows in the cell",
         spread_);
     options.add("better", "WORD", "which values are best [known by the metric]", better_);
     options.add("digits", "N", "digits after the point [by the metric]", digits_);

@@ -25,7 +25,7 @@ class TokenizeCommand final : public Command {
             {"printf 'hello' | kvscope tokenize --text - --model ~/models/Qwen3-0.6B",
              "ids, blank separated, of standard input"},
             {"kvscope tokenize --prompt 'It was a bright day' --pieces", "each id with its text"},
-            {"kvscope tokenize --decode '14 512 7'", "the text that ids stand for"}};
+            {"kvscope tokenize --decode '14 512 7'", "the text of ids"}};
   }
   void declare(OptionSet& options) override {
     options.add("text", "FILE", "UTF-8 text; - is standard input [embedded book]", text_);
@@ -40,9 +40,7 @@ class TokenizeCommand final : public Command {
     options.add("max-tokens", "N", "stop after the first N ids [all]", max_tokens_);
     options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)",
                  no_special_);
-    options.flag("pieces",
-                 "print one token a line: id, tab, the text it stands for as a JSON string",
-                 pieces_);
+    options.flag("pieces", "print one token a line: id, tab, its text as a JSON string", pieces_);
     options.flag("json", "print {\"n\", \"ids\", \"pieces\"} as JSON", json_);
   }
 

@@ -108,16 +108,17 @@ std::vector<std::string> merging_words(const UnitFolder& units) {
 }
 
 void UnitOptions::declare(OptionSet& options) {
-  options.flag("list-units", "print the units that this work is cut into, and do none", list_);
+  options.flag("list-units", "print the units of this work, and compute none", list_);
   options.add(
       "unit", "ID[,ID]",
-      "do these units alone, each into a file of the folder --out; @FILE: ids of a file, of which "
-      "a rank of mpirun or a task of an array job takes its share; -: ids from standard input",
+      "compute only these units, each into a file of the folder --out; @FILE: ids of a file, of "
+      "which a rank of mpirun or a task of an array job takes its share; -: ids from standard "
+      "input",
       unit_);
   options
       .add("units", "DIR",
-           "keep finished units in this folder and do what it lacks [OUT.units, which goes at the "
-           "end]",
+           "keep finished units in this folder and compute what is missing [OUT.units, which goes "
+           "at the end]",
            folder_)
       .kind = ValueKind::folder;
   options.add("engine", "NAME", "who does the units: local (processes here), mpi, slurm or ray",
@@ -242,7 +243,7 @@ void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
                     [&](const std::string& id) { return !has_unit(job.folder, id); });
   if (n_missing == 0) return;
   const std::string state =
-      fmt::format("{} of {} units are missing from {}; the same command goes on", n_missing,
+      fmt::format("{} of {} units are missing from {}; the same command continues", n_missing,
                   work.n_units, folder.string());
   if (stop.token().stop_requested())
     throw Interrupted(fmt::format("{}: stopped; {}", *engine_, state));

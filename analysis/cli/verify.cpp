@@ -20,7 +20,7 @@ class VerifyCommand final : public Command {
            "Exit code 3 if anything is wrong.";
   }
   std::vector<Example> examples() const override {
-    return {{"kvscope verify trace.h5", "says ok, or every problem on a line of its own"},
+    return {{"kvscope verify trace.h5", "prints ok, or every problem on its own line"},
             {"kvscope verify trace.h5 --n-rows 1000 --seed 7 --json",
              "more rows, other ones, as JSON"}};
   }

@@ -52,7 +52,7 @@ const std::vector<ProtocolEntry>& protocol_entries() {
        "the whole prompt by chunks and the answer token by token under the method"},
       {{"inside", true, true, true, false, true},
        "QuoKA, read strictly",
-       "the answer stands in the last chunk: one list serves all its queries"},
+       "the answer is in the last chunk: one list serves all its queries"},
       {{"prefill", true, true, false},
        "prefill methods (MInference, SnapKV)",
        "the prompt under the method with the question in view, a dense answer"},

@@ -345,7 +345,7 @@ TEST_CASE("workers that signals end lose no unit and do none twice") {
   INFO(ended.err << " after " << n_killed << " kills");
   CHECK(n_killed > 0);
   if (ended.code != 0) {  // one unit met every kill
-    CHECK_THAT(ended.err, ContainsSubstring("the same command goes on"));
+    CHECK_THAT(ended.err, ContainsSubstring("the same command continues"));
     REQUIRE(kvscope_run(command).code == 0);
   }
   CHECK(read_file(out) == read_file(whole));

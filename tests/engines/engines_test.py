@@ -96,7 +96,7 @@ def test_mpi(test):
     out, code, said = test.one_is_killed(signal.SIGKILL)
     if code != 0:  # it may have been faster than the signal
         check(code == 3, f"a killed rank: expected code 3, found {code}: {said}")
-        check(said.count("\n") == 1 and said.startswith("kvscope: mpi: ") and "the same command goes on" in said, said)
+        check(said.count("\n") == 1 and said.startswith("kvscope: mpi: ") and "the same command continues" in said, said)
         check(not os.path.exists(out), "a table of a run that did not end")
         test.run(test.words(4, out))
     test.check_bytes(out)
@@ -126,7 +126,7 @@ def test_slurm(test):
         node.ask(["scancel", "--name=kvscope"])
         said = run.communicate()[1]
         if run.returncode != 0:
-            check(run.returncode == 3 and "the same command goes on" in said and said.count("\n") == 1, said)
+            check(run.returncode == 3 and "the same command continues" in said and said.count("\n") == 1, said)
             test.run(test.words(2, out))
         test.check_bytes(out)
     finally:
