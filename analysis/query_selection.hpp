@@ -60,7 +60,7 @@ struct QuerySelectionOptions {
           self.skip);
     visit(Field{"skip-recent",
                 "last visible keys, the query's own first, that do not count as the largest "
-                "weight's key: takes heads apart that look at their neighbours only"}
+                "weight's key: reveals heads that attend only to their neighbours"}
               .at_least(0),
           self.skip_recent);
     visit(Field{"control", "what the partial correlations hold fixed: position or log_position"},

@@ -33,9 +33,8 @@ struct AttentionPageOptions {
     visit(Field{"max-size", "size of the page, in MB: more heads make coarser maps"}.in(0.5, 512.0),
           self.max_size);
     visit(Field{"pooling", "a cell shows the max or the mean of its weights"}, self.pooling);
-    visit(
-        Field{"needle", "positions that the retrieval score looks at, as in kvscope analyze heads"},
-        self.needle);
+    visit(Field{"needle", "positions of the retrieval score, as in kvscope analyze heads"},
+          self.needle);
   }
 };
 

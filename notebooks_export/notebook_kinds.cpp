@@ -64,7 +64,7 @@ const std::vector<NotebookKind>& notebook_kinds() {
        {"coverage", "quest"},
        notebook_source("coverage")},
       {"bounds",
-       "Theorem B.1 and Quest's page bounds against what is measured",
+       "Theorem B.1 and Quest's page bounds against measured values",
        {"theorem-b1", "quest"},
        notebook_source("bounds")},
       {"layer-map",

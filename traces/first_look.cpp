@@ -100,14 +100,13 @@ std::optional<Answer> ask_staying(const std::filesystem::path& path, const FileS
     case Kind::no_memory:
       throw FormatError(
           fmt::format("{}: opening it takes more than {} MiB beyond its size: the file "
-                      "is damaged or made to do harm",
+                      "is damaged or malicious",
                       path.string(), Looker::kSpareBytes >> 20U));
     case Kind::elsewhere:
       throw IoError(fmt::format("{}: it became another file while it was opened", path.string()));
     default:
-      throw FormatError(
-          fmt::format("{}: the HDF5 library {}: the file is damaged or made to do harm",
-                      path.string(), answer.words));
+      throw FormatError(fmt::format("{}: the HDF5 library {}: the file is damaged or malicious",
+                                    path.string(), answer.words));
   }
 }
 

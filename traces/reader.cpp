@@ -39,7 +39,7 @@ std::size_t head_that_is_there(const fs::path& manifest, const SetManifest& set,
     if (fs::is_regular_file(files[part], error)) return part;
   }
   throw IoError(fmt::format(
-      "{}: none of its parts{} is there: expected {} or another one beside it", manifest.string(),
+      "{}: none of its parts{} is there: expected {} or another one next to it", manifest.string(),
       needs_index ? " with an indexer" : "", files[wanted].string()));
 }
 

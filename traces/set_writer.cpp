@@ -66,7 +66,7 @@ class SetWriter final : public TraceReceiver {
   std::string recovery_hint() const override {
     if (n_committed_ == 0) return "no unit was whole yet, so nothing is kept";
     return fmt::format(
-        "the {} units recorded before are safe beside {}: 'kvscope recover {}' makes a trace set "
+        "the {} units recorded before are safe next to {}: 'kvscope recover {}' makes a trace set "
         "of them",
         n_committed_, growing_.string(), growing_.string());
   }

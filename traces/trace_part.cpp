@@ -23,7 +23,7 @@ void require_ended(const TraceLayout& layout, bool is_partial, const OpenOptions
   }
   const Index n_units = static_cast<Index>(layout.info.units.size());
   if (!is_partial && layout.n_committed() != n_units) {
-    throw FormatError(fmt::format("{}: status '{}', but only {} of {} units are there",
+    throw FormatError(fmt::format("{}: status '{}', but it has only {} of {} units",
                                   layout.file.name(), name_of(layout.info.status),
                                   layout.n_committed(), n_units));
   }

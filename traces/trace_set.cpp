@@ -146,8 +146,7 @@ SetManifest read_set_manifest(const fs::path& path) {
     top.refuse("parts", "every layer in one part");
   if (top.string("checksum") != manifest_checksum(manifest))
     throw FormatError(fmt::format(
-        "{}: the manifest does not have its checksum: it is damaged, or was changed by hand",
-        where));
+        "{}: the manifest does not have its checksum: it is damaged or was edited", where));
   return manifest;
 }
 

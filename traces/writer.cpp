@@ -420,8 +420,8 @@ void TraceWriter::complete(TraceStatus status) {
   if (!file_.is_open()) throw ConfigError(fmt::format("{}: finish before begin", out_.string()));
   const std::size_t n_planned = info_.units.size();
   if (status == TraceStatus::complete && n_committed_ != n_planned) {
-    throw ConfigError(fmt::format("{}: {} of {} units are there, so it is not complete",
-                                  out_.string(), n_committed_, n_planned));
+    throw ConfigError(fmt::format("{}: it has {} of {} units, so it is not complete", out_.string(),
+                                  n_committed_, n_planned));
   }
   if (n_committed_ == 0) {
     file_.close();

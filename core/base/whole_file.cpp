@@ -68,7 +68,7 @@ std::string read_whole_file(const std::filesystem::path& file, std::size_t max_b
   }
   if (std::ferror(in.get()) != 0) fail_reading(name, errno);
   if (text.empty() && !is_stdin && S_ISFIFO(status.st_mode)) {
-    throw IoError(fmt::format("cannot read {}: it is a pipe that nobody writes to", name));
+    throw IoError(fmt::format("cannot read {}: it is a pipe without a writer", name));
   }
   return text;
 }

@@ -138,7 +138,7 @@ RopeConfig read_rope(const JsonObject& json, const FamilyTraits& traits, Index m
   for (const auto& [name, value] : fields.value().items()) {
     if (value.is_object()) {
       throw ConfigError(
-          fmt::format("{}: expected one setting for all layers, found one of its own for {}",
+          fmt::format("{}: expected one setting for all layers, found a separate one for {}",
                       json.name_of(group), quote(name)));
     }
   }

@@ -7,7 +7,7 @@ std::string_view title_of(MethodFamily family) {
     case MethodFamily::controls:
       return "controls and oracles";
     case MethodFamily::positions:
-      return "by position, whatever the keys are";
+      return "by position, independent of the keys";
     case MethodFamily::keys:
       return "single keys by score";
     case MethodFamily::pages:

@@ -165,8 +165,8 @@ MethodSpec MethodSpec::parse(const SelectorRegistry& registry, std::string_view 
       stage.budget = Budget::parse(word.substr(at + 1));
       check_budget_kind(stage.method->name, stage.caps, *stage.budget);
     } else if (!is_last && !stage.caps.budgets.empty()) {
-      throw ConfigError(fmt::format(
-          "selector {}: stage {} needs a budget of its own, as {}@tokens=1024", text, word, word));
+      throw ConfigError(fmt::format("selector {}: stage {} needs its own budget, as {}@tokens=1024",
+                                    text, word, word));
     }
     spec.stages_.push_back(std::move(stage));
   }

@@ -263,7 +263,7 @@ void App::make_shortcuts() {
   add("Files", GLFW_KEY_E, kCtrl, false, "export what the panel shows", [this] { ask_export(); });
   add("Files", GLFW_KEY_C, kCtrl, false, "copy the panel's numbers as CSV", [this] { copy_csv(); });
   add("Files", GLFW_KEY_C, kCtrl, kShift, "copy the panel's picture", [this] { copy_picture(); });
-  add("Files", GLFW_KEY_B, kCtrl, false, "bookmark what is selected", [this] { ask_bookmark(); });
+  add("Files", GLFW_KEY_B, kCtrl, false, "bookmark the selection", [this] { ask_bookmark(); });
   add(
       "Files", GLFW_KEY_Q, kCtrl, false, "quit", [this] { wants_quit_ = true; }, /*in_text=*/true);
   add(

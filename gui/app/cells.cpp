@@ -193,7 +193,7 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
     if (ImGui::MenuItem("Copy the numbers as CSV", "Ctrl+C")) action_ = CellAction::copy_csv;
     if (ImGui::MenuItem("Copy the picture", "Ctrl+Shift+C")) action_ = CellAction::copy_picture;
     ImGui::Separator();
-    if (ImGui::MenuItem("Bookmark what is selected...", "Ctrl+B")) action_ = CellAction::bookmark;
+    if (ImGui::MenuItem("Bookmark the selection...", "Ctrl+B")) action_ = CellAction::bookmark;
     if (has_help && ImGui::MenuItem("What is shown", "F2", shows_help(info.name)))
       show_help(info.name, !shows_help(info.name));
     if (ImGui::MenuItem(is_alone ? "Back to the layout" : "This panel alone", "F"))

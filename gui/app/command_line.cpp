@@ -81,9 +81,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       "draw an exported view again from its manifest, compare the bytes, and end (code 5 if they "
       "differ); kvscope reproduce does so");
   add("timeout", po::value(&line.timeout)->value_name("SECONDS"),
-      "how long a screenshot waits for what is computed [120]");
+      "how long a screenshot waits for computations [120]");
   add("state", po::value(&state)->value_name("FILE"),
-      "keep a JSON of what is selected and where panels stand in FILE, for programs that watch");
+      "keep the selection and the positions of panels as JSON in FILE, for programs that watch");
   add("threads", po::value(&line.n_threads)->value_name("N"),
       "threads of background work [all cores]");
   add("version", "print the version");

@@ -14,7 +14,7 @@ const std::vector<TourStep>& tour_steps() {
   static const std::vector<TourStep> steps = {
       {"What is open",
        "A trace holds what every attention layer of a model saw. The grid has a cell for each "
-       "layer and head: click one to look at it, or step with the keys L and H.",
+       "layer and head: click one to show it, or step with the keys L and H.",
        "side bar", "overview"},
       {"Who looks at whom",
        "One row per query, one column per key, brighter where more weight is. The bright first "

@@ -27,7 +27,7 @@ std::string range_words(TokenRange range) {
 
 PanelInfo AttentionMapPanel::info() const {
   return {"attention-map", "Attention map",
-          "How much every query of the selected head looks at every key. Drag to move, wheel to "
+          "How much every query of the selected head attends to every key. Drag to move, wheel to "
           "zoom, Shift and drag to zoom into a rectangle; click to select a query and a key. Keys "
           "over the map: arrows, + and -, 0 all, W all keys, V recorded queries, G selected pair; "
           "Shift and arrows step the selected pair."};
@@ -38,7 +38,7 @@ void AttentionMapPanel::controls(PanelContext& context) {
   help_tooltip("Zoomed out, a cell shows the largest or the mean of its weights");
   ImGui::SameLine();
   segmented("scale", options_.scale);
-  help_tooltip("Colours by weight, by its logarithm, or by its rank among what is in sight");
+  help_tooltip("Colours by weight, by its logarithm, or by its rank among the visible cells");
   ImGui::SameLine();
   ImGui::Checkbox("mask sink", &options_.mask_sinks);
   help_tooltip(

@@ -19,12 +19,12 @@ class BookmarksPanel final : public Panel {
  public:
   PanelInfo info() const override {
     return {"bookmarks", "Bookmarks",
-            "Heads, queries and keys to come back to, with notes. Ctrl+B adds what is selected; "
+            "Heads, queries and keys to come back to, with notes. Ctrl+B adds the selection; "
             "click a place to go there. They are saved with the session."};
   }
 
   void controls(PanelContext& context) override {
-    if (ImGui::Button("Add what is selected")) context.session.add_bookmark("");
+    if (ImGui::Button("Add the selection")) context.session.add_bookmark("");
     landmark("add bookmark");
   }
 

@@ -1,4 +1,4 @@
-// Two methods, two budgets or two traces beside each other, with their difference.
+// Two methods, two budgets or two traces side by side, with their difference.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ class ComparePanel final : public TracePanel<CompareOptions> {
  public:
   PanelInfo info() const override {
     return {"compare", "Compare",
-            "Two methods, two budgets or two traces beside each other, with their difference. "
+            "Two methods, two budgets or two traces side by side, with their difference. "
             "Clicking goes to the query and key."};
   }
 

@@ -84,7 +84,7 @@ void MapScale::popup(const PanelContext& context, MapOptions& options) const {
   ImGui::TextDisabled("Range of colours");
   const bool ranked = options.scale == MapScaleKind::percentile;
   if (ranked) {
-    ImGui::TextUnformatted("Ranks always span what is in sight.");
+    ImGui::TextUnformatted("Ranks always span the visible cells.");
   } else {
     bool automatic = !options.fixed_range;
     if (ImGui::Checkbox("automatic", &automatic)) {

@@ -78,14 +78,15 @@ void draw_buttons(PanelContext& context, const Run& run, RunWish& wish) {
   const fs::path part = run.part();
   if (!run.status.is_over()) {
     if (line_button(run, "Cancel", "cancel",
-                    "Asks it to stop, as Ctrl-C does: a recording keeps what is whole."))
+                    "Asks it to stop, as Ctrl-C does: a recording keeps its complete units."))
       ask(RunWish::What::cancel);
     if (!part.empty() && fs::exists(part, error) &&
         line_button(run, "Watch", "watch", "Opens the recording while it grows."))
       context.requests.open.push_back(part);
   } else {
     if (run.has_made_file &&
-        line_button(run, "Open", "open", "Shows the file that it made, if it is one to look at."))
+        line_button(run, "Open", "open",
+                    "Shows the file that it made, if the explorer can show it."))
       context.requests.open.push_back(run.out);
     if (line_button(run, "Again", "again", "Runs the same command once more."))
       ask(RunWish::What::again);

@@ -43,7 +43,7 @@ class RunsPanel final : public Panel {
     ImGui::BeginChild("runs", {0, 0}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
     if (context.runs.runs().empty()) {
       empty_place(context, "Nothing was started yet",
-                  "What is started here runs beside the window: the program kvscope itself, one "
+                  "What is started here runs in the background: the program kvscope itself, one "
                   "command after another.");
     }
     draw_run_list(context);

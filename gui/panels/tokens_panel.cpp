@@ -55,7 +55,7 @@ class TokensPanel final : public Panel {
     ImGui::SameLine();
     ImGui::Checkbox("mask sinks", &options_.mask_sinks);
     help_tooltip(fmt::format(
-        "Leaves the first {} positions out of the shading, which many heads look at most.",
+        "Excludes the first {} positions, to which many heads attend most, from the shading.",
         kSinkTokens));
     ImGui::SameLine();
     ImGui::Checkbox(fmt::format("against {}###compare", context.session.selection().other).c_str(),

@@ -56,7 +56,7 @@ class TracesPanel final : public Panel {
  public:
   PanelInfo info() const override {
     return {"traces", "Traces",
-            "The open traces. Click one to look at it, a cell to go to that layer and head."};
+            "The open traces. Click one to show it, a cell to go to that layer and head."};
   }
 
   void draw(PanelContext& context) override {

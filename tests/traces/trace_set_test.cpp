@@ -365,7 +365,7 @@ TEST_CASE("a set opens without parts that nobody reads, and names them when some
   CHECK_THROWS_WITH(TraceFile::open(set.manifest), ContainsSubstring("none of its parts is there"));
 }
 
-TEST_CASE("a manifest that is damaged or made to do harm is one sentence") {
+TEST_CASE("a manifest that is damaged or malicious is one sentence") {
   const auto said_after = [](const std::string& from, const std::string& to) {
     const SpoiledSet set;
     set.edit(from, to);

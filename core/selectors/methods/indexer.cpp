@@ -143,11 +143,11 @@ struct IndexerOptions {
     visit(Field{"from", "index vectors by learned maps, or the model's own, which a recording has"},
           self.from);
     visit(Field{"index",
-                "a file of kvscope fit indexer, whatever from says; without one, from=fit needs a "
+                "a file of kvscope fit indexer; overrides from; without one, from=fit needs a "
                 "calibration text"},
           self.index);
     visit(Field{"score", "how the products of a list's index heads become a score"}, self.score);
-    visit(Field{"owner", "who has a list of its own; layer: one list for all heads"}, self.owner);
+    visit(Field{"owner", "who gets its own list; layer: one list for all heads"}, self.owner);
     visit(Field{"block", "tokens that are kept or not together"}.in(1, 1 << 20), self.block);
     visit(Field{"pool", "a block's score: of its own index key, or the best of its tokens"},
           self.pool);

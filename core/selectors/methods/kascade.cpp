@@ -114,7 +114,7 @@ struct KascadeOptions {
         Field{"anchors", "anchor layers as 0/2/8, every head with its own list, instead of a map"},
         self.anchors);
     visit(Field{"n-anchors", "fitting: how many anchors"}.in(1, 1 << 20), self.n_anchors);
-    visit(Field{"list", "who has a list of its own"}, self.list);
+    visit(Field{"list", "who gets its own list"}, self.list);
     visit(
         Field{"pool",
               "how the weights of heads that share a list are combined; a tile's rows are summed"},

@@ -82,13 +82,12 @@ struct LokiOptions {
                                                                                                1.0),
           self.rank_share);
     visit(Field{"basis",
-                "self: of the keys that are there when a layer is first asked about, never later "
+                "self: of the keys present when a layer is first asked about, never later "
                 "ones; calibrated: of a calibration text, as published"},
           self.basis);
-    visit(
-        Field{"directions",
-              "a file of kvscope fit loki: directions of a calibration text, whatever basis says"},
-        self.directions);
+    visit(Field{"directions",
+                "a file of kvscope fit loki: directions of a calibration text; overrides basis"},
+          self.directions);
     visit(Field{"owner", "decode: one list per query head or per KV head"}, self.owner);
     visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
   }

@@ -53,7 +53,7 @@ struct BlockSparseOptions {
     visit(Field{"top-blocks", "blocks of keys per block of queries, forced ones included"}.at_least(
               1),
           self.top_blocks);
-    visit(Field{"forced", "blocks that are kept whatever their score"}, self.forced);
+    visit(Field{"forced", "blocks that are always kept"}, self.forced);
     visit(Field{"pad-mean", "the last block's mean counts missing tokens as zeros"}, self.pad_mean);
     visit(Field{"sizes", "top-blocks from the options, or the budget divided by block"},
           self.sizes);

@@ -53,10 +53,11 @@ struct OracleTopkOptions {
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"variant", "what shares a list and how weights are combined"}, self.variant);
-    visit(Field{"scope",
-                "all: every visible key competes; past: the call's own keys are forced beside the "
-                "budget"},
-          self.scope);
+    visit(
+        Field{"scope",
+              "all: every visible key competes; past: the call's own keys are forced on top of the "
+              "budget"},
+        self.scope);
     visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
   }
 };

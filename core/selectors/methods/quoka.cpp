@@ -53,9 +53,10 @@ struct QuokaSelectorOptions : QuokaRules {
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
     QuokaRules::visit_fields(self, visit);
-    visit(Field{"scope",
-                "past: the chunk is forced beside the budget; whole: its keys compete inside"},
-          self.scope);
+    visit(
+        Field{"scope",
+              "past: the chunk is forced on top of the budget; whole: its keys compete within it"},
+        self.scope);
   }
 };
 

@@ -95,11 +95,10 @@ struct ShadowKvOptions {
     visit(Field{"dense-layers", "leading layers kept dense"}.in(0, 1 << 30), self.dense_layers);
     visit(Field{"keys", "chosen keys as they are, or rebuilt from a factorisation of low rank"},
           self.keys);
-    visit(
-        Field{"rotation",
-              "a file of kvscope fit shadowkv: keys are rebuilt, whatever keys says; without one, "
-              "keys=rebuilt needs a calibration text with keys before rotation"},
-        self.rotation);
+    visit(Field{"rotation",
+                "a file of kvscope fit shadowkv: keys are rebuilt (overrides keys); without one, "
+                "keys=rebuilt needs a calibration text with keys before rotation"},
+          self.rotation);
     visit(
         Field{"rank-share",
               "rank of the factorisation as a share of the channels of all KV heads, at least one"}

@@ -68,7 +68,7 @@ class StreamingLlm final : public Selector {
 void register_streamingllm(SelectorRegistry& registry) {
   registry.add<StreamingLlm, StreamingLlmOptions>(
       "streamingllm", "StreamingLLM: sinks and a recent window", "arXiv 2309.17453",
-      "keeps the first tokens and the latest ones, whatever they say");
+      "keeps the first tokens and the latest ones, whatever they mean");
 }
 
 }  // namespace kvscope

@@ -62,11 +62,9 @@ struct UniqueOptions {
     visit(Field{"owner",
                 "decode: pages per query head, or per KV head by the group's sum or maximum"},
           self.owner);
-    visit(Field{"sink", "first tokens that are kept whatever their score, by whole pages"}.in(
-              0, 1 << 30),
+    visit(Field{"sink", "first tokens that are always kept, by whole pages"}.in(0, 1 << 30),
           self.sink);
-    visit(Field{"recent", "last tokens that are kept whatever their score, by whole pages"}.in(
-              1, 1 << 30),
+    visit(Field{"recent", "last tokens that are always kept, by whole pages"}.in(1, 1 << 30),
           self.recent);
     visit(Field{"n-queries", "queries of a chunk whose scores count"}.in(1, 1 << 30),
           self.n_queries);

@@ -36,7 +36,7 @@ struct CompareOptions {
     visit(
         Field{"other-nucleus", "p: attention mass that top-p methods keep on side B"}.in(0.01, 1.0),
         self.other_nucleus);
-    visit(Field{"own-head", "side B has a layer and head of its own"}, self.own_head);
+    visit(Field{"own-head", "side B has its own layer and head"}, self.own_head);
     visit(Field{"other-layer", "layer of side B"}.in(0, 4096), self.other_layer);
     visit(Field{"other-head", "query head of side B"}.in(0, 4096), self.other_head);
     visit(Field{"shared-scale", "the colours of A and B mean the same numbers"}, self.shared_scale);

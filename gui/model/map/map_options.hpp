@@ -36,7 +36,7 @@ struct MapOptions {
     visit(Field{"mask-sinks", "leave the first keys out of the scale"}, self.mask_sinks);
     visit(Field{"n-sink", "how many of the first keys count as sinks"}.in(1, 64), self.n_sink);
     visit(Field{"overlay", "show the keys that the method keeps"}, self.overlay);
-    visit(Field{"lost", "with the overlay: hide what is kept, so that only what is lost shows"},
+    visit(Field{"lost", "with the overlay: hide what is kept and show only what is lost"},
           self.lost);
     visit(Field{"minimap", "the whole map in the corner"}, self.minimap);
     visit(Field{"fixed-range", "keep the range of colours"}, self.fixed_range);

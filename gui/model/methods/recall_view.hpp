@@ -89,7 +89,7 @@ struct RecallOptions {
                 "the budget that reaches it is looked up"}
               .in(0.0, 1.0),
           self.target);
-    visit(Field{"opened", "curves of opened sweeps beside those computed here"}, self.opened);
+    visit(Field{"opened", "curves of opened sweeps, besides those computed here"}, self.opened);
   }
 };
 

@@ -29,7 +29,7 @@ struct QuerySelectionSwitches {
           self.skip_sink);
     visit(Field{"skip-recent",
                 "last visible keys, the query's own first, that do not count as the largest "
-                "weight's key: takes heads apart that look at their neighbours only"}
+                "weight's key: reveals heads that attend only to their neighbours"}
               .in(0, 4096),
           self.skip_recent);
     visit(Field{"picks", "emphasise the queries that QuoKA keeps of the current chunk"},

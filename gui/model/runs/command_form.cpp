@@ -178,7 +178,7 @@ std::string RecordingForm::problem() const {
     return file.empty() ? "Name the file with the text, or drop it onto this window."
                         : fmt::format("{} is no file.", file);
   if (out.empty()) return "Name the file to record into.";
-  if (fs::exists(out, error)) return fmt::format("{} is there already: name another file.", out);
+  if (fs::exists(out, error)) return fmt::format("{} exists already: name another file.", out);
   const fs::path folder = fs::path(out).parent_path();
   if (!folder.empty() && !fs::is_directory(folder, error))
     return fmt::format("There is no folder {} to record into.", folder.string());

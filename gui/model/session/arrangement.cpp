@@ -97,7 +97,7 @@ std::vector<Layout> standard_layouts() {
        over_text(columns(0.55, panel("recall"), panel("coverage")))},
       {"bounds", "Bounds against the truth: Quest's pages and Theorem B.1",
        over_text(columns(0.5, panel("quest-bounds"), panel("theorem-b1")))},
-      {"draft", "Two models or two methods: the layer map, and one beside the other",
+      {"draft", "Two models or two methods: the layer map, and a comparison",
        over_text(columns(0.42, panel("layer-map"), panel("compare")))},
       {"results", "Tables of sweeps and simulations, and their figures", panel("results")},
       {"why", "One query: its attention map, and why a key was kept or dropped",

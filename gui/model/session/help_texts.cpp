@@ -9,10 +9,10 @@ namespace {
 
 constexpr HelpText kAttentionMap[] = {
     {"Softmax weight", "aᵢₜ = exp(s·qᵢ·kₜ) / Σ_{u ≤ i} exp(s·qᵢ·kᵤ)",
-     "How much the query at position i looks at the key at position t, exact, from the recorded q "
-     "and k after rotation; s is the model's scale, usually 1/√d. Keys after the query are masked. "
-     "Attention sinks (a logit without a key) take their part of the sum, so such rows add up to "
-     "less than 1.",
+     "How much the query at position i attends to the key at position t, exact, from the "
+     "recorded q and k after rotation; s is the model's scale, usually 1/√d. Keys after the "
+     "query are masked. Attention sinks (a logit without a key) take a share of the sum, so such "
+     "rows add up to less than 1.",
      "the softmax of SpecAttn (arXiv 2510.27641), equation (1)"},
     {"Cells", "",
      "Zoomed out, a cell pools many weights: their largest or their mean. A sampled picture comes "
@@ -21,7 +21,7 @@ constexpr HelpText kAttentionMap[] = {
 };
 constexpr HelpText kRecall[] = {
     {"Attention mass kept", "m = Σ_{t ∈ S} aᵢₜ",
-     "The part of a query's exact attention that lies on the keys S that the method keeps for it; "
+     "The share of a query's exact attention on the keys S that the method keeps for it; "
      "mean over measured queries, then heads.",
      "SpecAttn (arXiv 2510.27641), section 3.4: a nucleus is the smallest S with m ≥ p"},
     {"Recall", "R_k = |S ∩ Top_k(aᵢ)| / k",
@@ -36,8 +36,8 @@ constexpr HelpText kRecall[] = {
      "Keys kept: what a query attends to, with the keys kept by rule. Bytes and FLOPs: what the "
      "method's own formula counts for scoring, and the kept keys and values, per query head and "
      "call. The nominal budget is what the method is told: methods of the same budget may keep "
-     "different numbers of keys, which is why a method can stand above the oracle there; the title "
-     "says so where it happens.",
+     "different numbers of keys, which is why a method can lie above the oracle there; the title "
+     "then says so.",
      ""},
 };
 constexpr HelpText kCoverage[] = {
@@ -54,26 +54,26 @@ constexpr HelpText kCoverage[] = {
 constexpr HelpText kQuest[] = {
     {"Bound of a page", "U(q, page) = Σ_c max(q_c·m_c, q_c·M_c)  ≥  max_{t ∈ page} q·kₜ",
      "m and M are the smallest and largest value of each channel over the page's keys. For each "
-     "channel the product takes the larger of two ends of the box, so no key of the page can have "
-     "more: the bound holds for every query, and is equal for pages of one key. Quest keeps the "
-     "pages of largest U. Points below the diagonal would be violations.",
+     "channel, the sum takes the larger product of the two ends of the box, so no key of the "
+     "page can exceed it: the bound holds for every query, and is exact for pages of one key. "
+     "Quest keeps the pages of largest U. Points below the diagonal would be violations.",
      "Quest (arXiv 2406.10774), algorithm 1"},
     {"How many pages", "eval: K = max(3, ⌊B / S⌋)    kernel: K = ⌊B / S⌋, the last page among them",
      "B is the budget in tokens, S the page size. The published evaluation lets all pages compete "
      "and keeps at least three; the published kernels always attend to the last page.",
      "Quest, evaluation and kernel sources (github.com/mit-han-lab/Quest)"},
     {"Gap", "s·(U − max q·k)",
-     "How loose the bound is, in logits. A page with a large gap is kept in the place of one with "
-     "a heavier key.",
+     "How loose the bound is, in logits. A page with a large gap can displace one with a heavier "
+     "key.",
      ""},
 };
 constexpr HelpText kTheorem[] = {
     {"The theorem as printed", "( log(n/(n+1)) − log(1−w) ) / (2M) − 1  ≤  cos(k*, q)",
-     "For a unit query, keys with |k|² < M and w the softmax weight of k* among k* and n others: a "
-     "key with much weight points along the query. As printed it does not hold in general: with "
-     "keys of unequal norms, or norms below one half, there are counterexamples (kvscope papers "
-     "--example). On real heads M is large and the left side lies just above −1, where it says "
-     "nothing: a count of 0 violations confirms nothing then.",
+     "For a unit query, keys with |k|² < M and w the softmax weight of k* among k* and n others: "
+     "a key with a large weight points along the query. As printed, it does not hold in general: "
+     "with keys of unequal norms, or norms below one half, there are counterexamples (kvscope "
+     "papers --example). On real heads M is large and the left side is just above −1, where it "
+     "says nothing; 0 violations then confirm nothing.",
      "QuoKA (arXiv 2602.08722), theorem B.1"},
     {"Forms that hold",
      "x = log(w/(1−w)),   N = s·|q|·max|k|\n"
@@ -81,29 +81,29 @@ constexpr HelpText kTheorem[] = {
      "worst case:  cos ≥ (τ − N)/N,  τ = log n + x,  if τ ≥ N, else (τ − N)/|k*|\n"
      "repaired:  cos ≥ (log(n/(n+1)) − log(1−w)) / N − 1",
      "Norms are those of keys scaled by s·|q|, since a recorded query is no unit vector. Jensen "
-     "and the worst case always hold (red marks would be mistakes of the program); the repaired "
+     "and the worst case always hold (red marks would be bugs of the program); the repaired "
      "form holds if all norms are equal or the cosine is not negative.",
      "our corrections of theorem B.1 (core/attention/theorem_b1.hpp)"},
     {"Main-text theorem", "cos(M_Q, q) ≤ 1 − (α − β)²/2,   α = cos(M_Q, k), β = cos(k, q)",
-     "A query that attends to a key which the mean query dislikes must itself be far from the "
-     "mean. Exact form (spherical triangle): αβ + √((1−α²)(1−β²)).",
+     "A query that attends to a key that points away from the mean query must itself be far "
+     "from it. Exact form (spherical triangle): αβ + √((1−α²)(1−β²)).",
      "QuoKA, theorem 1"},
 };
 constexpr HelpText kQuerySelection[] = {
     {"S_q", "S_q(i) = −cos(M_Q, qᵢ),   M_Q = meanᵢ qᵢ",
      "How far a query points away from the mean query, of the prompt or of its chunk. QuoKA keeps "
-     "the N_Q queries of largest S_q of every chunk and head to speak for all of them.",
+     "the N_Q queries with the largest S_q of every chunk and head as its representatives.",
      "QuoKA (arXiv 2602.08722), algorithm 1, lines 2 to 4, and figure 2 (c)"},
     {"Against the largest weight", "log max_t aᵢₜ",
-     "The paper's claim is that queries of large S_q are those that look hard at something. The "
-     "first key (the sink) is left out. Position confounds the correlation, since early queries "
-     "have fewer keys to share their weight among: the partial correlation holds it fixed.",
+     "The paper's claim: queries with a large S_q are those that attend strongly to some key. "
+     "The first key (the sink) is left out. Position confounds the correlation, since early "
+     "queries spread their weight over fewer keys: the partial correlation holds it fixed.",
      "QuoKA, figure 2 (c)"},
     {"Score of a key",
      "Ŝ(t) = max_j  q̄ⱼ·kₜ/|kₜ|,   q̄ⱼ = mean over the group's heads of "
      "qₕⱼ/|qₕⱼ|",
-     "Slot j holds each head's j-th chosen query; the mean is not normalised again. The keys of "
-     "largest Ŝ are kept, one list for the KV head and the whole chunk.",
+     "Slot j holds each head's j-th chosen query; the mean is not normalised again. The keys "
+     "with the largest Ŝ are kept, one list for the KV head and the whole chunk.",
      "QuoKA, algorithm 1, lines 5 to 12"},
 };
 constexpr HelpText kGeometry[] = {
@@ -115,8 +115,8 @@ constexpr HelpText kGeometry[] = {
 };
 constexpr HelpText kLayerMap[] = {
     {"Divergence", "D(i, j) = mean over rows of KL(Aⱼᵛ || Aᵢᵈ) = Σₖ Aⱼᵛ[k]·log(Aⱼᵛ[k] / Aᵢᵈ[k])",
-     "How badly draft layer i would speak for verifier layer j, in nats: attention rows averaged "
-     "over heads, over the same tokens. The verifier stands first, so mass that the draft misses "
+     "How badly draft layer i predicts the attention of verifier layer j, in nats: rows averaged "
+     "over heads, over the same tokens. The verifier comes first, so mass that the draft misses "
      "counts.",
      "SpecAttn (arXiv 2510.27641), equation (4): S = −D"},
     {"Monotone map", "min_f Σⱼ D(f(j), j),   f(j) ≤ f(j+1)",
@@ -137,10 +137,10 @@ constexpr HelpText kCompare[] = {
      "Attention of two models on the same tokens, query by query, in nats.", ""},
 };
 constexpr HelpText kHeads[] = {
-    {"Distance", "Σₜ aᵢₜ·(i − t)", "How far back the head looks, in tokens, mean over query rows.",
-     ""},
+    {"Distance", "Σₜ aᵢₜ·(i − t)",
+     "How far back the head attends, in tokens, mean over query rows.", ""},
     {"Entropy", "H = −Σₜ aᵢₜ·log aᵢₜ",
-     "In nats; exp(H) is the number of keys that a flat row as spread out would have.", ""},
+     "In nats; exp(H) is the number of keys of a uniform row with the same entropy.", ""},
     {"Shares", "Σ_{t < 4} aᵢₜ,   Σ_{t > i − n} aᵢₜ",
      "Sink: on the first tokens. Local: on the nearest keys. Retrieval: on tokens that followed an "
      "earlier occurrence of the current one. Lost: what the selected method drops.",
@@ -150,20 +150,20 @@ constexpr HelpText kWhy[] = {
     {"Score, rank, cut-off", "kept by score  ⇔  rank(t) ≤ B  ⇔  score(t) ≥ cut-off",
      "A method gives every past key, or every page, a score and keeps the best. The rank counts "
      "those with a better score (of equal ones the first position); the cut-off is the smallest "
-     "score that earned a place, the margin the distance to it. Keys kept by rule (the query's own "
+     "score that was kept, the margin the distance to it. Keys kept by rule (the query's own "
      "chunk, first and recent tokens, the last page) do not compete.",
      ""},
     {"The budget that keeps it", "",
      "The method is asked again with other budgets until the smallest is found that keeps the key: "
-     "to the token where its scores do not depend on the budget, else among powers of two.",
+     "to the token if its scores do not depend on the budget, otherwise among powers of two.",
      ""},
-    {"QuoKA: the query that spoke for it", "Ŝ(t) = max_j  q̄ⱼ·kₜ/|kₜ|",
+    {"QuoKA: the key's representative query", "Ŝ(t) = max_j  q̄ⱼ·kₜ/|kₜ|",
      "The representative query j that gave the key its score: the mean of one chosen query per "
      "head of the group.",
      "QuoKA (arXiv 2602.08722), algorithm 1, lines 5 to 12"},
     {"Quest: the page and its bound", "U(q, page) = Σ_c max(q_c·m_c, q_c·M_c)",
-     "A key is kept with its page. The bound may be far above the page's largest product, or a "
-     "heavy key's page may be outranked by looser ones.",
+     "A key is kept with its page. The bound may be far above the page's largest product, and "
+     "pages with looser bounds may outrank the page of a heavy key.",
      "Quest (arXiv 2406.10774), algorithm 1"},
 };
 

@@ -127,7 +127,7 @@ std::vector<std::string> warnings_of(const TraceFile& file) {
   }
   if (info.status == TraceStatus::recording) {
     sentences.push_back(
-        "It is still being written, and grows in sight; if its writer was killed, kvscope recover "
+        "It is still being written and will be followed; if its writer was killed, kvscope recover "
         "makes a whole file of it.");
   }
   if (!info.capture.qkv) {

@@ -110,7 +110,7 @@ FactSection size_facts(const Document& document) {
   if (info.rows.size() < info.n_tokens) {
     add(section, "queries kept",
         fmt::format("{} to {}", info.rows.begin, std::max(info.rows.begin, info.rows.end - 1)),
-        "positions whose q and lse were recorded; k and v are there for all");
+        "positions whose q and lse were recorded; k and v exist for all");
   }
   add(section, "captured", capture_words(info.capture));
   add(section, "stored as",
