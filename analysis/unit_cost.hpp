@@ -12,8 +12,8 @@
 
 namespace kvscope {
 
-/// Bytes that a replay of one layer holds (core/sim/replay.hpp): keys and values in f32, keys in f64
-/// too, and n_rows rows of every query head in f32.
+/// Bytes that a replay of one layer holds (core/sim/replay.hpp): keys and values in f32, keys in
+/// f64 too, and n_rows rows of every query head in f32.
 double layer_memory(const TraceInfo& info, Index n_rows);
 
 /// q, k and v of some layers of a trace: stored bytes (what is read), and layer_memory with all
