@@ -80,7 +80,8 @@ void draw_buttons(PanelContext& context, const Run& run, RunWish& wish) {
     if (line_button(run, "Cancel", "cancel",
                     "Asks it to stop, as Ctrl-C does: a recording keeps its complete units."))
       ask(RunWish::What::cancel);
-    if (!part.empty() && fs::exists(part, error) &&
+    // Before its first unit is whole there is nothing to look at.
+    if (run.status.progress.done > 0 && !part.empty() && fs::exists(part, error) &&
         line_button(run, "Watch", "watch", "Opens the recording while it grows."))
       context.requests.open.push_back(part);
   } else {

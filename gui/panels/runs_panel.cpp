@@ -34,7 +34,7 @@ class RunsPanel final : public Panel {
     if (!commands.empty()) {
       draw_form(context, commands);
     } else if (!context.runs.problem().empty()) {
-      error_place(context, context.runs.problem());
+      if (error_place(context, context.runs.problem())) context.runs.ask_again();
     } else {
       ImGui::TextDisabled("Asking kvscope for its commands...");
     }

@@ -81,6 +81,7 @@ TEST_CASE("a recording is made, with progress, and can be opened") {
   CHECK(queue.last().status.state == JobState::failed);
   CHECK_THAT(queue.last().status.error, ContainsSubstring("a.h5"));
   CHECK(queue.last().status.error.find("kvscope:") == std::string::npos);
+  CHECK_FALSE(queue.last().has_made_file);  // it is the first one's
 }
 
 TEST_CASE("a cancelled recording leaves a file that can be read, or none") {
@@ -91,8 +92,9 @@ TEST_CASE("a cancelled recording leaves a file that can be read, or none") {
   const auto id = queue.runs.add(form.words(), form.out);
   const auto waiting = queue.runs.add(form.words(), folder / "b.h5");
   queue.until([&] { return queue.runs.runs()[0].status.progress.done > 0; });
-  queue.runs.cancel(id);
   queue.runs.cancel(waiting);
+  CHECK(queue.last().status.state == JobState::cancelled);  // shown at once, not in its turn
+  queue.runs.cancel(id);
   queue.finish();
   const Run& run = queue.runs.runs()[0];
   CHECK(run.status.state == JobState::cancelled);
@@ -146,6 +148,19 @@ TEST_CASE("the program tells its commands, and forms become command lines") {
   CHECK(values.at("out") == (folder / "t-sweep.h5").string());
   CHECK(values.at("selector") == "oracle-topk,quoka,quest,streamingllm");
   CHECK(suggested_values(*find("export"), bench.session()).at("out").ends_with("t-export.html"));
+  // One method where one is taken; no trace for a folder or an unfinished file; a folder's name.
+  bench.open(write_trace(folder / "d.h5", make_trace({})));
+  REQUIRE(bench.session().second());
+  CHECK(suggested_values(*find("ladder"), bench.session()).at("selector") == "quoka");
+  CHECK(suggested_values(*find("sweep"), bench.session()).at("draft").ends_with("d.h5"));
+  CHECK_FALSE(suggested_values(*find("simulate passkey"), bench.session()).contains("draft"));
+  CHECK_FALSE(suggested_values(*find("recover"), bench.session()).contains("PART"));
+  const CommandValues papers = suggested_values(*find("papers"), bench.session());
+  CHECK_FALSE(papers.contains("draft"));
+  CHECK(papers.at("out").ends_with("t-papers"));
+  const CommandValues explain = suggested_values(*find("explain"), bench.session());
+  CHECK(explain.at("selector") == "quoka");
+  CHECK(explain.contains("query"));
   spill(folder / "t-sweep.h5.part", "");
   CHECK(free_file(folder / "t-sweep.h5") == folder / "t-sweep-2.h5");
 }
@@ -215,6 +230,24 @@ TEST_CASE(
       return !queue.runs.problem().empty();
     });
     CHECK_THAT(queue.runs.problem(), ContainsSubstring("cannot be started"));
+    queue.runs.ask_again();
+    CHECK(queue.runs.problem().empty());
+    fs::copy_file(script(folder, "exit 3\n"), folder / "missing");
+    queue.until([&] {
+      queue.runs.commands();
+      return !queue.runs.problem().empty();
+    });
+    CHECK_THAT(queue.runs.problem(), ContainsSubstring("does not tell"));
+  }
+  {
+    Queue queue(script(folder, "exec sleep 30\n"));
+    queue.runs.commands();
+    for (const Job& job : queue.jobs.active()) job.cancel();  // "Cancel all"
+    queue.until([&] {
+      queue.runs.commands();
+      return !queue.runs.problem().empty();
+    });
+    CHECK_THAT(queue.runs.problem(), ContainsSubstring("cancelled"));
   }
   {
     Queue queue(script(folder, "echo '[{}]'\n"));  // of another version

@@ -62,7 +62,12 @@ struct JobRunner::Impl {
   std::vector<std::jthread> threads;
 
   void tell() const {
-    if (wake) wake();
+    std::function<void()> call;
+    {
+      const std::lock_guard lock(mutex);
+      call = wake;  // taken away when the runner ends
+    }
+    if (call) call();
   }
 
   void run_lane(std::size_t lane, int n_threads) {

@@ -52,6 +52,7 @@ std::vector<std::string> begun(std::string_view command) {
 
 /// What the help of --out says a command writes.
 std::string ending_of(const CommandOption& out) {
+  if (out.is_folder()) return "";
   if (out.help.find(".html") != std::string::npos) return ".html";
   const bool is_json = out.help.find("JSON") != std::string::npos &&
                        out.help.find(".h5") == std::string::npos &&
@@ -143,9 +144,14 @@ CommandValues suggested_values(const CommandSpec& command, const Session& sessio
   for (const CommandOption& option : command.options) {
     const bool is_draft = option.name == "DRAFT" || option.name == "draft";
     const bool is_trace = option.is_argument && option.is_file && !is_draft;
-    if (is_trace && trace) values[option.name] = trace->path().string();
-    if (is_draft && second) values[option.name] = second->path().string();
-    if (option.name == "selector") {
+    const bool wants_part = option.name == "PART";  // an unfinished file
+    if (is_trace && trace && (!wants_part || trace->is_being_recorded()))
+      values[option.name] = trace->path().string();
+    // Closed loops take the draft model itself, a folder.
+    if (is_draft && second && !option.is_folder()) values[option.name] = second->path().string();
+    if (option.name == "selector" && option.placeholder == "NAME") {
+      values[option.name] = session.selection().selector.text();
+    } else if (option.name == "selector") {
       std::string methods;
       for (const std::string& method : session.ticked())
         methods += (methods.empty() ? "" : ",") + method;
@@ -154,6 +160,13 @@ CommandValues suggested_values(const CommandSpec& command, const Session& sessio
     if (option.name == "budget" && option.choices.empty())
       values[option.name] = fmt::format("{}", session.parameters().budget);
     if (option.name == "html") values[option.name] = "true";
+  }
+  if (command.name == "explain" && trace) {  // of a trace, it explains one query
+    const Selection& s = session.selection();
+    values["layer"] = fmt::format("{}", s.layer);
+    values["head"] = fmt::format("{}", s.q_head);
+    values["query"] = fmt::format("{}", s.query);
+    if (s.key) values["key"] = fmt::format("{}", *s.key);
   }
   if (const CommandOption* out = command.find("out")) {
     std::string name = command.name;

@@ -27,6 +27,7 @@ struct CommandOption {
   bool is_file = false;  // or a folder
   bool is_required = false;
   bool is_flag() const { return placeholder.empty(); }
+  bool is_folder() const { return placeholder == "DIR"; }
 };
 
 struct CommandSpec {

@@ -25,6 +25,7 @@ struct RunQueue::Words {
 struct RunQueue::Entry {
   Job job;
   std::shared_ptr<Words> words = std::make_shared<Words>();
+  std::optional<fs::file_time_type> before;  // of its file, when it was asked for
 };
 
 struct RunQueue::Catalogue {
@@ -62,7 +63,13 @@ std::string sentence_of(std::string line) {
 
 bool is_file(const fs::path& file) {
   std::error_code error;
-  return !file.empty() && fs::exists(file, error);
+  return !file.empty() && fs::is_regular_file(file, error);
+}
+
+std::optional<fs::file_time_type> time_of(const fs::path& file) {
+  std::error_code error;
+  const auto time = fs::last_write_time(file, error);
+  return error ? std::nullopt : std::optional(time);
 }
 
 }  // namespace
@@ -105,6 +112,7 @@ void RunQueue::start(Run run) {
   std::vector<std::string> words = {program_};
   words.insert(words.end(), run.words.begin(), run.words.end());
   words.insert(words.end(), {"--progress", "json"});
+  if (is_file(run.out)) entry.before = time_of(run.out);
   entry.job = jobs_.start(
       run.title(), Lane::programs,
       [heard = entry.words, words = std::move(words)](JobContext& context) -> std::any {
@@ -145,7 +153,9 @@ bool RunQueue::update() {
     Words& words = *entries_[i].words;
     const std::lock_guard lock(words.mutex);
     run.said = words.said;
-    run.has_made_file = is_file(run.out);
+    // One that failed or never began made nothing: what has that name was there before.
+    run.has_made_file = now.state != JobState::failed && is_file(run.out) &&
+                        (now.state == JobState::done || time_of(run.out) != entries_[i].before);
     if (now.state == JobState::done) {
       run.remark = words.last;
       if (run.has_made_file && run.opens) made_.push_back(run);
@@ -170,7 +180,11 @@ bool RunQueue::is_idle() const {
 
 void RunQueue::cancel(std::uint64_t id) {
   for (std::size_t i = 0; i < runs_.size(); ++i) {
-    if (runs_[i].id == id) entries_[i].job.cancel();
+    if (runs_[i].id != id) continue;
+    entries_[i].job.cancel();
+    // Its turn may be long in coming, and then it ends at once.
+    if (entries_[i].job.status().state == JobState::waiting)
+      runs_[i].status.state = JobState::cancelled;
   }
 }
 
@@ -189,6 +203,11 @@ void RunQueue::forget(std::uint64_t id) {
     entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(i));
     return;
   }
+}
+
+void RunQueue::ask_again() {
+  catalogue_.reset();
+  problem_.clear();
 }
 
 const std::vector<CommandSpec>& RunQueue::commands() {
@@ -211,7 +230,11 @@ const std::vector<CommandSpec>& RunQueue::commands() {
             alive->commands = std::any_cast<std::vector<CommandSpec>>(std::move(commands));
         });
   }
-  if (problem_.empty()) problem_ = catalogue_->job.status().error;
+  const JobStatus status = catalogue_->job.status();
+  const bool is_cancelled = status.state == JobState::cancelled;
+  if (problem_.empty())
+    problem_ =
+        is_cancelled ? "kvscope was not asked for its commands: that was cancelled" : status.error;
   return catalogue_->commands;
 }
 

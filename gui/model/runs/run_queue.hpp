@@ -24,7 +24,7 @@ struct Run {
   JobStatus status;                // its progress; failed: error holds the sentence
   std::string said;                // its standard output, once it is over
   std::string remark;              // what else it said, or what a cancelled one left behind
-  bool has_made_file = false;      // `out` is there
+  bool has_made_file = false;      // `out` is its work, as far as it came
   bool opens = true;               // `out` is to be opened once it is whole
   std::string title() const;       // "sweep verifier-sweep.h5"
   std::string command_line() const { return command_line_of(words); }
@@ -63,6 +63,8 @@ class RunQueue {
   const std::vector<CommandSpec>& commands();
   /// A sentence if it could not be asked.
   const std::string& problem() const { return problem_; }
+  /// Forgets that it could not be: the next call of commands() asks.
+  void ask_again();
 
  private:
   struct Words;
