@@ -166,7 +166,7 @@ void check_part_file(const fs::path& manifest, const SetPart& part, const fs::pa
   const std::string layers = fmt::format("{}", fmt::join(part.layers, ","));
   std::error_code error;
   if (!fs::is_regular_file(file, error))
-    throw IoError(fmt::format("{}: its part {} (layers {}) is missing: expected beside it",
+    throw IoError(fmt::format("{}: its part {} (layers {}) is missing: expected next to it",
                               manifest.string(), file.string(), layers));
   const auto n_bytes = static_cast<std::int64_t>(fs::file_size(file, error));
   if (part.bytes == 0 || (!error && n_bytes == part.bytes)) return;

@@ -19,6 +19,7 @@
 #include "gui/panels/method_list.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/recall_numbers.hpp"
+#include "gui/panels/result_parts.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -164,7 +165,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     std::vector<std::shared_ptr<const ResultView>> results;
     for (const auto& result : context.session.results()) {
       if (!result->find("rows/mass_mean") || !result->find("rows/budget")) continue;
-      key += fmt::format("/{}@{}", result->name(), static_cast<const void*>(result.get()));
+      key += "/" + result_key(result);
       results.push_back(result);
     }
     n_sweeps_ = results.size();
@@ -182,7 +183,9 @@ class RecallPanel final : public TracePanel<RecallOptions> {
               }
               return sweeps;
             });
-    if (view.fresh) sweeps_ = view.value;
+    if (!view.fresh) return;
+    sweeps_ = view.value;
+    sweeps_key_ = key;
   }
 
   /// The picture of what is there; a new one is begun when rows come or the question changes, but
@@ -192,8 +195,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     update_sweeps(context);
     if (view.n_known > 0 || items_.empty()) {
       const std::string question = sources_ + question_.key();
-      const std::string wanted = fmt::format("{}/{}/{}", question, known_mask(view),
-                                             static_cast<const void*>(sweeps_.get()));
+      const std::string wanted =
+          fmt::format("{}/{}/{}", question, known_mask(view), sweeps_ ? sweeps_key_ : "");
       const bool may_change = question != picture_question_ || picture_is_over_;
       if (wanted != picture_key_ && may_change) {
         picture_key_ = wanted;
@@ -460,6 +463,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   std::size_t n_sweeps_ = 0;
   AsyncValue<Sweeps> sweeps_slot_;
   std::shared_ptr<const Sweeps> sweeps_;
+  std::string sweeps_key_;  // of these
 
   std::optional<std::uint64_t> revision_;
   std::optional<RecallOptions> asked_options_;

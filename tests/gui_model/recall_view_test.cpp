@@ -73,13 +73,14 @@ RecallPicture picture_of(const RecallQuestion& question) {
   return recall_picture(question, items, compute(trace, items));
 }
 
-/// The table of `kvscope sweep` with the same options.
-SweepResult sweep_of(const RecallQuestion& question) {
+/// The table of `kvscope sweep` with the same options, and other budgets if there are any.
+SweepResult sweep_of(const RecallQuestion& question, const std::vector<Budget>& budgets = {}) {
   SweepOptions options;
   for (const MethodItem& method : question.methods) options.selectors.push_back(method.spec);
   for (Index tokens : budget_ladder(question.n_tokens)) {
     options.budgets.push_back({Budget::Kind::tokens, static_cast<double>(tokens)});
   }
+  if (!budgets.empty()) options.budgets = budgets;
   options.replay.calls.phase = question.phase;
   options.replay.calls.chunk = question.parameters.chunk;
   options.replay.rows_per_chunk = 8;
@@ -456,6 +457,14 @@ TEST_CASE("recall view: opened sweeps are curves without markers, named by their
   CHECK_THAT(opened.label, ContainsSubstring("h5"));
   CHECK(both.mark_methods.back().empty());
   plot::check_figure(both.figure);
+  // Shares of the context have no place on an axis of tokens.
+  const auto ratios = std::make_shared<const Table>(table_of_sweep(sweep_of(
+      question_of({"quoka"}), {{Budget::Kind::ratio, 0.25}, {Budget::Kind::ratio, 0.5}})));
+  question.options.along = RecallAlong::budget;
+  const RecallPicture apart = recall_picture(question, items, rows, {{"v_1.h5", ratios}});
+  CHECK(apart.figure.panels[0].marks.size() ==
+        recall_picture(question, items, rows).figure.panels[0].marks.size());
+  CHECK_THAT(apart.figure.caption.back(), ContainsSubstring("share of the past keys"));
 }
 
 TEST_CASE("recall view: captions say what is shown, and sentences why nothing is",

@@ -173,7 +173,13 @@ void add_opened(RecallPicture& picture, const RecallQuestion& question,
     try {
       figure = figures::sweep_curves(*sweep.table, options, sweep_axis(question.options.along),
                                      options.metric, specs);
-    } catch (const ConfigError& e) {  // other layers, heads or phases
+      // Shares of the context, or the budget of a table without the column "kept", are no places
+      // on an axis of tokens.
+      const std::string& along = figure.panels.front().x.label;
+      if (along != panel.x.label)
+        throw ConfigError(fmt::format("it runs along \"{}\", the curves here along \"{}\"", along,
+                                      panel.x.label));
+    } catch (const ConfigError& e) {  // other layers, heads, phases or axes
       picture.figure.caption.push_back(
           fmt::format("Nothing of {} is shown: {}.", sweep.name, e.what()));
       continue;
