@@ -18,7 +18,8 @@ void draw_status_bar(PanelContext& context, const std::string& flash) {
   const auto is_own = [](const Job& job) { return job.status().lane != Lane::programs; };
   const auto n_own = std::stable_partition(jobs.begin(), jobs.end(), is_own) - jobs.begin();
   ImGui::AlignTextToFramePadding();
-  if (!jobs.empty()) {
+  // What was just done is said at once, though a program may run for hours.
+  if (n_own > 0 || (flash.empty() && !jobs.empty())) {
     const JobStatus status = jobs.front().status();
     const Progress& p = status.progress;
     const float share =

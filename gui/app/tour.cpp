@@ -29,8 +29,8 @@ const std::vector<TourStep>& tour_steps() {
        "What share of the attention each method keeps, by budget. Tick methods, move the budget at "
        "the left: one slider for all panels.",
        "recall", "budget"},
-      {"Five layouts",
-       "Overview, budget, bounds, draft and results: the keys 1 to 5. F shows one panel alone, and "
+      {"Six layouts",
+       "Overview, budget, bounds, draft, results and why: the keys 1 to 6. F shows one panel alone, and "
        "the title of a panel exchanges it for another.",
        "layout bounds", ""},
       {"Do it yourself",

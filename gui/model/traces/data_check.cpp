@@ -260,7 +260,7 @@ void DataChecks::update(Workbench bench, const std::shared_ptr<const Document>& 
     const std::string wanted = key + group_check_key(layer, kv_head);
     is_busy_ = true;
     const bool is_known = bench.cache.find<GroupCheck>(wanted) != nullptr;
-    if (wanted != asked_ && !is_known && !bench.jobs.is_idle()) return;
+    if (wanted != asked_ && !is_known && bench.jobs.is_computing()) return;
     asked_ = wanted;
     const Index numbers = (info.group() + 2) * info.n_tokens * info.d_head;
     const Lane lane = numbers > kMostQuickNumbers ? Lane::heavy : Lane::quick;
