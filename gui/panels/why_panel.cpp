@@ -43,7 +43,8 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     help_tooltip(field_help<WhySwitches>("along"));
     ImGui::SameLine(0.0f, context.look.px(14));
     if (ImGui::Button("Copy as command") && look_ && document_) {
-      const std::string words = why_command(*look_, key_, document_->path().string());
+      const std::string words = why_command(*look_, key_, document_->path().string(),
+                                            draft_ ? draft_->path().string() : std::string());
       ImGui::SetClipboardText(words.c_str());
     }
     landmark("copy as command");
@@ -184,7 +185,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
                             : "No key is selected, and none was dropped: this is the query's own. ";
     wrapped_words(fmt::format(
         "{}Query {}: weight {}, number {} of {}{}{}", which,
-        token_words(*document_, question_.query), number_text(fate_.weight, 3), fate_.weight_rank,
+        token_words(*document_, look_->question.query), number_text(fate_.weight, 3), fate_.weight_rank,
         look_->visible.size(), look_->question.as_step ? "; taken as a decode step" : "",
         is_stale_ ? "; being asked again" : ""));
     ImGui::PopStyleColor();

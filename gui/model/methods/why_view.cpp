@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/base/number_text.hpp"
+#include "core/base/shell_word.hpp"
 #include "gui/model/session/methods.hpp"
 
 namespace kvscope::gui {
@@ -230,12 +231,15 @@ std::string why_csv(const QueryLook& look) {
   return csv;
 }
 
-std::string why_command(const QueryLook& look, Index key, const std::string& file) {
+std::string why_command(const QueryLook& look, Index key, const std::string& file,
+                        const std::string& draft) {
   const KeyQuestion& question = look.question;
+  const bool has_draft = question.selector.caps().needs_draft && !draft.empty();
   return fmt::format(
-      "kvscope explain '{}' --layer {} --head {} --query {} --key {} --selector '{}'{} --chunk "
+      "kvscope explain {}{} --layer {} --head {} --query {} --key {} --selector {}{} --chunk "
       "{}{}{}",
-      file, question.layer, question.q_head, question.query, key, question.selector.text(),
+      shell_word(file), has_draft ? " --draft " + shell_word(draft) : std::string(), question.layer,
+      question.q_head, question.query, key, shell_word(question.selector.text()),
       question.budget ? " --budget " + question.budget->to_string() : std::string(), question.chunk,
       question.dense_layers ? fmt::format(" --dense-layers {}", *question.dense_layers)
                             : std::string(),

@@ -58,7 +58,8 @@ bool has_ranking(const QueryLook& look);
 /// One line per visible key: key,weight,weight_rank,end,score,rank,page_begin,page_end.
 std::string why_csv(const QueryLook& look);
 
-/// What a shell is told to get the same answer.
-std::string why_command(const QueryLook& look, Index key, const std::string& file);
+/// What a shell is told to get the same answer. `draft`: the draft model's trace; empty: none.
+std::string why_command(const QueryLook& look, Index key, const std::string& file,
+                        const std::string& draft);
 
 }  // namespace kvscope::gui
