@@ -53,6 +53,11 @@ TEST_CASE("bookmarks: a session adds, notes, goes back and saves them", "[bookma
   other.drain();
   REQUIRE(other.session().bookmarks().size() == 1);
   CHECK(other.session().bookmarks()[0].note == "first place");
+  nlohmann::ordered_json odd = json;
+  odd["bookmarks"][0]["budget"] = 1'000'000'000'000;  // clamped, as the slider would
+  other.session().apply(odd, (folder / "a.h5").parent_path());
+  other.session().go_to(0);
+  CHECK(other.session().parameters().budget <= other.session().document()->info().n_tokens);
   other.session().close_trace(0);
   other.session().go_to(0);
   REQUIRE_FALSE(other.session().notices().empty());

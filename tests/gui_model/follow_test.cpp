@@ -50,6 +50,46 @@ void look(Bench& bench) {
   bench.drain();
 }
 
+TEST_CASE("a session and bookmarks of a recording are good for the whole trace") {
+  GrowingFile file(1);
+  Bench bench;
+  SyntheticTrace different = make_trace({});
+  different.info.model_name = "other";  // and so another uuid
+  const fs::path other = write_trace(file.folder / "other.h5", different);
+  bench.open(other);
+  bench.open(file.part);
+  Session& session = bench.session();
+  session.select("test", [](Selection& s) {
+    s.trace = 1;
+    s.layer = 2;
+    s.query = 3;
+  });
+  session.add_bookmark("while it grows");
+  REQUIRE(session.bookmarks()[0].trace.empty());
+  const auto saved = session.to_json(file.part.parent_path());
+  file.finish();
+  look(bench);
+  REQUIRE(session.documents()[1]->path() == file.path);
+  CHECK(session.bookmarks()[0].trace == session.documents()[1]->info().uuid);
+  CHECK(session.bookmarks()[0].name == "live.h5");
+  session.select("test", [](Selection& s) { s.trace = 0; });
+  session.go_to(0);
+  CHECK(session.selection().trace == 1);
+  CHECK(session.notices().empty());
+
+  Bench later;
+  later.session().apply(saved, file.part.parent_path());
+  later.drain();
+  REQUIRE(later.session().documents().size() == 2);
+  CHECK(later.session().notices().empty());
+  CHECK(later.session().document()->path() == file.path);
+  CHECK(later.session().selection().layer == 2);
+  CHECK(later.session().selection().query == 3);
+  later.session().select("test", [](Selection& s) { s.trace = 0; });
+  later.session().go_to(0);
+  CHECK(later.session().selection().trace == 1);
+}
+
 TEST_CASE("a recording that grows is read on, and keeps its place under its final name") {
   GrowingFile file(1);
   Bench bench;

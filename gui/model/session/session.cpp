@@ -64,10 +64,18 @@ bool same_prompt(const Document& a, const Document& b) {
 
 // ---- files ----
 
-void Session::open(const fs::path& path) {
+fs::path Session::file_behind(const fs::path& path) {
   std::error_code error;
   const fs::path absolute = fs::weakly_canonical(path, error);
-  const fs::path& file = error ? path : absolute;
+  const fs::path file = error ? path : absolute;
+  const fs::path whole = final_name(file);
+  const bool is_whole =
+      !whole.empty() && !fs::exists(file, error) && fs::is_regular_file(whole, error);
+  return is_whole ? whole : file;
+}
+
+void Session::open(const fs::path& path) {
+  const fs::path file = file_behind(path);
   for (std::size_t i = 0; i < documents_.size(); ++i) {
     if (documents_[i]->path() != file) continue;
     select("open", [&](Selection& s) { s.trace = static_cast<Index>(i); });
@@ -167,9 +175,9 @@ void Session::take_opened() {
     }
   }
   // What a session file wished for is not waited for any longer than its files.
-  if (!wanted_uuid_.empty()) wanted_.reset();
-  wanted_uuid_.clear();
-  wanted_second_.clear();
+  if (wanted_trace_.is_set()) wanted_.reset();
+  wanted_trace_ = {};
+  wanted_second_ = {};
   finds_second_ = true;
 }
 
@@ -208,6 +216,7 @@ void Session::exchange(const Opened& opened, const fs::path& replaces) {
                        opened.trace->growing_key() == (*place)->growing_key() &&
                        opened.trace->info().n_tokens == (*place)->info().n_tokens;
   if (is_same) return;  // written to, but no unit is whole since: nothing begins anew
+  name_bookmarks(**place, *opened.trace);
   *place = opened.trace;
   clamp();
 }
@@ -215,13 +224,13 @@ void Session::exchange(const Opened& opened, const fs::path& replaces) {
 void Session::add_trace(std::shared_ptr<const Document> trace) {
   documents_.push_back(trace);
   const auto index = static_cast<Index>(documents_.size()) - 1;
-  const std::string& uuid = trace->info().uuid;
   // Over the same prompt, the one that was opened later is the draft.
   if (index > 0 && !second_ && finds_second_) {
     const Document& first = *documents_[static_cast<std::size_t>(state_.selection.trace)];
     if (same_prompt(first, *trace)) second_ = index;
   }
-  const bool is_wanted = wanted_ && (wanted_uuid_.empty() ? index == 0 : uuid == wanted_uuid_);
+  const bool is_wanted =
+      wanted_ && (wanted_trace_.is_set() ? wanted_trace_.is_of(*trace) : index == 0);
   if (is_wanted) {
     state_ = *wanted_;
     state_.selection.trace = index;
@@ -231,7 +240,7 @@ void Session::add_trace(std::shared_ptr<const Document> trace) {
     state_.selection.trace = 0;
     state_.selection.query = std::max<Index>(0, trace->info().n_prompt - 1);
   }
-  if (!wanted_second_.empty() && uuid == wanted_second_) second_ = index;
+  if (wanted_second_.is_of(*trace)) second_ = index;
   clamp();
 }
 
@@ -384,12 +393,15 @@ void Session::set_parameters(std::string_view origin,
                              const std::function<void(Parameters&)>& change_it) {
   change(origin, [&](Snapshot& state) {
     change_it(state.parameters);
-    const auto open = document();
-    Parameters::visit_fields(state.parameters, [&](const Field& any, auto& value) {
-      using T = std::remove_cvref_t<decltype(value)>;
-      const Field field = open ? within(any, open->info()) : any;
-      value = static_cast<T>(std::clamp(static_cast<double>(value), field.min, field.max));
-    });
+    keep_within(state.parameters, document().get());
+  });
+}
+
+void Session::keep_within(Parameters& parameters, const Document* open) {
+  Parameters::visit_fields(parameters, [&](const Field& any, auto& value) {
+    using T = std::remove_cvref_t<decltype(value)>;
+    const Field field = open ? within(any, open->info()) : any;
+    value = static_cast<T>(std::clamp(static_cast<double>(value), field.min, field.max));
   });
 }
 

@@ -119,6 +119,9 @@ class Session {
  private:
   struct Opened;
   struct Opening;
+  /// The file that is meant: a recording that a session or a list names while it grew may have got
+  /// its final name since.
+  static std::filesystem::path file_behind(const std::filesystem::path& path);
   void change(std::string_view origin, const std::function<void(Snapshot&)>& change);
   void load(const std::filesystem::path& path, const std::filesystem::path& replaces = {});
   void follow(const Document& document);
@@ -130,6 +133,10 @@ class Session {
   void add(const Opened& opened);
   void exchange(const Opened& opened, const std::filesystem::path& replaces);
   void add_trace(std::shared_ptr<const Document> trace);
+  /// Bookmarks of a recording follow it to its uuid and name.
+  void name_bookmarks(const Document& before, const Document& now);
+  /// As far as the trace goes; null: none is open.
+  static void keep_within(Parameters& parameters, const Document* open);
   void clamp();
 
   Workbench bench_;
@@ -141,8 +148,17 @@ class Session {
   std::optional<Index> second_;
   Snapshot state_;
   std::optional<Snapshot> wanted_;  // by a session file, until its trace is open
-  std::string wanted_uuid_;
-  std::string wanted_second_;
+  /// What a session file says of a trace: a recording that grows has no uuid yet.
+  struct Named {
+    std::string uuid;
+    std::filesystem::path path;  // as open() takes it
+    bool is_set() const { return !uuid.empty() || !path.empty(); }
+    bool is_of(const Document& trace) const {
+      return uuid.empty() ? !path.empty() && trace.path() == path : trace.info().uuid == uuid;
+    }
+  };
+  Named wanted_trace_;
+  Named wanted_second_;
   History history_;
   std::vector<std::string> ticked_ = {"oracle-topk", "quoka", "quest", "streamingllm"};
   std::vector<Bookmark> bookmarks_;

@@ -33,7 +33,9 @@ void Session::go_to(std::size_t bookmark) {
   if (bookmark >= bookmarks_.size()) return;
   const Bookmark mark = bookmarks_[bookmark];
   const auto trace = std::find_if(documents_.begin(), documents_.end(), [&](const auto& open) {
-    return open->info().uuid == mark.trace;
+    if (!mark.trace.empty()) return open->info().uuid == mark.trace;
+    // Made while it was recorded, and saved so: a trace gets its uuid with its name, at the end.
+    return open->name() == mark.name || open->name() + ".part" == mark.name;
   });
   if (trace == documents_.end()) {
     notify(fmt::format("The bookmark {} is of {}, which is not open: open it first.", mark.words(),
@@ -56,7 +58,17 @@ void Session::go_to(std::size_t bookmark) {
     s.key = mark.key;
     s.selector = selector;
     if (mark.budget > 0) state.parameters.budget = mark.budget;
+    keep_within(state.parameters, trace->get());  // a session file may say anything
   });
+}
+
+void Session::name_bookmarks(const Document& before, const Document& now) {
+  for (Bookmark& mark : bookmarks_) {
+    const bool is_its = mark.trace == before.info().uuid && mark.name == before.name();
+    if (!is_its) continue;
+    mark.trace = now.info().uuid;
+    mark.name = now.name();
+  }
 }
 
 }  // namespace kvscope::gui

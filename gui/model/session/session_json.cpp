@@ -105,23 +105,27 @@ void Session::apply(const Json& json, const fs::path& base) {
     change("session", [&](Snapshot& state) { state = wanted; });
     if (documents_.empty()) {
       wanted_ = wanted;
-      wanted_uuid_.clear();
+      wanted_trace_ = {};
     }
     return;
   }
-  const auto uuid_at = [&](Index index) {
-    return index >= 0 && index < static_cast<Index>(traces.size())
-               ? text_of(traces[static_cast<std::size_t>(index)], "uuid")
-               : std::string();
+  const auto full = [&](const std::string& path) {
+    return fs::path(path).is_absolute() ? fs::path(path) : base / path;
+  };
+  const auto named_at = [&](Index index) -> Named {
+    if (index < 0 || index >= static_cast<Index>(traces.size())) return {};
+    const Json& trace = traces[static_cast<std::size_t>(index)];
+    const std::string path = text_of(trace, "path");
+    return {text_of(trace, "uuid"), path.empty() ? fs::path() : file_behind(full(path))};
   };
   wanted_ = wanted;
-  wanted_uuid_ = uuid_at(number_of(selection, "trace", 0));
-  wanted_second_ = uuid_at(number_of(selection, "second", -1));
+  wanted_trace_ = named_at(number_of(selection, "trace", 0));
+  wanted_second_ = named_at(number_of(selection, "second", -1));
   finds_second_ = !selection.contains("second");
   state_ = wanted;
   state_.selection.trace = 0;
   const auto open_named = [&](const std::string& path) {
-    if (!path.empty()) open(fs::path(path).is_absolute() ? fs::path(path) : base / path);
+    if (!path.empty()) open(full(path));
   };
   for (const Json& trace : traces) open_named(text_of(trace, "path"));
   if (json.contains("results") && json["results"].is_array()) {
