@@ -458,8 +458,8 @@ TEST_CASE("recall view: opened sweeps are curves without markers, named by their
   CHECK(both.mark_methods.back().empty());
   plot::check_figure(both.figure);
   // Shares of the context have no place on an axis of tokens.
-  const auto ratios = std::make_shared<const Table>(table_of_sweep(sweep_of(
-      question_of({"quoka"}), {{Budget::Kind::ratio, 0.25}, {Budget::Kind::ratio, 0.5}})));
+  const auto ratios = std::make_shared<const Table>(table_of_sweep(
+      sweep_of(question_of({"quoka"}), {{Budget::Kind::ratio, 0.25}, {Budget::Kind::ratio, 0.5}})));
   question.options.along = RecallAlong::budget;
   const RecallPicture apart = recall_picture(question, items, rows, {{"v_1.h5", ratios}});
   CHECK(apart.figure.panels[0].marks.size() ==
