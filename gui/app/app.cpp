@@ -385,7 +385,7 @@ void App::take_runs() {
   for (const Run& run : runs_->take_made()) {
     const std::string ending = run.out.extension().string();
     const bool is_table = run.words[0] == "sweep" || run.words[0] == "simulate";
-    if (ending == ".h5" || ending == ".hdf5" || ending == ".csv" ||
+    if (ending == ".h5" || ending == ".hdf5" || ending == ".kvset" || ending == ".csv" ||
         (ending == ".json" && is_table)) {
       if (cells_.maximised() == "runs") cells_.maximise("");
       open(run.out);
@@ -542,11 +542,14 @@ void App::release_closed() {
 void App::remember() {
   bool changed = false;
   const auto& documents = session_->documents();
-  for (; n_known_ < documents.size(); ++n_known_) {
-    settings_.add_recent(documents[n_known_]->path());
+  std::set<fs::path> now_open;
+  for (const auto& document : documents) {
+    now_open.insert(document->path());
+    if (known_.contains(document->path())) continue;  // a recording gets another name at its end
+    settings_.add_recent(document->path());
     changed = true;
   }
-  n_known_ = std::min(n_known_, documents.size());
+  known_ = std::move(now_open);
   const nlohmann::ordered_json now = fields_to_json(settings_);
   if (!changed && !unsaved_ && now == saved_) return;
   saved_ = now;

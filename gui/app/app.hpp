@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -170,8 +171,8 @@ class App {
   std::uint64_t drawn_revision_ = 0;
   std::string flash_;  // what a key just did, in the status bar for a moment
   double flash_until_ = 0.0;
-  std::size_t n_known_ = 0;  // documents that are among the recent files
-  bool unsaved_ = false;     // settings that saved_ does not show
+  std::set<std::filesystem::path> known_;  // documents that are among the recent files
+  bool unsaved_ = false;                   // settings that saved_ does not show
   nlohmann::ordered_json saved_;
 };
 
