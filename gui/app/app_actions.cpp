@@ -166,10 +166,11 @@ void App::copy_picture() {
     return;
   }
   ExportRequest request = export_of(*from, picture_folder());
+  request.stem = suggested_stem(*session_, from->info().name);  // the one before is replaced
   request.formats = {ExportFormat::png};
   jobs_->start(
       "Copying the picture of " + from->info().title, Lane::quick,
-      [request = std::move(request)](JobContext&) -> std::any {
+      [request = std::move(request)](JobContext& job) -> std::any {
         CopiedPicture copied;
         try {
           std::error_code error;
@@ -177,7 +178,7 @@ void App::copy_picture() {
           for (const fs::path& file : export_view(request, Existing::replace)) {
             if (file.extension() == ".png") copied.file = file;
           }
-          copied.problem = picture_to_clipboard(copied.file);
+          copied.problem = picture_to_clipboard(copied.file, job.stop);
         } catch (const Error& e) {
           copied.problem = e.what();
         }

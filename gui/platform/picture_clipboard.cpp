@@ -6,8 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 extern char** environ;
@@ -34,8 +39,13 @@ bool is_installed(const std::string& program) {
   return false;
 }
 
-/// Runs the program with the file as its input; a sentence if it failed.
-std::string run_with_input(const std::vector<std::string>& words, const fs::path& file) {
+constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::milliseconds kLook{10};
+
+/// Runs the program with the file as its input; a sentence if it failed. It is killed after
+/// kPatience or on a stop: a clipboard that nobody serves would hold the window's end up.
+std::string run_with_input(const std::vector<std::string>& words, const fs::path& file,
+                           const std::stop_token& stop) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, file.c_str(), O_RDONLY, 0);
@@ -50,9 +60,18 @@ std::string run_with_input(const std::vector<std::string>& words, const fs::path
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return fmt::format("{} could not be started: {}", words[0], std::strerror(error));
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return fmt::format("{} was lost: {}", words[0], std::strerror(errno));
+  std::string why;
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  for (pid_t ended = 0; (ended = ::waitpid(child, &status, WNOHANG)) != child;) {
+    if (ended < 0 && errno != EINTR)
+      return fmt::format("{} was lost: {}", words[0], std::strerror(errno));
+    if (why.empty() && stop.stop_requested()) why = fmt::format("{} was stopped", words[0]);
+    if (why.empty() && std::chrono::steady_clock::now() > end)
+      why = fmt::format("{} did not take the picture within {} s", words[0], kPatience.count());
+    if (!why.empty()) ::kill(child, SIGKILL);
+    std::this_thread::sleep_for(kLook);
   }
+  if (!why.empty()) return why;
   return WIFEXITED(status) && WEXITSTATUS(status) == 0
              ? ""
              : fmt::format("{} did not take the picture", words[0]);
@@ -61,6 +80,8 @@ std::string run_with_input(const std::vector<std::string>& words, const fs::path
 }  // namespace
 
 fs::path picture_folder() {
+  if (const auto folder = variable_of("KVSCOPE_CONFIG"); !folder.empty())
+    return fs::path(folder) / "pictures";
   if (const auto folder = variable_of("XDG_CACHE_HOME"); !folder.empty())
     return fs::path(folder) / "kvscope" / "pictures";
   if (const auto home = variable_of("HOME"); !home.empty())
@@ -69,13 +90,13 @@ fs::path picture_folder() {
   return fs::temp_directory_path(error) / "kvscope-pictures";
 }
 
-std::string picture_to_clipboard(const fs::path& png) {
+std::string picture_to_clipboard(const fs::path& png, const std::stop_token& stop) {
   const bool has_wayland = !variable_of("WAYLAND_DISPLAY").empty();
   const bool has_x11 = !variable_of("DISPLAY").empty();
   if (has_wayland && is_installed("wl-copy"))
-    return run_with_input({"wl-copy", "--type", "image/png"}, png);
+    return run_with_input({"wl-copy", "--type", "image/png"}, png, stop);
   if (has_x11 && is_installed("xclip"))
-    return run_with_input({"xclip", "-selection", "clipboard", "-t", "image/png"}, png);
+    return run_with_input({"xclip", "-selection", "clipboard", "-t", "image/png"}, png, stop);
   if (!has_wayland && !has_x11) return "there is no display whose clipboard could take it";
   return has_wayland ? "wl-copy (package wl-clipboard) is not installed" : "xclip is not installed";
 }

@@ -2,15 +2,18 @@
 #pragma once
 
 #include <filesystem>
+#include <stop_token>
 #include <string>
 
 namespace kvscope::gui {
 
-/// Where pictures for the clipboard are kept: $XDG_CACHE_HOME or ~/.cache, kvscope/pictures.
+/// Where pictures for the clipboard are kept: $XDG_CACHE_HOME or ~/.cache, kvscope/pictures; below
+/// KVSCOPE_CONFIG if that is set.
 std::filesystem::path picture_folder();
 
 /// Hands a PNG file to wl-copy (Wayland) or xclip (X11). Returns "" if one of them took it, else a
-/// sentence: what is missing, or what went wrong. Waits for the program; for worker threads.
-std::string picture_to_clipboard(const std::filesystem::path& png);
+/// sentence: what is missing, or what went wrong. Waits for the program, at most some seconds; for
+/// worker threads.
+std::string picture_to_clipboard(const std::filesystem::path& png, const std::stop_token& stop);
 
 }  // namespace kvscope::gui
