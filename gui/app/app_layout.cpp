@@ -144,6 +144,9 @@ ExportRequest App::export_of(const Panel& panel, const fs::path& folder) const {
 Json App::state() const {
   Json json = session_json({});
   json["kind"] = "kvscope-explorer-state";
+  const auto& documents = session_->documents();
+  for (std::size_t i = 0; i < documents.size(); ++i)
+    json["traces"][i]["n_tokens"] = documents[i]->info().n_tokens;
   json["busy"] = is_busy();
   json["focused"] = cells_.focused();
   json["notices"] = Json::array();

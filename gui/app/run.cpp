@@ -234,7 +234,19 @@ int show_window(const CommandLine& line) {
   StateFile state(line.state);
   std::string title;
   auto looked = std::chrono::steady_clock::now();
-  while (!backend.wants_close() && !app.wants_quit()) {
+  // A command that runs is asked to stop as Ctrl-C does, and may need seconds to leave a whole file:
+  // the window stays until then, and shows what it waits for.
+  const auto leaves = [&] {
+    if (!backend.wants_close() && !app.wants_quit()) return false;
+    bool has_programs = false;
+    for (const Job& job : app.session().bench().jobs.active()) {
+      if (job.status().lane != Lane::programs) continue;
+      job.cancel();
+      has_programs = true;
+    }
+    return !has_programs;
+  };
+  while (!leaves()) {
     // Files may have changed: looked at every second, also while a command's progress or the mouse
     // wakes the window all the time. Without an event or news nothing is drawn.
     const bool has_event = backend.wait(kLookSeconds);

@@ -1,17 +1,28 @@
 """A recording that grows in sight, also in a window that started it; what such a window costs while nothing happens."""
 
+import json
 import os
 import pathlib
 import signal
 import subprocess
+import threading
 import time
 
 from bench import behaviour
 
 
 def record(bench, out, n_tokens):
-    return subprocess.Popen([str(bench.kvscope), "record", str(out), "--max-tokens", str(n_tokens), "--chunk", "64", "--threads", "1"],
-                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """A recorder whose first unit is whole: OUT.part can be opened."""
+    recorder = subprocess.Popen([str(bench.kvscope), "record", str(out), "--max-tokens", str(n_tokens), "--chunk", "64", "--threads", "1",
+                                 "--progress", "json"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    for line in recorder.stderr:
+        if line.startswith("{") and json.loads(line).get("done", 0) > 0:
+            break
+    else:
+        raise AssertionError(f"the recorder ended with {recorder.wait()} before it had recorded anything")
+    # a full pipe would stop it
+    threading.Thread(target=recorder.stderr.read, daemon=True).start()
+    return recorder
 
 
 def trace_of(state):
@@ -23,10 +34,6 @@ def recording_is_followed_to_its_final_name(bench):
     out = bench.folder / "live.h5"
     part = bench.folder / "live.h5.part"
     with record(bench, out, 6144) as recorder:
-        while not part.exists():
-            assert recorder.poll() is None
-            time.sleep(0.01)
-        time.sleep(0.3)
         with bench.start(part) as window:
             window.wait_until(lambda s: len(s["traces"]) == 1, "the recording")
             window.key("l")
@@ -35,6 +42,26 @@ def recording_is_followed_to_its_final_name(bench):
             state = window.wait_until(lambda s: trace_of(s)["path"] == str(out), "the final name")
             assert state["selection"]["layer"] == 1 and len(state["traces"]) == 1 and state["notices"] == []
             window.settle()
+            recent = json.loads((bench.folder / "run" / "config" / "explorer.json").read_text())["recent"]
+            assert str(out) in recent and str(part) not in recent, recent
+
+
+@behaviour
+def recording_started_here_grows_while_it_is_watched_and_ends_with_the_window(bench):
+    with bench.start() as window:
+        window.settle()
+        window.click_at("tokens")
+        window.type_and_enter("32000")
+        window.click_at("Record")
+        window.wait_until(lambda s: s["runs"] and s["runs"][0]["done"] > 0, "progress")
+        window.click_at("run 1 watch")
+        n_first = trace_of(window.wait_until(lambda s: len(s["traces"]) == 1, "the recording"))["n_tokens"]
+        # its progress wakes the window all the time
+        state = window.wait_until(lambda s: trace_of(s)["n_tokens"] > n_first, "more of it")
+        assert state["runs"][0]["state"] == "running"
+        out = pathlib.Path(state["runs"][0]["out"])
+        assert window.quit() == 0
+        assert out.exists() and not pathlib.Path(f"{out}.part").exists(), "what was whole is kept"
 
 
 @behaviour
@@ -46,10 +73,6 @@ def stopped_recording_in_sight_costs_nothing(bench):
     out = bench.folder / "live.h5"
     part = bench.folder / "live.h5.part"
     recorder = record(bench, out, 32768)
-    while not part.exists():
-        assert recorder.poll() is None
-        time.sleep(0.01)
-    time.sleep(1.0)
     recorder.send_signal(signal.SIGKILL)
     recorder.wait()
     with bench.look_at(part) as window:
