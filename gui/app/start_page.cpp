@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <array>
 
+#include "core/base/error.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/run_list.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
+#include "traces/reader.hpp"
 
 namespace kvscope::gui {
 
@@ -49,6 +51,18 @@ bool are_there(const std::vector<fs::path>& files) {
   std::error_code error;
   return !files.empty() && std::all_of(files.begin(), files.end(), [&](const fs::path& file) {
     return fs::is_regular_file(file, error);
+  });
+}
+
+/// True if every recording went to its end. One that was cancelled has its final name as well, and
+/// the one after it is as short as it is. Opens the files: not for every frame.
+bool are_whole(const std::vector<fs::path>& files) {
+  return std::all_of(files.begin(), files.end(), [](const fs::path& file) {
+    try {
+      return TraceFile::open(file).info().status == TraceStatus::complete;
+    } catch (const Error&) {
+      return false;  // what is wrong with it does not matter: it is recorded anew
+    }
   });
 }
 
@@ -146,19 +160,25 @@ void StartPage::draw_samples(PanelContext& context, StartChoice& choice) {
   const auto own =
       std::find_if(runs.begin(), runs.end(), [&](const Run& run) { return run.id == sample_run_; });
   const bool is_running = own != runs.end() && !own->status.is_over();
-  const bool is_made = own != runs.end() && own->status.state == JobState::done;
-  const bool has_samples = has_samples_.of(fmt::format("{} {}", is_running, is_made),
-                                           [&] { return are_there(samples); });
-  if (is_made && has_samples) {
-    sample_run_ = 0;
-    choice.open = samples;
-    choice.shows_samples = true;
-  }
-  if (has_samples && !is_running) {
-    if (main_button(context, "Open the samples")) {
+  // Opens them, or removes what was not recorded to its end.
+  const auto open_samples = [&] {
+    if (are_whole(samples)) {
       choice.open = samples;
       choice.shows_samples = true;
+      return;
     }
+    std::error_code error;
+    for (const fs::path& file : samples) fs::remove(file, error);
+    context.requests.flash = "the samples were not recorded to their end: record them again";
+  };
+  if (own != runs.end() && own->status.is_over() && sample_run_ != 0) {
+    sample_run_ = 0;
+    open_samples();
+  }
+  const bool has_samples = has_samples_.of(fmt::format("{} {}", is_running, sample_run_),
+                                           [&] { return are_there(samples); });
+  if (has_samples && !is_running) {
+    if (main_button(context, "Open the samples")) open_samples();
   } else if (samples.empty()) {
     muted(context, "There is no home folder to record them into.");
   } else if (main_button(context, "Record the samples", !is_running)) {

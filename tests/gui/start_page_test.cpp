@@ -36,7 +36,7 @@ void press(Rig& rig, const std::string& name) {
 
 /// Frames until every command is over and what it made is open.
 void finish_runs(Rig& rig) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(270);
   while (!rig.app().runs().is_idle()) {
     REQUIRE(std::chrono::steady_clock::now() < end);
     rig.frame();
@@ -85,6 +85,27 @@ TEST_CASE("the start page records the samples, opens them, and begins the tour o
   press(rig, "Open the samples");
   rig.settle();
   CHECK(rig.session().documents().size() == 2);
+}
+
+TEST_CASE("samples that were not recorded to their end are removed, and said to be") {
+  const OwnConfig config;
+  Rig rig;
+  rig.settle();
+  press(rig, "Record the samples");
+  const std::uint64_t id = rig.app().runs().runs()[0].id;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(270);
+  while (rig.app().runs().runs()[0].status.progress.done == 0) {
+    REQUIRE(std::chrono::steady_clock::now() < end);
+    rig.frame();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  rig.app().runs().cancel(id);
+  finish_runs(rig);
+  CHECK(rig.app().runs().runs()[0].status.state == JobState::cancelled);
+  CHECK(rig.session().documents().empty());
+  CHECK_FALSE(fs::exists(samples_folder() / "verifier.h5"));
+  CHECK_FALSE(fs::exists(samples_folder() / "draft.h5"));
+  CHECK(mark_of(rig, "Record the samples"));
 }
 
 TEST_CASE("the tour's six steps point at what is there, to its end") {
