@@ -190,6 +190,7 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
   if (ImGui::BeginPopup("menu")) {
     focused_ = info.name;
     if (ImGui::MenuItem("Export what I see...", "Ctrl+E")) action_ = CellAction::export_figure;
+    landmark("menu: export");
     if (ImGui::MenuItem("Copy the numbers as CSV", "Ctrl+C")) action_ = CellAction::copy_csv;
     if (ImGui::MenuItem("Copy the picture", "Ctrl+Shift+C")) action_ = CellAction::copy_picture;
     ImGui::Separator();
