@@ -339,12 +339,9 @@ class BenchTraceset final : public BenchReportCommand {
   Json units_of(const TraceInfo& whole, const Json* tried) const {
     const double kv_bytes = 2.0 * static_cast<double>(n_kv_ * d_head_ * n_tokens_) *
                             static_cast<double>(size_of(dtype_));
-    Json row = {{"unit", "one layer"},
-                {"units", n_layers_},
-                {"read_bytes", kv_bytes},
-                {"memory", layer_memory(whole, /*n_rows=*/1)},
-                {"read_seconds", nullptr},
-                {"step_seconds", nullptr}};
+    Json row = {{"unit", "one layer"},     {"units", n_layers_},
+                {"read_bytes", kv_bytes},  {"memory", layer_memory(whole, /*n_rows=*/1)},
+                {"read_seconds", nullptr}, {"step_seconds", nullptr}};
     if (tried != nullptr) {
       const auto number = [&](const char* key) { return tried->at(key).get<double>(); };
       row["read_seconds"] = kv_bytes * number("read_seconds") / number("read_bytes");

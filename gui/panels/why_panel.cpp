@@ -183,11 +183,12 @@ class WhyPanel final : public TracePanel<WhySwitches> {
                         : fate_.end == KeyEnd::dropped
                             ? "No key is selected: this is the heaviest that was dropped. "
                             : "No key is selected, and none was dropped: this is the query's own. ";
-    wrapped_words(fmt::format(
-        "{}Query {}: weight {}, number {} of {}{}{}", which,
-        token_words(*document_, look_->question.query), number_text(fate_.weight, 3), fate_.weight_rank,
-        look_->visible.size(), look_->question.as_step ? "; taken as a decode step" : "",
-        is_stale_ ? "; being asked again" : ""));
+    wrapped_words(fmt::format("{}Query {}: weight {}, number {} of {}{}{}", which,
+                              token_words(*document_, look_->question.query),
+                              number_text(fate_.weight, 3), fate_.weight_rank,
+                              look_->visible.size(),
+                              look_->question.as_step ? "; taken as a decode step" : "",
+                              is_stale_ ? "; being asked again" : ""));
     ImGui::PopStyleColor();
     std::string words = fate_sentence(*look_, fate_);
     if (budget_) words += " " + budget_sentence(fate_, *budget_);
