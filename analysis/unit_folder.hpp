@@ -76,8 +76,8 @@ struct UnitFolder {
 /// FormatError for a folder without units, damaged files and files under another unit's name.
 UnitFolder read_unit_folder(const std::filesystem::path& folder);
 
-/// Throws ConfigError if the folder holds a unit that is none of `work`: of other inputs or options,
-/// or of another version. Nothing is computed into such a folder.
+/// Throws ConfigError if the folder holds a unit that is none of `work`: of other inputs or
+/// options, or of another version. Nothing is computed into such a folder.
 void require_no_other_units(const UnitWork& work, const std::filesystem::path& folder);
 
 /// Throws ConfigError that names what is missing, if anything is. `who`: begins the sentence.

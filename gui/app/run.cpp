@@ -234,8 +234,8 @@ int show_window(const CommandLine& line) {
   StateFile state(line.state);
   std::string title;
   auto looked = std::chrono::steady_clock::now();
-  // A command that runs is asked to stop as Ctrl-C does, and may need seconds to leave a whole file:
-  // the window stays until then, and shows what it waits for.
+  // A command that runs is asked to stop as Ctrl-C does, and may need seconds to leave a whole
+  // file: the window stays until then, and shows what it waits for.
   const auto leaves = [&] {
     if (!backend.wants_close() && !app.wants_quit()) return false;
     bool has_programs = false;

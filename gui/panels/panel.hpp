@@ -6,9 +6,9 @@
 // In every frame in which it is shown:
 //   1. controls(context)   the panel's own switches, on one line at the right of its header
 //   2. draw(context)       everything else, into the current ImGui child window, which it may fill
-// Panels share nothing but the session. What takes longer than a millisecond is asked for through an
-// AsyncValue (gui/model/jobs/async_value.hpp), with the last value shown meanwhile. They never block,
-// print, or throw: what fails becomes a sentence with the next step (widgets.hpp).
+// Panels share nothing but the session. What takes longer than a millisecond is asked for through
+// an AsyncValue (gui/model/jobs/async_value.hpp), with the last value shown meanwhile. They never
+// block, print, or throw: what fails becomes a sentence with the next step (widgets.hpp).
 #pragma once
 
 #include <filesystem>

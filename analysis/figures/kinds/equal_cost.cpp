@@ -349,8 +349,8 @@ FigureKind figure_equal_cost() {
   return {
       .name = "equal-cost",
       .shows =
-          "every method at one measured cost, by family and best first: mass kept and output error, "
-          "or a closed loop's perplexity, accuracy or acceptance",
+          "every method at one measured cost, by family and best first: mass kept and output "
+          "error, or a closed loop's perplexity, accuracy or acceptance",
       .needs = "the table of a sweep or simulation at equal cost (--match)",
       .command =
           "kvscope sweep trace.h5 --phase decode --selector all --match density=0.05 --out "

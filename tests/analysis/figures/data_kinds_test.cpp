@@ -294,7 +294,7 @@ TEST_CASE("equal-cost: of a closed loop, means over its cells", "[figures]") {
       "accuracy_low,accuracy_high,match_reached\n"
       "m,needle,full,none,single,density=0.1,,it has no knob,,512,1,0.7,1,1\n"
       "m,needle,full,none,single,density=0.1,,it has no knob,,1024,1,0.7,1,1\n"
-      "m,needle,oracle-topk,tokens,single,density=0.1,tokens=50,those of this row reach 0.0985,50,512,0.5,0.2,0.8,0.0985\n"
+      "m,needle,oracle-topk,tokens,single,density=0.1,tokens=50,another,50,512,0.5,0.2,0.8,0.0985\n"
       "m,needle,oracle-topk,tokens,single,density=0.1,tokens=50,,50,1024,0.7,0.4,0.9,0.1005\n"
       "m,needle,quest,pages,single,density=0.1,pages=4,,4,512,0.75,0.5,0.9,0.1\n"
       "m,needle,quest,pages,single,density=0.1,pages=4,,4,1024,0.65,0.4,0.8,0.1\n"
