@@ -30,8 +30,8 @@ const std::vector<TourStep>& tour_steps() {
        "the left: one slider for all panels.",
        "recall", "budget"},
       {"Six layouts",
-       "Overview, budget, bounds, draft, results and why: the keys 1 to 6. F shows one panel alone, "
-       "and the title of a panel exchanges it for another.",
+       "Overview, budget, bounds, draft, results and why: the keys 1 to 6. F shows one panel "
+       "alone, and the title of a panel exchanges it for another.",
        "layout bounds", ""},
       {"Do it yourself",
        "Record, analyse, sweep and simulate from here; every run says how far it is and copies as "
