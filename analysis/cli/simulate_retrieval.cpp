@@ -251,7 +251,7 @@ class SimulateRuler final : public SimulateRetrieval {
   }
   std::string name() const override { return "simulate ruler"; }
   std::string summary() const override {
-    return "tasks of RULER and InfiniteBench, story tasks or your own; scores by length";
+    return "tasks of RULER and InfiniteBench, stories or your own; scores by length";
   }
   std::string description() const override {
     return "Tasks of RULER, InfiniteBench and The Sparse Frontier in words that the embedded "

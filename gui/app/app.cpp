@@ -90,7 +90,9 @@ void App::frame(float screen_scale) {
   const std::uint64_t before = session_->revision();
   n_key_presses_ += count_presses();
   n_letters_ += static_cast<std::uint64_t>(ImGui::GetIO().InputQueueCharacters.Size);
-  run_shortcuts(shortcuts_, ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId));
+  // A menu that this frame's Esc has closed was open: Esc means nothing else then.
+  const bool is_popup_open = ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId);
+  run_shortcuts(shortcuts_, is_popup_open || popup_was_open_);
 
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({0, 0});
@@ -111,6 +113,7 @@ void App::frame(float screen_scale) {
   release_closed();
   remember();
   has_drawn_ = true;
+  popup_was_open_ = ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId);
   // Arrows over the attention map move it; elsewhere they go from control to control.
   int& flags = ImGui::GetIO().ConfigFlags;
   flags = take_arrow_claim() ? flags & ~ImGuiConfigFlags_NavEnableKeyboard

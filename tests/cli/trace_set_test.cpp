@@ -97,7 +97,7 @@ TEST_CASE("commands on a trace set give the numbers of the single file, bit for 
   CHECK(tokens.code == 0);
 }
 
-TEST_CASE("a set whose part is missing or cut ends each command with one sentence") {
+TEST_CASE("a set whose part is missing or cut ends what reads it with one sentence") {
   const Both both;
   const std::string part = both.name("t.layers-0-2.h5");
   REQUIRE(fs::exists(part));
@@ -107,7 +107,12 @@ TEST_CASE("a set whose part is missing or cut ends each command with one sentenc
                                Words{"sweep", both.set, "--selector", "quest", "--budget", "16"},
                                Words{"verify", both.set}}) {
       const auto run = kvscope_run(words);
-      INFO(run.err);
+      INFO(words[0] << ", round " << round << ": " << run.err);
+      // What another part says as well is read there.
+      if (round == 1 && words[0] == "info") {
+        CHECK(run.code == 0);
+        continue;
+      }
       CHECK(run.code == 3);
       CHECK_THAT(run.out + run.err, ContainsSubstring("t.layers-0-2.h5"));
     }

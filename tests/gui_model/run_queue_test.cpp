@@ -75,7 +75,7 @@ TEST_CASE("a recording is made, with progress, and can be opened") {
   CHECK(made[0].out == form.out);
   CHECK(queue.runs.take_made().empty());
   // the same name again is a sentence, before anything runs and from the program itself
-  CHECK_THAT(form.problem(), ContainsSubstring("there already"));
+  CHECK_THAT(form.problem(), ContainsSubstring("exists already"));
   queue.runs.again(queue.last().id);
   queue.finish();
   CHECK(queue.last().status.state == JobState::failed);
