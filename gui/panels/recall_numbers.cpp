@@ -46,7 +46,8 @@ bool begin_table(const char* id, const std::vector<Column>& columns, float heigh
     ImGui::TableSetupColumn(column.name.c_str(), is_narrow ? 0 : ImGuiTableColumnFlags_WidthStretch,
                             is_narrow ? 0.0f : column.weight);
   }
-  ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+  // Widths that follow the contents take no notice of rows of headers.
+  ImGui::TableNextRow(is_narrow ? 0 : ImGuiTableRowFlags_Headers);
   for (std::size_t c = 0; c < columns.size(); ++c) {
     ImGui::TableSetColumnIndex(static_cast<int>(c));
     ImGui::TextDisabled("%s", columns[c].name.c_str());
