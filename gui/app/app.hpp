@@ -158,7 +158,7 @@ class App {
   bool shows_help_ = false;
   bool shows_all_banners_ = false;
   bool has_drawn_ = false;                 // a frame: files are opened by hand from now on
-  bool popup_was_open_ = false;  // at the end of the last frame
+  bool popup_was_open_ = false;            // at the end of the last frame
   bool shows_next_result_ = false;         // one that was opened by hand is on its way
   std::size_t n_results_ = 0;              // of the last frame
   std::size_t n_documents_ = 0;            // of the last frame
