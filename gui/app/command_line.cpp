@@ -5,9 +5,11 @@
 #include <boost/program_options.hpp>
 #include <charconv>
 #include <sstream>
+#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/version.hpp"
+#include "gui/model/session/arrangement.hpp"
 
 namespace kvscope::gui {
 
@@ -64,8 +66,10 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   auto add = visible.add_options();
   add("session", po::value(&session)->value_name("FILE"),
       "a saved session (Ctrl+S); given together with traces, it is applied to these");
-  add("layout", po::value<std::string>()->value_name("NAME"),
-      "overview, budget, bounds, draft or results");
+  std::vector<std::string> layouts;
+  for (const Layout& layout : standard_layouts()) layouts.push_back(layout.name);
+  const std::string layout_words = fmt::format("{}", fmt::join(layouts, ", "));
+  add("layout", po::value<std::string>()->value_name("NAME"), layout_words.c_str());
   add("panel", po::value<std::string>()->value_name("NAME"), "show this panel alone");
   add("layer", po::value<long long>()->value_name("N"), "layer selected at the start");
   add("head", po::value<long long>()->value_name("N"), "query head selected at the start");
