@@ -181,7 +181,7 @@ void declare_arrays(ResultWriter& output, const Plan& plan) {
                   "Pearson of S_q and the log of the largest weight inside one chunk"});
 }
 
-std::vector<float> narrowed(const Tensor<double>& x) {
+std::vector<float> to_f32(const Tensor<double>& x) {
   const std::span<const double> values = x.flat();
   return {values.begin(), values.end()};
 }
@@ -190,16 +190,16 @@ void write_layer(ResultWriter& output, Index slot, const LayerQueries& layer) {
   const auto write = [&](std::string_view name, std::span<const float> values) {
     output.write<float>(name, slot, values);
   };
-  const std::vector<float> log_max = narrowed(layer.log_max);
+  const std::vector<float> log_max = to_f32(layer.log_max);
   std::vector<float> max_weight(log_max.size());
   std::transform(log_max.begin(), log_max.end(), max_weight.begin(),
                  [](float x) { return std::exp(x); });
-  write("prompt/s_q", narrowed(layer.s_q[kPrompt]));
-  write("chunk/s_q", narrowed(layer.s_q[kChunk]));
+  write("prompt/s_q", to_f32(layer.s_q[kPrompt]));
+  write("chunk/s_q", to_f32(layer.s_q[kChunk]));
   write("log_max_weight", log_max);
   write("max_weight", max_weight);
-  write("lse", narrowed(layer.lse));
-  write("breadth", narrowed(layer.breadth));
+  write("lse", to_f32(layer.lse));
+  write("breadth", to_f32(layer.breadth));
   output.write<std::int32_t>("max_key", slot, layer.max_key.flat());
   for (std::size_t span : {kPrompt, kChunk}) {
     for (std::size_t i = 0; i < QueryCorrelation::kNames.size(); ++i) {

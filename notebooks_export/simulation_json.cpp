@@ -14,18 +14,18 @@ namespace kvscope {
 
 namespace {
 
-using Json = nlohmann::json;
+using PlainJson = nlohmann::json;
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
   throw FormatError(fmt::format("{}: {}", where, what));
 }
 
 /// A list of numbers, null for NaN.
-std::vector<double> numbers_of(const Json& parent, const char* key, const std::string& where) {
+std::vector<double> numbers_of(const PlainJson& parent, const char* key, const std::string& where) {
   if (!parent.is_object() || !parent.contains(key) || !parent[key].is_array())
     refuse(where, fmt::format("expected a list of numbers \"{}\"", key));
   std::vector<double> numbers;
-  for (const Json& item : parent[key]) {
+  for (const PlainJson& item : parent[key]) {
     if (!item.is_number() && !item.is_null())
       refuse(where, fmt::format("{}: expected numbers, found {}", key, describe(item)));
     numbers.push_back(item.is_null() ? kNan : item.get<double>());
@@ -39,11 +39,11 @@ void write_list(ResultWriter& output, const std::string& name, const std::vector
   output.write<double>(name, 0, values);
 }
 
-void write_grids(const Json& grids, const std::string& where, ResultWriter& output) {
+void write_grids(const PlainJson& grids, const std::string& where, ResultWriter& output) {
   std::vector<double> lengths;
   std::vector<double> depths;
   std::map<std::string, std::vector<double>> by_kind;
-  for (const Json& grid : grids) {
+  for (const PlainJson& grid : grids) {
     const auto own_lengths = numbers_of(grid, "lengths", where);
     const auto own_depths = numbers_of(grid, "depths", where);
     const auto accuracy = numbers_of(grid, "accuracy", where);
@@ -78,7 +78,7 @@ void write_grids(const Json& grids, const std::string& where, ResultWriter& outp
   }
 }
 
-void write_curves(const Json& curves, const std::string& where, ResultWriter& output) {
+void write_curves(const PlainJson& curves, const std::string& where, ResultWriter& output) {
   if (!curves.is_object() || !curves.contains("log_perplexity") ||
       !curves["log_perplexity"].is_array() || !curves.contains("step_begin") ||
       !curves["step_begin"].is_number_integer()) {
@@ -86,9 +86,9 @@ void write_curves(const Json& curves, const std::string& where, ResultWriter& ou
   }
   std::vector<double> all;
   std::size_t n_steps = 0;
-  const Json& lists = curves["log_perplexity"];
-  for (const Json& list : lists) {
-    const auto values = numbers_of(Json{{"log_perplexity", list}}, "log_perplexity", where);
+  const PlainJson& lists = curves["log_perplexity"];
+  for (const PlainJson& list : lists) {
+    const auto values = numbers_of(PlainJson{{"log_perplexity", list}}, "log_perplexity", where);
     if (!all.empty() && values.size() != n_steps) refuse(where, "curves of different lengths");
     n_steps = values.size();
     all.insert(all.end(), values.begin(), values.end());
@@ -108,7 +108,8 @@ void write_curves(const Json& curves, const std::string& where, ResultWriter& ou
 
 }  // namespace
 
-void write_simulation_arrays(const Json& report, const std::string& where, ResultWriter& output) {
+void write_simulation_arrays(const PlainJson& report, const std::string& where,
+                             ResultWriter& output) {
   if (!report.is_object()) return;
   if (report.contains("grids") && report["grids"].is_array())
     write_grids(report["grids"], where, output);

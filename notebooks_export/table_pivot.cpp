@@ -133,6 +133,7 @@ Rows chosen_rows(const Table& table, const TableSpec& spec, LeftOut& left_out) {
     const std::string& name = filter.first;
     const std::string& text = filter.second;
     const TableColumn& column = table.at(name);
+    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): keep() changes rows
     const Rows before = rows;
     keep([&](std::size_t row) { return matches(column, row, text); });
     if (!rows.empty()) continue;

@@ -30,7 +30,7 @@ struct FileStamp {
   std::int64_t changed_s = 0;
   std::int64_t changed_ns = 0;
 
-  auto operator<=>(const FileStamp&) const = default;
+  auto operator<=>(const FileStamp&) const = default;  // NOLINT(modernize-use-nullptr)
   /// Empty for what is no regular file.
   static std::optional<FileStamp> of(const std::filesystem::path& path);
 };

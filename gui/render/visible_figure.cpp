@@ -86,7 +86,7 @@ plot::Scatter unseen_point(const plot::Panel& panel, const plot::PanelRanges& vi
   return point;
 }
 
-bool same(Range a, Range b) {
+bool same_range(Range a, Range b) {
   const double room = 1e-9 * (std::abs(a.high - a.low) + std::abs(b.high - b.low));
   return std::abs(a.low - b.low) <= room && std::abs(a.high - b.high) <= room;
 }
@@ -147,10 +147,11 @@ plot::Figure figure_for_layout(const plot::Figure& figure, const FigureFacts& fa
          {std::pair{&copy.x, facts.ranges[p].x}, std::pair{&copy.y, facts.ranges[p].y}}) {
       const bool is_log =
           axis->scale == plot::ScaleKind::log10 || axis->scale == plot::ScaleKind::log2;
-      if (!is_log || same(*axis->range, whole)) continue;
-      const auto n = std::count_if(axis->ticks.begin(), axis->ticks.end(), [&](const auto& tick) {
-        return tick.at >= axis->range->low && tick.at <= axis->range->high;
-      });
+      if (!is_log || same_range(*axis->range, whole)) continue;
+      const auto n = std::count_if(axis->ticks.begin(), axis->ticks.end(),
+                                   [&range = *axis->range](const auto& tick) {
+                                     return tick.at >= range.low && tick.at <= range.high;
+                                   });
       if (n < 2) axis->ticks.clear();
     }
     out.panels.push_back(std::move(copy));
@@ -258,11 +259,11 @@ void set_columns(plot::Figure& figure, int columns, const std::vector<plot::Pane
       const plot::Panel& pa = figure.panels[a];
       const plot::Panel& pb = figure.panels[b];
       if (a % n_columns == b % n_columns &&
-          !(same(ranges[a].x, ranges[b].x) && pa.x.label == pb.x.label)) {
+          !(same_range(ranges[a].x, ranges[b].x) && pa.x.label == pb.x.label)) {
         figure.share_x = false;
       }
       if (a / n_columns == b / n_columns &&
-          !(same(ranges[a].y, ranges[b].y) && pa.y.label == pb.y.label)) {
+          !(same_range(ranges[a].y, ranges[b].y) && pa.y.label == pb.y.label)) {
         figure.share_y = false;
       }
     }
