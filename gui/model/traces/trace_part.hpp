@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/trace_selection.hpp"
+#include "core/trace/result.hpp"
 #include "core/trace/source.hpp"
 
 namespace kvscope::gui {
