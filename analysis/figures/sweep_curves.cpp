@@ -544,8 +544,8 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
         "The table has no column kept: the first axis is the nominal budget.");
   if (along == Along::keys) {
     figure.caption.emplace_back(
-        "First axis: the keys that a query attended to, as measured, with those kept beside the "
-        "budget (--x budget: nominal budgets).");
+        "First axis: the keys that a query attended to, as measured, with those kept in "
+        "addition to the budget (--x budget: nominal budgets).");
   }
   constexpr std::string_view kHeads = "query heads (over layers and traces)";
   if (options.band != BandKind::ci) {

@@ -146,7 +146,7 @@ plot::Figure make_attention_map(const FigureInput& input) {
   figure.share_y = true;
   figure.span = plot::Span::full;
   figure.caption.emplace_back(
-      "Left: the representative queries of each chunk, marked beside the diagonal. Right: a cell "
+      "Left: the representative queries of each chunk, marked next to the diagonal. Right: a cell "
       "is kept if one of its keys is, for the chunk of its first query; a chunk's own keys are "
       "always kept.");
   return figure;

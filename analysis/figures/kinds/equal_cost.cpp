@@ -314,7 +314,8 @@ plot::Figure make_equal_cost(const FigureInput& input) {
                                : "Means over lengths, kinds and protocols";
   figure.caption.push_back(fmt::format(
       "Every method with its knob (its budget, or the option that sets its cost) turned until the "
-      "measured cost is {}: dense layers and keys kept beside the budget count.{}",
+      "measured cost is {}: dense layers count, and so do keys that are kept in addition to the "
+      "budget.{}",
       target, is_live && !are_means ? "" : fmt::format(" {}.", over)));
   if (has_intervals) {
     figure.caption.push_back(

@@ -110,7 +110,7 @@ plot::Figure make_ladder(const FigureInput& input) {
       "the last one); means over "
       "layers, query heads and the same queries. Bytes: scoring, and K and V of the kept keys, for "
       "all heads of a layer; a chunk's are divided among its queries, and its "
-      "own keys are kept beside the budget.",
+      "own keys are kept in addition to the budget.",
       figures::text_at(config, "selector", "?"),
       figures::text_at(config, "budget").empty() ? "" : " " + figures::text_at(config, "budget")));
   std::string refused;

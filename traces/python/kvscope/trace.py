@@ -159,6 +159,13 @@ class Trace:
     def text(self) -> str:
         return b"".join(self._file.token_bytes()).decode("utf-8", "replace")
 
+    def logits(self, begin: int | None = None, end: int | None = None) -> np.ndarray:
+        """The model's logits at positions [begin, end) of the recorded rows (all of them by default), [n, n_vocab] f32, in nats.
+
+        They are stored by `capture="logits"`. Raises UsageError for rows that are not recorded and for a trace without logits.
+        """
+        return self._file.read_logits(self.rows[0] if begin is None else begin, self.rows[1] if end is None else end)
+
     @property
     def info(self) -> dict[str, Any]:
         """Everything that kvscope info knows about the file."""

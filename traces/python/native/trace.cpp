@@ -73,6 +73,15 @@ NumpyArray<double> attention_rows(const TraceFile& trace, Index layer, Index q_h
   return owning(std::move(out), {positions.size(), static_cast<std::size_t>(n_keys)});
 }
 
+NumpyArray<float> logits(const TraceFile& trace, Index begin, Index end) {
+  Tensor<float> rows;
+  {
+    const nb::gil_scoped_release released;
+    rows = trace.read_logits({begin, end});
+  }
+  return owning(std::move(rows));
+}
+
 NumpyArray<std::int32_t> tokens(const TraceFile& trace) {
   std::vector<std::int32_t> ids;
   for (const TokenId id : trace.tokens()) ids.push_back(static_cast<std::int32_t>(id));
@@ -103,6 +112,7 @@ void bind_trace(nb::module_& module) {
       .def("read_k", &read_slice<&TraceFile::read_k>)
       .def("read_v", &read_slice<&TraceFile::read_v>)
       .def("read_lse", &read_slice<&TraceFile::read_lse>)
+      .def("read_logits", &logits)
       .def("attention_rows", &attention_rows)
       .def("tokens", &tokens)
       .def("token_bytes", &token_bytes)

@@ -92,6 +92,22 @@ def test_attention_rows_are_softmax(trace):
     np.testing.assert_allclose(np.log(np.exp(scores).sum()), layer.lse[head, pos], rtol=1e-5)
 
 
+def test_logits_give_the_texts_perplexity(trace, folder):
+    path = str(folder / "logits.h5")
+    kvs.run("record", path, model="draft", max_tokens=96, rows="16:64", capture="logits", progress=False)
+    opened = kvs.open(path)
+    logits = opened.logits()
+    assert logits.shape[0] == 48 and logits.dtype == np.float32
+    np.testing.assert_array_equal(opened.logits(20, 22), logits[4:6])
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    losses = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(48), opened.tokens[17:65]]
+    assert losses.mean() < np.log(logits.shape[1]) / 2  # the model has learned something
+    with pytest.raises(kvs.UsageError, match="not in the recorded range 16 to 64"):
+        opened.logits(10, 20)
+    with pytest.raises(kvs.UsageError, match="logits"):
+        kvs.open(trace).logits()
+
+
 def test_trace_as_xarray(trace):
     pytest.importorskip("xarray")
     array = kvs.open(trace)[0].q.to_xarray()
