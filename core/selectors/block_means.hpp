@@ -15,14 +15,17 @@ struct BlockMeans {
   Tensor<double> mean;                  // [n_blocks, d] of the rows that count; zero if none does
   std::vector<Index> n_rows;            // [n_blocks] rows that count
   std::vector<double> self_similarity;  // [n_blocks] mean of all pairwise cosines, each row with
-                                        // itself included; zero rows give 0
+                                        // itself included; zero rows give 0; 0 if not asked for
 };
 
-/// x: [n, d]. counts(row) says which rows count (all if empty); `shift` [d] is subtracted from each
-/// row first (none if empty). divide_by_block: the mean divides by the block length even where rows
-/// are missing, as zero padding does.
-BlockMeans block_means(TensorView<const float> x, Index block,
-                       const std::function<bool(Index)>& counts, std::span<const double> shift,
-                       bool divide_by_block);
+struct BlockMeanOptions {
+  std::function<bool(Index)> counts;  // which rows count; all if empty
+  std::span<const double> shift;      // [d], subtracted from each row first; none if empty
+  bool divide_by_block = false;       // also where rows are missing, as zero padding does
+  bool self_similarity = false;       // is wanted too: three times the work
+};
+
+/// x: [n, d].
+BlockMeans block_means(TensorView<const float> x, Index block, const BlockMeanOptions& options);
 
 }  // namespace kvscope

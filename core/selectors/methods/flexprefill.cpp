@@ -112,8 +112,7 @@ class FlexPrefill final : public Selector {
     const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& answer) {
       const Index kv_head = group.kv_head;
       const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };
-      const BlockMeans keys =
-          block_means(call.k.sub(kv_head), options_.block, counts, {}, /*divide_by_block=*/false);
+      const BlockMeans keys = block_means(call.k.sub(kv_head), options_.block, {.counts = counts});
       for (Index q_head = group.q_heads.begin; q_head < group.q_heads.end; ++q_head) {
         const auto head = static_cast<std::size_t>(q_head);
         const std::vector<double> truth = block_sums(votes.columns[head]);
@@ -239,7 +238,7 @@ class FlexPrefill final : public Selector {
                                          const BlockMeans& keys) const {
     const Index n = std::min(options_.n_voters, call.n_tok);
     const BlockMeans voters =
-        block_means(call.q.sub(q_head).range(0, call.n_tok - n, call.n_tok), n, {}, {}, false);
+        block_means(call.q.sub(q_head).range(0, call.n_tok - n, call.n_tok), n, {});
     return estimate(call, {voters.mean.data(), static_cast<std::size_t>(voters.mean.dim(1))}, keys,
                     keys.mean.dim(0));
   }
@@ -247,8 +246,7 @@ class FlexPrefill final : public Selector {
   /// Marks the best pairs of blocks of the whole call.
   void keep_pairs(const SelectCall& call, Index q_head, const BlockMeans& keys, double gamma,
                   std::span<BlockFates> fates) const {
-    const BlockMeans queries =
-        block_means(call.q.sub(q_head), options_.block, {}, {}, /*divide_by_block=*/false);
+    const BlockMeans queries = block_means(call.q.sub(q_head), options_.block, {});
     std::vector<double> weights;  // of all pairs, block of queries by block of queries
     for (std::size_t i = 0; i < fates.size(); ++i) {
       const std::vector<double> row =

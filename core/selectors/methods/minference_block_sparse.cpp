@@ -19,6 +19,7 @@
 
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/topk.hpp"
+#include "core/base/work_tally.hpp"
 #include "core/selectors/block_means.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
@@ -81,11 +82,11 @@ class BlockSparse final : public Selector {
     const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& answer) {
       const Index kv_head = group.kv_head;
       const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };
-      const BlockMeans keys =
-          block_means(call.k.sub(kv_head), options_.block, counts, {}, options_.pad_mean);
+      const BlockMeans keys = block_means(call.k.sub(kv_head), options_.block,
+                                          {.counts = counts, .divide_by_block = options_.pad_mean});
       for (Index q_head = group.q_heads.begin; q_head < group.q_heads.end; ++q_head) {
         const BlockMeans queries =
-            block_means(call.q.sub(q_head), options_.block, {}, {}, options_.pad_mean);
+            block_means(call.q.sub(q_head), options_.block, {.divide_by_block = options_.pad_mean});
         for (Index qb = 0; qb < queries.mean.dim(0); ++qb) {
           answer.add(block_list(call, kv_head, queries, keys, qb));
         }
@@ -116,6 +117,7 @@ class BlockSparse final : public Selector {
       return options_.forced == ForcedBlocks::local && (kb == 0 || kb == diagonal_begin - 1);
     };
     std::vector<double> scores(static_cast<std::size_t>(n_causal));
+    count_work(Counted::dots_f64, 2 * n_causal * keys.mean.dim(1));
     Index n_forced = 0;
     for (Index kb = 0; kb < n_causal; ++kb) {
       double& score = scores[static_cast<std::size_t>(kb)];

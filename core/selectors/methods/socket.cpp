@@ -29,6 +29,7 @@
 
 #include "core/attention/row_kernels.hpp"
 #include "core/base/rng.hpp"
+#include "core/base/work_tally.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/registry.hpp"
@@ -138,6 +139,10 @@ class Socket final : public SharedScoreSelector {
     const Head& head = heads_.at({call.layer, owner.kv_head});
     const auto n_bits = static_cast<std::size_t>(options_.n_bits);
     std::vector<double> chances(std::size_t{1} << n_bits);
+    // A softmax over each table's buckets, then one number of each table for each key.
+    count_work(Counted::visited,
+               call.n_tok * options_.n_tables * (Index{2} << options_.n_bits) +
+                   (call.n_tok * options_.n_tables + 1) * static_cast<Index>(scores.size()));
     for (Index row = 0; row < call.n_tok; ++row) {
       const std::vector<double> logits = half_logits(call.q.sub(owner.q_heads.begin).row(row));
       for (std::size_t table = 0; table < head.codes.size(); ++table) {
@@ -179,6 +184,7 @@ class Socket final : public SharedScoreSelector {
          first += kKeysHashedAtOnce) {
       const TokenRange part{first, std::min(first + kKeysHashedAtOnce, call.pos_begin)};
       dots.compute(planes_, n_planes(), call.k.sub(kv_head), part);
+      count_work(Counted::visited, (n_planes() + v.dim(1)) * part.size());
       for (std::size_t table = 0; table < head.codes.size(); ++table) {
         std::vector<std::uint16_t>& codes = head.codes[table];
         codes.resize(static_cast<std::size_t>(part.end), 0);
@@ -205,6 +211,7 @@ class Socket final : public SharedScoreSelector {
     const double divisor =
         options_.tau * (options_.scaled ? std::sqrt(static_cast<double>(q.size())) : 1.0);
     std::vector<double> out;
+    count_work(Counted::dots_f64, 2 * n_planes() * static_cast<Index>(q.size()));
     for (Index plane = 0; plane < n_planes(); ++plane) {
       const auto at = static_cast<std::size_t>(plane) * q.size();
       out.push_back(std::tanh(dot_of(q, std::span(planes_).subspan(at, q.size()))) / divisor);

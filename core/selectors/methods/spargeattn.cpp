@@ -24,6 +24,7 @@
 
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/topk.hpp"
+#include "core/base/work_tally.hpp"
 #include "core/selectors/block_means.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
@@ -88,11 +89,12 @@ class SpargeAttn final : public Selector {
       const Index kv_head = group.kv_head;
       const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };
       const std::vector<double> shift = mean_key(call, kv_head);
-      const BlockMeans keys = block_means(call.k.sub(kv_head), options_.block_k, counts, shift,
-                                          /*divide_by_block=*/false);
+      const BlockMeans keys =
+          block_means(call.k.sub(kv_head), options_.block_k,
+                      {.counts = counts, .shift = shift, .self_similarity = true});
       for (Index q_head = group.q_heads.begin; q_head < group.q_heads.end; ++q_head) {
         const BlockMeans queries =
-            block_means(call.q.sub(q_head), options_.block_q, {}, {}, /*divide_by_block=*/false);
+            block_means(call.q.sub(q_head), options_.block_q, {.self_similarity = true});
         for (Index qb = 0; qb < queries.mean.dim(0); ++qb) {
           answer.add(block_list(call, kv_head, queries, keys, qb));
         }
@@ -117,6 +119,7 @@ class SpargeAttn final : public Selector {
     const auto k = call.k.sub(kv_head);
     std::vector<double> mean(static_cast<std::size_t>(k.dim(1)), 0.0);
     const std::vector<KeyPos> alive = candidates(call, kv_head, TokenRange{0, k.dim(0)});
+    count_work(Counted::visited, alive.size() * mean.size());
     for (const KeyPos pos : alive) {
       const auto key = k.row(pos);
       for (std::size_t c = 0; c < mean.size(); ++c) mean[c] += static_cast<double>(key[c]);
@@ -137,6 +140,7 @@ class SpargeAttn final : public Selector {
     } else {
       const double tau = block_share(name(), options_.sizes, options_.tau, call.budget);
       double total = 0.0;
+      count_work(Counted::exponentials, order.size());
       for (const Index kb : order) total += weight(scores, kb, order.front());
       double sum = 0.0;
       while (n_keep < order.size()) {
@@ -162,6 +166,7 @@ class SpargeAttn final : public Selector {
     const auto d = static_cast<std::size_t>(keys.mean.dim(1));
     std::vector<double> scores(static_cast<std::size_t>(n_causal),
                                -std::numeric_limits<double>::infinity());
+    count_work(Counted::dots_f64, 2 * scores.size() * d);
     std::vector<bool> is_forced(static_cast<std::size_t>(n_causal), false);
     for (std::size_t kb = 0; kb < scores.size(); ++kb) {
       const bool is_similar = keys.self_similarity[kb] > options_.theta_sim;
