@@ -77,9 +77,7 @@ int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
   const int n_threads = work_.n_threads();
   const Traces traces = open_traces();
   // As the same options give it in any order; files and threads do not decide the numbers.
-  constexpr std::string_view kNotShown[] = {"out",      "csv",   "overwrite", "json",   "threads",
-                                            "progress", "units", "engine",    "workers"};
-  const std::string command_line = given.command_line(name(), kNotShown);
+  const std::string command_line = given.command_line(name(), kOptionsOfNoNumber);
   UnitFolder finished;
   std::optional<TemporaryJournal> journal;
   if (units_.is_used()) {

@@ -165,9 +165,8 @@ class CostCommand final : public Command {
     Json report;
     UnitFolder finished;
     // The report of a recording says the same whoever did its units.
-    constexpr std::string_view kNotShown[] = {"out",      "overwrite", "json",   "threads",
-                                              "progress", "units",     "engine", "workers"};
-    const std::string command_line = trace_ ? options.command_line(name(), kNotShown) : typed;
+    const std::string command_line =
+        trace_ ? options.command_line(name(), kOptionsOfNoNumber) : typed;
     if (ledger_) {
       report = ledger_report();
     } else if (check_) {

@@ -263,9 +263,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
     return units_.run_alone(work_of(*task, setup, pool, given), out_, json_, work_);
   SimulationResult result = compute(*task, setup, pool, given);
   // threads, files and interruptions do not decide the numbers
-  constexpr std::string_view kNotShown[] = {"out",  "resume",       "force", "threads", "progress",
-                                            "json", "show-prompts", "units", "engine",  "workers"};
-  result.command_line = given.command_line(name(), kNotShown);
+  result.command_line = given.command_line(name(), kOptionsOfNoNumber);
   if (out_) write_output(*task, result);
   if (json_) {
     print_json(simulation_json(*task, result));

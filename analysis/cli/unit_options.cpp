@@ -25,11 +25,6 @@ namespace {
 
 constexpr int kMostWorkers = 100'000;
 
-/// Options that decide neither the numbers nor what the table shows.
-constexpr std::string_view kOutside[] = {
-    "out",        "csv",  "resume", "force",  "overwrite", "json",  "threads",     "progress",
-    "list-units", "unit", "units",  "engine", "workers",   "shard", "show-prompts"};
-
 Json list_json(const UnitWork& work) {
   Json units = Json::array();
   for (std::size_t u = 0; u < work.n_units; ++u) {
@@ -100,7 +95,7 @@ std::vector<std::string> merging_words(const UnitFolder& units) {
   for (const std::string& word : units.words) {
     const std::string name = word.substr(0, word.find('='));
     if (name.starts_with("-o")) refuse("found " + word);
-    for (const std::string_view outside : kOutside) {
+    for (const std::string_view outside : kOptionsOfNoNumber) {
       if (name == "--" + std::string(outside)) refuse("found " + word);
     }
   }
@@ -153,7 +148,7 @@ void UnitOptions::check(const std::optional<fs::path>& out) const {
 }
 
 void UnitOptions::seal(UnitWork& work, const OptionSet& given, const std::string& name) const {
-  work.words = given.words(name, kOutside);
+  work.words = given.words(name, kOptionsOfNoNumber);
 }
 
 int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& out, bool json,

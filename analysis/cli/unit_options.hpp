@@ -7,12 +7,19 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/options.hpp"
 #include "analysis/unit_folder.hpp"
 
 namespace kvscope::cli {
+
+/// Options of any command that decide neither the numbers nor what a table shows: where it goes,
+/// who computes it, and how fast. They are no part of a result's command line.
+inline constexpr std::string_view kOptionsOfNoNumber[] = {
+    "out",        "csv",  "resume", "force",  "overwrite", "json",  "threads",     "progress",
+    "list-units", "unit", "units",  "engine", "workers",   "shard", "show-prompts"};
 
 /// The words of a folder's command, which begin with its name and hold no option about files and
 /// workers. Throws FormatError for others: a folder of units may come from anywhere.
