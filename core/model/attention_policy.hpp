@@ -1,6 +1,10 @@
 // Where a selector takes hold of the running model: who chooses the keys that a layer attends to.
 #pragma once
 
+#include <functional>
+#include <optional>
+
+#include "core/attention/native_rule.hpp"
 #include "core/attention/question.hpp"
 #include "core/attention/selection.hpp"
 
@@ -19,6 +23,19 @@ class AttentionPolicy {
   /// The keys of every query, valid until the next call; is_dense: every visible one. Lists are
   /// taken as they are, up to a query's own position: a layer's sliding window does not cut them.
   virtual const Selection& choose(const AttentionQuestion& question) = 0;
+  /// The rule by which choose() would answer, if a backend may follow it alone: it then chooses and
+  /// attends without the rows of q and k, and on_native() takes the place of choose() and
+  /// on_attended(). Empty: choose() must be asked.
+  virtual std::optional<NativeRule> native_rule(Index layer) {
+    (void)layer;
+    return std::nullopt;
+  }
+  /// `question` has shapes and positions; its tensors have no data. lists() fetches what was chosen
+  /// and waits for it (not for the rule `everything`).
+  virtual void on_native(const AttentionQuestion& question, const NativeRule& rule,
+                         const std::function<Selection()>& lists) {
+    (void)question, (void)rule, (void)lists;
+  }
   /// Called after the layer attended, for bookkeeping: its time counts neither as selection nor as
   /// attention.
   virtual void on_attended(const AttentionQuestion& question, const Selection& selection) {

@@ -14,9 +14,11 @@
 #include <span>
 #include <string_view>
 
+#include "core/attention/native_rule.hpp"
 #include "core/attention/question.hpp"
 #include "core/attention/selection.hpp"
 #include "core/base/parallel.hpp"
+#include "core/base/stopwatch.hpp"
 #include "core/model/config.hpp"
 #include "core/model/kv_store.hpp"
 #include "core/model/layer_weights.hpp"
@@ -72,8 +74,31 @@ class BackendCall {
   virtual TensorView<const float> to_host_rows(const Block& q) = 0;
   /// The log-sum-exp of the last attention. [n_q, n_tok]; -infinity where a query had no key
   virtual TensorView<const float> host_lse() = 0;
-  /// Returns when all that was asked for is computed; called only where time is measured.
-  virtual void wait() {}
+
+  /// Chooses the keys of attend_chosen by a rule that the backend knows, from its own rows. False,
+  /// and nothing happened, where it does not take this rule in this call. Lists are those of the
+  /// method itself.
+  virtual bool choose(Index layer, const NativeRule& rule, const Block& q) {
+    (void)layer, (void)rule, (void)q;
+    return false;
+  }
+  /// out = attention over the last choice and the causal part of the call. [n_tok, n_q * d_head]
+  virtual void attend_chosen(Index layer, const Block& q, Block& out) {
+    (void)layer, (void)q, (void)out;
+  }
+
+  /// The last choice as lists on the host, those of the call's own keys included; waits.
+  virtual Selection chosen_lists() { return {}; }
+
+  /// The time of the operations between the two is added to `seconds`, at the latest by finish().
+  virtual void start_clock() { clock_ = Stopwatch(); }
+  virtual void stop_clock(double& seconds) { seconds += clock_.seconds(); }
+  /// Comes last. All that was asked for is computed when it returns; throws the FormatError of a
+  /// value that nobody looked at.
+  virtual void finish() {}
+
+ private:
+  Stopwatch clock_;
 };
 
 /// A model on some hardware. Immutable; one call at a time.
@@ -81,6 +106,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
+  /// True if calls may choose() keys by a rule.
+  virtual bool follows_rules() const { return false; }
   /// Room for `capacity` tokens. Throws ConfigError beyond the model's max_positions.
   virtual std::unique_ptr<KvStore> make_store(Index capacity) const = 0;
   /// A call of n_tok tokens from store.n_tokens() on. Throws ConfigError for a store of another

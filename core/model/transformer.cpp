@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/base/stopwatch.hpp"
 #include "core/model/layer_weights.hpp"
 
 namespace kvscope {
@@ -85,6 +85,10 @@ class Forward {
     AttentionPolicy* policy = options_.policy;
     if (policy != nullptr && !policy->takes(layer)) policy = nullptr;
     const bool watched = options_.observer != nullptr && options_.observer->wants(layer);
+    if (policy != nullptr && attend_natively(layer, *policy)) {
+      if (watched) notify(layer, backend_.to_host_rows(*q_));
+      return;
+    }
     const auto q_rows =
         policy != nullptr || watched ? backend_.to_host_rows(*q_) : TensorView<const float>{};
     if (policy != nullptr) {
@@ -94,6 +98,27 @@ class Forward {
       timed(&ForwardTimes::attention_seconds, [&] { backend_.attend(layer, *q_, *attended_); });
     }
     if (watched) notify(layer, q_rows);
+  }
+
+  // True if the backend followed the policy's rule by itself.
+  bool attend_natively(Index layer, AttentionPolicy& policy) {
+    const std::optional<NativeRule> rule = policy.native_rule(layer);
+    if (!rule) return false;
+    if (rule->method == NativeRule::Method::everything) {
+      timed(&ForwardTimes::attention_seconds, [&] { backend_.attend(layer, *q_, *attended_); });
+    } else {
+      bool takes = false;
+      timed(&ForwardTimes::selection_seconds, [&] { takes = backend_.choose(layer, *rule, *q_); });
+      if (!takes) return false;
+      timed(&ForwardTimes::attention_seconds,
+            [&] { backend_.attend_chosen(layer, *q_, *attended_); });
+    }
+    const Shape kv{config_.n_kv, pos_begin_ + n_tok_, config_.d_head};
+    AttentionQuestion shapes = question_of(layer);
+    shapes.q = {nullptr, Shape{config_.n_q, n_tok_, config_.d_head}};
+    shapes.k = shapes.v = {nullptr, kv};
+    policy.on_native(shapes, *rule, [&] { return backend_.chosen_lists(); });
+    return true;
   }
 
   // The policy says which keys, the rest is as in every layer.
@@ -112,6 +137,15 @@ class Forward {
 
   AttentionQuestion question(Index layer, TensorView<const float> q_rows, bool gives_values) const {
     const Index n_ctx = pos_begin_ + n_tok_;
+    AttentionQuestion question = question_of(layer);
+    question.q = q_rows;
+    question.k = store_.host_k(layer, 0, n_ctx);
+    if (gives_values) question.v = store_.host_v(layer, 0, n_ctx);
+    return question;
+  }
+
+  // Without tensors.
+  AttentionQuestion question_of(Index layer) const {
     AttentionQuestion question;
     question.layer = layer;
     question.pos_begin = pos_begin_;
@@ -119,9 +153,6 @@ class Forward {
     question.score_scale = config_.score_scale();
     question.score_cap = static_cast<float>(config_.plan.score_softcap);
     question.window = config_.window[static_cast<std::size_t>(layer)];
-    question.q = q_rows;
-    question.k = store_.host_k(layer, 0, n_ctx);
-    if (gives_values) question.v = store_.host_v(layer, 0, n_ctx);
     if (!sink_logits_.empty()) {
       question.sink_logits = sink_logits_.subspan(static_cast<std::size_t>(layer * config_.n_q),
                                                   static_cast<std::size_t>(config_.n_q));
@@ -149,11 +180,9 @@ class Forward {
   template <class Work>
   void timed(double ForwardTimes::*seconds, const Work& work) {
     if (options_.times == nullptr) return work();
-    backend_.wait();
-    const Stopwatch watch;
+    backend_.start_clock();
     work();
-    backend_.wait();
-    options_.times->*seconds += watch.seconds();
+    backend_.stop_clock(options_.times->*seconds);
   }
 
   const ModelConfig& config_;
@@ -239,6 +268,7 @@ Tensor<float> Transformer::forward(std::span<const TokenId> tokens, KvStore& cac
   const auto call = impl_->backend->begin(n_tok, cache, pool);
   Tensor<float> logits =
       Forward(config, impl_->sink_logits, *call, cache, n_tok, options).run(tokens);
+  call->finish();
   if (options.observer != nullptr) options.observer->on_call_end(pos_begin, n_tok);
   cache.advance(n_tok);
   return logits;

@@ -30,6 +30,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/attention/native_rule.hpp"
 #include "core/attention/selection.hpp"
 #include "core/base/fields.hpp"
 #include "core/selectors/learned.hpp"
@@ -269,6 +270,13 @@ class Selector {
   virtual void evict(const SelectCall& call, AliveMask& alive) { (void)call, (void)alive; }
   virtual void rollback(Index n_keys) { (void)n_keys; }
   virtual SelectCost cost(const SelectCall& call, const Selection& selection) const = 0;
+  /// The method with this budget as a rule that a backend may follow on its own (core/model's
+  /// BackendCall::choose); empty: it has options that the rule does not know. Only for methods that
+  /// keep nothing between calls.
+  virtual std::optional<NativeRule> native_rule(const Budget& budget) const {
+    (void)budget;
+    return std::nullopt;
+  }
 };
 
 }  // namespace kvscope

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <optional>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -23,6 +26,17 @@ AttentionShape attention_shape(const ModelConfig& config, Index max_tokens) {
   return shape;
 }
 
+namespace {
+
+/// Every visible key.
+Selection dense_answer(Index n_tok) {
+  Selection dense(ListOwner::layer, n_tok, n_tok);
+  dense.is_dense = true;
+  return dense;
+}
+
+}  // namespace
+
 /// What the model calls in its layers during one forward call.
 class LiveSequence::Policy final : public AttentionPolicy {
  public:
@@ -38,6 +52,19 @@ class LiveSequence::Policy final : public AttentionPolicy {
                                    question.window, question.sink_logits, &live_.pool_})[0];
   }
 
+  std::optional<NativeRule> native_rule(Index layer) override {
+    if (!live_.model_.backend().follows_rules()) return std::nullopt;
+    return live_.run_->native_rule(layer);
+  }
+
+  void on_native(const AttentionQuestion& question, const NativeRule& rule,
+                 const std::function<Selection()>& lists) override {
+    live_.run_->native_call({question.layer, question.q, question.k, question.v, question.window,
+                             question.sink_logits, &live_.pool_},
+                            counted(question, rule, lists));
+    on_attended(question, live_.run_->last_answer());
+  }
+
   void on_attended(const AttentionQuestion& question, const Selection& answer) override {
     if (!live_.is_sparse_) return;
     live_.stats_.add(phase_, answer, live_.shape_,
@@ -46,6 +73,22 @@ class LiveSequence::Policy final : public AttentionPolicy {
   }
 
  private:
+  /// What statistics count. QuoKA's lists have the same number of keys before the call whichever
+  /// they are, so that nobody needs to wait for them.
+  static Selection counted(const AttentionQuestion& question, const NativeRule& rule,
+                           const std::function<Selection()>& lists) {
+    if (rule.method == NativeRule::Method::everything) return dense_answer(question.n_tok);
+    if (rule.method != NativeRule::Method::quoka) return lists();
+    Selection selection(ListOwner::kv_head, question.n_tok, question.n_tok);
+    KeyList list;
+    list.scored.resize(static_cast<std::size_t>(std::min(question.pos_begin, rule.budget)));
+    list.forced.resize(static_cast<std::size_t>(question.n_tok));
+    std::iota(list.scored.begin(), list.scored.end(), KeyPos{0});
+    std::iota(list.forced.begin(), list.forced.end(), static_cast<KeyPos>(question.pos_begin));
+    for (Index kv_head = 0; kv_head < question.k.dim(0); ++kv_head) selection.add(list);
+    return selection;
+  }
+
   LiveSequence& live_;
   Phase phase_;
 };
@@ -142,6 +185,13 @@ void LiveSequence::adopt(const KvStore& dense) {
                                   {0, 0, 1, 0});
   for (Index layer = 0; layer < shape_.n_layers; ++layer) {
     if (model_.config().window[static_cast<std::size_t>(layer)]) continue;
+    if (model_.backend().follows_rules() && run_->native_rule(layer)) {
+      // The backend makes what it needs to know about the keys itself.
+      const TensorView<const float> kv(nullptr, Shape{shape_.n_kv, n_tokens(), shape_.d_head});
+      run_->native_call({layer, q, kv, kv, /*window=*/std::nullopt, /*sinks=*/{}},
+                        dense_answer(n_tokens()));
+      continue;
+    }
     run_->layer_call({layer, q, cache_->host_k(layer, 0, n_tokens()),
                       cache_->host_v(layer, 0, n_tokens()),
                       /*window=*/std::nullopt,

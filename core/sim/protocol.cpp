@@ -102,16 +102,11 @@ bool SelectorRun::keeps_dense(Index layer) const {
   return layer < dense_layers_ || !caps_.is_defined(phase_);
 }
 
-std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
+void SelectorRun::begin_layer(const LayerCall& input) {
   check_input(input);
   next_layer_ = input.layer + 1;
   AliveMask& alive = alive_[static_cast<std::size_t>(input.layer)];
   alive.append(n_keys_ - pos_begin_);
-  const auto appended = [&](const TensorView<const float>& all) {
-    return all.empty() ? all : all.range(1, pos_begin_, n_keys_);
-  };
-  selector_->on_append(input.layer, pos_begin_, appended(input.k), appended(input.v));
-
   call_ = SelectCall{.layer = input.layer,
                      .phase = phase_,
                      .step = n_calls_ - 1,
@@ -131,6 +126,16 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
                      .engine = engine_.get(),
                      .trace = input.trace,
                      .side = input.side};
+}
+
+std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
+  begin_layer(input);
+  AliveMask& alive = alive_[static_cast<std::size_t>(input.layer)];
+  const auto appended = [&](const TensorView<const float>& all) {
+    return all.empty() ? all : all.range(1, pos_begin_, n_keys_);
+  };
+  selector_->on_append(input.layer, pos_begin_, appended(input.k), appended(input.v));
+
   engine_->set_pool(input.pool);
   if (keeps_dense(input.layer)) {
     answers_.clear();
@@ -156,6 +161,19 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
     call_.alive = &before_evict_;
   }
   return answers_;
+}
+
+std::optional<NativeRule> SelectorRun::native_rule(Index layer) const {
+  if (budgets_.size() != 1 || engine_->precision() != ScorePrecision::f32) return std::nullopt;
+  const std::optional<NativeRule> rule = selector_->native_rule(budgets_.front());
+  if (rule && (keeps_dense(layer) || !is_open_)) return NativeRule{};
+  return rule;
+}
+
+void SelectorRun::native_call(const LayerCall& input, Selection answer) {
+  begin_layer(input);
+  answers_.clear();
+  answers_.push_back(std::move(answer));
 }
 
 SelectCost SelectorRun::cost(std::size_t budget) const {

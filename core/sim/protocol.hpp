@@ -71,6 +71,13 @@ class SelectorRun {
   /// the tensor that does not fit, ConfigError for missing values.
   std::span<const Selection> layer_call(const LayerCall& input);
 
+  /// The rule by which layer_call would answer for this layer in the running call, where a backend
+  /// may follow it alone; the rule `everything` where all visible keys are the answer.
+  std::optional<NativeRule> native_rule(Index layer) const;
+  /// Takes the place of layer_call where a backend answered by native_rule: the shapes of its
+  /// tensors are looked at, not their data.
+  void native_call(const LayerCall& input, Selection answer);
+
   /// Forgets the keys at positions >= n_keys. What a permanent method evicted in the last call
   /// comes back if that call was a verification and n_keys does not reach behind its begin;
   /// evictions of older calls are final.
@@ -86,6 +93,8 @@ class SelectorRun {
   /// True if the method itself answers for this layer in the running call; false where it stays
   /// dense.
   bool selects_in(Index layer) const { return !keeps_dense(layer); }
+  /// What the last layer_call or native_call answered (to the first budget).
+  const Selection& last_answer() const { return answers_.front(); }
   /// The layer's mask as the last call left it.
   const AliveMask& alive(Index layer) const { return alive_[static_cast<std::size_t>(layer)]; }
   /// The question that layer_call asked last (its budget is the last one's), with the alive mask as
@@ -97,6 +106,8 @@ class SelectorRun {
 
  private:
   void check_input(const LayerCall& input) const;
+  /// Counts the call's keys as seen in the layer, and makes the question to the method.
+  void begin_layer(const LayerCall& input);
   bool keeps_dense(Index layer) const;
 
   std::unique_ptr<Selector> selector_;

@@ -2,6 +2,8 @@
 //
 // Source: dense attention. Cost: no scoring; attends to everything. Stores nothing. Never
 // fails, never saves.
+#include <optional>
+
 #include "core/selectors/registry.hpp"
 
 namespace kvscope {
@@ -33,6 +35,7 @@ class Full final : public Selector {
     return selection;
   }
   SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
+  std::optional<NativeRule> native_rule(const Budget&) const override { return NativeRule{}; }
 };
 
 }  // namespace

@@ -40,6 +40,7 @@
 // Whole pages are kept, so a budget of k tokens may attend to fewer or more.
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/page_lists.hpp"
@@ -77,6 +78,22 @@ class Quest final : public PageSelector {
         options_(options) {}
   std::string_view name() const override { return "quest"; }
   void reset(const AttentionShape&) override {}
+
+  std::optional<NativeRule> native_rule(const Budget& budget) const override {
+    if (options_.bound_bits != 16 || budget.kind != Budget::Kind::tokens) return std::nullopt;
+    NativeRule rule;
+    rule.method = NativeRule::Method::quest;
+    rule.budget = static_cast<Index>(budget.value);
+    rule.page_size = options_.page_size;
+    rule.pages = options_.pages == PageRule::eval       ? NativeRule::Pages::eval
+                 : options_.pages == PageRule::kernel   ? NativeRule::Pages::kernel
+                 : options_.pages == PageRule::frontier ? NativeRule::Pages::frontier
+                                                        : NativeRule::Pages::hub;
+    rule.owner = options_.owner == PageOwner::q_head      ? NativeRule::Owner::q_head
+                 : options_.owner == PageOwner::group_sum ? NativeRule::Owner::group_sum
+                                                          : NativeRule::Owner::group_max;
+    return rule;
+  }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};

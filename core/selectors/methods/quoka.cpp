@@ -25,6 +25,7 @@
 // decode the single query is the slot. Ratios are of the candidates of the active scope.
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "core/attention/quoka_scores.hpp"
 #include "core/base/splitmix64.hpp"
@@ -80,6 +81,21 @@ class Quoka final : public SharedScoreSelector {
     caps.forced_inside_budget = options_.scope == Scope::whole;
     caps.dense_layers = options_.dense_layers;
     return caps;
+  }
+
+  std::optional<NativeRule> native_rule(const Budget& budget) const override {
+    const QuokaSelectorOptions usual;
+    const bool is_usual = options_.scope == usual.scope && options_.queries == usual.queries &&
+                          options_.mean == usual.mean && options_.pairing == usual.pairing &&
+                          options_.aggregate == usual.aggregate &&
+                          options_.similarity == usual.similarity;
+    if (!is_usual || budget.kind != Budget::Kind::tokens) return std::nullopt;
+    NativeRule rule;
+    rule.method = NativeRule::Method::quoka;
+    rule.budget = static_cast<Index>(budget.value);
+    rule.n_queries = options_.n_queries;
+    rule.eps = options_.eps;
+    return rule;
   }
 
   std::string why_no_scores() const override {

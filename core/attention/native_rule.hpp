@@ -1,0 +1,30 @@
+// A method's rule in numbers, for backends that choose keys where they lie instead of handing
+// queries and keys to the host. Lists must be those that the method itself would make.
+#pragma once
+
+#include "core/base/index.hpp"
+
+namespace kvscope {
+
+struct NativeRule {
+  enum class Method {
+    everything,  // dense: every key that a query sees
+    quoka,       // scope=past, everything but n_queries and eps as by default
+    quest,       // of exact boxes, for one query
+  };
+  /// As PageRule and PageOwner of core/selectors/page_lists.hpp.
+  enum class Pages { eval, kernel, frontier, hub };
+  enum class Owner { q_head, group_sum, group_max };
+
+  Method method = Method::everything;
+  Index budget = 0;      // in tokens
+  Index n_queries = 16;  // quoka
+  double eps = 1e-12;    // quoka
+  Index page_size = 16;  // quest
+  Pages pages = Pages::kernel;
+  Owner owner = Owner::q_head;
+
+  bool operator==(const NativeRule&) const = default;
+};
+
+}  // namespace kvscope
