@@ -88,16 +88,18 @@ __global__ void __launch_bounds__(kWarps * 32) attend_rows_kernel(AttendCall<T> 
 #pragma unroll
     for (int i = 0; i < kRowsPerWarp; ++i) {
       const int token = (first_row + warp * kRowsPerWarp + i) % n_tok;
-      if (!keys.sees(token, first + lane)) score[i] = -INFINITY;
+      // Scaled before anything is compared: a tile of which a row sees nothing then changes no bit
+      // of its sums (the factor is exactly one), however many of them its call has.
+      score[i] = keys.sees(token, first + lane) ? score[i] * call.log2_scale : -INFINITY;
       float best = score[i];
 #pragma unroll
       for (int step = 16; step > 0; step /= 2)
         best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, step));
       best = fmaxf(best, largest[i]);
-      const float origin = best == -INFINITY ? 0.0f : best * call.log2_scale;
-      const float factor = exp2f(largest[i] * call.log2_scale - origin);
+      const float origin = best == -INFINITY ? 0.0f : best;
+      const float factor = exp2f(largest[i] - origin);
       largest[i] = best;
-      score[i] = exp2f(score[i] * call.log2_scale - origin);
+      score[i] = exp2f(score[i] - origin);
       total[i] = total[i] * factor + score[i];  // of this lane's keys
 #pragma unroll
       for (int c = 0; c < kEach; ++c) sum[i][c] *= factor;
@@ -125,8 +127,7 @@ __global__ void __launch_bounds__(kWarps * 32) attend_rows_kernel(AttendCall<T> 
                     sum[i][c] * share);
     if (lane == 0) {
       constexpr float kLn2 = 0.69314718055994531f;
-      call.lse[first_of_list + row] =
-          whole > 0.0f ? (largest[i] * call.log2_scale + log2f(whole)) * kLn2 : -INFINITY;
+      call.lse[first_of_list + row] = whole > 0.0f ? (largest[i] + log2f(whole)) * kLn2 : -INFINITY;
     }
   }
 }

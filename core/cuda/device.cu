@@ -19,7 +19,7 @@ std::string mebibytes(std::size_t bytes) {
 
 }  // namespace
 
-std::string why_no_device() {
+std::string why_no_device(int device) {
   int n_devices = 0;
   const cudaError_t code = cudaGetDeviceCount(&n_devices);
   if (code == cudaErrorInsufficientDriver) {
@@ -35,13 +35,18 @@ std::string why_no_device() {
     return std::string("no device: ") + cudaGetErrorString(code);
   }
   if (n_devices == 0) return "no device: the driver shows no GPU";
+  const std::string gpu = "GPU " + std::to_string(device);
+  if (device < 0 || device >= n_devices) {
+    return "no device: there is no " + gpu + ", the driver shows " + std::to_string(n_devices) +
+           ", counted from 0";
+  }
   cudaDeviceProp properties = {};
-  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) {
+  if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
     cudaGetLastError();
-    return "no device: GPU 0 does not answer";
+    return "no device: " + gpu + " does not answer";
   }
   if (properties.major != kMajor) {
-    return std::string("no device: GPU 0 (") + properties.name + ") has compute capability " +
+    return "no device: " + gpu + " (" + properties.name + ") has compute capability " +
            std::to_string(properties.major) + "." + std::to_string(properties.minor) +
            ", the kernels are for 9.0 (H100, H200)";
   }
@@ -49,8 +54,10 @@ std::string why_no_device() {
 }
 
 DeviceInfo device_info() {
+  int device = 0;
+  check(cudaGetDevice(&device), "say which one it is");
   cudaDeviceProp properties = {};
-  check(cudaGetDeviceProperties(&properties, 0), "describe itself");
+  check(cudaGetDeviceProperties(&properties, device), "describe itself");
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   check(cudaMemGetInfo(&free_bytes, &total_bytes), "say how much memory is free");
@@ -66,7 +73,11 @@ Stream::~Stream() {
 }
 
 void Stream::wait() const {
-  check(cudaStreamSynchronize(stream_), "finish its work");
+  wait_for(stream_);
+}
+
+void wait_for(StreamHandle stream) {
+  check(cudaStreamSynchronize(stream), "finish its work");
 }
 
 DeviceBuffer::DeviceBuffer(std::size_t bytes, std::string_view use) : size_(bytes) {

@@ -24,10 +24,10 @@ class DeviceError : public Error {
 /// A queue of work by its CUDA name: a Stream's, or one of another library (torch).
 using StreamHandle = CUstream_st*;
 
-/// Why no kernel of this component runs on device 0, in one sentence; empty: they run.
-std::string why_no_device();
+/// Why no kernel of this component runs on that device, in one sentence; empty: they run.
+std::string why_no_device(int device = 0);
 
-/// What device 0 is called, and how many multiprocessors it has.
+/// What the thread's device is called, and how many multiprocessors it has.
 struct DeviceInfo {
   std::string name;
   int n_multiprocessors = 0;
@@ -49,6 +49,9 @@ class Stream {
  private:
   StreamHandle stream_ = nullptr;
 };
+
+/// Until all of a stream's work is done, as Stream::wait().
+void wait_for(StreamHandle stream);
 
 /// Device memory with an owner; plain, never managed.
 class DeviceBuffer {

@@ -1,0 +1,198 @@
+#include "core/cuda/attend_any.hpp"
+
+#include <string>
+
+#include "core/cuda/launch.cuh"
+#include "core/cuda/ptx.cuh"
+
+namespace kvscope::gpu {
+
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kMostHead = 256;
+constexpr unsigned kAll = 0xffffffffu;
+
+__device__ __forceinline__ float largest_of_warp(float x) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(kAll, x, step));
+  return x;
+}
+
+__device__ __forceinline__ float capped(float score, float cap) {
+  return cap > 0.0f ? cap * tanhf(score / cap) : score;
+}
+
+// The softmax of one query so far; lane l has channels l, l + 32, ...
+template <int kEach>
+struct Running {
+  float largest = -INFINITY;
+  float total = 0.0f;
+  float sum[kEach] = {};
+
+  // 32 more keys, one per lane; row(i) is where the value of lane i's key begins. A lane without a
+  // key has score -infinity.
+  template <class T, class Row>
+  __device__ __forceinline__ void add(float score, int d, const Row& row, const T*) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const float best = fmaxf(largest, largest_of_warp(score));
+    if (best == -INFINITY) return;
+    const float factor = expf(largest - best);
+    const float weight = expf(score - best);
+    largest = best;
+    total = fmaf(total, factor, warp_sum(weight));
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) sum[i] *= factor;
+    for (int key = 0; key < 32; ++key) {
+      const float w = __shfl_sync(kAll, weight, key);
+      const T* values = row(key);
+      if (w == 0.0f) continue;  // the same in all lanes
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        if (lane + 32 * i < d) sum[i] = fmaf(w, static_cast<float>(values[lane + 32 * i]), sum[i]);
+      }
+    }
+  }
+};
+
+template <class T>
+__device__ __forceinline__ float product(const float* q, const T* k, int d) {
+  float sum = 0.0f;
+  float pair[2];
+  for (int c = 0; c < d; c += 2) {
+    load_row_part(k + c, pair);
+    sum = fmaf(q[c], pair[0], sum);
+    sum = fmaf(q[c + 1], pair[1], sum);
+  }
+  return sum;
+}
+
+template <class T, int kEach>
+__global__ void __launch_bounds__(kWarps * 32) any_kernel(AnyAttention call) {
+  __shared__ float queries[kWarps][kMostHead];
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int t = static_cast<int>(blockIdx.x) * kWarps + warp;
+  const int head = static_cast<int>(blockIdx.y);
+  if (t >= call.n_tok) return;
+  const int d = call.d_head;
+  const int kv_head = head / (call.n_q / call.n_kv);
+  const std::int64_t pos = call.pos_begin + t;
+  const std::int64_t query = static_cast<std::int64_t>(head) * call.n_tok + t;
+  float* q = queries[warp];
+  for (int c = lane; c < d; c += 32)
+    q[c] = static_cast<float>(static_cast<const T*>(call.q)[query * d + c]);
+  __syncwarp();
+  const T* k = static_cast<const T*>(call.k) + kv_head * call.capacity * d;
+  const T* v = static_cast<const T*>(call.v) + kv_head * call.capacity * d;
+
+  Running<kEach> running;
+  const AnySummaries& summaries = call.summaries;
+  if (summaries.begin != nullptr && summaries.list_share == nullptr) {
+    for (std::int64_t first = summaries.begin[kv_head]; first < summaries.begin[kv_head + 1];
+         first += 32) {
+      const std::int64_t last = summaries.begin[kv_head + 1] - 1;
+      const std::int64_t at = min(first + lane, last);
+      float score = -INFINITY;
+      if (first + lane <= last)
+        score = capped(call.score_scale * product(q, summaries.k + at * d, d), call.score_cap) +
+                summaries.log_count[at];
+      running.add(
+          score, d, [&](int i) { return summaries.v + min(first + i, last) * d; }, summaries.v);
+    }
+  }
+  if (call.lists.keys != nullptr) {
+    const AnyLists& lists = call.lists;
+    const std::int64_t list =
+        static_cast<std::int64_t>(head / lists.heads_per_owner) * lists.n_row_blocks +
+        t / lists.rows_per_list;
+    const std::int64_t end = lists.begin[list + 1];
+    for (std::int64_t first = lists.begin[list]; first < end; first += 32) {
+      const std::int64_t at = min(first + lane, end - 1);
+      const std::int64_t key = lists.keys[at];
+      float score = -INFINITY;
+      if (first + lane < end && key <= pos) {
+        score = capped(call.score_scale * product(q, k + key * d, d), call.score_cap);
+        if (lists.log_weight != nullptr) score += lists.log_weight[at];
+      }
+      if (__all_sync(kAll, key > pos)) break;  // lists ascend
+      running.add(
+          score, d,
+          [&](int i) { return v + static_cast<std::int64_t>(__shfl_sync(kAll, key, i)) * d; }, v);
+    }
+  } else {
+    const std::int64_t begin = call.window > 0 && pos + 1 > call.window ? pos + 1 - call.window : 0;
+    for (std::int64_t first = begin / 32 * 32; first <= pos; first += 32) {
+      const std::int64_t key = first + lane;
+      float score = -INFINITY;
+      if (key >= begin && key <= pos)
+        score = capped(call.score_scale * product(q, k + key * d, d), call.score_cap);
+      running.add(
+          score, d, [&](int i) { return v + min(first + i, pos) * d; }, v);
+    }
+  }
+
+  const bool has_keys = running.largest > -INFINITY;
+  float factor = 1.0f;
+  if (call.sink_logits != nullptr && has_keys) {
+    const float sink = call.sink_logits[head];
+    const float best = fmaxf(running.largest, sink);
+    factor = expf(running.largest - best);
+    running.total = fmaf(running.total, factor, expf(sink - best));
+    running.largest = best;
+  }
+  const float share = has_keys ? factor / running.total : 0.0f;
+  float* out = call.out + (static_cast<std::int64_t>(t) * call.n_q + head) * d;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int c = lane + 32 * i;
+    if (c >= d) continue;
+    float x = running.sum[i] * share;
+    if (summaries.begin != nullptr && summaries.list_share != nullptr) {
+      const float weight = summaries.list_share[query];
+      x = weight * x + (1.0f - weight) * summaries.v[summaries.begin[kv_head] * d + c];
+    }
+    out[c] = x;
+  }
+  if (lane == 0) {
+    const float lse = has_keys ? running.largest + logf(running.total) : -INFINITY;
+    call.lse[query] = lse;
+    const bool sees_nothing = call.lists.keys != nullptr && lse == -INFINITY;
+    if (!isfinite(lse) && !sees_nothing)
+      atomicMin(call.bad, call.first_code + static_cast<BadPlace>(t));
+  }
+}
+
+template <class T, int kEach>
+void start(const AnyAttention& call, StreamHandle stream) {
+  Launch how;
+  how.grid = dim3(static_cast<unsigned>((call.n_tok + kWarps - 1) / kWarps),
+                  static_cast<unsigned>(call.n_q));
+  how.threads = kWarps * 32;
+  how.overlaps = false;
+  launch(stream, how, "start attention of any shape", any_kernel<T, kEach>, call);
+}
+
+template <class T>
+void start(const AnyAttention& call, StreamHandle stream) {
+  const int n_each = (call.d_head + 31) / 32;
+  if (n_each <= 1) return start<T, 1>(call, stream);
+  if (n_each <= 2) return start<T, 2>(call, stream);
+  if (n_each <= 4) return start<T, 4>(call, stream);
+  start<T, 8>(call, stream);
+}
+
+}  // namespace
+
+void attend_any(const AnyAttention& call, StreamHandle stream) {
+  if (call.d_head < 2 || call.d_head > kMostHead || call.d_head % 2 != 0)
+    throw ShapeError("attention on the GPU: expected an even d_head of at most 256, found " +
+                     std::to_string(call.d_head));
+  if (call.dtype == Dtype::bf16) {
+    start<Bf16>(call, stream);
+  } else {
+    start<float>(call, stream);
+  }
+}
+
+}  // namespace kvscope::gpu

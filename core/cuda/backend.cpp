@@ -1,0 +1,78 @@
+#include "core/cuda/backend.hpp"
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "core/cuda/backend_call.hpp"
+#include "core/model/rope.hpp"
+
+namespace kvscope::gpu {
+
+namespace {
+
+constexpr Index kMostHead = 256;
+constexpr Index kMostTokens = 65535;  // rows of a grid
+
+void check_model(const ModelConfig& config) {
+  if (config.d_head > kMostHead)
+    throw ConfigError(fmt::format(
+        "the CUDA backend computes heads of at most {} channels, found {}; --device cpu takes them",
+        kMostHead, config.d_head));
+}
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(const ModelConfig& config, const ModelWeights& weights, const BackendOptions& options)
+      : options_(options),
+        work_(options.device, options.has_bf16_products),
+        model_{config, DeviceWeights(config, weights, options.has_bf16_products)} {
+    const auto uploaded = [&](DeviceBuffer& to, const RopeConfig& rope) -> const float* {
+      const std::vector<float> values = rope_frequencies(rope, config.rotary_dim);
+      to = DeviceBuffer(values.size() * sizeof(float), "RoPE's frequencies");
+      to.upload(values.data(), values.size() * sizeof(float));
+      return reinterpret_cast<const float*>(to.data());
+    };
+    model_.frequencies = uploaded(frequencies_, config.rope);
+    if (config.local_rope)
+      model_.local_frequencies = uploaded(local_frequencies_, *config.local_rope);
+  }
+
+  std::string_view name() const override { return "cuda"; }
+  bool follows_rules() const override { return true; }
+
+  std::unique_ptr<KvStore> make_store(Index capacity) const override {
+    return std::make_unique<KvRows>(model_.config, capacity, options_.kv_dtype, options_.device,
+                                    work_.stream);
+  }
+
+  std::unique_ptr<BackendCall> begin(Index n_tok, KvStore& store, ThreadPool&) const override {
+    auto* rows = dynamic_cast<KvRows*>(&store);
+    if (rows == nullptr || rows->device() != options_.device) {
+      throw ConfigError(
+          "the CUDA backend fills its own stores, and found the store of another backend");
+    }
+    if (n_tok > kMostTokens) {
+      throw ConfigError(fmt::format(
+          "a call of {} tokens: the CUDA backend takes at most {} at a time (see --chunk)", n_tok,
+          kMostTokens));
+    }
+    return std::make_unique<CudaCall>(model_, n_tok, *rows, work_);
+  }
+
+ private:
+  BackendOptions options_;
+  mutable Workspace work_;  // one call at a time
+  CudaModel model_;
+  DeviceBuffer frequencies_, local_frequencies_;
+};
+
+}  // namespace
+
+BackendFactory cuda_backend(const BackendOptions& options) {
+  return [options](const ModelConfig& config, const ModelWeights& weights) {
+    check_model(config);
+    return std::make_unique<CudaBackend>(config, weights, options);
+  };
+}
+
+}  // namespace kvscope::gpu

@@ -1,0 +1,171 @@
+// The attention of a call: densely, over the host's lists, and over what the device chose.
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "core/cuda/backend_call.hpp"
+
+namespace kvscope::gpu {
+
+namespace {
+
+constexpr Index kMostQueries = 16;             // of QuoKA's kernels
+constexpr Index kMostChunk = 1024;             // tokens
+constexpr Index kMostBudget = Index{1} << 20;  // keys
+
+RowBlock& of(Block& block) {
+  return static_cast<RowBlock&>(block);
+}
+
+}  // namespace
+
+bool CudaCall::is_plain(Index layer) const {
+  return (config_.d_head == 64 || config_.d_head == 128) &&
+         !config_.window[static_cast<std::size_t>(layer)] && config_.plan.score_softcap == 0.0 &&
+         model_.weights.layer(layer).sink_logits == nullptr;
+}
+
+DeviceRows CudaCall::rows_of(Index layer) const {
+  return {q_rows_, store_.k(layer), store_.v(layer), store_.n_past(), n_tok_};
+}
+
+void CudaCall::hand_on(Index layer, Block& out, bool may_see_nothing) {
+  HeadsToRows call;
+  call.out = answer_;
+  call.dtype = device_dtype(store_.dtype());
+  call.lse = lse_;
+  // The output projection is all that reads it.
+  of(out).has_halves = of(out).halves != nullptr;
+  call.y_dtype = of(out).has_halves ? Dtype::bf16 : Dtype::f32;
+  call.y = of(out).has_halves ? static_cast<void*>(of(out).halves) : of(out).values;
+  call.n_q = static_cast<int>(config_.n_q);
+  call.d_head = static_cast<int>(config_.d_head);
+  call.bad = reinterpret_cast<BadPlace*>(work_.bad.data());
+  call.first_code = bad_place(layer, BadValue::score, pos_begin_);
+  call.may_see_nothing = may_see_nothing;
+  heads_to_rows(call, n_tok_, work_.stream);
+}
+
+AnyAttention CudaCall::any_attention(Index layer, Block& out) {
+  AnyAttention call;
+  call.q = q_rows_;
+  call.k = store_.k(layer);
+  call.v = store_.v(layer);
+  call.dtype = device_dtype(store_.dtype());
+  call.capacity = store_.capacity();
+  call.n_q = static_cast<int>(config_.n_q);
+  call.n_kv = static_cast<int>(config_.n_kv);
+  call.d_head = static_cast<int>(config_.d_head);
+  call.n_tok = n_tok_;
+  call.pos_begin = pos_begin_;
+  call.score_scale = config_.score_scale();
+  call.score_cap = static_cast<float>(config_.plan.score_softcap);
+  call.sink_logits = model_.weights.layer(layer).sink_logits;
+  of(out).has_halves = false;
+  call.out = of(out).values;
+  call.lse = lse_;
+  call.bad = reinterpret_cast<BadPlace*>(work_.bad.data());
+  call.first_code = bad_place(layer, BadValue::score, pos_begin_);
+  return call;
+}
+
+void CudaCall::attend(Index layer, const Block&, Block& out) {
+  if (is_plain(layer)) {
+    attend_densely(store_.call_shape(), rows_of(layer), answer_, lse_, work_.stream);
+    hand_on(layer, out, /*may_see_nothing=*/false);
+    return;
+  }
+  AnyAttention call = any_attention(layer, out);
+  call.window = config_.window[static_cast<std::size_t>(layer)].value_or(0);
+  attend_any(call, work_.stream);
+}
+
+void CudaCall::attend_lists(const AttentionQuestion& question, const Selection& selection,
+                            const Block&, Block& out) {
+  const StreamHandle stream = work_.stream;
+  AnyAttention call = any_attention(question.layer, out);
+  // A list without keys is a list all the same: there is always something to point to.
+  constexpr KeyPos kNoKey = 0;
+  const auto keys = selection.keys().empty() ? std::span(&kNoKey, 1) : selection.keys();
+  call.lists.keys = work_.list_keys.upload(keys.data(), keys.size(), "lists", stream);
+  call.lists.begin = work_.list_begin.upload(selection.begins().data(), selection.begins().size(),
+                                             "lists", stream);
+  call.lists.log_weight = work_.list_weights.upload(
+      selection.log_weights().data(), selection.log_weights().size(), "lists", stream);
+  call.lists.rows_per_list = static_cast<int>(selection.rows_per_list);
+  call.lists.n_row_blocks = static_cast<int>(selection.n_row_blocks());
+  call.lists.heads_per_owner =
+      static_cast<int>(selection.owner == ListOwner::q_head    ? 1
+                       : selection.owner == ListOwner::kv_head ? config_.group()
+                                                               : config_.n_q);
+  const Summaries& summaries = selection.summaries;
+  if (!summaries.empty()) {
+    const auto given = [&](GrowingBuffer& buffer, std::span<const float> values) {
+      return buffer.upload(values.data(), values.size(), "summaries", stream);
+    };
+    call.summaries.begin = work_.summary_begin.upload(summaries.begin.data(),
+                                                      summaries.begin.size(), "summaries", stream);
+    call.summaries.k = given(work_.summary_k, summaries.k.flat());
+    call.summaries.v = given(work_.summary_v, summaries.v.flat());
+    call.summaries.log_count = given(work_.summary_count, summaries.log_count);
+    call.summaries.list_share = given(work_.list_share, summaries.list_share.flat());
+  }
+  attend_any(call, stream);
+}
+
+bool CudaCall::choose(Index layer, const NativeRule& rule, const Block&) {
+  quoka_ = nullptr;
+  quest_ = nullptr;
+  if (!is_plain(layer) || rule.budget < 1 || rule.budget > kMostBudget) return false;
+  if (rule.method == NativeRule::Method::quoka) {
+    if (rule.n_queries > kMostQueries || n_tok_ > kMostChunk) return false;
+    quoka_ = &store_.quoka(layer, rule, n_tok_);
+    quoka_->choose(rows_of(layer), work_.stream);
+    return true;
+  }
+  if (rule.method == NativeRule::Method::quest) {
+    const bool is_power = std::has_single_bit(static_cast<std::uint64_t>(rule.page_size));
+    if (n_tok_ != 1 || !is_power) return false;
+    quest_ = &store_.quest(layer, rule);
+    quest_->choose(q_rows_, store_.n_past(), work_.stream);
+    return true;
+  }
+  return false;
+}
+
+void CudaCall::attend_chosen(Index layer, const Block&, Block& out) {
+  if (quoka_ != nullptr) {
+    quoka_->attend(rows_of(layer), answer_, lse_, work_.stream);
+  } else {
+    quest_->attend(rows_of(layer), answer_, lse_, work_.stream);
+  }
+  hand_on(layer, out, /*may_see_nothing=*/true);
+}
+
+Selection CudaCall::chosen_lists() {
+  const bool is_quest = quest_ != nullptr;
+  const DeviceLists lists = is_quest ? quest_->lists() : quoka_->lists();
+  work_.wait_and_check();
+  const auto n_owners = static_cast<std::size_t>(lists.n_owners);
+  const auto stride = static_cast<std::size_t>(lists.stride);
+  const std::vector<std::int32_t> counts = read_device(lists.counts, n_owners);
+  const std::vector<std::int32_t> items = read_device(lists.items, n_owners * stride);
+  const Index n_context = pos_begin_ + n_tok_;
+  Selection selection(
+      lists.n_owners == static_cast<int>(config_.n_q) ? ListOwner::q_head : ListOwner::kv_head,
+      n_tok_, n_tok_);
+  for (std::size_t owner = 0; owner < n_owners; ++owner) {
+    KeyList list;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(counts[owner]); ++i) {
+      const Index first = Index{items[owner * stride + i]} * lists.page_size;
+      for (Index pos = first; pos < std::min(first + lists.page_size, n_context); ++pos)
+        list.scored.push_back(static_cast<KeyPos>(pos));
+    }
+    for (Index pos = pos_begin_; !is_quest && pos < n_context; ++pos)
+      list.forced.push_back(static_cast<KeyPos>(pos));
+    selection.add(list);
+  }
+  return selection;
+}
+
+}  // namespace kvscope::gpu

@@ -1,0 +1,87 @@
+// One forward call on the device.
+#pragma once
+
+#include <vector>
+
+#include "core/cuda/attend_any.hpp"
+#include "core/cuda/backend.hpp"
+#include "core/cuda/device_weights.hpp"
+#include "core/cuda/kv_rows.hpp"
+#include "core/cuda/workspace.hpp"
+
+namespace kvscope::gpu {
+
+/// A model as the backend holds it.
+struct CudaModel {
+  const ModelConfig& config;
+  DeviceWeights weights;
+  const float* frequencies = nullptr;        // of RoPE, [rotary_dim / 2]
+  const float* local_frequencies = nullptr;  // of layers with a window, where they differ
+};
+
+/// Rows of a block: feature f of token t at values + t * stride + f; of q, k and v from one product
+/// head h begins at h * head_stride.
+struct RowBlock final : Block {
+  float* values = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t head_stride = 0;
+  /// [n_tok, features] the same rounded to bf16, where products are in it; current if has_halves.
+  /// Attention's answer is only there then.
+  std::uint16_t* halves = nullptr;
+  bool has_halves = false;
+};
+
+class CudaCall final : public BackendCall {
+ public:
+  CudaCall(const CudaModel& model, Index n_tok, KvRows& store, Workspace& work);
+
+  std::unique_ptr<Block> make_block(Index n_features) override;
+  void embed(std::span<const TokenId> tokens, Block& x) override;
+  void norm(Index layer, NormAt at, const Block& x, Block& y) override;
+  void project_qkv(Index layer, const Block& x, Block& q, Block& k, Block& v) override;
+  void position_and_append(Index layer, Block& q, Block& k, const Block& v) override;
+  void attend(Index layer, const Block& q, Block& out) override;
+  void attend_lists(const AttentionQuestion& question, const Selection& selection, const Block& q,
+                    Block& out) override;
+  bool choose(Index layer, const NativeRule& rule, const Block& q) override;
+  void attend_chosen(Index layer, const Block& q, Block& out) override;
+  Selection chosen_lists() override;
+  void project_out(Index layer, const Block& x, Block& y) override;
+  void gated_mlp(Index layer, const Block& x, Block& y) override;
+  Routing mix_experts(Index layer, const Block& x, Block& y) override;
+  void add(Block& x, const Block& y) override;
+  Tensor<float> logits(const Block& x, Index n_rows) override;
+  TensorView<const float> to_host_rows(const Block& q) override;
+  TensorView<const float> host_lse() override;
+  void start_clock() override { work_.clock.start(work_.stream); }
+  void stop_clock(double& seconds) override { work_.clock.stop(seconds, work_.stream); }
+  void finish() override;
+
+ private:
+  void product(const DeviceMatrix& matrix, const float* bias, const RowBlock& x, float* y,
+               std::int64_t y_stride);
+  void place(Index layer, const RowBlock& x, Index n_heads, const float* head_norm, bool turns,
+             HeadsCall call);
+  /// True if the layer's attention is what the kernels of attend.hpp compute.
+  bool is_plain(Index layer) const;
+  AnyAttention any_attention(Index layer, Block& out);
+  DeviceRows rows_of(Index layer) const;
+  /// Attention's answer, head by head in answer_, to rows of tokens.
+  void hand_on(Index layer, Block& out, bool may_see_nothing);
+
+  const CudaModel& model_;
+  const ModelConfig& config_;
+  KvRows& store_;
+  Workspace& work_;
+  Index pos_begin_;
+  int n_tok_;
+  float* qkv_ = nullptr;         // [n_tok, n_qkv]
+  std::byte* q_rows_ = nullptr;  // [n_q, n_tok, d_head] of the store's dtype
+  std::byte* answer_ = nullptr;  // the same
+  float* lse_ = nullptr;         // [n_q, n_tok]
+  float *cos_ = nullptr, *sin_ = nullptr, *local_cos_ = nullptr, *local_sin_ = nullptr;
+  Quoka* quoka_ = nullptr;  // of the last choose()
+  Quest* quest_ = nullptr;
+};
+
+}  // namespace kvscope::gpu

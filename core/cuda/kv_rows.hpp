@@ -1,0 +1,97 @@
+// The keys and values of all tokens so far in device memory: the CUDA backend's store.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/attention/native_rule.hpp"
+#include "core/cuda/call_shape.hpp"
+#include "core/cuda/quest.hpp"
+#include "core/cuda/quoka.hpp"
+#include "core/cuda/transfer.hpp"
+#include "core/model/config.hpp"
+#include "core/model/kv_store.hpp"
+
+namespace kvscope::gpu {
+
+inline Dtype device_dtype(DType dtype) {
+  return dtype == DType::bf16 ? Dtype::bf16 : Dtype::f32;
+}
+
+/// Fixed-capacity rows, [n_kv, capacity, d_head] per layer for keys and for values. Host rows are
+/// copies that are made, position by position, when they are asked for.
+class KvRows final : public KvStore {
+ public:
+  /// The stream and the device are those of the backend, which outlives its stores. Throws
+  /// ConfigError if capacity exceeds the model's max_positions, DeviceError if the memory does not
+  /// suffice.
+  KvRows(const ModelConfig& config, Index capacity, DType dtype, int device, StreamHandle stream);
+
+  Index capacity() const override { return capacity_; }
+  Index n_tokens() const override { return n_tokens_; }
+  Index n_layers() const override { return n_layers_; }
+  DType dtype() const override { return dtype_; }
+  void advance(Index n) override { n_tokens_ += n; }
+  void truncate(Index n_tokens) override;
+  void copy_from(const KvStore& other) override;
+  TensorView<const float> host_k(Index layer, Index begin, Index end) const override {
+    return host(k_, host_k_[static_cast<std::size_t>(layer)], layer, begin, end);
+  }
+  TensorView<const float> host_v(Index layer, Index begin, Index end) const override {
+    return host(v_, host_v_[static_cast<std::size_t>(layer)], layer, begin, end);
+  }
+
+  int device() const { return device_; }
+  std::byte* k(Index layer) const { return k_.data() + static_cast<std::size_t>(layer) * bytes_; }
+  std::byte* v(Index layer) const { return v_.data() + static_cast<std::size_t>(layer) * bytes_; }
+  /// A call begins at n_tokens(): host copies of later rows, and what methods noted of them, are
+  /// stale. Also puts the position where kernels look.
+  void begin_call();
+  /// n_tokens() of the running call, for kernels.
+  const std::int32_t* n_past() const {
+    return reinterpret_cast<const std::int32_t*>(positions_.data());
+  }
+  /// The shape of a layer's attention for the kernels of attend.hpp, quoka.hpp and quest.hpp.
+  CallShape call_shape() const;
+
+  /// The methods' state of one layer, ready to choose for a call of n_tok tokens from n_tokens()
+  /// on, with everything noted about the keys before it. Quest's boxes hold the call's own keys
+  /// too.
+  Quoka& quoka(Index layer, const NativeRule& rule, Index n_tok);
+  Quest& quest(Index layer, const NativeRule& rule);
+
+ private:
+  struct HostRows {
+    Tensor<float> rows;  // [n_kv, capacity, d_head], made when first asked for
+    Index n_copied = 0;  // positions that it holds
+  };
+  /// A method's state in one layer; made for one rule.
+  template <class Method>
+  struct Noted {
+    std::unique_ptr<Method> method;
+    NativeRule rule;
+    Index most_tok = 0;
+    Index n_noted = 0;  // positions that the state knows
+  };
+  TensorView<const float> host(const DeviceBuffer& from, HostRows& to, Index layer, Index begin,
+                               Index end) const;
+  /// Writes a position where append() of a method reads it.
+  const std::int32_t* noted_until(Index position);
+
+  Index n_layers_, n_kv_, n_q_, d_head_;
+  float score_scale_;
+  Index capacity_;
+  Index n_tokens_ = 0;
+  DType dtype_;
+  int device_;
+  StreamHandle stream_;
+  std::size_t bytes_ = 0;  // of a layer's keys
+  DeviceBuffer k_, v_;     // [n_layers, n_kv, capacity, d_head]
+  DeviceBuffer positions_;
+  mutable std::vector<HostRows> host_k_, host_v_;
+  mutable PinnedBuffer staging_;
+  std::vector<Noted<Quoka>> quoka_;
+  std::vector<Noted<Quest>> quest_;
+};
+
+}  // namespace kvscope::gpu

@@ -1,0 +1,81 @@
+// What the calls of a CUDA backend use one after another: memory, the stream, the products.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "core/cuda/blas_lt.hpp"
+#include "core/cuda/layer_kernels.hpp"
+#include "core/cuda/transfer.hpp"
+
+namespace kvscope::gpu {
+
+/// Device memory of one call: taken piece by piece, given back all at once.
+class Arena {
+ public:
+  /// Forgets all pieces and has room for `bytes`. Work of the stream that used it may still run:
+  /// the next call's work comes behind it.
+  void reset(std::size_t bytes);
+  std::byte* take(std::size_t bytes);
+  template <class T>
+  T* take_many(std::int64_t n) {
+    return reinterpret_cast<T*>(take(static_cast<std::size_t>(n) * sizeof(T)));
+  }
+
+ private:
+  std::vector<DeviceBuffer> parts_;  // the last one has room
+  std::size_t used_ = 0;             // of it
+};
+
+/// Device memory that grows when more is asked for.
+class GrowingBuffer {
+ public:
+  /// What it held is lost where it grows.
+  template <class T>
+  T* room(std::int64_t n, std::string_view use) {
+    const auto bytes = static_cast<std::size_t>(n) * sizeof(T);
+    if (buffer_.size() < bytes) buffer_ = DeviceBuffer(bytes + bytes / 4, use);
+    return reinterpret_cast<T*>(buffer_.data());
+  }
+  /// Null for n = 0.
+  template <class T>
+  T* upload(const T* from, std::size_t n, std::string_view use, StreamHandle stream) {
+    if (n == 0) return nullptr;
+    T* const to = room<T>(static_cast<std::int64_t>(n), use);
+    copy_to_device(to, from, n * sizeof(T), stream);
+    return to;
+  }
+
+ private:
+  DeviceBuffer buffer_;
+};
+
+struct Workspace {
+  /// is_half: products in bf16. Throws DeviceError without the device or cuBLASLt.
+  Workspace(int device_index, bool is_half);
+
+  /// y[t] = matrix x[t], in bf16 where is_half. x [n_tok, x_stride] f32, y [n_tok, y_stride].
+  void multiply(const DeviceMatrix& matrix, const float* x, std::int64_t x_stride, float* y,
+                std::int64_t y_stride, int n_tok);
+  /// The same of rows in input_dtype().
+  void multiply_rows(const DeviceMatrix& matrix, const void* x, float* y, std::int64_t y_stride,
+                     int n_tok);
+  bool has_bf16_products() const { return blas.has_value(); }
+  Dtype input_dtype() const { return has_bf16_products() ? Dtype::bf16 : Dtype::f32; }
+  /// Until all work is done; throws the FormatError of a value that was not finite.
+  void wait_and_check();
+
+  int device;
+  Stream stream;
+  std::optional<BlasLt> blas;
+  Arena arena;
+  DeviceBuffer bad;  // BadPlace
+  PinnedBuffer host_bad, host_q, host_lse;
+  SpanClock clock;
+  GrowingBuffer half_rows, gate_up, hidden, logits;  // of one operation
+  GrowingBuffer tokens, list_keys, list_begin, list_weights;
+  GrowingBuffer summary_begin, summary_k, summary_v, summary_count, list_share;
+};
+
+}  // namespace kvscope::gpu

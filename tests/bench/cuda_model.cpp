@@ -1,0 +1,156 @@
+// A model on the GPU against itself: time to first token dense and under a method, and recording
+// against the bare prefill. The tokens do not matter to the speed.
+//
+//   bench_cuda_model ttft DIR LENGTH CHUNK METHOD BUDGET REPEATS [f32|bf16]
+//   bench_cuda_model record DIR LENGTH CHUNK OUT.h5 DTYPE REPEATS [f32|bf16]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/base/whole_file.hpp"
+#include "core/cuda/backend.hpp"
+#include "core/sim/live.hpp"
+#include "traces/recorder.hpp"
+#include "traces/writer.hpp"
+
+namespace {
+
+using namespace kvscope;
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string text_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return fmt::format("{:.3f} ({:.3f} to {:.3f})", values[values.size() / 2], values.front(),
+                     values.back());
+}
+
+struct Setting {
+  const Transformer& model;
+  std::vector<TokenId> tokens;
+  Index chunk = 0;
+  int n_repeats = 0;
+  ThreadPool& pool;
+};
+
+double bare_prefill(const Setting& s) {
+  const auto store = s.model.make_store(static_cast<Index>(s.tokens.size()));
+  const auto start = Clock::now();
+  const auto step = static_cast<std::size_t>(s.chunk);
+  for (std::size_t at = 0; at < s.tokens.size(); at += step) {
+    const std::size_t n = std::min(step, s.tokens.size() - at);
+    s.model.forward(std::span(s.tokens).subspan(at, n), *store, s.pool);
+  }
+  return seconds_since(start);
+}
+
+LiveTimes time_method(const Setting& s, const MethodSpec& method, const Budget& budget) {
+  std::optional<Budget> own;
+  if (!method.caps().budgets.empty()) own = budget;
+  LiveSequence live(s.model, {method, own, std::nullopt}, static_cast<Index>(s.tokens.size()),
+                    s.pool);
+  const auto start = Clock::now();
+  live.prefill(s.tokens, s.chunk, PrefillMode::sparse, Logits::last);
+  LiveTimes times = live.stats().times;
+  times.total = seconds_since(start);
+  return times;
+}
+
+// In turns, so that both meet the same machine; a short one first that is not counted.
+void ttft(const Setting& s, const std::string& method, const std::string& budget_text) {
+  const Budget budget = Budget::parse("tokens=" + budget_text);
+  Setting brief = s;
+  brief.tokens.resize(std::min<std::size_t>(s.tokens.size(), 4096));
+  time_method(brief, "full", budget);
+  time_method(brief, method, budget);
+  std::vector<double> dense, sparse, ratio;
+  LiveTimes of_dense, of_sparse;
+  for (int i = 0; i < s.n_repeats; ++i) {
+    of_dense = time_method(s, "full", budget);
+    of_sparse = time_method(s, method, budget);
+    dense.push_back(of_dense.total);
+    sparse.push_back(of_sparse.total);
+    ratio.push_back(of_dense.total / of_sparse.total);
+  }
+  fmt::print("{} tokens in chunks of {}; seconds, median (least to most) of {}\n", s.tokens.size(),
+             s.chunk, s.n_repeats);
+  fmt::print("  full         {}, attention {:.3f}\n", text_of(dense), of_dense.attention);
+  fmt::print("  {:<12} {}, attention {:.3f}, choice {:.3f}\n", method, text_of(sparse),
+             of_sparse.attention, of_sparse.selection);
+  fmt::print("  full over {}: {}\n", method, text_of(ratio));
+}
+
+void record(const Setting& s, const fs::path& dir, const fs::path& out, const std::string& dtype) {
+  RecordOptions options;
+  options.chunk = s.chunk;
+  options.model_name = "random";
+  options.model_config_json = read_whole_file(dir / "config.json", std::size_t{1} << 20);
+  options.text_source = "ids";
+  options.dtype = dtype_from_name(dtype).value();
+  WriterOptions writing;
+  writing.overwrite = true;
+  std::vector<double> bare, recording, ratio;
+  std::int64_t n_bytes = 0;
+  for (int i = -1; i < s.n_repeats; ++i) {
+    const double b = bare_prefill(s);
+    const auto start = Clock::now();
+    const auto receiver = create_trace(out, writing);
+    n_bytes =
+        record_trace(s.model, nullptr, s.tokens, options, *receiver, s.pool, {}, {}).bytes_written;
+    const double r = seconds_since(start);
+    fs::remove(out);
+    if (i < 0 && s.n_repeats > 1) continue;
+    bare.push_back(b);
+    recording.push_back(r);
+    ratio.push_back(r / b);
+  }
+  fmt::print("{} tokens in chunks of {}: bare {}, recording {} s, {:.2f} GB; ratio {}\n",
+             s.tokens.size(), s.chunk, text_of(bare), text_of(recording),
+             static_cast<double>(n_bytes) / 1e9, text_of(ratio));
+}
+
+int run(const std::vector<std::string>& words) {
+  if (words.size() < 7 || (words[0] != "ttft" && words[0] != "record")) {
+    fmt::print(stderr, "see the head of tests/bench/cuda_model.cpp\n");
+    return 2;
+  }
+  const fs::path dir = words[1];
+  const bool is_half = words.size() < 8 || words[7] == "bf16";
+  if (std::stoi(words[6]) < 1) throw ConfigError("expected at least one repeat, found " + words[6]);
+  const auto start = Clock::now();
+  const Transformer model =
+      Transformer::load(dir, gpu::cuda_backend({0, is_half, is_half ? DType::bf16 : DType::f32}));
+  fmt::print("loaded in {:.1f} s, products and keys in {}\n", seconds_since(start),
+             is_half ? "bf16" : "f32");
+  ThreadPool pool(8);
+  Setting s{model, {}, std::stoll(words[3]), std::stoi(words[6]), pool};
+  for (Index t = 0; t < std::stoll(words[2]); ++t)
+    s.tokens.push_back(static_cast<TokenId>((t * 7919 + t * t / 11) % model.config().n_vocab));
+  if (words[0] == "ttft") {
+    ttft(s, words[4], words[5]);
+  } else {
+    record(s, dir, words[4], words[5]);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_cuda_model: {}\n", error.what());
+    return 1;
+  }
+}

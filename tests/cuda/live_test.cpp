@@ -1,0 +1,141 @@
+// Methods inside models on the GPU: QuoKA and Quest choose there, with the lists of the CPU's
+// engine; everything else on the host.
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "core/base/data_dir.hpp"
+#include "core/cuda/backend.hpp"
+#include "core/sim/live.hpp"
+#include "tests/cuda/device_batch.hpp"
+#include "tests/support/model_capture.hpp"
+
+namespace kvscope::test {
+namespace {
+
+// Lets the GPU choose, fetches its lists, and asks the host's method about the very rows.
+class Compared final : public AttentionPolicy, public Observer {
+ public:
+  Compared(const ModelConfig& config, const MethodSpec& method, const Budget& budget, Index n)
+      : run_(method.make(), attention_shape(config, n), {budget}, std::nullopt,
+             ScorePrecision::f32) {}
+  void begin(Phase phase, Index n_tok) { run_.begin_call(phase, n_tok); }
+
+  bool takes(Index) const override { return true; }
+  std::optional<NativeRule> native_rule(Index layer) override { return run_.native_rule(layer); }
+  const Selection& choose(const AttentionQuestion&) override {
+    ++n_on_host;
+    host_ = {};
+    host_.is_dense = true;
+    return host_;
+  }
+  void on_native(const AttentionQuestion&, const NativeRule& rule,
+                 const std::function<Selection()>& lists) override {
+    if (rule.method == NativeRule::Method::everything) return;
+    found_ = lists();
+  }
+  bool wants(Index) const override { return true; }
+  void on_attention(const AttentionEvent& event) override {
+    const Selection& expected =
+        run_.layer_call({event.layer, event.q, event.k_cache, event.v_cache, std::nullopt, {}})[0];
+    if (!found_ || expected.is_dense) return;
+    REQUIRE(expected.n_lists() == found_->n_lists());
+    for (Index i = 0; i < expected.n_lists(); ++i) {
+      const auto a = expected.at(i).keys;
+      const auto b = found_->at(i).keys;
+      ++n_lists;
+      if (!std::equal(a.begin(), a.end(), b.begin(), b.end())) ++n_different;
+    }
+    found_.reset();
+  }
+  int n_lists = 0, n_different = 0, n_on_host = 0;
+
+ private:
+  SelectorRun run_;
+  Selection host_;
+  std::optional<Selection> found_;
+};
+
+TEST_CASE("gpu: QuoKA and Quest inside a model choose the lists of the host's engine",
+          "[gpu][backend][live]") {
+  KVSCOPE_NEEDS_DEVICE();
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const Transformer model =
+      Transformer::load(embedded_verifier(), gpu::cuda_backend({0, false, dtype}));
+  struct Case {
+    const char* method;
+    Index chunk;
+    double budget;
+  };
+  for (const Case& c : {Case{"quoka", 128, 64}, Case{"quoka:n-queries=4", 50, 200},
+                        Case{"quest:dense-layers=0", 1, 64}, Case{"quest-frontier", 1, 96},
+                        Case{"quest:owner=group_max,pages=hub,dense-layers=1", 1, 64}}) {
+    INFO(c.method);
+    constexpr Index kTokens = 900;
+    Compared compared(model.config(), MethodSpec(c.method), {Budget::Kind::tokens, c.budget},
+                      kTokens);
+    const auto store = model.make_store(kTokens);
+    ThreadPool pool(2);
+    std::vector<TokenId> tokens;
+    for (Index t = 0; t < kTokens; ++t)
+      tokens.push_back(static_cast<TokenId>((t * t / 5 + t * 31) % 4096));
+    // Quest's lists matter in decode: most of the text comes in one call.
+    Index at = 0;
+    while (at < kTokens) {
+      const Index n = c.chunk > 1 ? std::min(c.chunk, kTokens - at) : at == 0 ? 860 : 1;
+      compared.begin(c.chunk > 1 || at == 0 ? Phase::prefill : Phase::decode, n);
+      model.forward({tokens.data() + at, static_cast<std::size_t>(n)}, *store, pool,
+                    {Logits::none, &compared, &compared});
+      at += n;
+    }
+    CHECK(compared.n_lists > 0);
+    CHECK(compared.n_different == 0);
+    std::printf("%-50s %s: %d lists, %d differ\n", c.method, name_of(dtype).data(),
+                compared.n_lists, compared.n_different);
+  }
+}
+
+TEST_CASE("gpu: a sequence under a method gives the CPU's logits and counts",
+          "[gpu][backend][live]") {
+  KVSCOPE_NEEDS_DEVICE();
+  const Transformer cpu = Transformer::load(embedded_verifier());
+  const Transformer gpu =
+      Transformer::load(embedded_verifier(), gpu::cuda_backend({0, false, DType::f32}));
+  std::vector<TokenId> tokens;
+  for (Index t = 0; t < 700; ++t)
+    tokens.push_back(static_cast<TokenId>((t * t / 3 + t * 7) % 4096));
+  for (const char* method : {"full", "quoka", "quest", "snapkv", "streamingllm"}) {
+    INFO(method);
+    ThreadPool pool(2);
+    const auto play = [&](const Transformer& model) {
+      const MethodSpec spec(method);
+      std::optional<Budget> budget;
+      if (!spec.caps().budgets.empty()) budget = Budget{Budget::Kind::tokens, 96};
+      LiveSequence live(model, {spec, budget, std::nullopt}, 720, pool);
+      const bool is_sparse = spec.caps().prefill;
+      live.prefill({tokens.data(), 640}, 128, is_sparse ? PrefillMode::sparse : PrefillMode::dense);
+      live.run(Phase::decode, {tokens.data() + 640, 1}, Logits::none);
+      live.rollback(630);
+      Tensor<float> last;
+      for (std::size_t t = 640; t < 650; ++t)
+        last = live.run(Phase::decode, {tokens.data() + t, 1}, Logits::last);
+      const KeptTotals kept = live.stats().all();
+      CHECK(live.stats().times.total > 0.0);
+      return std::pair(std::move(last), std::pair(kept.n_attended(), kept.n_loaded()));
+    };
+    const auto expected = play(cpu);
+    const auto found = play(gpu);
+    double worst = 0.0;
+    for (std::size_t i = 0; i < expected.first.flat().size(); ++i)
+      worst = std::max(
+          worst, static_cast<double>(std::abs(expected.first.flat()[i] - found.first.flat()[i])));
+    std::printf("%-10s logits differ by at most %.1e\n", method, worst);
+    CHECK(worst < 2e-3);
+    CHECK(expected.second.first == found.second.first);
+    CHECK(expected.second.second == found.second.second);
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test
