@@ -1,75 +1,26 @@
 #include "analysis/cli/child_process.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <string_view>
 
-#include "core/base/error.hpp"
-
-extern char** environ;
-
 namespace kvscope::cli {
 
-namespace {
-
-/// A pipe that no other child inherits; [0] is read, [1] is written.
-std::array<int, 2> make_pipe() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw IoError(fmt::format("cannot open a pipe: {}", std::strerror(errno)));
-  return ends;
-}
-
-void close_quietly(int& fd) {
-  if (fd >= 0) ::close(fd);
-  fd = -1;
-}
-
-}  // namespace
-
 ChildProcess::ChildProcess(const std::vector<std::string>& argv) {
-  auto in = make_pipe();
-  auto out = make_pipe();
-  auto err = make_pipe();
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, err[1], STDERR_FILENO);
-  // The signals that this program handles are its own affair.
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t handled;
-  sigemptyset(&handled);
-  for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) sigaddset(&handled, signal);
-  posix_spawnattr_setsigdefault(&attributes, &handled);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-  std::vector<char*> words;
-  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  const int failed = ::posix_spawnp(&pid_, words[0], &actions, &attributes, words.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  ::close(in[0]);
-  ::close(out[1]);
-  ::close(err[1]);
-  in_ = in[1];
-  out_ = out[0];
-  err_ = err[0];
-  if (failed == 0) return;
-  pid_ = -1;
-  for (int* fd : {&in_, &out_, &err_}) close_quietly(*fd);
-  throw IoError(fmt::format("cannot start {}: {}", argv[0], std::strerror(failed)));
+  Pipe in;
+  Pipe out;
+  Pipe err;
+  pid_ = start_program({argv, {}, in.reading.get(), out.writing.get(), err.writing.get()});
+  in_ = std::move(in.writing);
+  out_ = std::move(out.reading);
+  err_ = std::move(err.reading);
 }
 
 ChildProcess::~ChildProcess() {
@@ -77,16 +28,16 @@ ChildProcess::~ChildProcess() {
     send(SIGKILL);
     wait();
   }
-  for (int* fd : {&in_, &out_, &err_}) close_quietly(*fd);
 }
 
 bool ChildProcess::write_line(const std::string& line) {
   const std::string text = line + "\n";  // shorter than a pipe holds: written whole or not at all
-  return in_ >= 0 && ::write(in_, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  return in_.get() >= 0 &&
+         ::write(in_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
 void ChildProcess::close_input() {
-  close_quietly(in_);
+  in_.close();
 }
 
 void ChildProcess::send(int signal) const {

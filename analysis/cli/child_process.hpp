@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/start_program.hpp"
+
 namespace kvscope::cli {
 
 /// A running program. The destructor kills it if it still runs.
@@ -19,8 +21,8 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  int out() const { return out_; }
-  int err() const { return err_; }
+  int out() const { return out_.get(); }
+  int err() const { return err_.get(); }
   /// A line to its standard input; false if it reads no more.
   bool write_line(const std::string& line);
   void close_input();
@@ -30,9 +32,9 @@ class ChildProcess {
 
  private:
   pid_t pid_ = -1;
-  int in_ = -1;
-  int out_ = -1;
-  int err_ = -1;
+  Descriptor in_;
+  Descriptor out_;
+  Descriptor err_;
 };
 
 /// "ended with code 3", "was ended by signal 9".

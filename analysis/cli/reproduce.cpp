@@ -1,11 +1,8 @@
 // kvscope reproduce: draws a figure again from its manifest and compares the bytes.
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
@@ -15,6 +12,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/sibling_program.hpp"
+#include "core/base/start_program.hpp"
 #include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
 #include "notebooks_export/figure_job.hpp"
@@ -111,17 +109,12 @@ class ReproduceCommand final : public Command {
   int reproduce_view() const {
     const std::string program = sibling_program("kvscope-explorer");
     if (json_) throw UsageError("--json: views of the explorer are reported as a table only");
-    std::vector<std::string> words = {program, "--reproduce", manifest_.string()};
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
     pid_t child = 0;
-    if (const int problem =
-            posix_spawnp(&child, program.c_str(), nullptr, nullptr, argv.data(), environ)) {
-      throw IoError(
-          fmt::format("{} is a view of the explorer, which draws it again, but {} cannot "
-                      "be started: {}",
-                      manifest_.string(), program, std::strerror(problem)));
+    try {
+      child = start_program({{program, "--reproduce", manifest_.string()}});
+    } catch (const IoError& e) {
+      throw IoError(fmt::format("{} is a view of the explorer, which draws it again, but {}",
+                                manifest_.string(), e.what()));
     }
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {

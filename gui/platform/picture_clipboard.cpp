@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-extern char** environ;
+#include "core/base/start_program.hpp"
 
 namespace kvscope::gui {
 
@@ -46,19 +45,15 @@ constexpr std::chrono::milliseconds kLook{10};
 /// kPatience or on a stop: a clipboard that nobody serves would hold the window's end up.
 std::string run_with_input(const std::vector<std::string>& words, const fs::path& file,
                            const std::stop_token& stop) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, file.c_str(), O_RDONLY, 0);
-  // It stays in the background to serve the picture: it must not hold our output open.
-  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-  std::vector<char*> argv;
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
   pid_t child = 0;
-  const int error = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return fmt::format("{} could not be started: {}", words[0], std::strerror(error));
+  try {
+    const auto picture = Descriptor::open(file, O_RDONLY);
+    // It stays in the background to serve the picture: it must not hold our output open.
+    const auto nothing = Descriptor::open("/dev/null", O_WRONLY);
+    child = start_program({words, {}, picture.get(), nothing.get(), nothing.get()});
+  } catch (const IoError& e) {
+    return e.what();
+  }
   int status = 0;
   std::string why;
   const auto end = std::chrono::steady_clock::now() + kPatience;
