@@ -25,19 +25,22 @@ std::string_view title_of(TheoremBound bound) {
 void TheoremCounts::add(double bound, double cosine, bool is_violated) {
   ++n_;
   violated_ += is_violated ? 1 : 0;
-  trivial_ += !is_upper(bound_) && bound <= -1.0 ? 1 : 0;
+  trivial_ += !is_upper(bound_) && bound <= kSaysNothing ? 1 : 0;
   above_ += !is_upper(bound_) && bound > 1.0 ? 1 : 0;
   gaps_ += is_upper(bound_) ? bound - cosine : cosine - bound;
 }
 
 plot::Note TheoremCounts::note(double line) const {
   const auto rows = static_cast<double>(std::max<std::size_t>(1, n_));
-  const auto percent = [&](std::size_t n) { return 100.0 * static_cast<double>(n) / rows; };
+  const auto percent = [&](std::size_t n) {
+    const double share = 100.0 * static_cast<double>(n) / rows;
+    return share >= 10.0 ? fmt::format("{:.0f}%", share) : fmt::format("{:.2g}%", share);
+  };
   plot::Note note;
-  note.text = fmt::format("violated: {} ({:.2g}%)\nmean gap {:.3g}", violated_, percent(violated_),
+  note.text = fmt::format("violated: {} ({})\nmean gap {:.3g}", violated_, percent(violated_),
                           gaps_ / rows);
-  if (trivial_ > 0) note.text += fmt::format("\nsays nothing: {:.2g}%", percent(trivial_));
-  if (above_ > 0) note.text += fmt::format("\nabove 1: {:.2g}%", percent(above_));
+  if (trivial_ > 0) note.text += fmt::format("\nsays nothing: {}", percent(trivial_));
+  if (above_ > 0) note.text += fmt::format("\nabove 1: {}", percent(above_));
   const auto n_lines = 1 + std::count(note.text.begin(), note.text.end(), '\n');
   note.x = is_upper(bound_) ? 0.03 : 0.97;
   note.align = is_upper(bound_) ? plot::Note::Align::left : plot::Note::Align::right;

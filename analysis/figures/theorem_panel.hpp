@@ -29,6 +29,9 @@ inline bool is_upper(TheoremBound bound) {
 }
 /// Its array in the analysis' result; its flags are "violated/" and its name.
 std::string_view array_of(TheoremBound bound);
+/// A lower bound up to here excludes next to nothing: no cosine is below -1. The form of the paper
+/// stays just above it where norms are large, and is not confirmed by never being violated.
+inline constexpr double kSaysNothing = -0.99;
 /// In words: "as printed", "Jensen (proved)".
 std::string_view title_of(TheoremBound bound);
 
@@ -37,7 +40,6 @@ class TheoremCounts {
  public:
   explicit TheoremCounts(TheoremBound bound) : bound_(bound) {}
   void add(double bound, double cosine, bool is_violated);
-  std::size_t n() const { return n_; }
   /// In the corner where no points lie. `line`: of the panel's height.
   plot::Note note(double line) const;
 
@@ -45,7 +47,7 @@ class TheoremCounts {
   TheoremBound bound_;
   std::size_t n_ = 0;
   std::size_t violated_ = 0;
-  std::size_t trivial_ = 0;  // at -1, where the analysis cuts lower bounds: no cosine is smaller
+  std::size_t trivial_ = 0;  // up to kSaysNothing
   std::size_t above_ = 0;    // lower bounds above 1, which no cosine reaches
   double gaps_ = 0.0;        // on the good side of the bound
 };

@@ -88,8 +88,8 @@ plot::Figure make_theorem_b1(const FigureInput& input) {
     panel.colour->axis.range = plot::Range{1.0, std::max(most, 2.0)};
   figure.caption.push_back(
       fmt::format("n = {} query rows over {} layers and {} heads; a bound is violated where it "
-                  "exceeds the cosine by more than rounding, as the analysis found. A bound of −1 "
-                  "or less says nothing; it is drawn at −1.",
+                  "exceeds the cosine by more than rounding, as the analysis found. A bound of "
+                  "−0.99 or less says nothing; below −1 it is drawn there.",
                   n_rows, layers.size(), heads.size()));
   return figure;
 }
