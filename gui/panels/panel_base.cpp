@@ -15,6 +15,7 @@ void PanelFigure::show(PanelContext& context, const plot::Figure& figure, ImVec2
                        const FigureStyle& style, bool variant) {
   if (!view_) view_.emplace(context.fonts, context.textures);
   view_->show(figure, 2 * version_ + (variant ? 1 : 0), size, style);
+  if (view_->is_rough()) context.requests.redraw = true;
   is_shown_ = true;
 }
 

@@ -43,6 +43,8 @@ class PanelFigure {
 
   /// In this frame, or the last one that drew the panel.
   bool is_shown() const { return is_shown_; }
+  /// As FigureView::is_rough.
+  bool is_rough() const { return is_shown_ && view_->is_rough(); }
   /// It was shown once: only then there is something behind -> and *.
   explicit operator bool() const { return view_.has_value(); }
   const FigureView* operator->() const { return &*view_; }
@@ -87,7 +89,7 @@ class TracePanel : public Panel {
   std::optional<ImVec2> place(std::size_t panel, double x, double y) const override {
     return figure_.place(panel, x, y);
   }
-  bool is_busy() const override { return busy_; }
+  bool is_busy() const override { return busy_ || figure_.is_rough(); }
 
  protected:
   virtual void draw_trace(PanelContext& context) = 0;

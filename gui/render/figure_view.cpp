@@ -21,6 +21,7 @@ namespace {
 constexpr double kReach = 6.0;            // pixels from the cursor to a point
 constexpr double kWheelStep = 1.0 / 1.2;  // of the visible range, per notch
 constexpr float kDragThreshold = 4.0F;
+constexpr double kStillness = 0.12;  // seconds without motion until all points are drawn
 
 }  // namespace
 
@@ -60,6 +61,8 @@ struct FigureView::Impl {
   std::optional<plot::Layout> layout;
   ImVec2 shift{0.0F, 0.0F};  // of the figure in the rectangle, pixels
   DisplayList drawing;
+  Thinning thinning;  // of what is drawn
+  double moved_at = 0.0;
   std::uint64_t n_recordings = 0;
 
   // what the mouse does
@@ -112,8 +115,9 @@ struct FigureView::Impl {
     return made;
   }
 
-  void record() {
+  void record(bool in_motion) {
     is_drawn = true;
+    thinning = {};
     letters = fonts.generation();
     layout_problem.clear();
     layout.reset();
@@ -122,7 +126,8 @@ struct FigureView::Impl {
     const plot::Size page{size.x / scale, size.y / scale};
     try {
       const auto ranges = visible();
-      plot::Figure shown = figure_for_layout(figure, facts, ranges);
+      if (in_motion) thinning = thinning_to(figure, ranges, kMostInMotion);
+      plot::Figure shown = figure_for_layout(figure, facts, ranges, thinning);
       set_columns(shown, best_columns(shown, page, screen.theme), ranges);
       layout = lay_out(shown, page);
       fit_maps(figure, ranges, *layout, scale, shown);
@@ -293,10 +298,13 @@ void FigureView::show(const plot::Figure& figure, std::uint64_t version, ImVec2 
   const bool hovered = ImGui::IsItemHovered();
   const bool active = ImGui::IsItemActive();
   if (hovered) ImGui::SetItemUsingMouseWheel();
-  if (style.zoomable && view.layout && view.handle_zoom(hovered, active)) view.is_drawn = false;
+  const bool moves = style.zoomable && view.layout && view.handle_zoom(hovered, active);
+  if (moves) view.moved_at = ImGui::GetTime();
+  const bool is_late = view.thinning != Thinning{} && ImGui::GetTime() - view.moved_at > kStillness;
+  if (moves || is_late) view.is_drawn = false;
   if (!style.zoomable && ImGui::IsItemActivated()) view.dragged_far = false;
 
-  if (!view.is_drawn || view.letters != view.fonts.generation()) view.record();
+  if (!view.is_drawn || view.letters != view.fonts.generation()) view.record(moves);
   ImDrawList& list = *ImGui::GetWindowDrawList();
   view.hit.reset();
   if (view.layout) {
@@ -315,6 +323,10 @@ const std::optional<FigureHit>& FigureView::hit() const {
 
 const std::string& FigureView::problem() const {
   return impl_->problem();
+}
+
+bool FigureView::is_rough() const {
+  return impl_->thinning != Thinning{};
 }
 
 bool FigureView::is_zoomed() const {

@@ -67,6 +67,11 @@ class FigureView {
   /// The sentence shown instead of the figure; empty if all is well.
   const std::string& problem() const;
 
+  /// Of very many points some are left out while the figure is zoomed or dragged: frames follow
+  /// until all are there.
+  bool is_rough() const;
+  static constexpr std::size_t kMostInMotion = 25'000;
+
   bool is_zoomed() const;
   void reset_zoom();
   /// The figure with the ranges that are visible: what an export should draw. Throws ConfigError

@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/render/visible_figure.hpp"
+
 namespace kvscope::gui {
 
 namespace {
 
 constexpr double kDeepest = 1e-7;  // of the whole axis: beyond it, floats end
-
-bool same(plot::Range a, plot::Range b) {
-  const double room = 1e-9 * (std::abs(a.high - a.low) + std::abs(b.high - b.low));
-  return std::abs(a.low - b.low) <= room && std::abs(a.high - b.high) <= room;
-}
 
 }  // namespace
 
@@ -34,7 +31,7 @@ void FigureZoom::set_figure(const plot::Figure& figure,
         view.stays_inside = view.stays_inside || std::holds_alternative<plot::HeatMap>(mark);
       }
       for (std::size_t other = 0; shared && other < p; ++other) {
-        if (made[other].kind == view.kind && same(made[other].whole, view.whole)) {
+        if (made[other].kind == view.kind && same_range(made[other].whole, view.whole)) {
           view.group = made[other].group;
           break;
         }

@@ -1,6 +1,7 @@
 #include "gui/render/visible_figure.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -56,20 +57,36 @@ HeatMap rough_map(const HeatMap& map, Range x, Range y) {
   return out;
 }
 
-/// The points that can be seen, with room for markers at the edge.
-plot::Scatter visible_points(const plot::Scatter& cloud, const plot::Panel& panel,
-                             const plot::PanelRanges& visible) {
-  const auto widened = [](const plot::Axis& axis, Range range) {
+/// A cloud whose points are chosen; small ones are drawn as they are.
+const plot::Scatter* large_cloud(const plot::Mark& mark) {
+  const auto* cloud = std::get_if<plot::Scatter>(&mark);
+  return cloud != nullptr && cloud->x.size() > plot::kMostVectorMarkers ? cloud : nullptr;
+}
+
+/// What ranges show of a panel, with room for markers at the edge.
+class Sight {
+ public:
+  Sight(const plot::Panel& panel, const plot::PanelRanges& visible)
+      : x_(widened(panel.x, visible.x)), y_(widened(panel.y, visible.y)) {}
+  bool shows(const plot::Scatter& cloud, std::size_t i) const {
+    return cloud.x[i] >= x_.low && cloud.x[i] <= x_.high && cloud.y[i] >= y_.low &&
+           cloud.y[i] <= y_.high;
+  }
+
+ private:
+  static Range widened(const plot::Axis& axis, Range range) {
     const plot::Scale scale(axis.scale, range, /*reversed=*/false, axis.linear_width);
-    return Range{scale.from_unit(-0.03), scale.from_unit(1.03)};
-  };
-  const Range x = widened(panel.x, visible.x);
-  const Range y = widened(panel.y, visible.y);
+    return {scale.from_unit(-0.03), scale.from_unit(1.03)};
+  }
+  Range x_;
+  Range y_;
+};
+
+/// The points that can be seen.
+plot::Scatter visible_points(const plot::Scatter& cloud, const Sight& sight, Thinning thinning) {
   plot::Scatter out{cloud.label, cloud.tone, {}, {}, {}, cloud.size, cloud.opacity};
-  for (std::size_t i = 0; i < cloud.x.size(); ++i) {
-    const bool inside =
-        cloud.x[i] >= x.low && cloud.x[i] <= x.high && cloud.y[i] >= y.low && cloud.y[i] <= y.high;
-    if (!inside) continue;
+  for (std::size_t i = 0; i < cloud.x.size(); i += thinning.stride) {
+    if (!sight.shows(cloud, i)) continue;
     out.x.push_back(cloud.x[i]);
     out.y.push_back(cloud.y[i]);
     if (!cloud.value.empty()) out.value.push_back(cloud.value[i]);
@@ -86,12 +103,26 @@ plot::Scatter unseen_point(const plot::Panel& panel, const plot::PanelRanges& vi
   return point;
 }
 
+}  // namespace
+
 bool same_range(Range a, Range b) {
   const double room = 1e-9 * (std::abs(a.high - a.low) + std::abs(b.high - b.low));
   return std::abs(a.low - b.low) <= room && std::abs(a.high - b.high) <= room;
 }
 
-}  // namespace
+Thinning thinning_to(const plot::Figure& figure, const std::vector<plot::PanelRanges>& visible,
+                     std::size_t most) {
+  std::size_t n = 0;
+  for (std::size_t p = 0; p < figure.panels.size(); ++p) {
+    const Sight sight(figure.panels[p], visible[p]);
+    for (const plot::Mark& mark : figure.panels[p].marks) {
+      const plot::Scatter* cloud = large_cloud(mark);
+      for (std::size_t i = 0; cloud != nullptr && i < cloud->x.size(); ++i)
+        n += sight.shows(*cloud, i) ? 1 : 0;
+    }
+  }
+  return {std::bit_ceil(std::max<std::size_t>(1, (n + most - 1) / most))};
+}
 
 FigureFacts::FigureFacts(const plot::Figure& figure) : ranges(plot::ranges_of(figure)) {
   for (const plot::Panel& panel : figure.panels) {
@@ -106,7 +137,7 @@ FigureFacts::FigureFacts(const plot::Figure& figure) : ranges(plot::ranges_of(fi
 }
 
 plot::Figure figure_for_layout(const plot::Figure& figure, const FigureFacts& facts,
-                               const std::vector<plot::PanelRanges>& visible) {
+                               const std::vector<plot::PanelRanges>& visible, Thinning thinning) {
   plot::Figure out;
   out.name = figure.name;
   out.title = figure.title;
@@ -129,9 +160,8 @@ plot::Figure figure_for_layout(const plot::Figure& figure, const FigureFacts& fa
         was_cut = true;
         continue;
       }
-      const auto* cloud = std::get_if<plot::Scatter>(&mark);
-      if (cloud != nullptr && cloud->x.size() > plot::kMostVectorMarkers) {
-        copy.marks.emplace_back(visible_points(*cloud, panel, visible[p]));
+      if (const plot::Scatter* cloud = large_cloud(mark)) {
+        copy.marks.emplace_back(visible_points(*cloud, Sight(panel, visible[p]), thinning));
         was_cut = true;
       } else {
         copy.marks.push_back(mark);

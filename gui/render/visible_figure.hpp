@@ -18,10 +18,25 @@ struct FigureFacts {
   FigureFacts() = default;
 };
 
-/// The figure with explicit ranges, without the points of large clouds that lie outside, and with
-/// small maps in place of large ones: enough for its layout. `visible`: ranges shown, per panel.
+/// Apart from rounding.
+bool same_range(plot::Range a, plot::Range b);
+
+/// Of the points of all large clouds that ranges show, every n-th is drawn.
+struct Thinning {
+  std::size_t stride = 1;
+  bool operator==(const Thinning&) const = default;
+};
+/// So many that at most `most` points are left. Strides are powers of two: what is left at one is
+/// left at all smaller ones, so that nothing flickers while a figure is zoomed.
+Thinning thinning_to(const plot::Figure& figure, const std::vector<plot::PanelRanges>& visible,
+                     std::size_t most);
+
+/// The figure with explicit ranges, without the points of large clouds that lie outside or that
+/// `thinning` leaves out, and with small maps in place of large ones: enough for its layout.
+/// `visible`: ranges shown, per panel.
 plot::Figure figure_for_layout(const plot::Figure& figure, const FigureFacts& facts,
-                               const std::vector<plot::PanelRanges>& visible);
+                               const std::vector<plot::PanelRanges>& visible,
+                               Thinning thinning = {});
 
 /// Replaces the maps by what `layout` shows of them, at most one cell per pixel: the mean of the
 /// cells that share one, masked ones left out.

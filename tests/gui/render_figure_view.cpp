@@ -309,5 +309,22 @@ TEST_CASE("the zoom survives new numbers on the same axes", "[render][figure_vie
   CHECK_FALSE(stage.view.current_figure().panels[0].x.range);
 }
 
+TEST_CASE("very many points: some are left out while the wheel turns, none after it",
+          "[render][figure_view]") {
+  Stage stage(figure_of({cloud(2 * static_cast<int>(FigureView::kMostInMotion))}));
+  CHECK_FALSE(stage.view.is_rough());
+  const auto whole = stage.view.n_recordings();
+  stage.move_to({500, 350});
+  stage.backend.scroll(0.1F);
+  stage.frame();
+  stage.frame();
+  CHECK(stage.view.is_rough());
+  for (int i = 0; i < 30 && stage.view.is_rough(); ++i) stage.frame();
+  CHECK_FALSE(stage.view.is_rough());
+  CHECK(stage.view.n_recordings() == whole + 2);
+  stage.frame();
+  CHECK(stage.view.n_recordings() == whole + 2);
+}
+
 }  // namespace
 }  // namespace kvscope::gui

@@ -84,6 +84,32 @@ TEST_CASE("only points in sight are drawn, and ranges do not change", "[render][
   CHECK(plot::ranges_of(shown)[0].colour == facts.ranges[0].colour);
 }
 
+TEST_CASE("in motion a large cloud loses every so many points, always the same ones",
+          "[render][visible]") {
+  plot::Scatter points;
+  for (int i = 0; i < 20000; ++i) {
+    points.x.push_back(i);
+    points.y.push_back(i % 100);
+  }
+  plot::Panel panel;
+  panel.marks = {points};
+  plot::Figure figure;
+  figure.panels = {panel};
+  const FigureFacts facts(figure);
+  CHECK(thinning_to(figure, facts.ranges, 20000).stride == 1);
+  CHECK(thinning_to(figure, facts.ranges, 19999).stride == 2);
+  const Thinning thin = thinning_to(figure, facts.ranges, 6000);
+  CHECK(thin.stride == 4);  // a power of two: what is left here is left at 2 and 1, too
+  const plot::Figure shown = figure_for_layout(figure, facts, facts.ranges, thin);
+  const auto& left = std::get<plot::Scatter>(shown.panels[0].marks[0]);
+  REQUIRE(left.x.size() == 5000);
+  CHECK(left.x[1] == 4.0);
+  // What lies out of sight does not count: a small part is whole.
+  auto visible = facts.ranges;
+  visible[0].x = {1000.0, 2000.0};
+  CHECK(thinning_to(figure, visible, 6000).stride == 1);
+}
+
 TEST_CASE("panels take the columns that fill the rectangle", "[render][visible]") {
   plot::Panel panel;
   panel.marks = {plot::Line{"", {}, {0, 1}, {0, 1}}};
