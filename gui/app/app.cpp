@@ -1,7 +1,9 @@
 #include "gui/app/app.hpp"
 
+#include <GLFW/glfw3.h>
 #include <fmt/format.h>
 #include <imgui.h>
+#include <imgui_internal.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +15,7 @@
 #include "gui/app/sidebar.hpp"
 #include "gui/app/status_bar.hpp"
 #include "gui/model/session/methods.hpp"
+#include "gui/model/traces/trace_facts.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -33,6 +36,17 @@ std::uint64_t count_presses() {
     if (ImGui::IsKeyPressed(key, /*repeat=*/false)) ++n;
   }
   return n;
+}
+
+/// Esc would leave something first: a table or list that the arrows go through, or a control that
+/// takes the keyboard.
+bool keyboard_is_inside() {
+  const ImGuiContext& g = *ImGui::GetCurrentContext();
+  if (g.ActiveId != 0 && g.ActiveIdSource == ImGuiInputSource_Nav) return true;
+  const ImGuiWindow* window = g.NavWindow;
+  constexpr ImGuiWindowFlags kOther = ImGuiWindowFlags_NavFlattened | ImGuiWindowFlags_Popup;
+  return window != nullptr && !g.NavDisableHighlight &&
+         (window->Flags & ImGuiWindowFlags_ChildWindow) != 0 && (window->Flags & kOther) == 0;
 }
 
 constexpr std::size_t kLargestSession = std::size_t{16} << 20;
@@ -90,9 +104,11 @@ void App::frame(float screen_scale) {
   const std::uint64_t before = session_->revision();
   n_key_presses_ += count_presses();
   n_letters_ += static_cast<std::uint64_t>(ImGui::GetIO().InputQueueCharacters.Size);
-  // A menu that this frame's Esc has closed was open: Esc means nothing else then.
+  // Esc that has closed a menu, left a table or let go of a control in this frame means nothing
+  // else.
   const bool is_popup_open = ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId);
-  run_shortcuts(shortcuts_, is_popup_open || popup_was_open_);
+  const bool is_esc = ImGui::IsKeyPressed(GLFW_KEY_ESCAPE, /*repeat=*/false);
+  run_shortcuts(shortcuts_, is_popup_open || popup_was_open_ || (is_esc && keyboard_was_inside_));
 
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({0, 0});
@@ -114,6 +130,7 @@ void App::frame(float screen_scale) {
   remember();
   has_drawn_ = true;
   popup_was_open_ = ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId);
+  keyboard_was_inside_ = keyboard_is_inside();
   // Arrows over the attention map move it; elsewhere they go from control to control.
   int& flags = ImGui::GetIO().ConfigFlags;
   flags = take_arrow_claim() ? flags & ~ImGuiConfigFlags_NavEnableKeyboard
@@ -173,7 +190,7 @@ void App::draw_top_bar() {
                         ImGui::GetWindowContentRegionMax().x;
   for (std::size_t i = 0; i < layouts_.size(); ++i) {
     ImGui::SameLine();
-    const bool on = layouts_[i].name == layout_ && cells_.maximised().empty();
+    const bool on = !is_empty() && layouts_[i].name == layout_ && cells_.maximised().empty();
     ImGui::PushStyleColor(ImGuiCol_Button, on ? packed(plot::with_alpha(look.accent, 0.22)) : 0);
     const std::string words =
         has_room ? names[i] : fmt::format("{}###{}", i + 1, names[i]);  // its tooltip names it
@@ -225,10 +242,14 @@ void App::draw_banners() {
                         ImGuiWindowFlags_NavFlattened);
   ImGui::AlignTextToFramePadding();
   const std::string& last = session_->notices().back().sentence;
-  ImGui::TextUnformatted(fmt::format("{} messages, the last: {}", n,
-                                     last.substr(0, std::min(last.find('\n'), last.size())))
-                             .c_str());
-  ImGui::SameLine(width - look_.px(190));
+  const std::string words = fmt::format("{} messages, the last: {}", n,
+                                        last.substr(0, std::min(last.find('\n'), last.size())));
+  const float buttons = width - look_.px(190);
+  const auto fits = [&](std::string_view part) {
+    return ImGui::CalcTextSize(part.data(), part.data() + part.size()).x <= buttons - look_.px(20);
+  };
+  ImGui::TextUnformatted(shortened_middle(words, fits).c_str());
+  ImGui::SameLine(buttons);
   if (ImGui::Button(shows_all_banners_ ? "Fold" : "Show")) shows_all_banners_ = !shows_all_banners_;
   landmark("show messages");
   ImGui::SameLine();
@@ -298,7 +319,7 @@ void App::draw_body() {
   };
   strip(at.x, at.y, room.x, bar);
   strip(at.x, at.y + height, room.x, bar);
-  if (settings_.show_sidebar && (!session_->documents().empty() || !session_->results().empty())) {
+  if (settings_.show_sidebar && !is_empty()) {
     left = std::min(look_.px(kSidebar), room.x * 0.3f);
     ImGui::SetCursorScreenPos({at.x, at.y + bar});
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(6)});
@@ -315,8 +336,7 @@ void App::draw_body() {
     left += bar;
   }
   const Area area{at.x + left, at.y + bar, room.x - left, height - bar};
-  const bool nothing = session_->documents().empty() && session_->results().empty();
-  if (nothing && cells_.maximised().empty()) {
+  if (is_empty() && cells_.maximised().empty()) {
     ImGui::SetCursorScreenPos({area.x, area.y});
     ImGui::BeginChild("page", {area.w, area.h}, false, ImGuiWindowFlags_NavFlattened);
     const StartChoice choice = start_page_.draw(shared, settings_);
@@ -467,9 +487,8 @@ Panel* App::focused_panel() {
 void App::open(const fs::path& file) {
   if (file.extension() == ".txt") {
     start_page_.take_text(file);
-    const bool nothing = session_->documents().empty() && session_->results().empty();
-    flash(nothing ? "the text to record: " + file.string()
-                  : "a text is recorded from the start page: close what is open first");
+    flash(is_empty() ? "the text to record: " + file.string()
+                     : "a text is recorded from the start page: close what is open first");
     return;
   }
   if (is_session_file(file)) {
@@ -491,34 +510,6 @@ void App::open(const fs::path& file) {
   if (extension == ".csv" || extension == ".json") show_layout("results");
 }
 
-/// Brings a result into view, wherever the results' panel stands.
-void App::show_result(const ResultView& result) {
-  const std::string name = fs::path(result.name()).filename().string();
-  find_panel("results")->set_options({{"result", name}});
-  const auto shown = panels_in(arrangement_);
-  const bool visible = std::find(shown.begin(), shown.end(), "results") != shown.end() &&
-                       (cells_.maximised().empty() || cells_.maximised() == "results");
-  if (!visible) show_layout("results");
-  const auto now = panels_in(arrangement_);
-  if (std::find(now.begin(), now.end(), "results") == now.end()) cells_.maximise("results");
-  cells_.focus("results");
-  Index n_rows = 0;
-  for (const ResultArray& array : result.arrays()) {
-    if (array.name.starts_with("rows/") && array.shape.rank == 1) n_rows = array.shape[0];
-  }
-  flash(fmt::format("{}: {}{}, shown in {}", name, result.info().kind,
-                    n_rows > 0 ? fmt::format(", {} rows", n_rows) : std::string(),
-                    cells_.maximised().empty() ? layout_ : std::string("Results")));
-}
-
-/// Results that were opened by hand have arrived.
-void App::bring_up_results() {
-  const auto& results = session_->results();
-  if (results.size() > n_results_ && shows_next_result_) show_result(*results.back());
-  n_results_ = results.size();
-  if (!session_->is_opening()) shows_next_result_ = false;
-}
-
 /// Panels out of sight keep what they showed: after a trace was closed they are made anew, so that
 /// its file is closed and its memory free.
 void App::release_closed() {
@@ -526,12 +517,11 @@ void App::release_closed() {
   const bool has_closed = n < n_documents_;
   n_documents_ = n;
   if (!has_closed) return;
-  const bool nothing = n == 0 && session_->results().empty();
   auto fresh = make_panels();
   for (std::size_t i = 0; i < panels_.size(); ++i) {
     const std::string name = panels_[i]->info().name;
     const bool in_sight =
-        !nothing && (cells_.area_of(name) || (name == "traces" && settings_.show_sidebar));
+        !is_empty() && (cells_.area_of(name) || (name == "traces" && settings_.show_sidebar));
     if (in_sight && n > 0) continue;
     try {
       fresh[i]->set_options(panels_[i]->options());
@@ -567,6 +557,10 @@ void App::remember() {
     session_->notify(e.what(), /*is_error=*/false);
     settings_file_.clear();  // said once
   }
+}
+
+bool App::is_empty() const {
+  return session_->documents().empty() && session_->results().empty();
 }
 
 bool App::is_busy() const {

@@ -83,6 +83,8 @@ class App {
   bool has_news();
   /// Something is being opened or computed.
   bool is_busy() const;
+  /// Nothing is open: the start page is shown.
+  bool is_empty() const;
   /// What is selected and hovered, where panels stand, what is said and whether work is going on:
   /// for programs that watch this one.
   nlohmann::ordered_json state() const;
@@ -159,6 +161,7 @@ class App {
   bool shows_all_banners_ = false;
   bool has_drawn_ = false;                 // a frame: files are opened by hand from now on
   bool popup_was_open_ = false;            // at the end of the last frame
+  bool keyboard_was_inside_ = false;       // of a table, say; then too
   bool shows_next_result_ = false;         // one that was opened by hand is on its way
   std::size_t n_results_ = 0;              // of the last frame
   std::size_t n_documents_ = 0;            // of the last frame

@@ -1,4 +1,4 @@
-// The App's palette of actions, bookmarks, and pictures for the clipboard.
+// The App's palette of actions, bookmarks, pictures for the clipboard, and results that come up.
 #include <fmt/format.h>
 #include <imgui.h>
 #include <imgui_stdlib.h>
@@ -198,6 +198,39 @@ void App::copy_picture() {
                               copied.problem, copied.file.string()),
             /*is_error=*/false);
       });
+}
+
+// ---- results ----
+
+/// Brings a result into view, wherever the results' panel stands.
+void App::show_result(const ResultView& result) {
+  const std::string name = fs::path(result.name()).filename().string();
+  find_panel("results")->set_options({{"result", name}});
+  const auto shown = panels_in(arrangement_);
+  const bool visible = std::find(shown.begin(), shown.end(), "results") != shown.end() &&
+                       (cells_.maximised().empty() || cells_.maximised() == "results");
+  if (!visible) show_layout("results");
+  const auto now = panels_in(arrangement_);
+  if (std::find(now.begin(), now.end(), "results") == now.end()) cells_.maximise("results");
+  cells_.focus("results");
+  Index n_rows = 0;
+  for (const ResultArray& array : result.arrays()) {
+    if (array.name.starts_with("rows/") && array.shape.rank == 1) n_rows = array.shape[0];
+  }
+  flash(fmt::format("{}: {}{}, shown in {}", name, result.info().kind,
+                    n_rows > 0 ? fmt::format(", {} rows", n_rows) : std::string(),
+                    cells_.maximised().empty() ? layout_ : std::string("Results")));
+}
+
+/// Results that were opened by hand, or alone, have arrived.
+void App::bring_up_results() {
+  const auto& results = session_->results();
+  const bool has_trace = !session_->documents().empty();
+  if (!has_trace && session_->is_opening() && !shows_next_result_) return;  // one may still come
+  const bool is_asked = shows_next_result_ || (!has_trace && cells_.maximised().empty());
+  if (results.size() > n_results_ && is_asked) show_result(*results.back());
+  n_results_ = results.size();
+  if (!session_->is_opening()) shows_next_result_ = false;
 }
 
 }  // namespace kvscope::gui

@@ -234,6 +234,9 @@ void App::make_shortcuts() {
     } else if (tour_.step()) {
       tour_.leave();
       settings_.tour_done = true;
+    } else if (const Panel* panel = focused_panel();
+               panel && cells_.shows_help(panel->info().name)) {
+      cells_.show_help(panel->info().name, false);
     } else {
       cells_.maximise("");
     }

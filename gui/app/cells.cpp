@@ -26,20 +26,6 @@ Panel* find(const Cells::Panels& panels, const std::string& name) {
   return nullptr;
 }
 
-/// One line that a wheel or its bar moves sideways; ImGui::EndChild ends it.
-void begin_strip(const Look& look) {
-  ImGui::PushStyleVar(ImGuiStyleVar_ScrollbarSize, look.px(5));
-  ImGui::BeginChild("switches", {0, ImGui::GetFrameHeight() + look.px(6)}, false,
-                    ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NoScrollWithMouse |
-                        ImGuiWindowFlags_NavFlattened);
-  ImGui::PopStyleVar();
-  const ImGuiIO& io = ImGui::GetIO();
-  const float wheel = io.MouseWheel + io.MouseWheelH;
-  if (wheel != 0.0f && ImGui::IsWindowHovered()) {
-    ImGui::SetScrollX(ImGui::GetScrollX() - wheel * look.px(60));
-  }
-}
-
 }  // namespace
 
 void Cells::draw(PanelContext& context, const Panels& panels, Place& root, const Area& area) {
@@ -167,10 +153,11 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
   // At the right: maximise, and what can be taken away.
   const float button = ImGui::GetFrameHeight();
   const bool has_help = !help_texts(info.name).empty();
-  const float n_tools = has_help ? 3.0f : 2.0f;
+  const bool has_room = width > title_width + 3.5f * button;  // else the menu has it
+  const float n_tools = has_help && has_room ? 3.0f : 2.0f;
   const float tools = n_tools * button + ImGui::GetStyle().ItemSpacing.x * 0.5f;
   ImGui::SetCursorScreenPos({at.x + width - tools, at.y});
-  if (has_help) {
+  if (has_help && has_room) {
     const bool on = shows_help(info.name);
     if (on) ImGui::PushStyleColor(ImGuiCol_Text, packed(look.accent));
     if (ImGui::Button("?", {button, 0})) show_help(info.name, !on);
@@ -202,26 +189,23 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
     ImGui::EndPopup();
   }
 
-  // The panel's switches: beside the title where they fit, else below it; in a strip that moves
-  // sideways where even the panel is too narrow.
-  const float wanted = controls_width_[info.name];
-  const float room = width - title_width - tools - 2 * ImGui::GetStyle().ItemSpacing.x;
-  if (wanted <= room) {
-    ImGui::SetCursorScreenPos({at.x + title_width + ImGui::GetStyle().ItemSpacing.x, at.y});
+  // The panel's switches: beside the title where they fit, else below it.
+  const float spacing = ImGui::GetStyle().ItemSpacing.x;
+  SwitchRow& switches = switches_[info.name];
+  if (switches.width() <= width - title_width - tools - 2 * spacing) {
+    ImGui::SetCursorScreenPos({at.x + title_width + spacing, at.y});
   } else {
     ImGui::SetCursorScreenPos({at.x, at.y + ImGui::GetFrameHeightWithSpacing()});
   }
-  const bool is_strip = wanted > room && wanted > width;
-  if (is_strip) begin_strip(look);
   ImGui::BeginGroup();
+  switches.begin(at.x + width);
   try {
     panel.controls(context);
   } catch (const Error& e) {
     context.session.notify(e.what());
   }
+  if (switches.end()) context.requests.redraw = true;
   ImGui::EndGroup();
-  controls_width_[info.name] = ImGui::GetItemRectSize().x;
-  if (is_strip) ImGui::EndChild();
   const float bottom = std::max(ImGui::GetItemRectMax().y, at.y + ImGui::GetFrameHeight());
   ImGui::SetCursorScreenPos({at.x, bottom + ImGui::GetStyle().ItemSpacing.y * 0.5f});
 }

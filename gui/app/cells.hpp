@@ -12,6 +12,7 @@
 
 #include "gui/model/session/arrangement.hpp"
 #include "gui/panels/panel.hpp"
+#include "gui/panels/switch_row.hpp"
 
 namespace kvscope::gui {
 
@@ -60,8 +61,8 @@ class Cells {
   bool takes_keyboard_ = false;
   bool opens_menu_ = false;
   std::set<std::string> helped_;
-  std::map<std::string, Area> areas_;            // of the last frame
-  std::map<std::string, float> controls_width_;  // of each panel's switches, in the last frame
+  std::map<std::string, Area> areas_;  // of the last frame
+  std::map<std::string, SwitchRow> switches_;
 };
 
 }  // namespace kvscope::gui

@@ -41,11 +41,17 @@ bool draw_help(const Look& look, const std::vector<Shortcut>& shortcuts) {
   bool open = true;
   ImGui::Begin("Keys and mouse", &open,
                ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoCollapse);
-  if (ImGui::BeginTable("columns", 2)) {
+  const auto width_of = [](const std::string& words) {
+    return ImGui::CalcTextSize(words.c_str()).x;
+  };
+  float keys_at = 0.0f;  // behind the longest words
+  for (const Shortcut& s : shortcuts) keys_at = std::max(keys_at, width_of(s.words) + look.px(12));
+  const int n_columns = room.x > look.px(900) ? 2 : 1;
+  if (ImGui::BeginTable("columns", n_columns)) {
     std::string group;
     const auto row = [&](const std::string& left, const std::string& right) {
       ImGui::TextUnformatted(right.c_str());
-      ImGui::SameLine(look.px(300));
+      ImGui::SameLine(keys_at);
       ImGui::TextDisabled("%s", left.c_str());
     };
     ImGui::TableNextColumn();
@@ -53,19 +59,23 @@ bool draw_help(const Look& look, const std::vector<Shortcut>& shortcuts) {
     for (std::size_t i = 0; i < shortcuts.size(); ++i) {
       const Shortcut& s = shortcuts[i];
       if (s.group != group) {
-        if (i >= half && ImGui::TableGetColumnIndex() == 0) ImGui::TableNextColumn();
+        if (i >= half && ImGui::TableGetColumnIndex() + 1 < n_columns) ImGui::TableNextColumn();
         ImGui::Dummy({0, look.px(4)});
         ImGui::TextDisabled("%s", s.group.c_str());
         ImGui::Separator();
         group = s.group;
       }
-      // A key and its way back stand on one line.
-      const bool has_way_back = i + 1 < shortcuts.size() && shortcuts[i + 1].key == s.key &&
-                                shortcuts[i + 1].group == s.group && !s.shift &&
-                                shortcuts[i + 1].shift;
-      row(has_way_back ? fmt::format("{}, {}", keys_of(s), keys_of(shortcuts[i + 1])) : keys_of(s),
-          has_way_back ? fmt::format("{}, {}", s.words, shortcuts[i + 1].words) : s.words);
-      if (has_way_back) ++i;
+      // A key and its way back stand on one line, if that is long enough.
+      const Shortcut* back = i + 1 < shortcuts.size() ? &shortcuts[i + 1] : nullptr;
+      const bool has_way_back = back != nullptr && back->key == s.key && back->group == s.group &&
+                                !s.shift && back->shift;
+      const std::string both = has_way_back ? fmt::format("{}, {}", s.words, back->words) : "";
+      if (has_way_back && width_of(both) < keys_at) {
+        row(fmt::format("{}, {}", keys_of(s), keys_of(*back)), both);
+        ++i;
+      } else {
+        row(keys_of(s), s.words);
+      }
     }
     ImGui::Dummy({0, look.px(4)});
     ImGui::TextDisabled("Mouse");

@@ -108,6 +108,7 @@ StartChoice StartPage::draw(PanelContext& context, const Settings& settings) {
   ImGui::SetCursorPos({ImGui::GetCursorPosX() + (room.x - width) / 2,
                        ImGui::GetCursorPosY() + std::max(look.px(16), room.y * 0.07f)});
   ImGui::BeginChild("start", {width, 0}, false, ImGuiWindowFlags_NavFlattened);
+  const float page = ImGui::GetContentRegionAvail().x;  // without a scroll bar
   ImGui::PushFont(context.fonts.title());
   ImGui::TextUnformatted("kvscope explorer");
   ImGui::PopFont();
@@ -117,7 +118,7 @@ StartChoice StartPage::draw(PanelContext& context, const Settings& settings) {
       "of it.");
   ImGui::Dummy({0, look.px(12)});
   const float gap = look.px(16);
-  const float card = is_wide ? (width - 2 * gap) / 3 : width;
+  const float card = is_wide ? (page - 2 * gap) / 3 : page;
   const float height = is_wide ? look.px(372) : 0.0f;
   const auto in_card = [&](const char* id, float auto_height, const auto& draw) {
     ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look.raised));

@@ -7,6 +7,7 @@
 
 #include "gui/model/session/json_fields.hpp"
 #include "gui/panels/landmarks.hpp"
+#include "gui/panels/switch_row.hpp"
 #include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {
@@ -36,18 +37,18 @@ PanelInfo AttentionMapPanel::info() const {
 void AttentionMapPanel::controls(PanelContext& context) {
   segmented("pooling", options_.pooling);
   help_tooltip("Zoomed out, a cell shows the largest or the mean of its weights");
-  ImGui::SameLine();
+  next_switch();
   segmented("scale", options_.scale);
   help_tooltip("Colours by weight, by its logarithm, or by its rank among the visible cells");
-  ImGui::SameLine();
+  next_switch();
   ImGui::Checkbox("mask sink", &options_.mask_sinks);
   help_tooltip(
       fmt::format("The first {} keys do not count for the range of colours", options_.n_sink));
-  ImGui::SameLine();
+  next_switch();
   if (ImGui::Checkbox("kept keys", &options_.overlay)) options_.lost = false;
   help_tooltip(
       fmt::format("The keys that {} keeps, over the map", context.session.selection().selector));
-  ImGui::SameLine();
+  next_switch();
   if (ImGui::Checkbox("lost only", &options_.lost)) options_.overlay = options_.lost;
   landmark("lost only");
   help_tooltip(fmt::format("What {} keeps is covered: the attention that is left is what it loses",

@@ -7,6 +7,7 @@
 #include "gui/model/compare/compare_csv.hpp"
 #include "gui/panels/compare_picture.hpp"
 #include "gui/panels/panel_base.hpp"
+#include "gui/panels/switch_row.hpp"
 
 namespace kvscope::gui {
 
@@ -84,10 +85,10 @@ class ComparePanel final : public TracePanel<CompareOptions> {
 
 void ComparePanel::controls(PanelContext&) {
   bool changed = segmented("what", switches_.what);
-  ImGui::SameLine();
+  next_switch();
   changed |= segmented("show", switches_.show);
   if (switches_.show == CompareShow::maps) {
-    ImGui::SameLine();
+    next_switch();
     changed |= ImGui::Checkbox("shared scale", &switches_.shared_scale);
     help_tooltip("The colours of A and B mean the same numbers.");
   }

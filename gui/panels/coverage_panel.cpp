@@ -13,7 +13,9 @@
 #include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/methods/coverage_view.hpp"
 #include "gui/model/results/compact_figure.hpp"
+#include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
+#include "gui/panels/switch_row.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -21,6 +23,7 @@ namespace kvscope::gui {
 namespace {
 
 constexpr float kSideBySide = 1.15f;  // width / height from which two maps stand beside each other
+constexpr float kOut = -1.0f;         // points: frames stand around cells
 
 std::string share_text(double value) {
   return std::isnan(value) ? std::string("-") : fmt::format("{:.6g}", value);
@@ -49,21 +52,21 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     choose("##view", switches_.view, look.px(72));
     help_tooltip("The map of heads, that of pages, or both.");
     if (switches_.view != CoverageView::pages) {
-      ImGui::SameLine();
+      next_switch();
       choose("##metric", switches_.metric, look.px(138));
       help_tooltip("Heads: what is measured against dense attention.");
     }
     if (switches_.view != CoverageView::heads) {
-      ImGui::SameLine();
+      next_switch();
       choose("##part", switches_.part, look.px(86));
       help_tooltip(
           "Pages: where the attention lies, what the method keeps of it, or the share of a page's "
           "visible keys that it selects.");
-      ImGui::SameLine();
+      next_switch();
       choose("##heads", switches_.heads, look.px(88));
       help_tooltip("Pages: the mean over all heads of the layer, or the selected head.");
     }
-    ImGui::SameLine();
+    next_switch();
     if (ImGui::Checkbox("lock colours", &switches_.lock_colours)) lock();
     help_tooltip(
         "Colours keep their meaning when layer, method or budget change, so that pictures can be "
@@ -201,7 +204,8 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     items_.clear();
     if (question.method.obstacle.empty()) {
       if (question.method.spec.caps().needs_draft) draft_ = draft;
-      for (const MethodRowsRequest& request : plan_heads(question)) add_item(request);
+      for (const MethodRowsRequest& request : plan_heads(question))
+        items_.push_back(method_rows_item(document_, draft_, question.method.name, request));
     }
     const bool one_head = switches_.heads == PagesHeads::selected;
     request_ = pages_request(info, question.layer,
@@ -210,16 +214,6 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
   }
 
   std::string documents_key() const { return document_->key() + (draft_ ? draft_->key() : ""); }
-
-  void add_item(const MethodRowsRequest& request) {
-    QueueItem<MethodRows> item;
-    item.key = documents_key() + request.key();
-    item.request.title = fmt::format("{}: {}", question_.method.name, layer_words(request.layers));
-    item.compute = [document = document_, draft = draft_, request](JobContext& job) {
-      return method_rows(document->source(), draft ? &draft->source() : nullptr, request, job);
-    };
-    items_.push_back(std::move(item));
-  }
 
   // ---- layer x head ----
 
@@ -234,18 +228,9 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     busy_ = busy_ || rows.is_busy();
     ask_heads_picture(context, rows);
     const bool has_picture = picture_ && !picture_->figure.panels.empty();
-    if (!rows.is_complete() && (rows.is_busy() || has_picture || rows.n_known == 0)) {
-      JobStatus status = rows.status;
-      if (rows.is_busy() && items_.size() > 1) {
-        status.title += fmt::format(" ({} of {})", rows.n_known + 1, items_.size());
-      }
-      const auto action = job_place(context, status, has_picture, /*fresh=*/false);
-      if (action == SlotAction::cancel) queue_.cancel();
-      if (action == SlotAction::retry) queue_.retry();
-      if (!has_picture) return;
-    }
+    const bool is_said = queue_place(context, queue_, rows, has_picture);
     if (!has_picture) {
-      if (picture_) empty_place(context, "Nothing to compare", picture_->sentence);
+      if (!is_said && picture_) empty_place(context, "Nothing to compare", picture_->sentence);
       return;
     }
     show(context, heads_, picture_.get(), picture_->figure, switches_.heads_low,
@@ -258,12 +243,8 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
 
   void ask_heads_picture(PanelContext& context, const QueueView<MethodRows>& rows) {
     if (rows.n_known > 0) {
-      std::string mask = "all";
-      if (!rows.is_complete()) {
-        mask.clear();
-        for (const auto& value : rows.values) mask += value ? '1' : '0';
-      }
-      const std::string wanted = fmt::format("{}{}/{}", documents_key(), question_.key(), mask);
+      const std::string wanted =
+          fmt::format("{}{}/{}", documents_key(), question_.key(), rows.known_mask());
       if (wanted != picture_key_) {
         picture_key_ = wanted;
         picture_work_ = [question = question_, values = rows.values](JobContext&) {
@@ -284,7 +265,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     };
     const double row = slot(question_.layers, selection.layer);
     const double col = slot(question_.q_heads, selection.q_head);
-    outline(context, heads_, {col, col + 1.0}, {row, row + 1.0});
+    AccentMarks(context, *heads_.view, 0).frame({col, col + 1.0}, {row, row + 1.0}, kOut);
   }
 
   void follow_head(PanelContext& context, const FigureHit& hit) {
@@ -363,7 +344,8 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     const auto query = static_cast<double>(selection.query);
     if (const auto cell = pages_value_->cell_at(0.0, query)) {
       const auto end = static_cast<double>(cell->block.end);
-      outline(context, pages_, {0.0, end}, {static_cast<double>(cell->block.begin), end});
+      AccentMarks(context, *pages_.view, 0)
+          .frame({0.0, end}, {static_cast<double>(cell->block.begin), end}, kOut);
     }
     const double key = static_cast<double>(selection.key.value_or(0)) + 0.5;
     const auto at = pages_.view->place(0, key, query + 0.5);
@@ -378,9 +360,10 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     const TraceInfo& info = document_->info();
     const PagesRequest& request = pages_value_->request();
     const Index end = request.phase == Phase::prefill ? info.n_prompt : info.n_tokens;
-    outline(context, pages_,
-            {static_cast<double>(cell->page.begin), static_cast<double>(cell->page.end)},
-            {static_cast<double>(cell->block.begin), static_cast<double>(cell->block.end)});
+    AccentMarks(context, *pages_.view, 0)
+        .frame({static_cast<double>(cell->page.begin), static_cast<double>(cell->page.end)},
+               {static_cast<double>(cell->block.begin), static_cast<double>(cell->block.end)},
+               kOut);
     std::vector<std::pair<std::string, std::string>> lines = {
         {"queries", fmt::format("{} to {}", cell->block.begin, std::min(cell->block.end, end) - 1)},
         {"keys",
@@ -425,23 +408,6 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
       shown.view.renew();
     }
     shown.view.show(context, shown.figure, ImGui::GetContentRegionAvail());
-  }
-
-  /// A rectangle of the data in the accent colour, where it is visible.
-  static void outline(const PanelContext& context, const Shown& shown, plot::Range x,
-                      plot::Range y) {
-    const auto frame = shown.view->frame(0);
-    const auto a = shown.view->place(0, x.low, y.low);
-    const auto b = shown.view->place(0, x.high, y.high);
-    if (!frame || !a || !b) return;
-    ImDrawList& list = *ImGui::GetWindowDrawList();
-    list.PushClipRect(frame->low, frame->high, true);
-    const float out = context.look.px(1);
-    const ImVec2 from{std::min(a->x, b->x) - out, std::min(a->y, b->y) - out};
-    const ImVec2 to{std::max(a->x, b->x) + out, std::max(a->y, b->y) + out};
-    list.AddRect(from, to, packed(context.look.surface), 0, 0, context.look.px(4));
-    list.AddRect(from, to, packed(context.look.accent), 0, 0, context.look.px(2));
-    list.PopClipRect();
   }
 
   std::uint64_t n_switched_ = 0;

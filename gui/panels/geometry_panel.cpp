@@ -12,6 +12,7 @@
 #include "gui/model/tokens/token_view.hpp"
 #include "gui/panels/geometry_picture.hpp"
 #include "gui/panels/panel_base.hpp"
+#include "gui/panels/switch_row.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -37,14 +38,14 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     int dimension = switches_.is_3d ? 1 : 0;
     constexpr std::array<std::string_view, 2> kDimensions = {"2D", "3D"};
     if (segmented("dimension", dimension, kDimensions)) switches_.is_3d = dimension == 1;
-    ImGui::SameLine();
+    next_switch();
     static const std::vector<std::string> kColours = {"S_q", "position", "largest weight",
                                                       "kept keys"};
     choose("##colour", switches_.colour, kColours, context.look.px(124));
     help_tooltip(
         "Colours: S_q of the queries, positions, the queries' largest attention weight, or the "
         "keys that the method keeps for the selected query");
-    ImGui::SameLine();
+    next_switch();
     if (ImGui::Button("View ▾")) ImGui::OpenPopup("view");
     if (!ImGui::BeginPopup("view")) return;
     ImGui::TextDisabled("Axes fitted to");

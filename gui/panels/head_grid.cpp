@@ -61,15 +61,14 @@ DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& i
   const float marks = most_marks == 0 ? 0.0f : gap + static_cast<float>(most_marks) * letter;
   const GridPlan plan = plan_grid(grid, ImGui::GetContentRegionAvail().x, digits + gap, marks,
                                   look.px(kLeastCell), look.px(kMostCell));
-  const float height = plan.row * static_cast<float>(n_layers);
   const bool scrolls = plan.width + marks > ImGui::GetContentRegionAvail().x + 0.5f;
   if (scrolls) {
     const float bar = ImGui::GetStyle().ScrollbarSize;
-    ImGui::BeginChild("heads", {0, height + bar}, false,
+    ImGui::BeginChild("heads", {0, plan.height + bar}, false,
                       ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NavFlattened);
   }
   const ImVec2 at = ImGui::GetCursorScreenPos();
-  ImGui::InvisibleButton("grid", {std::max(1.0f, plan.width + marks), std::max(1.0f, height)});
+  ImGui::InvisibleButton("grid", {std::max(1.0f, plan.width + marks), std::max(1.0f, plan.height)});
   const bool hovered = ImGui::IsItemHovered();
   ImDrawList* list = ImGui::GetWindowDrawList();
   const ImVec2 low = list->GetClipRectMin();
@@ -80,12 +79,14 @@ DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& i
   const auto labels_every =
       std::max<Index>(1, static_cast<Index>(std::ceil(text_height / std::max(1.0f, plan.row))));
 
-  const auto first = std::clamp<Index>(static_cast<Index>((low.y - at.y) / plan.row), 0, n_layers);
-  const auto last =
-      std::clamp<Index>(static_cast<Index>((high.y - at.y) / plan.row) + 1, first, n_layers);
+  const auto rows_below = [&](float y) {
+    return static_cast<Index>(std::ceil((at.y + plan.height - y) / plan.row));
+  };
+  const Index first = std::clamp<Index>(rows_below(high.y) - 1, 0, n_layers);
+  const Index last = std::clamp<Index>(rows_below(low.y), first, n_layers);
   for (Index layer = first; layer < last; ++layer) {
     const GridLayer& row = grid.layers[static_cast<std::size_t>(layer)];
-    const float y = at.y + static_cast<float>(layer) * plan.row;
+    const float y = at.y + plan.y_of(layer);
     const bool is_selected = layer == input.layer;
     const float text_y = y + 0.5f * (plan.row - text_height);
     // A label of the selected layer takes the place of its neighbours'.
@@ -127,7 +128,7 @@ DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& i
     const auto cell = cell_at(grid, plan, mouse.x - at.x, mouse.y - at.y);
     if (cell) {
       const float x = at.x + plan.x_of(cell->second, grid.group);
-      const float y = at.y + static_cast<float>(cell->first) * plan.row;
+      const float y = at.y + plan.y_of(cell->first);
       list->AddRect({x, y}, {x + plan.cell, y + plan.row}, packed(look.ink));
       if (ImGui::IsMouseClicked(ImGuiMouseButton_Left) &&
           grid.is_recorded(cell->first, cell->second)) {

@@ -4,6 +4,7 @@
 #include "gui/model/traces/head_atlas_view.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
+#include "gui/panels/switch_row.hpp"
 
 namespace kvscope::gui {
 
@@ -21,7 +22,7 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
   void controls(PanelContext& context) override {
     choose("##number", switches_.number, context.look.px(110));
     help_tooltip(field_help<AtlasChoice>("number"));
-    ImGui::SameLine();
+    next_switch();
     segmented("sort", switches_.sort);
     help_tooltip(field_help<AtlasChoice>("sort"));
   }

@@ -9,6 +9,7 @@
 #include "gui/model/bounds/layer_map_view.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
+#include "gui/panels/switch_row.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -56,15 +57,15 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
   void controls(PanelContext& context) override {
     segmented("metric", switches_.metric);
     help_tooltip(field_help<LayerMapSwitches>("metric"));
-    ImGui::SameLine();
+    next_switch();
     choose_rows(context);
-    ImGui::SameLine();
+    next_switch();
     choose_smoothing(context);
-    ImGui::SameLine();
+    next_switch();
     ImGui::Checkbox("drop sink", &switches_.drop_sink);
     help_tooltip(field_help<LayerMapSwitches>("drop-sink"));
     if (!context.session.second()) return;
-    ImGui::SameLine();
+    next_switch();
     if (ImGui::Button("Swap")) swap_traces(context.session);
     help_tooltip(fmt::format("Verifier: {}. Draft: {}. Exchanges the two.",
                              context.session.document()->name(), context.session.second()->name()));

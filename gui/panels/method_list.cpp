@@ -64,7 +64,7 @@ void draw_options(const PanelContext& context, const SelectorEntry& entry) {
 
 void method_field(PanelContext& context, MethodField& field) {
   ImGui::SetNextItemWidth(-1.0f);
-  const bool entered = ImGui::InputTextWithHint("##method", "find, or add quest:page-size=32",
+  const bool entered = ImGui::InputTextWithHint("##method", "find, or add quest+every=4",
                                                 &field.typed, ImGuiInputTextFlags_EnterReturnsTrue);
   landmark("method field");
   help_tooltip(

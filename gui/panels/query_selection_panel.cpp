@@ -10,6 +10,7 @@
 #include "gui/model/queries/query_selection_figure.hpp"
 #include "gui/model/results/compact_figure.hpp"
 #include "gui/panels/panel_base.hpp"
+#include "gui/panels/switch_row.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/figure_view.hpp"
 
@@ -38,7 +39,7 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
     ImGui::SameLine();
     segmented("span", switches_.span);
     help_tooltip("S_q compares a query with the mean of the whole prompt, or of its own chunk");
-    ImGui::SameLine();
+    next_switch();
     if (ImGui::Button("View ▾")) ImGui::OpenPopup("view");
     if (!ImGui::BeginPopup("view")) return;
     ImGui::Checkbox("Leave the sink out", &switches_.skip_sink);

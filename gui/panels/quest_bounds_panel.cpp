@@ -10,6 +10,7 @@
 #include "gui/model/tokens/range_text.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
+#include "gui/panels/switch_row.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -66,11 +67,11 @@ class QuestBoundsPanel final : public TracePanel<QuestSwitches> {
   void controls(PanelContext& context) override {
     segmented("picture", switches_.picture);
     help_tooltip(field_help<QuestSwitches>("picture"));
-    ImGui::SameLine(0.0f, context.look.px(14));
+    next_switch(context.look.px(14));
     segmented("program", switches_.program);
     help_tooltip(field_help<QuestSwitches>("program"));
     if (switches_.picture != QuestPicture::scatter) return;
-    ImGui::SameLine(0.0f, context.look.px(14));
+    next_switch(context.look.px(14));
     choose("##steps", switches_.steps, context.look.px(98));
     help_tooltip(field_help<QuestSwitches>("steps"));
   }

@@ -15,11 +15,13 @@
 #include "analysis/plot/scale.hpp"
 #include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/methods/recall_view.hpp"
+#include "gui/panels/accent_marks.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/method_list.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/recall_numbers.hpp"
 #include "gui/panels/result_parts.hpp"
+#include "gui/panels/switch_row.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -37,10 +39,10 @@ class RecallPanel final : public TracePanel<RecallOptions> {
 
   void controls(PanelContext& context) override {
     const Look& look = context.look;
-    if (!is_wide_) draw_methods_button(context);  // first: what does not fit is out of sight
+    if (!is_wide_) draw_methods_button(context);
     choose("##metric", switches_.metric, look.px(138));
     help_tooltip("What is measured against dense attention, as the mean over heads.");
-    ImGui::SameLine();
+    next_switch();
     if (is_wide_) {
       ImGui::AlignTextToFramePadding();
       ImGui::TextDisabled("along");
@@ -49,7 +51,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     choose("##along", switches_.along, look.px(128));
     landmark("along");
     help_tooltip(field_help<RecallOptions>("along"));
-    ImGui::SameLine();
+    next_switch();
     choose("##scope", switches_.scope, look.px(88));
     help_tooltip("The selected head, all heads of its layer, or all recorded layers.");
   }
@@ -147,14 +149,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     for (const RecallItem& item : plan_) {
       const MethodItem& method = question.methods[item.method];
       const auto its_draft = method.spec.caps().needs_draft ? draft : nullptr;
-      QueueItem<MethodRows> next;
-      next.key = document->key() + (its_draft ? its_draft->key() : "") + item.request.key();
-      next.request.title = fmt::format("{}: {}", method.name, layer_words(item.request.layers));
-      next.compute = [document, its_draft, request = item.request](JobContext& job) {
-        return method_rows(document->source(), its_draft ? &its_draft->source() : nullptr, request,
-                           job);
-      };
-      items_.push_back(std::move(next));
+      items_.push_back(method_rows_item(document, its_draft, method.name, item.request));
     }
     question_ = std::move(question);
   }
@@ -196,7 +191,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     if (view.n_known > 0 || items_.empty()) {
       const std::string question = sources_ + question_.key();
       const std::string wanted =
-          fmt::format("{}/{}/{}", question, known_mask(view), sweeps_ ? sweeps_key_ : "");
+          fmt::format("{}/{}/{}", question, view.known_mask(), sweeps_ ? sweeps_key_ : "");
       const bool may_change = question != picture_question_ || picture_is_over_;
       if (wanted != picture_key_ && may_change) {
         picture_key_ = wanted;
@@ -223,13 +218,6 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     if (made.failed()) busy_ = false;
   }
 
-  static std::string known_mask(const QueueView<MethodRows>& view) {
-    if (view.is_complete()) return "all";
-    std::string mask;
-    for (const auto& value : view.values) mask += value ? '1' : '0';
-    return mask;
-  }
-
   // ---- what is drawn ----
 
   void draw_methods_button(PanelContext& context) {
@@ -241,7 +229,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
       }
       ImGui::EndPopup();
     }
-    ImGui::SameLine();
+    next_switch();
   }
 
   void draw_choices(PanelContext& context, ImVec2 size) {
@@ -306,35 +294,19 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     busy_ = view.is_busy();
     update_picture(context, view);
     const bool has_picture = picture_ && !picture_->figure.panels.empty();
-    if (!has_picture && view.is_busy()) {
-      act(job_place(context, view.status, /*has_value=*/false, /*fresh=*/false));
-      return;
-    }
-    if (!view.is_complete() && (has_picture || view.n_known == 0)) {
-      JobStatus status = view.status;
-      if (view.is_busy() && items_.size() > 1) {
-        status.title += fmt::format(" ({} of {})", view.n_known + 1, items_.size());
-      }
-      act(job_place(context, status, has_picture, /*fresh=*/false));
-      if (!has_picture) return;
-    }
+    const bool is_said = queue_place(context, queue_, view, has_picture);
     if (!has_picture) {
-      if (picture_) empty_place(context, "Nothing to compare", picture_->sentence);
+      if (!is_said && picture_) empty_place(context, "Nothing to compare", picture_->sentence);
       return;
     }
     draw_plot(context);
     if (has_table_) draw_recall_numbers(context, *picture_, switches_, shows_failing_);
   }
 
-  void act(SlotAction action) {
-    if (action == SlotAction::cancel) queue_.cancel();
-    if (action == SlotAction::retry) queue_.retry();
-  }
-
   void draw_plot(PanelContext& context) {
     ImVec2 size = ImGui::GetContentRegionAvail();
     has_table_ = !picture_->numbers.empty() &&
-                 size.y > recall_numbers_height(*picture_) + context.look.px(190);
+                 size.y > recall_numbers_height(*picture_) + context.look.px(160);
     if (has_table_) size.y -= recall_numbers_height(*picture_) + ImGui::GetStyle().ItemSpacing.y;
     figure_.show(context, picture_->figure, size);
     shown_ = picture_;
@@ -385,8 +357,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   void mark_selected(const PanelContext& context) {
     const auto budget = static_cast<double>(context.session.parameters().budget);
     const auto& marks = picture_->figure.panels.front().marks;
-    const auto frame = figure_->frame(0);
-    for (std::size_t m = 0; m < marks.size() && frame; ++m) {
+    AccentMarks accent(context, *figure_, 0);
+    for (std::size_t m = 0; m < marks.size(); ++m) {
       const auto* line = std::get_if<plot::Line>(&marks[m]);
       if (line == nullptr || picture_->mark_methods[m].empty()) continue;
       const bool is_selected =
@@ -394,16 +366,13 @@ class RecallPanel final : public TracePanel<RecallOptions> {
       if (!is_selected && picture_->along == RecallAlong::budget) continue;
       for (std::size_t i = 0; i < line->x.size(); ++i) {
         if (picture_->mark_budgets[m][i] != budget && line->x.size() > 1) continue;
-        const auto at = figure_->place(0, line->x[i], line->y[i]);
-        if (!at || at->x < frame->low.x || at->x > frame->high.x || at->y < frame->low.y ||
-            at->y > frame->high.y) {
-          continue;
+        if (is_selected) {
+          accent.ring(line->x[i], line->y[i]);
+        } else if (const auto at = figure_->place(0, line->x[i], line->y[i])) {
+          const ImU32 colour = packed(plot::with_alpha(context.look.muted, 0.7));
+          ImGui::GetWindowDrawList()->AddCircle(*at, context.look.px(5.5f), colour, 0,
+                                                context.look.px(1.0f));
         }
-        const plot::Colour colour =
-            is_selected ? context.look.accent : plot::with_alpha(context.look.muted, 0.7);
-        ImGui::GetWindowDrawList()->AddCircle(*at, context.look.px(is_selected ? 7.0f : 5.5f),
-                                              packed(colour), 0,
-                                              context.look.px(is_selected ? 2.0f : 1.0f));
       }
     }
   }

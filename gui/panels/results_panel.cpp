@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "gui/panels/result_parts.hpp"
+#include "gui/panels/switch_row.hpp"
 #include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {
@@ -179,7 +180,7 @@ void ResultsPanel::controls(PanelContext& context) {
   choose_result(context.session);
   if (!result_) return;
   segmented("show", options_.show);
-  ImGui::SameLine();
+  next_switch();
   result_list(context);
 }
 

@@ -8,6 +8,7 @@
 #include "gui/model/bounds/theorem_figures.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
+#include "gui/panels/switch_row.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -47,21 +48,21 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
   void controls(PanelContext& context) override {
     segmented("picture", switches_.picture);
     help_tooltip(field_help<TheoremSwitches>("picture"));
-    ImGui::SameLine();
+    next_switch();
     if (switches_.picture == TheoremPicture::one) {
       choose_bound(context);
-      ImGui::SameLine();
+      next_switch();
     }
     choose("##colour", switches_.colour, context.look.px(92));
     help_tooltip(field_help<TheoremSwitches>("colour"));
-    ImGui::SameLine();
+    next_switch();
     ImGui::AlignTextToFramePadding();
     ImGui::TextDisabled("k*");
     ImGui::SameLine();
     choose("##star", switches_.analysis.star, context.look.px(92));
     help_tooltip(field_help<TheoremSwitches>("star"));
     if (switches_.analysis.star != StarKey::rank) return;
-    ImGui::SameLine();
+    next_switch();
     ImGui::SetNextItemWidth(context.look.px(86));
     const Index step = 1;
     ImGui::InputScalar("##rank", ImGuiDataType_S64, &switches_.analysis.rank, &step);

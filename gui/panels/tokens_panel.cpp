@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "gui/model/session/json_fields.hpp"
+#include "gui/panels/switch_row.hpp"
 #include "gui/panels/token_canvas.hpp"
 #include "gui/panels/token_feed.hpp"
 #include "gui/panels/widgets.hpp"
@@ -52,12 +53,12 @@ class TokensPanel final : public Panel {
     help_tooltip(
         "How weights become shades: four decades down from the largest, in proportion to it, or "
         "by rank.");
-    ImGui::SameLine();
+    next_switch();
     ImGui::Checkbox("mask sinks", &options_.mask_sinks);
     help_tooltip(fmt::format(
         "Excludes the first {} positions, to which many heads attend most, from the shading.",
         kSinkTokens));
-    ImGui::SameLine();
+    next_switch();
     ImGui::Checkbox(fmt::format("against {}###compare", context.session.selection().other).c_str(),
                     &options_.compare);
     help_tooltip("Underlines what the other method keeps as well, dashed.");

@@ -102,7 +102,7 @@ class TracesPanel final : public Panel {
       for (std::size_t head = 0; head < grid_.recorded_heads.size(); ++head) {
         const GridPlan& plan = drawn_.plan;
         const float x = plan.x_of(static_cast<Index>(head), grid_.group) + 0.5f * plan.cell;
-        const float y = (static_cast<float>(layer.layer) + 0.5f) * plan.row;
+        const float y = plan.y_of(layer.layer) + 0.5f * plan.row;
         places.emplace_back(fmt::format("head {} {}", layer.layer, head),
                             ImVec2{drawn_.at.x + x, drawn_.at.y + y});
       }

@@ -11,6 +11,7 @@
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel_base.hpp"
+#include "gui/panels/switch_row.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -41,7 +42,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
   void controls(PanelContext& context) override {
     segmented("along", switches_.along);
     help_tooltip(field_help<WhySwitches>("along"));
-    ImGui::SameLine(0.0f, context.look.px(14));
+    next_switch(context.look.px(14));
     if (ImGui::Button("Copy as command") && look_ && document_) {
       const std::string words = why_command(*look_, key_, document_->path().string(),
                                             draft_ ? draft_->path().string() : std::string());
@@ -312,7 +313,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     ImGui::TableSetupScrollFreeze(0, 1);
     for (int c = 0; c < kColumns; ++c)
       ImGui::TableSetupColumn(kNames[c], c == kToken ? ImGuiTableColumnFlags_WidthStretch : 0);
-    ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+    ImGui::TableNextRow();  // widths that follow the contents take no notice of rows of headers
     static constexpr const char* kHelp[kColumns] = {
         "Position. The heaviest keys of the query, first the heaviest; a click selects.",
         "Its text.", "Exact softmax weight.",

@@ -1,6 +1,7 @@
 // What panels say in the same words and shapes: progress, failures, empty places, options, details.
 #pragma once
 
+#include <fmt/format.h>
 #include <imgui.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "core/base/fields.hpp"
+#include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/jobs/async_value.hpp"
 #include "gui/model/jobs/jobs.hpp"
 #include "gui/panels/panel.hpp"
@@ -42,6 +44,21 @@ bool async_place(const PanelContext& context, AsyncValue<T>& slot, const AsyncVi
   if (action == SlotAction::cancel) slot.cancel();
   if (action == SlotAction::retry) slot.retry();
   return view.value != nullptr;
+}
+
+/// The same for an AsyncQueue: what runs and how many are left; true if anything was said.
+template <class T>
+bool queue_place(const PanelContext& context, AsyncQueue<T>& queue, const QueueView<T>& view,
+                 bool has_value) {
+  const bool is_worth_saying = view.is_busy() || has_value || view.n_known == 0;
+  if (view.is_complete() || !is_worth_saying) return false;
+  JobStatus status = view.status;
+  if (view.is_busy() && view.values.size() > 1)
+    status.title += fmt::format(" ({} of {})", view.n_known + 1, view.values.size());
+  const SlotAction action = job_place(context, status, has_value, /*fresh=*/false);
+  if (action == SlotAction::cancel) queue.cancel();
+  if (action == SlotAction::retry) queue.retry();
+  return true;
 }
 
 /// "No trace is open", with what to do; true if it was drawn: the panel has nothing else to show.

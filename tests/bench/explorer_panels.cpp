@@ -3,9 +3,9 @@
 //
 //   build/release/tests/bench_explorer_panels TRACE.h5 [FRAMES]
 //
-// For the attention map, the geometry flat and turned in 3D, the token strip and the overview of
-// all: milliseconds per frame (smallest, median, largest) while nothing happens, while the mouse
-// drags across the panel, and while the wheel zooms.
+// For the attention map, the geometry flat and turned in 3D, the token strip, the panel with the
+// most words (why) and the overview of all: milliseconds per frame (smallest, median, largest) while
+// nothing happens, while the mouse drags across the panel, and while the wheel zooms.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
     bench.app.open(argv[1]);
     bench.settle();
     fmt::print("ms per frame, 1600x900    best  median   worst\n");
-    for (const char* panel : {"attention-map", "geometry", "tokens"}) {
+    for (const char* panel : {"attention-map", "geometry", "tokens", "why"}) {
       bench.app.show_panel_alone(panel);
       bench.settle();
       bench.run(panel, *bench.app.area_of(panel), n_frames);

@@ -1,6 +1,7 @@
 // Without a mouse: the palette, bookmarks, help, menus, and arrows that go from control to control;
 // and the panel that says why a key was dropped.
 #include <GLFW/glfw3.h>
+#include <imgui_internal.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -19,6 +20,19 @@ ImVec2 landmark_at(Rig& rig, const std::string& name) {
   INFO("landmark " << name);
   REQUIRE(places.contains(name));
   return {places[name][0].get<float>(), places[name][1].get<float>()};
+}
+
+/// The characters for which the window's letters have no shape: boxes on screen.
+std::string undrawn_in(const ImFont& font, std::string_view text) {
+  std::string undrawn;
+  for (const char* at = text.data(); at < text.data() + text.size();) {
+    unsigned code = 0;
+    const int n = ImTextCharFromUtf8(&code, at, text.data() + text.size());
+    if (code != '\n' && font.FindGlyphNoFallback(static_cast<ImWchar>(code)) == nullptr)
+      undrawn.append(at, static_cast<std::size_t>(n));
+    at += n;
+  }
+  return undrawn;
 }
 
 void type_and_enter(Rig& rig, const std::string& text) {
@@ -120,7 +134,11 @@ TEST_CASE("help unfolds above a panel and folds again; every picture has its tex
         "geometry", "layer-map", "compare", "heads", "why"}) {
     INFO(panel);
     CHECK_FALSE(help_texts(panel).empty());
-    for (const HelpText& text : help_texts(panel)) CHECK_FALSE(text.words.empty());
+    for (const HelpText& text : help_texts(panel)) {
+      CHECK_FALSE(text.words.empty());
+      CHECK(undrawn_in(*rig.backend().fonts().body(), text.formula) == "");
+      CHECK(undrawn_in(*rig.backend().fonts().body(), text.words) == "");
+    }
   }
   CHECK(help_texts("no-such").empty());
 }
@@ -186,6 +204,62 @@ TEST_CASE("why panel: a key's fate, a click on another one, and the budget that 
   rig.settle();
   CHECK(rig.session().parameters().budget > 16);
   CHECK(panel.figure()->caption.back() != dropped);
+}
+
+TEST_CASE("Esc closes what is open in a panel before it leaves the panel") {
+  Rig rig;
+  rig.open_pair();
+  rig.session().set_parameters("test", [](Parameters& p) {
+    p.budget = 16;
+    p.chunk = 64;
+  });
+  rig.session().select("test", [](Selection& s) {
+    s.layer = 3;
+    s.query = 190;
+  });
+  rig.app().show_panel_alone("why");
+  rig.settle();
+  const auto alone = [&] { return rig.app().state()["layout"]["maximised"].get<std::string>(); };
+  // The help above the picture.
+  rig.tap(GLFW_KEY_F2);
+  rig.frame(2);
+  REQUIRE(rig.app().state()["landmarks"].contains("help of why"));
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.settle();
+  CHECK(alone() == "why");
+  // The rows of a table that the arrows go through.
+  std::string row;
+  const auto places = rig.app().state()["landmarks"];
+  for (const auto& [name, at] : places.items()) {
+    if (row.empty() && name.starts_with("row of key ")) row = name;
+  }
+  REQUIRE_FALSE(row.empty());
+  const ImVec2 at = landmark_at(rig, row);
+  rig.click(at.x, at.y);
+  rig.settle();
+  rig.tap(GLFW_KEY_DOWN);
+  rig.frame(2);
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.frame(2);
+  CHECK(alone() == "why");
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.frame(2);
+  CHECK(alone().empty());
+}
+
+TEST_CASE("switches of a narrow panel go on in further lines") {
+  Rig rig({640, 480});
+  rig.open_pair();
+  for (const auto& [panel, last] :
+       {std::pair<std::string, std::string>{"attention-map", "lost only"}, {"recall", "along"}}) {
+    rig.app().show_panel_alone(panel);
+    rig.settle();
+    const ImVec2 at = landmark_at(rig, last);  // named only where its middle can be seen
+    const Area area = rig.area(panel);
+    INFO(panel);
+    CHECK(at.x > area.x);
+    CHECK(at.x < area.x + area.w);
+  }
 }
 
 }  // namespace

@@ -194,5 +194,19 @@ TEST_CASE("results: a wide table, a long one, and the mouse everywhere") {
   }
 }
 
+TEST_CASE("results: opened alone at the start, one is shown; beside a trace, the layout stays") {
+  const testing::TempDir folder;
+  const auto file = write_h5(folder.path() / "sample.h5");
+  Rig alone;
+  alone.open(file);
+  CHECK(alone.app().area_of("results").has_value());
+  Rig both;
+  both.app().open(file);
+  both.app().open(embedded_trace(/*draft=*/false));
+  both.settle();
+  CHECK_FALSE(both.app().area_of("results").has_value());
+  CHECK(both.app().area_of("attention-map").has_value());
+}
+
 }  // namespace
 }  // namespace kvscope::gui::test

@@ -121,11 +121,12 @@ TEST_CASE("every cell of the grid is found where it lies, and nothing outside") 
     for (Index layer = 0; layer < 5; ++layer) {
       for (Index head = 0; head < n_q; ++head) {
         const auto hit = cell_at(grid, plan, plan.x_of(head, grid.group) + 0.5f * plan.cell,
-                                 (static_cast<float>(layer) + 0.5f) * plan.row);
+                                 plan.y_of(layer) + 0.5f * plan.row);
         REQUIRE(hit);
         CHECK(*hit == std::pair{layer, head});
       }
     }
+    CHECK(plan.y_of(4) == 0.0f);  // the first layer is the lowest, as in figures
     CHECK_FALSE(cell_at(grid, plan, plan.label - 1, 1));
     CHECK_FALSE(cell_at(grid, plan, plan.width + 1, 1));
     CHECK_FALSE(cell_at(grid, plan, plan.label + 1, 5 * plan.row + 1));

@@ -35,6 +35,13 @@ struct QueueView {
   JobStatus status;        // of what runs; else of the first that failed or was cancelled
   bool is_complete() const { return n_known == values.size(); }
   bool is_busy() const { return n_over < values.size(); }
+  /// Which values are there, for keys of what is made of them.
+  std::string known_mask() const {
+    if (is_complete()) return "all";
+    std::string mask;
+    for (const auto& value : values) mask += value ? '1' : '0';
+    return mask;
+  }
 };
 
 /// T must have `std::size_t bytes() const`. Used from one thread.

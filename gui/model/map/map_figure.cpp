@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "analysis/figures/maps.hpp"
+
 namespace kvscope::gui {
 
 namespace {
@@ -129,18 +131,17 @@ std::optional<plot::Figure> map_figure(const MapPicture& picture, const MapGrid&
   map.x = {static_cast<double>(cols.begin) * side, static_cast<double>(cols.end) * side};
   map.y = {static_cast<double>(rows.begin) * side, static_cast<double>(rows.end) * side};
 
-  plot::Panel panel;
-  panel.x.label = "key position";
-  panel.y.label = "query position";
-  for (plot::Axis* axis : {&panel.x, &panel.y}) axis->whole_numbers = true;
+  plot::Panel panel =
+      figures::attention_panel(std::move(map), "", colour_axis(colours, options.pooling));
+  for (plot::Axis* axis : {&panel.x, &panel.y}) {
+    axis->format = plot::TickFormat{};  // single positions, where it is zoomed in
+    axis->whole_numbers = true;
+  }
   panel.x.range = plot::Range{static_cast<double>(keys.begin), static_cast<double>(keys.end)};
   panel.y.range = plot::Range{static_cast<double>(queries.begin), static_cast<double>(queries.end)};
-  panel.y.reversed = true;
   panel.grid = false;
   panel.aspect =
       std::clamp(static_cast<double>(queries.size()) / static_cast<double>(keys.size()), 0.2, 2.0);
-  panel.colour = colour_axis(colours, options.pooling);
-  panel.marks.emplace_back(std::move(map));
   const auto rule = [&](plot::Rule::Kind kind, Index at) {
     plot::Rule line;
     line.kind = kind;

@@ -2,6 +2,7 @@
 // coverage maps are computed, cached and added up.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,8 +10,9 @@
 #include "analysis/sweep_table.hpp"
 #include "analysis/table.hpp"
 #include "core/sim/replay.hpp"
-#include "gui/model/jobs/jobs.hpp"
+#include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/session/selection.hpp"
+#include "gui/model/traces/document.hpp"
 
 namespace kvscope::gui {
 
@@ -22,7 +24,7 @@ struct MethodRowsRequest {
   std::vector<Budget> budgets;  // all of kinds that the method takes; empty if it takes none
   Index dense_layers = 0;
   std::optional<Index> rows_per_chunk;
-  /// Wverything beside the traces that determines the result, as a cache key.
+  /// Everything beside the traces that determines the result, as a cache key.
   std::string key() const;
 };
 
@@ -44,6 +46,11 @@ Index display_rows_per_chunk(Index n_tokens);
 /// replay_layers throws.
 MethodRows method_rows(const TraceSource& trace, const TraceSource* draft,
                        const MethodRowsRequest& request, JobContext& job);
+
+/// method_rows() of opened traces as an item of a queue; `name`: the method's, for the job's title.
+QueueItem<MethodRows> method_rows_item(std::shared_ptr<const Document> trace,
+                                       std::shared_ptr<const Document> draft,
+                                       const std::string& name, const MethodRowsRequest& request);
 
 /// Requests that together cover `layers`: one per layer, so that answers come layer by layer; a
 /// single one for methods that pass context between layers.

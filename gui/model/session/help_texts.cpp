@@ -8,7 +8,7 @@ namespace kvscope::gui {
 namespace {
 
 constexpr HelpText kAttentionMap[] = {
-    {"Softmax weight", "aᵢₜ = exp(s·qᵢ·kₜ) / Σ_{u ≤ i} exp(s·qᵢ·kᵤ)",
+    {"Softmax weight", "a_it = exp(s·q_i·k_t) / Σ_{u ≤ i} exp(s·q_i·k_u)",
      "How much the query at position i attends to the key at position t, exact, from the "
      "recorded q and k after rotation; s is the model's scale, usually 1/√d. Keys after the "
      "query are masked. Attention sinks (a logit without a key) take a share of the sum, so such "
@@ -20,11 +20,11 @@ constexpr HelpText kAttentionMap[] = {
      ""},
 };
 constexpr HelpText kRecall[] = {
-    {"Attention mass kept", "m = Σ_{t ∈ S} aᵢₜ",
+    {"Attention mass kept", "m = Σ_{t ∈ S} a_it",
      "The share of a query's exact attention on the keys S that the method keeps for it; "
      "mean over measured queries, then heads.",
      "SpecAttn (arXiv 2510.27641), section 3.4: a nucleus is the smallest S with m ≥ p"},
-    {"Recall", "R_k = |S ∩ Top_k(aᵢ)| / k",
+    {"Recall", "R_k = |S ∩ Top_k(a_i)| / k",
      "The share of the k largest weights that is kept: k = 10 as in Quest's figure, or k = the "
      "budget.",
      "Quest (arXiv 2406.10774), figure 4"},
@@ -41,11 +41,11 @@ constexpr HelpText kRecall[] = {
      ""},
 };
 constexpr HelpText kCoverage[] = {
-    {"Heads", "m = Σ_{t ∈ S} aᵢₜ",
+    {"Heads", "m = Σ_{t ∈ S} a_it",
      "One cell per layer and query head: what the selected method keeps of the head's attention at "
      "the sliders' budget, mean over measured queries.",
      ""},
-    {"Pages", "Σ_{t ∈ page} aᵢₜ,  Σ_{t ∈ page ∩ S} aᵢₜ",
+    {"Pages", "Σ_{t ∈ page} a_it,  Σ_{t ∈ page ∩ S} a_it",
      "Rows are blocks of queries, columns pages of keys. Attention: what lies in the page. Kept: "
      "the part of it on kept keys. Lost: the rest. Selected: the share of the page's visible keys "
      "that the method keeps.",
@@ -77,7 +77,7 @@ constexpr HelpText kTheorem[] = {
      "QuoKA (arXiv 2602.08722), theorem B.1"},
     {"Forms that hold",
      "x = log(w/(1−w)),   N = s·|q|·max|k|\n"
-     "Jensen:  cos ≥ (x + log n + meanᵢ sᵢ) / |k*|\n"
+     "Jensen:  cos ≥ (x + log n + mean_i s_i) / |k*|\n"
      "worst case:  cos ≥ (τ − N)/N,  τ = log n + x,  if τ ≥ N, else (τ − N)/|k*|\n"
      "repaired:  cos ≥ (log(n/(n+1)) − log(1−w)) / N − 1",
      "Norms are those of keys scaled by s·|q|, since a recorded query is no unit vector. Jensen "
@@ -90,18 +90,18 @@ constexpr HelpText kTheorem[] = {
      "QuoKA, theorem 1"},
 };
 constexpr HelpText kQuerySelection[] = {
-    {"S_q", "S_q(i) = −cos(M_Q, qᵢ),   M_Q = meanᵢ qᵢ",
+    {"S_q", "S_q(i) = −cos(M_Q, q_i),   M_Q = mean_i q_i",
      "How far a query points away from the mean query, of the prompt or of its chunk. QuoKA keeps "
      "the N_Q queries with the largest S_q of every chunk and head as its representatives.",
      "QuoKA (arXiv 2602.08722), algorithm 1, lines 2 to 4, and figure 2 (c)"},
-    {"Against the largest weight", "log max_t aᵢₜ",
+    {"Against the largest weight", "log max_t a_it",
      "The paper's claim: queries with a large S_q are those that attend strongly to some key. "
      "The first key (the sink) is left out. Position confounds the correlation, since early "
      "queries spread their weight over fewer keys: the partial correlation holds it fixed.",
      "QuoKA, figure 2 (c)"},
     {"Score of a key",
-     "Ŝ(t) = max_j  q̄ⱼ·kₜ/|kₜ|,   q̄ⱼ = mean over the group's heads of "
-     "qₕⱼ/|qₕⱼ|",
+     "Ŝ(t) = max_j  p_j·k_t/|k_t|,   p_j = mean over the group's heads of "
+     "q_hj/|q_hj|",
      "Slot j holds each head's j-th chosen query; the mean is not normalised again. The keys "
      "with the largest Ŝ are kept, one list for the KV head and the whole chunk.",
      "QuoKA, algorithm 1, lines 5 to 12"},
@@ -114,12 +114,12 @@ constexpr HelpText kGeometry[] = {
      "QuoKA (arXiv 2602.08722), figure 2 (b)"},
 };
 constexpr HelpText kLayerMap[] = {
-    {"Divergence", "D(i, j) = mean over rows of KL(Aⱼᵛ || Aᵢᵈ) = Σₖ Aⱼᵛ[k]·log(Aⱼᵛ[k] / Aᵢᵈ[k])",
-     "How badly draft layer i predicts the attention of verifier layer j, in nats: rows averaged "
-     "over heads, over the same tokens. The verifier comes first, so mass that the draft misses "
-     "counts.",
+    {"Divergence", "D(i, j) = mean over rows of KL(v_j || d_i) = Σ_k v_j[k]·log(v_j[k] / d_i[k])",
+     "How badly the rows d_i of draft layer i predict the rows v_j of verifier layer j, in nats: "
+     "rows averaged over heads, over the same tokens. The verifier comes first, so mass that the "
+     "draft misses counts.",
      "SpecAttn (arXiv 2510.27641), equation (4): S = −D"},
-    {"Monotone map", "min_f Σⱼ D(f(j), j),   f(j) ≤ f(j+1)",
+    {"Monotone map", "min_f Σ_j D(f(j), j),   f(j) ≤ f(j+1)",
      "The boxed cells: one draft layer for each verifier layer, never going back. Draft layers may "
      "be skipped or repeated at no cost.",
      "SpecAttn, algorithm 3 (appendix B)"},
@@ -137,11 +137,11 @@ constexpr HelpText kCompare[] = {
      "Attention of two models on the same tokens, query by query, in nats.", ""},
 };
 constexpr HelpText kHeads[] = {
-    {"Distance", "Σₜ aᵢₜ·(i − t)",
+    {"Distance", "Σ_t a_it·(i − t)",
      "How far back the head attends, in tokens, mean over query rows.", ""},
-    {"Entropy", "H = −Σₜ aᵢₜ·log aᵢₜ",
+    {"Entropy", "H = −Σ_t a_it·log a_it",
      "In nats; exp(H) is the number of keys of a uniform row with the same entropy.", ""},
-    {"Shares", "Σ_{t < 4} aᵢₜ,   Σ_{t > i − n} aᵢₜ",
+    {"Shares", "Σ_{t < 4} a_it,   Σ_{t > i − n} a_it",
      "Sink: on the first tokens. Local: on the nearest keys. Retrieval: on tokens that followed an "
      "earlier occurrence of the current one. Lost: what the selected method drops.",
      ""},
@@ -157,7 +157,7 @@ constexpr HelpText kWhy[] = {
      "The method is asked again with other budgets until the smallest is found that keeps the key: "
      "to the token if its scores do not depend on the budget, otherwise among powers of two.",
      ""},
-    {"QuoKA: the key's representative query", "Ŝ(t) = max_j  q̄ⱼ·kₜ/|kₜ|",
+    {"QuoKA: the key's representative query", "Ŝ(t) = max_j  p_j·k_t/|k_t|",
      "The representative query j that gave the key its score: the mean of one chosen query per "
      "head of the group.",
      "QuoKA (arXiv 2602.08722), algorithm 1, lines 5 to 12"},

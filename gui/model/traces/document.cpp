@@ -122,13 +122,15 @@ std::vector<std::string> warnings_of(const TraceFile& file) {
   std::vector<std::string> sentences;
   const TraceInfo& info = file.info();
   if (info.status != TraceStatus::complete) {
+    const bool is_growing = info.status == TraceStatus::recording;
     sentences.push_back(fmt::format("This recording is {}: {} of {} planned tokens are here.",
-                                    name_of(info.status), info.n_tokens, file.planned().n_tokens));
+                                    is_growing ? "going on" : name_of(info.status), info.n_tokens,
+                                    file.planned().n_tokens));
   }
   if (info.status == TraceStatus::recording) {
     sentences.push_back(
-        "It is still being written and will be followed; if its writer was killed, kvscope recover "
-        "makes a whole file of it.");
+        "New rows appear here as they are written; if its writer was killed, kvscope recover makes "
+        "a whole file of it.");
   }
   if (!info.capture.qkv) {
     sentences.push_back("It holds no q, k and v, which every view but the token strip needs.");

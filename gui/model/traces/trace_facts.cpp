@@ -276,14 +276,15 @@ GridPlan plan_grid(const HeadGrid& grid, float room, float label, float marks, f
   plan.cell = std::clamp(std::floor(free / n), least, most);
   plan.row = std::clamp(plan.cell, std::min(2.0f * least, most), most);
   plan.width = label + n * plan.cell + (n_groups - 1.0f) * plan.group_gap;
+  plan.height = plan.row * static_cast<float>(grid.layers.size());
   return plan;
 }
 
 std::optional<std::pair<Index, Index>> cell_at(const HeadGrid& grid, const GridPlan& plan, float x,
                                                float y) {
-  if (x < plan.label || x >= plan.width || y < 0.0f || plan.row <= 0.0f) return std::nullopt;
-  const auto layer = static_cast<Index>(y / plan.row);
-  if (layer >= static_cast<Index>(grid.layers.size())) return std::nullopt;
+  if (x < plan.label || x >= plan.width || y < 0.0f || y >= plan.height) return std::nullopt;
+  const auto n_layers = static_cast<Index>(grid.layers.size());
+  const Index layer = n_layers - 1 - std::min(n_layers - 1, static_cast<Index>(y / plan.row));
   const float group_width = plan.cell * static_cast<float>(grid.group) + plan.group_gap;
   const auto group = static_cast<Index>((x - plan.label) / group_width);
   const float within = x - plan.label - static_cast<float>(group) * group_width;

@@ -72,8 +72,11 @@ struct GridPlan {
   float group_gap = 0.0f;  // between KV groups
   float label = 0.0f;      // room for the layer's number
   float width = 0.0f;      // of labels and cells
+  float height = 0.0f;     // of all layers
   /// Left edge of a head's cell.
   float x_of(Index q_head, Index group) const;
+  /// Upper edge of a layer: the first one is the lowest, as in figures of layers and heads.
+  float y_of(Index layer) const { return height - static_cast<float>(layer + 1) * row; }
 };
 
 /// Cells as wide as `room` allows, between `least` and `most` pixels; wider than the room if they
