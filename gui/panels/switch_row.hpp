@@ -1,6 +1,6 @@
 // The switches of a panel's header: one beside the other, and in further lines where the panel is
-// too narrow for one. ImGui learns how wide an item is by drawing it, so the widths are those of the
-// frame before.
+// too narrow for one. ImGui learns how wide an item is by drawing it, so the widths are those of
+// the frame before.
 #pragma once
 
 #include <vector>

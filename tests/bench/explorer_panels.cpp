@@ -4,8 +4,8 @@
 //   build/release/tests/bench_explorer_panels TRACE.h5 [FRAMES]
 //
 // For the attention map, the geometry flat and turned in 3D, the token strip, the panel with the
-// most words (why) and the overview of all: milliseconds per frame (smallest, median, largest) while
-// nothing happens, while the mouse drags across the panel, and while the wheel zooms.
+// most words (why) and the overview of all: milliseconds per frame (smallest, median, largest)
+// while nothing happens, while the mouse drags across the panel, and while the wheel zooms.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -50,8 +50,8 @@ TEST_CASE("theorem-b1: violations are the stored flags, bounds near -1 say nothi
     result.declare({name, ResultType::u8, {1, 2, 4}, {"layer", "q_head", "row"}, "1", name});
     result.write<std::uint8_t>(name, 0, values);
   };
-  // Head 0: a bound just above -1, one that is met to the last bit but for rounding, one that is violated,
-  // one above 1 and so violated. Head 1: rows that hold.
+  // Head 0: a bound just above -1, one that is met to the last bit but for rounding, one that is
+  // violated, one above 1 and so violated. Head 1: rows that hold.
   write("cos", {0.5f, 0.25f, 0.1f, 0.9f, 0.5f, 0.5f, 0.5f, 0.5f});
   write("bounds/printed", {-0.995f, 0.250002f, 0.4f, 1.5f, -1.0f, -1.0f, 0.0f, 0.1f});
   flags("violated/printed", {0, 0, 1, 1, 0, 0, 0, 0});
