@@ -73,6 +73,7 @@ class BenchCommand : public Command {
                    {"repeat", n_repeats_},
                    {"matmul", engine_.matmul_name()},
                    {"kv_dtype", engine_.kv_dtype},
+                   {"device", engine_.device},
                    {"threads", n_threads},
                    {"cpu", cpu_name()},
                    {"vector_target", vector_targets().empty() ? "" : vector_targets().front()},

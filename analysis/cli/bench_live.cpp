@@ -4,6 +4,7 @@
 
 #include "analysis/cli/bench_live_run.hpp"
 #include "analysis/cli/bench_report.hpp"
+#include "analysis/cli/device_option.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/simulate_base.hpp"
@@ -67,7 +68,11 @@ class BenchLive final : public BenchReportCommand {
     for (const std::string& sentence : plan.skipped)
       note(fmt::format("kvscope: left out: {}", sentence));
     const fs::path dir = model_dir(model_);
+    engine_.check();
     const Transformer model = load_transformer(dir, engine_);
+    for (const ReplayPair& pair : plan.pairs) {
+      if (engine_.is_on_gpu()) note_host_choice(pair.selector, pair.budget);
+    }
     const Index longest = *std::max_element(lengths.begin(), lengths.end());
     if (longest > model.config().max_positions) {
       throw UsageError(fmt::format("{} tokens exceed the model's context of {} positions", longest,
@@ -81,6 +86,7 @@ class BenchLive final : public BenchReportCommand {
                    {"threads", means.pool.n_threads()},
                    {"matmul", engine_.matmul_name()},
                    {"kv_dtype", engine_.kv_dtype},
+                   {"device", engine_.device},
                    {"rows", Json::array()}};
     const auto n_runs = static_cast<Index>(plan.pairs.size() + 1);
     Index n_done = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/cli/device_option.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
 #include "core/base/whole_file.hpp"
@@ -50,6 +51,17 @@ void EngineOptions::declare(OptionSet& options) {
   declare_matmul(options);
   options.add("kv-dtype", "WORD",
               "how keys and values are stored, and multiplied in attention: f32 or bf16", kv_dtype);
+  declare_device(options);
+}
+
+void EngineOptions::declare_for_recording(OptionSet& options) {
+  is_for_recording_ = true;
+  declare_matmul(options);
+  options.add("kv-dtype", "WORD",
+              "how keys and values are stored: f32, or on a GPU bf16, which then rounds q, k and v "
+              "before they meet and are recorded",
+              kv_dtype);
+  declare_device(options);
 }
 
 void EngineOptions::declare_matmul(OptionSet& options) {
@@ -59,6 +71,12 @@ void EngineOptions::declare_matmul(OptionSet& options) {
            "kernel); or one of bf16-amx, bf16-avx512, bf16-portable",
            matmul)
       .default_text = "f32";
+}
+
+void EngineOptions::declare_device(OptionSet& options) {
+  options.add("device", "WORD",
+              "where the model is computed: cpu, or cuda or cuda:N, an NVIDIA GPU (H100, H200)",
+              device);
 }
 
 LaneOptions EngineOptions::lane_options() const {
@@ -72,9 +90,46 @@ LaneOptions EngineOptions::lane_options() const {
   return lane;
 }
 
+bool EngineOptions::has_bf16_products() const {
+  if (matmul.empty()) return default_matmul() != Matmul::f32;
+  if (matmul == "f32" || matmul == "bf16") return matmul == "bf16";
+  throw UsageError(
+      fmt::format("--matmul {}: expected f32 or bf16 with --device {}", matmul, device));
+}
+
+void EngineOptions::check() const {
+  const DeviceWord where = parse_device(device);
+  if (where.is_cpu()) {
+    if (lane_options().kv_dtype != DType::f32 && is_for_recording_)
+      throw UsageError(
+          "--kv-dtype bf16: on the CPU a recording keeps keys in f32, so that its log-sum-exp is "
+          "that of the recorded q and k; --device cuda rounds both");
+    return;
+  }
+  has_bf16_products();
+  try {
+    kv_dtype_from_name(kv_dtype);
+  } catch (const ConfigError& error) {
+    throw UsageError(error.what());
+  }
+  require_gpu(*where.gpu);
+}
+
+BackendFactory EngineOptions::backend() const {
+  check();
+  const DeviceWord where = parse_device(device);
+  if (where.is_cpu()) return lane_backend(lane_options());
+  return gpu_backend(*where.gpu, has_bf16_products(), kv_dtype_from_name(kv_dtype));
+}
+
+std::string EngineOptions::matmul_name() const {
+  if (parse_device(device).is_cpu()) return std::string(name_of(lane_options().matmul));
+  return has_bf16_products() ? "cuda-bf16" : "cuda-f32";
+}
+
 Transformer load_transformer(const fs::path& dir, const EngineOptions& engine) {
-  const LaneOptions lane = engine.lane_options();
-  return as_input([&] { return Transformer::load(dir, lane_backend(lane)); });
+  const BackendFactory backend = engine.backend();
+  return as_input([&] { return Transformer::load(dir, backend); });
 }
 
 ModelConfig load_config(const fs::path& dir) {

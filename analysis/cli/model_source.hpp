@@ -12,18 +12,32 @@
 
 namespace kvscope::cli {
 
-/// --matmul and --kv-dtype: how a model is computed. Defaults are exact; a choice changes results
-/// within its rounding.
+/// --matmul, --kv-dtype and --device: how and where a model is computed. Defaults are exact; a
+/// choice changes results within its rounding.
 struct EngineOptions {
   std::string matmul;  // empty: the environment variable KVSCOPE_MATMUL, or f32
   std::string kv_dtype = "f32";
+  std::string device = "cpu";
 
   void declare(OptionSet& options);
-  /// --matmul alone: for recordings, whose log-sum-exp is that of the recorded q and k.
-  void declare_matmul(OptionSet& options);
-  /// Throws UsageError for names that there are not, or that this machine lacks.
+  /// For recordings, whose log-sum-exp is that of the recorded q and k: keys in bf16 only on a GPU,
+  /// which rounds the queries too.
+  void declare_for_recording(OptionSet& options);
+  /// Before anything is loaded. Throws UsageError for names that there are not, or that this
+  /// machine lacks, IoError where the device does not do.
+  void check() const;
+  /// Throws what check() throws.
+  BackendFactory backend() const;
+  /// "f32", "bf16-amx", on a GPU "cuda-f32" or "cuda-bf16": what provenance says.
+  std::string matmul_name() const;
+  bool is_on_gpu() const { return device != "cpu"; }
+
+ private:
   LaneOptions lane_options() const;
-  std::string matmul_name() const { return std::string(name_of(lane_options().matmul)); }
+  bool has_bf16_products() const;
+  void declare_device(OptionSet& options);
+  void declare_matmul(OptionSet& options);
+  bool is_for_recording_ = false;
 };
 
 /// "verifier" and "draft" name the embedded models (write ./draft for a folder of that name);

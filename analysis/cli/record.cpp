@@ -82,7 +82,7 @@ class RecordCommand final : public Command {
     options.flag("yes",
                  "write even if the size is alarming (full disk, dense attention beyond 1 GiB)",
                  yes_);
-    engine_.declare_matmul(options);
+    engine_.declare_for_recording(options);
     work_.declare(options);
     declare_json(options, json_);
   }
@@ -95,7 +95,7 @@ class RecordCommand final : public Command {
     if (n_decode_ < 0)
       throw UsageError(fmt::format("--decode: expected at least 0, found {}", n_decode_));
     const int n_threads = work_.n_threads();
-    engine_.lane_options();  // refuses what there is not before anything is loaded
+    engine_.check();  // refuses what there is not before anything is loaded
 
     // The prompt
     const fs::path dir = model_dir(model_);
@@ -123,6 +123,8 @@ class RecordCommand final : public Command {
 
     // The run
     const Transformer model = load_transformer(dir, engine_);
+    // On a GPU the keys may not fit: that is found before a file is begun.
+    if (engine_.is_on_gpu()) model.make_store(plan.n_tokens);
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
     ProgressReporter progress(work_.progress);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/cli/device_option.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
@@ -207,6 +208,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   if (out_ && !units_.is_alone()) check_simulation_output(*out_, force_, inputs);
   const SimulationOptions options = simulation_options();
   const int n_threads = work_.n_threads();
+  engine_.check();
 
   const fs::path dir = model_dir(model_);
   const Transformer verifier = load_transformer(dir, engine_);
@@ -259,6 +261,11 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   const auto task = make_task(setup);
   for (const std::string& sentence : setup.skipped)
     note(fmt::format("kvscope: left out: {}", sentence));
+  for (const MethodSpec& method : options.selectors) {
+    if (engine_.is_on_gpu())
+      note_host_choice(
+          method, options.budgets.empty() ? std::nullopt : std::optional(options.budgets.front()));
+  }
   if (units_.is_alone())
     return units_.run_alone(work_of(*task, setup, pool, given), out_, json_, work_);
   SimulationResult result = compute(*task, setup, pool, given);

@@ -1,6 +1,7 @@
 // Checkpoints of every family through the program, and checkpoints that it must refuse.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
@@ -61,6 +62,39 @@ TEST_CASE("every family records and verifies, sinks, windows and experts include
     CHECK(info.at("model").at("sinks") == std::string(name).starts_with("gpt_oss"));
     CHECK(kvscope_run({"info", (kGolden / name).string()}).code == 0);
   }
+}
+
+TEST_CASE("the option --device: words that there are not, and GPUs that there are not") {
+  const TempDir dir;
+  const fs::path ids = dir.write("ids.json", "[5, 17, 3]");
+  const fs::path out = dir.path() / "t.h5";
+  const auto record_with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"record",     "--model", "draft",     "--tokens",
+                                      ids.string(), "--out",   out.string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return kvscope_run(words);
+  };
+  for (const char* word : {"gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", ""}) {
+    INFO(word);
+    const auto run = record_with({"--device", word});
+    CHECK(run.code == 2);
+    CHECK_THAT(run.err, ContainsSubstring("expected cpu, cuda or cuda:N"));
+  }
+  // On the CPU keys of a recording are f32; kernels of the CPU are not the GPU's.
+  CHECK(record_with({"--kv-dtype", "bf16"}).code == 2);
+  CHECK(record_with({"--device", "cuda:63", "--matmul", "bf16-portable"}).code == 2);
+  // No machine has a 64th GPU, and most have none: one sentence, and no file is begun.
+  const auto run = record_with({"--device", "cuda:63"});
+  CHECK(run.code == 3);
+  CHECK_THAT(run.err, ContainsSubstring("--device cuda:63: "));
+  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
+  CHECK_FALSE(fs::exists(out));
+  CHECK_FALSE(fs::exists(out.string() + ".part"));
+  for (const char* bench : {"prefill", "live"}) {
+    CHECK(kvscope_run({"bench", bench, "--device", "cuda:63"}).code == 3);
+  }
+  CHECK(kvscope_run({"simulate", "passkey", "--selector", "full", "--device", "cuda:63"}).code ==
+        3);
 }
 
 TEST_CASE("info of a mixture of experts says how many there are, and what a token uses") {

@@ -1,0 +1,68 @@
+#include "analysis/cli/device_option.hpp"
+
+#include <fmt/format.h>
+
+#include "analysis/cli/exit_code.hpp"
+#include "analysis/cli/output.hpp"
+#include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
+#ifdef KVSCOPE_HAS_CUDA
+#include "core/cuda/backend.hpp"
+#include "core/cuda/device.hpp"
+#endif
+
+namespace kvscope::cli {
+
+DeviceWord parse_device(const std::string& text) {
+  constexpr std::string_view kCuda = "cuda";
+  if (text == "cpu") return {};
+  if (text == kCuda) return {0};
+  if (text.starts_with("cuda:")) {
+    const auto index = number_from<int>(std::string_view(text).substr(kCuda.size() + 1));
+    if (index && *index >= 0) return {*index};
+  }
+  throw UsageError(
+      fmt::format("--device: expected cpu, cuda or cuda:N with N from 0 on, found \"{}\"", text));
+}
+
+#ifdef KVSCOPE_HAS_CUDA
+void require_gpu(int gpu) {
+  const std::string why_not = gpu::why_no_device(gpu);
+  if (!why_not.empty())
+    throw IoError(fmt::format("--device cuda:{}: {}; --device cpu works everywhere", gpu, why_not));
+}
+
+BackendFactory gpu_backend(int gpu, bool has_bf16_products, DType kv_dtype) {
+  require_gpu(gpu);
+  return gpu::cuda_backend({gpu, has_bf16_products, kv_dtype});
+}
+#else
+void require_gpu(int gpu) {
+  throw IoError(fmt::format(
+      "--device cuda:{}: this kvscope was built without CUDA (CMake says why; KVSCOPE_CUDA=ON with "
+      "nvcc builds it); --device cpu works everywhere",
+      gpu));
+}
+
+BackendFactory gpu_backend(int gpu, bool, DType) {
+  require_gpu(gpu);
+  return {};
+}
+#endif
+
+void note_host_choice(const MethodSpec& method, const std::optional<Budget>& budget) {
+  const auto rule = method.make()->native_rule(budget.value_or(Budget{}));
+  if (!rule) {
+    note(
+        fmt::format("kvscope: {} chooses its keys on the host, which gets copies of queries and "
+                    "keys in every call",
+                    method.text()));
+  } else if (rule->method == NativeRule::Method::quest) {
+    note(
+        fmt::format("kvscope: {} chooses on the GPU in decode steps; in calls of several tokens "
+                    "the host chooses, and gets copies of queries and keys",
+                    method.text()));
+  }
+}
+
+}  // namespace kvscope::cli
