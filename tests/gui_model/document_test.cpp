@@ -78,7 +78,7 @@ TEST_CASE("a recording that did not end opens as far as it goes, and says so") {
   CHECK(document->info().n_tokens == 16);
   REQUIRE(document->warnings().size() >= 2);
   CHECK_THAT(document->warnings()[0],
-             ContainsSubstring("is recording: 16 of 24 planned tokens are here"));
+             ContainsSubstring("is going on: 16 of 24 planned tokens are here"));
   CHECK_THAT(document->warnings()[1], ContainsSubstring("kvscope recover"));
   CHECK(document->source().read_k(0, 0, {0, 16}).dim(0) == 16);
 }
