@@ -11,8 +11,6 @@ namespace kvscope::cli {
 
 namespace {
 
-constexpr std::size_t kMaxTextBytes = std::size_t{256}
-                                      << 20;  // more than any context that fits in memory
 constexpr std::string_view kHdf5Magic = "\x89HDF\r\n\x1a\n";
 
 std::vector<TokenId> ids_of_file(const std::filesystem::path& file) {

@@ -2,6 +2,7 @@
 // embedded book.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -14,6 +15,9 @@ namespace kvscope::cli {
 
 /// Tokens that the embedded text is cut to unless --max-tokens says otherwise.
 inline constexpr Index kEmbeddedTextTokens = 4096;
+
+/// Of a text file that is read: more than any context that fits in memory.
+inline constexpr std::size_t kMaxTextBytes = std::size_t{256} << 20;
 
 /// Tokens to run, and where they came from.
 struct Prompt {

@@ -14,8 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxTextBytes = std::size_t{256} << 20;
-
 class TokenizeCommand final : public Command {
  public:
   std::string name() const override { return "tokenize"; }

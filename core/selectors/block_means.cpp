@@ -8,7 +8,7 @@
 
 namespace kvscope {
 
-BlockMeans block_means(TensorView<const float> x, Index block, const BlockMeanOptions& options) {
+BlockMeans block_means(TensorView<const float> x, Index block, const BlockMeansRule& options) {
   const Index n = x.dim(0);
   const auto d = static_cast<std::size_t>(x.dim(1));
   const Index n_blocks = (n + block - 1) / block;

@@ -18,7 +18,7 @@ struct BlockMeans {
                                         // itself included; zero rows give 0; 0 if not asked for
 };
 
-struct BlockMeanOptions {
+struct BlockMeansRule {
   std::function<bool(Index)> counts;  // which rows count; all if empty
   std::span<const double> shift;      // [d], subtracted from each row first; none if empty
   bool divide_by_block = false;       // also where rows are missing, as zero padding does
@@ -26,6 +26,6 @@ struct BlockMeanOptions {
 };
 
 /// x: [n, d].
-BlockMeans block_means(TensorView<const float> x, Index block, const BlockMeanOptions& options);
+BlockMeans block_means(TensorView<const float> x, Index block, const BlockMeansRule& options);
 
 }  // namespace kvscope
