@@ -61,7 +61,8 @@ struct FigureView::Impl {
   std::optional<plot::Layout> layout;
   ImVec2 shift{0.0F, 0.0F};  // of the figure in the rectangle, pixels
   DisplayList drawing;
-  Thinning thinning;  // of what is drawn
+  Thinning thinning;     // of what is drawn
+  double density = 1.0;  // of its pictures
   double moved_at = 0.0;
   std::uint64_t n_recordings = 0;
 
@@ -118,6 +119,7 @@ struct FigureView::Impl {
   void record(bool in_motion) {
     is_drawn = true;
     thinning = {};
+    density = 1.0;
     letters = fonts.generation();
     layout_problem.clear();
     layout.reset();
@@ -130,7 +132,8 @@ struct FigureView::Impl {
       plot::Figure shown = figure_for_layout(figure, facts, ranges, thinning);
       set_columns(shown, best_columns(shown, page, screen.theme), ranges);
       layout = lay_out(shown, page);
-      fit_maps(figure, ranges, *layout, scale, shown);
+      if (in_motion) density = density_for(figure, *layout, scale, kMostPixelsInMotion);
+      fit_maps(figure, ranges, *layout, density * scale, shown);
       shift = {
           static_cast<float>(std::floor(0.5 * scale * (page.w - layout->size.w))),
           static_cast<float>(std::floor(0.5 * scale * std::max(0.0, page.h - layout->size.h)))};
@@ -139,7 +142,7 @@ struct FigureView::Impl {
         if (style.fill_ground) {
           list.AddRectFilled({0.0F, 0.0F}, size, packed(screen.theme.ground));
         }
-        ImGuiCanvas canvas(list, fonts, images, shift, scale);
+        ImGuiCanvas canvas(list, fonts, images, shift, scale, density);
         plot::draw_figure(shown, *layout, screen.theme, canvas, plot::PageFill::leave);
       });
       images.end();
@@ -151,6 +154,8 @@ struct FigureView::Impl {
           "window larger, or show fewer panels.";
     }
   }
+
+  bool is_rough() const { return thinning != Thinning{} || density != 1.0; }
 
   const std::string& problem() const {
     return figure_problem.empty() ? layout_problem : figure_problem;
@@ -300,7 +305,7 @@ void FigureView::show(const plot::Figure& figure, std::uint64_t version, ImVec2 
   if (hovered) ImGui::SetItemUsingMouseWheel();
   const bool moves = style.zoomable && view.layout && view.handle_zoom(hovered, active);
   if (moves) view.moved_at = ImGui::GetTime();
-  const bool is_late = view.thinning != Thinning{} && ImGui::GetTime() - view.moved_at > kStillness;
+  const bool is_late = view.is_rough() && ImGui::GetTime() - view.moved_at > kStillness;
   if (moves || is_late) view.is_drawn = false;
   if (!style.zoomable && ImGui::IsItemActivated()) view.dragged_far = false;
 
@@ -326,7 +331,7 @@ const std::string& FigureView::problem() const {
 }
 
 bool FigureView::is_rough() const {
-  return impl_->thinning != Thinning{};
+  return impl_->is_rough();
 }
 
 bool FigureView::is_zoomed() const {

@@ -67,10 +67,11 @@ class FigureView {
   /// The sentence shown instead of the figure; empty if all is well.
   const std::string& problem() const;
 
-  /// Of very many points some are left out while the figure is zoomed or dragged: frames follow
-  /// until all are there.
+  /// While a figure is zoomed or dragged, some of very many points are left out and large pictures
+  /// have fewer pixels: frames follow until all is there.
   bool is_rough() const;
   static constexpr std::size_t kMostInMotion = 25'000;
+  static constexpr double kMostPixelsInMotion = 300'000;
 
   bool is_zoomed() const;
   void reset_zoom();

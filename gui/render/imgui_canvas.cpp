@@ -69,8 +69,13 @@ const Texture& DrawnImages::of(const plot::Image& image) {
 }
 
 ImGuiCanvas::ImGuiCanvas(ImDrawList& list, FontAtlas& fonts, DrawnImages& images, ImVec2 origin,
-                         double pixels_per_point)
-    : list_(list), fonts_(fonts), images_(images), origin_(origin), scale_(pixels_per_point) {}
+                         double pixels_per_point, double picture_density)
+    : list_(list),
+      fonts_(fonts),
+      images_(images),
+      origin_(origin),
+      scale_(pixels_per_point),
+      picture_density_(picture_density) {}
 
 Rect ImGuiCanvas::clip_box(double room) const {
   const ImVec2 low = list_.GetClipRectMin();

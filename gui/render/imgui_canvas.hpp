@@ -34,14 +34,15 @@ class DrawnImages {
 /// Points become pixels by one factor. Horizontal and vertical lines, frames and pictures lie on
 /// whole pixels, so that they are crisp; letters are those of the atlas, placed by the figures'
 /// metrics. Everything referred to must outlive the canvas; the list must be of the frame's ImGui
-/// context.
+/// context. `picture_density`: pixels that pictures have per pixel of the screen; less than 1 draws
+/// coarse ones, quickly.
 class ImGuiCanvas final : public plot::Canvas {
  public:
   ImGuiCanvas(ImDrawList& list, FontAtlas& fonts, DrawnImages& images, ImVec2 origin,
-              double pixels_per_point);
+              double pixels_per_point, double picture_density = 1.0);
 
   const plot::TextMetrics& metrics() const override { return fonts_.metrics(); }
-  double pixels_per_point() const override { return scale_; }
+  double pixels_per_point() const override { return picture_density_ * scale_; }
   void fill_rect(const plot::Rect& rect, plot::Colour colour) override;
   void polyline(std::span<const plot::Point> points, const plot::Stroke& stroke) override;
   void polygon(std::span<const plot::Point> points, plot::Colour fill) override;
@@ -68,6 +69,7 @@ class ImGuiCanvas final : public plot::Canvas {
   DrawnImages& images_;
   ImVec2 origin_;
   double scale_;
+  double picture_density_;
 };
 
 }  // namespace kvscope::gui

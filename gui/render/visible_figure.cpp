@@ -124,6 +124,22 @@ Thinning thinning_to(const plot::Figure& figure, const std::vector<plot::PanelRa
   return {std::bit_ceil(std::max<std::size_t>(1, (n + most - 1) / most))};
 }
 
+double density_for(const plot::Figure& figure, const plot::Layout& layout, double pixels_per_point,
+                   double most) {
+  double n_pixels = 0.0;
+  for (std::size_t p = 0; p < figure.panels.size(); ++p) {
+    const plot::Rect& frame = layout.panels[p].frame;
+    const double n_here = frame.w * frame.h * pixels_per_point * pixels_per_point;
+    for (const plot::Mark& mark : figure.panels[p].marks) {
+      const auto* map = std::get_if<HeatMap>(&mark);
+      if (map != nullptr) n_pixels += std::min(n_here, static_cast<double>(map->values.size()));
+      if (large_cloud(mark) != nullptr) n_pixels += n_here;
+    }
+  }
+  // a little more than `most` is better than half as sharp
+  return 1.0 / std::max(1.0, std::ceil(std::sqrt(n_pixels / (1.1 * most))));
+}
+
 FigureFacts::FigureFacts(const plot::Figure& figure) : ranges(plot::ranges_of(figure)) {
   for (const plot::Panel& panel : figure.panels) {
     has_masked.emplace_back();

@@ -38,6 +38,11 @@ plot::Figure figure_for_layout(const plot::Figure& figure, const FigureFacts& fa
                                const std::vector<plot::PanelRanges>& visible,
                                Thinning thinning = {});
 
+/// Pixels that pictures (maps, large clouds) may have per pixel of the screen so that all together
+/// have about `most`: 1, 1/2, 1/3 ... Small maps do not count.
+double density_for(const plot::Figure& figure, const plot::Layout& layout, double pixels_per_point,
+                   double most);
+
 /// Replaces the maps by what `layout` shows of them, at most one cell per pixel: the mean of the
 /// cells that share one, masked ones left out.
 void fit_maps(const plot::Figure& figure, const std::vector<plot::PanelRanges>& visible,

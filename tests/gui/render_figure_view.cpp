@@ -326,5 +326,25 @@ TEST_CASE("very many points: some are left out while the wheel turns, none after
   CHECK(stage.view.n_recordings() == whole + 2);
 }
 
+TEST_CASE("a large map has coarse pixels while the wheel turns, all of them after it",
+          "[render][figure_view]") {
+  constexpr Index kSide = 1200;
+  plot::HeatMap map;
+  map.n_rows = map.n_cols = kSide;
+  map.x = map.y = {0.0, static_cast<double>(kSide)};
+  for (Index i = 0; i < kSide * kSide; ++i) map.values.push_back(static_cast<float>(i % 977));
+  Stage stage(figure_of({map}));
+  const auto whole = stage.view.n_recordings();
+  CHECK_FALSE(stage.view.is_rough());
+  stage.move_to({500, 350});
+  stage.backend.scroll(0.1F);
+  stage.frame();
+  stage.frame();
+  CHECK(stage.view.is_rough());
+  for (int i = 0; i < 30 && stage.view.is_rough(); ++i) stage.frame();
+  CHECK_FALSE(stage.view.is_rough());
+  CHECK(stage.view.n_recordings() == whole + 2);
+}
+
 }  // namespace
 }  // namespace kvscope::gui

@@ -110,6 +110,32 @@ TEST_CASE("in motion a large cloud loses every so many points, always the same o
   CHECK(thinning_to(figure, visible, 6000).stride == 1);
 }
 
+TEST_CASE("large pictures get fewer pixels than the screen has, small ones all of them",
+          "[render][visible]") {
+  plot::HeatMap map;
+  map.n_rows = map.n_cols = 1000;
+  map.values.resize(1'000'000);
+  plot::Panel panel;
+  panel.marks = {map};
+  plot::Figure figure;
+  figure.panels = {panel};
+  plot::Layout layout;
+  layout.panels.resize(1);
+  layout.panels[0].frame = {0.0, 0.0, 450.0, 450.0};
+  const double pixels = 900.0 * 900.0;  // two per point
+  CHECK(density_for(figure, layout, 2.0, pixels) == 1.0);
+  CHECK(density_for(figure, layout, 2.0, 0.95 * pixels) == 1.0);
+  CHECK(density_for(figure, layout, 2.0, 0.5 * pixels) == 0.5);
+  CHECK(density_for(figure, layout, 2.0, 0.2 * pixels) == 1.0 / 3.0);
+  figure.panels[0].marks.emplace_back(plot::Line{"", {}, {0, 1}, {0, 1}});
+  CHECK(density_for(figure, layout, 2.0, pixels) == 1.0);
+  // a map of few cells is no more work on a large screen
+  map.n_rows = map.n_cols = 100;
+  map.values.resize(10'000);
+  figure.panels[0].marks = {map};
+  CHECK(density_for(figure, layout, 2.0, 0.02 * pixels) == 1.0);
+}
+
 TEST_CASE("panels take the columns that fill the rectangle", "[render][visible]") {
   plot::Panel panel;
   panel.marks = {plot::Line{"", {}, {0, 1}, {0, 1}}};
