@@ -202,6 +202,10 @@ class MarkPainter {
     TextStyle style{theme_.tick_size, theme_.ink, Align::left};
     if (m.align == Note::Align::right) style.align = Align::right;
     if (m.align == Note::Align::centre) style.align = Align::centre;
+    // in a low frame a note rises until its last line is inside
+    const auto n_lines = 1 + std::count(m.text.begin(), m.text.end(), '\n');
+    const double height = 1.25 * theme_.tick_size * (static_cast<double>(n_lines) + 0.3);
+    at.y = std::max(frame.y, std::min(at.y, frame.bottom() - height));
     for (std::size_t begin = 0; begin <= m.text.size();) {
       const std::size_t end = std::min(m.text.find('\n', begin), m.text.size());
       at.y += 1.25 * theme_.tick_size;

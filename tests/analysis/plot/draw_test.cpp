@@ -130,6 +130,27 @@ TEST_CASE("figures that cannot be drawn are refused in a sentence", "[plot]") {
   CHECK_THROWS_WITH(check_figure(bad_log), ContainsSubstring("logarithmic"));
 }
 
+TEST_CASE("a note rises in a low frame until its last line is inside", "[plot]") {
+  const Theme theme = make_theme(Venue::icml, Ground::light);
+  const auto lowest = [&](double height) {
+    Figure figure;
+    Panel panel;
+    panel.marks = {Line{"", {}, {0, 1}, {0, 1}}, Note{"first\nsecond\nthird", 0.97, 0.9}};
+    figure.panels = {panel};
+    RecordingCanvas canvas;
+    const Layout layout = layout_figure(figure, 200.0, height, theme, canvas.metrics());
+    draw_figure(figure, layout, theme, canvas);
+    const std::string log = canvas.log();
+    const auto at = log.find("third");
+    REQUIRE(at != std::string::npos);
+    const auto begin = log.rfind('\n', at) + 1;
+    const std::string line = log.substr(begin, at - begin);  // text X,Y ...
+    return layout.panels[0].frame.bottom() - std::stod(line.substr(line.find(',') + 1));
+  };
+  CHECK(lowest(90.0) > 0.0);
+  CHECK(lowest(300.0) > 0.0);
+}
+
 TEST_CASE("masked cells have a colour of their own, zero has another", "[plot]") {
   const std::string log = drawn(sample_figure(), 400.0);
   CHECK_THAT(log, ContainsSubstring("\"masked\""));
