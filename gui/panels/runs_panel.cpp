@@ -26,11 +26,13 @@ class RunsPanel final : public Panel {
 
   void draw(PanelContext& context) override {
     const auto& commands = context.runs.commands();
-    const float width = ImGui::GetContentRegionAvail().x;
+    const auto [width, height] = ImGui::GetContentRegionAvail();
     const bool is_wide = width > context.look.px(720);
-    ImGui::BeginChild("form",
-                      {is_wide ? width * 0.56f : 0.0f, is_wide ? 0.0f : -context.look.px(220)},
-                      false, ImGuiWindowFlags_AlwaysUseWindowPadding);
+    // one above the other, the form is what a small window shows
+    const float list = context.runs.runs().empty() ? context.look.px(100)
+                                                   : std::min(context.look.px(220), 0.45f * height);
+    ImGui::BeginChild("form", {is_wide ? width * 0.56f : 0.0f, is_wide ? 0.0f : -list}, false,
+                      ImGuiWindowFlags_AlwaysUseWindowPadding);
     if (!commands.empty()) {
       draw_form(context, commands);
     } else if (!context.runs.problem().empty()) {
