@@ -1,11 +1,16 @@
 #include "core/base/new_file.hpp"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <csignal>
+#include <random>
+#include <thread>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -55,6 +60,40 @@ TEST_CASE("an old file stays until the new one is published; of two writers the 
   two.publish();
   one.publish();
   CHECK(read_file(target) == "one");
+}
+
+/// What sessions, settings, figures and tables do: the same name, again and again.
+TEST_CASE("kill -9 while a file is written over: it is the old one or the new one, 40 times") {
+  constexpr std::size_t kBytes = 300'000;
+  const TempDir dir;
+  const fs::path target = dir.path() / "session.json";
+  write_new_file(target, std::string(kBytes, 'a'), /*overwrite=*/true);
+  std::mt19937_64 rng(20261123);
+  std::size_t n_left_inside = 0;
+  for (int round = 0; round < 40 || (n_left_inside == 0 && round < 400); ++round) {
+    const pid_t pid = fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0) {
+      try {
+        for (char c = 'b';; c = c == 'z' ? 'a' : static_cast<char>(c + 1))
+          write_new_file(target, std::string(kBytes, c), /*overwrite=*/true, Sync::no);
+      } catch (...) {
+        _exit(1);
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200 + rng() % 5000));
+    kill(pid, SIGKILL);
+    int status = 0;
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    REQUIRE(WIFSIGNALED(status));  // it did not end by itself, with an error
+    const std::string text = read_file(target);
+    REQUIRE(text.size() == kBytes);
+    CHECK(text == std::string(kBytes, text[0]));
+    n_left_inside += n_files(dir) > 1 ? 1 : 0;
+    for (const auto& entry : fs::directory_iterator(dir.path()))
+      if (entry.path() != target) fs::remove(entry.path());
+  }
+  CHECK(n_left_inside > 0);  // some kills came in the middle of a file
 }
 
 TEST_CASE("a name taken meanwhile is not overwritten unasked") {
