@@ -18,7 +18,7 @@ double linear_of(std::uint8_t channel) {
 std::uint8_t channel_of(double linear) {
   const double l = std::clamp(linear, 0.0, 1.0);
   const double c = l <= 0.0031308 ? 12.92 * l : 1.055 * std::pow(l, 1.0 / 2.4) - 0.055;
-  return static_cast<std::uint8_t>(std::lround(255.0 * c));
+  return nearest_byte(255.0 * c);
 }
 
 /// OKLab (B. Ottosson, 2020): Euclidean distances in it are close to seen differences.
@@ -68,7 +68,7 @@ Table table_between(std::span<const std::uint32_t> anchors) {
 
 Colour blend(Colour top, Colour ground) {
   const auto mix = [&](std::uint8_t a, std::uint8_t b) {
-    return static_cast<std::uint8_t>(std::lround(top.alpha * a + (1.0 - top.alpha) * b));
+    return nearest_byte(top.alpha * a + (1.0 - top.alpha) * b);
   };
   return {mix(top.r, ground.r), mix(top.g, ground.g), mix(top.b, ground.b), 1.0};
 }
@@ -89,7 +89,7 @@ Colour colour_at(ColourMap map, double t) {
   static const Table sequential = table_between(kSequential);
   static const Table diverging = table_between(kDiverging);
   const double clamped = t >= 0.0 ? std::min(t, 1.0) : 0.0;  // NaN to 0
-  const auto at = static_cast<std::size_t>(std::lround(255.0 * clamped));
+  const std::size_t at = nearest_byte(255.0 * clamped);
   return (map == ColourMap::sequential ? sequential : diverging)[at];
 }
 

@@ -11,7 +11,7 @@ void put(Image& image, std::size_t pixel, Colour colour) {
   image.rgba[4 * pixel] = colour.r;
   image.rgba[4 * pixel + 1] = colour.g;
   image.rgba[4 * pixel + 2] = colour.b;
-  image.rgba[4 * pixel + 3] = static_cast<std::uint8_t>(std::lround(255.0 * colour.alpha));
+  image.rgba[4 * pixel + 3] = nearest_byte(255.0 * colour.alpha);
 }
 
 /// Colours added up over each other, premultiplied.
@@ -119,7 +119,7 @@ Image cloud_image(std::span<const Point> places, std::span<const Colour> colours
       const Accumulator& sum = sums[static_cast<std::size_t>(x)];
       if (sum.alpha <= 0.0) continue;
       const auto channel = [&](double v) {
-        return static_cast<std::uint8_t>(std::clamp(std::lround(v / sum.alpha), 0L, 255L));
+        return nearest_byte(std::clamp(v / sum.alpha, 0.0, 255.0));
       };
       put(image,
           static_cast<std::size_t>(y) * static_cast<std::size_t>(image.width) +
