@@ -236,33 +236,34 @@ HeatMap visible_map(const HeatMap& map, Range x, Range y, Index most_cols, Index
   out.n_cols = std::min(cols.last - cols.first, most_cols);
   out.n_rows = std::min(rows.last - rows.first, most_rows);
   out.values.resize(static_cast<std::size_t>(out.n_rows * out.n_cols));
-  std::vector<double> sum(static_cast<std::size_t>(out.n_cols));
-  std::vector<Index> count(sum.size());
   const auto begin_of = [](Cells cells, Index i, Index n) {
     return cells.first + i * (cells.last - cells.first) / n;
   };
-  std::vector<Index> col_begin;
-  for (Index col = 0; col <= out.n_cols; ++col) {
-    col_begin.push_back(begin_of(cols, col, out.n_cols));
-  }
+  // by the map's columns first: a loop that the compiler makes vectors of
+  std::vector<double> sums(static_cast<std::size_t>(cols.last - cols.first));
+  std::vector<float> counts(sums.size());
   for (Index row = 0; row < out.n_rows; ++row) {
-    std::fill(sum.begin(), sum.end(), 0.0);
-    std::fill(count.begin(), count.end(), Index{0});
+    std::fill(sums.begin(), sums.end(), 0.0);
+    std::fill(counts.begin(), counts.end(), 0.0F);
     const Index row_end = begin_of(rows, row + 1, out.n_rows);
     for (Index r = begin_of(rows, row, out.n_rows); r < row_end; ++r) {
-      const float* values = map.values.data() + r * map.n_cols;
-      for (std::size_t col = 0; col < sum.size(); ++col) {
-        for (Index c = col_begin[col]; c < col_begin[col + 1]; ++c) {
-          if (std::isnan(values[c])) continue;
-          sum[col] += static_cast<double>(values[c]);
-          ++count[col];
-        }
+      const float* values = map.values.data() + r * map.n_cols + cols.first;
+      for (std::size_t c = 0; c < sums.size(); ++c) {
+        const bool is_masked = values[c] != values[c];
+        sums[c] += is_masked ? 0.0F : values[c];
+        counts[c] += is_masked ? 0.0F : 1.0F;
       }
     }
-    for (std::size_t col = 0; col < sum.size(); ++col) {
-      out.values[static_cast<std::size_t>(row * out.n_cols) + col] =
-          count[col] == 0 ? std::numeric_limits<float>::quiet_NaN()
-                          : static_cast<float>(sum[col] / static_cast<double>(count[col]));
+    for (Index col = 0; col < out.n_cols; ++col) {
+      const Index end = begin_of(cols, col + 1, out.n_cols) - cols.first;
+      double sum = 0.0;
+      double count = 0.0;
+      for (Index c = begin_of(cols, col, out.n_cols) - cols.first; c < end; ++c) {
+        sum += sums[static_cast<std::size_t>(c)];
+        count += static_cast<double>(counts[static_cast<std::size_t>(c)]);
+      }
+      out.values[static_cast<std::size_t>(row * out.n_cols + col)] =
+          count == 0.0 ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(sum / count);
     }
   }
   return out;
