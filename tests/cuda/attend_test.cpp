@@ -93,6 +93,23 @@ void check_case(const Case& c, AttendBy by, int n_splits) {
   CHECK(answer.lse < 1e-4);
 }
 
+TEST_CASE("a difference that is NaN is infinitely large, whatever comes after it") {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  double largest = 0.0;
+  for (const double gap : {0.1, std::nan(""), 0.2}) largest = larger_gap(largest, gap);
+  CHECK(largest == kInfinity);
+  CHECK(larger_gap(0.1, 0.2) == 0.2);
+  CHECK(larger_gap(0.2, kInfinity) == kInfinity);
+}
+
+TEST_CASE("rows that are compared end with the last one") {
+  std::vector<int> rows;
+  for (int row = 0; row < 128; row = row_after(row, 18, 128)) rows.push_back(row);
+  CHECK(rows == std::vector{0, 18, 36, 54, 72, 90, 108, 126, 127});
+  CHECK(row_after(0, 1, 1) == 1);
+  CHECK(row_after(0, 9, 2) == 1);
+}
+
 TEST_CASE("gpu: attention over lists and densely is the reference's", "[gpu]") {
   KVSCOPE_NEEDS_DEVICE();
   const std::vector<Case> chunks = {

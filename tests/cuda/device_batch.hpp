@@ -1,8 +1,11 @@
 // A batch of random sequences on the device, and comparisons of what comes back.
 #pragma once
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <cstdio>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -60,10 +63,20 @@ struct ListDifference {
 ListDifference compare_list(const std::vector<int>& found, const std::vector<double>& scores,
                             int n_kept, double rounding);
 
+/// The larger of two differences, where NaN (a row that nobody wrote) is infinitely large.
+inline double larger_gap(double largest, double gap) {
+  return std::isfinite(gap) ? std::max(largest, gap) : std::numeric_limits<double>::infinity();
+}
+
 /// Largest difference of out and lse from f64, over the largest number of out (lse: absolutely).
 struct AnswerDifference {
   double out = 0.0, lse = 0.0;
 };
+/// Every row_step-th row, and the last one: tiles end there.
+inline int row_after(int row, int row_step, int n_rows) {
+  return row + row_step < n_rows ? row + row_step : std::max(row + 1, n_rows - 1);
+}
+
 /// keys(batch, q_head, row): what the row attends to.
 template <class Keys>
 AnswerDifference compare_answers(const DeviceBatch& batch, const Keys& keys, int row_step = 1) {
@@ -74,19 +87,18 @@ AnswerDifference compare_answers(const DeviceBatch& batch, const Keys& keys, int
   for (int b = 0; b < batch.n_batch(); ++b) {
     const Sequence1& s = batch.sequences[static_cast<std::size_t>(b)];
     for (int head = 0; head < s.n_q; ++head) {
-      for (int row = 0; row < s.n_tok; row += row_step) {
+      for (int row = 0; row < s.n_tok; row = row_after(row, row_step, s.n_tok)) {
         const RowAnswer expected = attend_row(s, head, row, keys(b, head, row));
         const std::size_t at = (static_cast<std::size_t>(b) * s.n_q + head) * s.n_tok + row;
         for (int c = 0; c < s.d; ++c) {
           const double found = static_cast<double>(out[at * s.d + c]);
           const double x = expected.out[static_cast<std::size_t>(c)];
           largest = std::max(largest, std::abs(x));
-          const double gap = std::abs(found - x);
-          difference.out = gap <= difference.out ? difference.out : gap;  // keeps NaN
+          difference.out = larger_gap(difference.out, std::abs(found - x));
         }
         const double found = static_cast<double>(lse[at]);
         const double gap = found == expected.lse ? 0.0 : std::abs(found - expected.lse);
-        difference.lse = gap <= difference.lse ? difference.lse : gap;
+        difference.lse = larger_gap(difference.lse, gap);
       }
     }
   }

@@ -114,7 +114,8 @@ TEST_CASE("gpu: a sequence under a method gives the CPU's logits and counts",
       if (!spec.caps().budgets.empty()) budget = Budget{Budget::Kind::tokens, 96};
       LiveSequence live(model, {spec, budget, std::nullopt}, 720, pool);
       const bool is_sparse = spec.caps().prefill;
-      live.prefill({tokens.data(), 640}, 128, is_sparse ? PrefillMode::sparse : PrefillMode::dense);
+      // the prompt ends in a call of one token, which is no decode step
+      live.prefill({tokens.data(), 641}, 128, is_sparse ? PrefillMode::sparse : PrefillMode::dense);
       live.run(Phase::decode, {tokens.data() + 640, 1}, Logits::none);
       live.rollback(630);
       Tensor<float> last;
@@ -128,7 +129,7 @@ TEST_CASE("gpu: a sequence under a method gives the CPU's logits and counts",
     const auto found = play(gpu);
     double worst = 0.0;
     for (std::size_t i = 0; i < expected.first.flat().size(); ++i)
-      worst = std::max(
+      worst = larger_gap(
           worst, static_cast<double>(std::abs(expected.first.flat()[i] - found.first.flat()[i])));
     std::printf("%-10s logits differ by at most %.1e\n", method, worst);
     CHECK(worst < 2e-3);
