@@ -51,7 +51,10 @@ BackendFactory gpu_backend(int gpu, bool, DType) {
 #endif
 
 void note_host_choice(const MethodSpec& method, const std::optional<Budget>& budget) {
-  const auto rule = method.make()->native_rule(budget.value_or(Budget{}));
+  auto rule = method.make()->native_rule(budget.value_or(Budget{}));
+#ifdef KVSCOPE_HAS_CUDA
+  if (rule && !gpu::takes_rule(*rule)) rule.reset();
+#endif
   if (!rule) {
     note(
         fmt::format("kvscope: {} chooses its keys on the host, which gets copies of queries and "

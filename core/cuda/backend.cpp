@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+
 #include "core/base/error.hpp"
 #include "core/cuda/backend_call.hpp"
 #include "core/model/rope.hpp"
@@ -12,6 +14,9 @@ namespace {
 
 constexpr Index kMostHead = 256;
 constexpr Index kMostTokens = 65535;  // rows of a grid
+constexpr Index kMostQueries = 16;    // of QuoKA's kernels
+constexpr Index kMostPage = 4096;     // keys, of Quest's
+constexpr Index kMostBudget = Index{1} << 20;
 
 void check_model(const ModelConfig& config) {
   if (config.d_head > kMostHead)
@@ -47,7 +52,8 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<BackendCall> begin(Index n_tok, KvStore& store, ThreadPool&) const override {
     auto* rows = dynamic_cast<KvRows*>(&store);
-    if (rows == nullptr || rows->device() != options_.device) {
+    // a stream is one backend's; another one of the same device has other layers, or other weights
+    if (rows == nullptr || rows->stream() != static_cast<StreamHandle>(work_.stream)) {
       throw ConfigError(
           "the CUDA backend fills its own stores, and found the store of another backend");
     }
@@ -68,7 +74,19 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
+bool takes_rule(const NativeRule& rule) {
+  if (rule.method == NativeRule::Method::everything) return true;
+  if (rule.budget < 1 || rule.budget > kMostBudget) return false;
+  if (rule.method == NativeRule::Method::quoka) return rule.n_queries <= kMostQueries;
+  return rule.page_size <= kMostPage &&
+         std::has_single_bit(static_cast<std::uint64_t>(rule.page_size));
+}
+
 BackendFactory cuda_backend(const BackendOptions& options) {
+  if (options.kv_dtype != DType::f32 && options.kv_dtype != DType::bf16) {
+    throw ConfigError(
+        fmt::format("keys on the GPU are f32 or bf16, found {}", name_of(options.kv_dtype)));
+  }
   return [options](const ModelConfig& config, const ModelWeights& weights) {
     check_model(config);
     return std::make_unique<CudaBackend>(config, weights, options);

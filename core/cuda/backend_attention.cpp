@@ -1,17 +1,17 @@
 // The attention of a call: densely, over the host's lists, and over what the device chose.
 #include <algorithm>
-#include <bit>
 #include <vector>
 
+#include "core/cuda/backend.hpp"
 #include "core/cuda/backend_call.hpp"
 
 namespace kvscope::gpu {
 
 namespace {
 
-constexpr Index kMostQueries = 16;             // of QuoKA's kernels
-constexpr Index kMostChunk = 1024;             // tokens
-constexpr Index kMostBudget = Index{1} << 20;  // keys
+constexpr Index kMostChunk = 1024;  // tokens, of QuoKA's kernels
+constexpr Index kMostGroup =
+    16;  // query heads of a KV head that have lists of their own in Quest's
 
 RowBlock& of(Block& block) {
   return static_cast<RowBlock&>(block);
@@ -116,16 +116,16 @@ void CudaCall::attend_lists(const AttentionQuestion& question, const Selection& 
 bool CudaCall::choose(Index layer, const NativeRule& rule, const Block&) {
   quoka_ = nullptr;
   quest_ = nullptr;
-  if (!is_plain(layer) || rule.budget < 1 || rule.budget > kMostBudget) return false;
+  if (!is_plain(layer) || !takes_rule(rule)) return false;
   if (rule.method == NativeRule::Method::quoka) {
-    if (rule.n_queries > kMostQueries || n_tok_ > kMostChunk) return false;
+    if (n_tok_ > kMostChunk) return false;
     quoka_ = &store_.quoka(layer, rule, n_tok_);
     quoka_->choose(rows_of(layer), work_.stream);
     return true;
   }
   if (rule.method == NativeRule::Method::quest) {
-    const bool is_power = std::has_single_bit(static_cast<std::uint64_t>(rule.page_size));
-    if (n_tok_ != 1 || !is_power) return false;
+    const bool is_wide = rule.owner != NativeRule::Owner::group_sum && config_.group() > kMostGroup;
+    if (n_tok_ != 1 || is_wide) return false;
     quest_ = &store_.quest(layer, rule);
     quest_->choose(q_rows_, store_.n_past(), work_.stream);
     return true;
@@ -139,7 +139,8 @@ void CudaCall::attend_chosen(Index layer, const Block&, Block& out) {
   } else {
     quest_->attend(rows_of(layer), answer_, lse_, work_.stream);
   }
-  hand_on(layer, out, /*may_see_nothing=*/true);
+  // a query always has its own key (QuoKA), or at least one page (Quest)
+  hand_on(layer, out, /*may_see_nothing=*/false);
 }
 
 Selection CudaCall::chosen_lists() {

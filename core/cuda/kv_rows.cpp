@@ -14,10 +14,10 @@ namespace {
 
 constexpr Index kLeastChunk = 128;  // tokens that a method's state is made for, at least
 
-QuokaOptions quoka_options(const NativeRule& rule, Index most_tok) {
+QuokaOptions quoka_options(const NativeRule& rule, Index most_tok, Index capacity) {
   QuokaOptions options;
   options.n_queries = static_cast<int>(rule.n_queries);
-  options.budget = static_cast<int>(rule.budget);
+  options.budget = static_cast<int>(std::min(rule.budget, capacity));  // memory is made for it
   options.most_tok = static_cast<int>(most_tok);
   options.eps = rule.eps;
   return options;
@@ -91,11 +91,11 @@ void KvRows::begin_call() {
 
 void KvRows::copy_from(const KvStore& other) {
   const auto* from = dynamic_cast<const KvRows*>(&other);
-  if (from == nullptr || from->dtype_ != dtype_ || from->device_ != device_ ||
+  if (from == nullptr || from->dtype_ != dtype_ || from->stream_ != stream_ ||
       from->n_layers_ != n_layers_ || from->n_kv_ != n_kv_ || from->d_head_ != d_head_) {
     throw ConfigError(
-        "a store of keys on the GPU takes over the tokens of another one of the same model, dtype "
-        "and device, and found a different store");
+        "a store of keys on the GPU takes over the tokens of another one of the same model and "
+        "dtype, and found a different store");
   }
   if (from->n_tokens_ > capacity_) {
     throw ConfigError(
@@ -162,10 +162,11 @@ const std::int32_t* KvRows::noted_until(Index position) {
 Quoka& KvRows::quoka(Index layer, const NativeRule& rule, Index n_tok) {
   Noted<Quoka>& noted = quoka_[static_cast<std::size_t>(layer)];
   if (!noted.method || noted.rule != rule || noted.most_tok < n_tok) {
-    noted.most_tok = std::max(kLeastChunk, n_tok);
-    noted.method = std::make_unique<Quoka>(call_shape(), quoka_options(rule, noted.most_tok));
+    noted = {};  // first: there may not be memory for both
+    const Index most_tok = std::max(kLeastChunk, n_tok);
+    noted.method = std::make_unique<Quoka>(call_shape(), quoka_options(rule, most_tok, capacity_));
+    noted.most_tok = most_tok;
     noted.rule = rule;
-    noted.n_noted = 0;
   }
   if (noted.n_noted < n_tokens_) {
     noted.method->append(k(layer), noted_until(noted.n_noted),
@@ -178,9 +179,9 @@ Quoka& KvRows::quoka(Index layer, const NativeRule& rule, Index n_tok) {
 Quest& KvRows::quest(Index layer, const NativeRule& rule) {
   Noted<Quest>& noted = quest_[static_cast<std::size_t>(layer)];
   if (!noted.method || noted.rule != rule) {
+    noted = {};
     noted.method = std::make_unique<Quest>(call_shape(), quest_options(rule));
     noted.rule = rule;
-    noted.n_noted = 0;
   }
   noted.method->append(k(layer), noted_until(noted.n_noted),
                        static_cast<int>(n_tokens_ + 1 - noted.n_noted), stream_);

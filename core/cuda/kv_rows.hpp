@@ -41,7 +41,8 @@ class KvRows final : public KvStore {
     return host(v_, host_v_[static_cast<std::size_t>(layer)], layer, begin, end);
   }
 
-  int device() const { return device_; }
+  /// Of the backend that made it; no two backends share one.
+  StreamHandle stream() const { return stream_; }
   std::byte* k(Index layer) const { return k_.data() + static_cast<std::size_t>(layer) * bytes_; }
   std::byte* v(Index layer) const { return v_.data() + static_cast<std::size_t>(layer) * bytes_; }
   /// A call begins at n_tokens(): host copies of later rows, and what methods noted of them, are
