@@ -144,8 +144,10 @@ class CostCommand final : public Command {
     options.add("tokens", "LIST", "with --check: context lengths of the calls", check_tokens_);
     options.add("repeat", "N", "with --check: measured rounds, of which the least counts",
                 check_options_.n_repeats);
-    options.add("live", "N", "with --check: prompt tokens of the running model; 0 = without",
-                check_options_.live_tokens);
+    options.add(
+        "live", "N",
+        "with --check: prompt tokens of the running model; 0 = without, as with --clock cpu",
+        check_options_.live_tokens);
     options.add("clock", "WORD",
                 "with --check: wall, or cpu, which leaves out what other programs take (on one "
                 "thread only)",
@@ -232,6 +234,10 @@ class CostCommand final : public Command {
     for (const char* own : {"measured", "tokens", "repeat", "live", "clock"}) {
       if (options.given(own) && !check_) throw UsageError(fmt::format("--{} needs --check", own));
     }
+    if (options.given("live") && check_options_.live_tokens > 0 &&
+        check_options_.clock == BenchClock::cpu)
+      throw UsageError(
+          "--clock cpu and --live exclude each other: a running model's times are the wall's");
     for (const char* own : {"tokens", "repeat", "live", "clock", "selector", "threads"}) {
       if (options.given(own) && !measured_.empty())
         throw UsageError(fmt::format("--measured and --{} exclude each other", own));
@@ -277,6 +283,10 @@ class CostCommand final : public Command {
       throw UsageError(fmt::format("--live: expected a value in [0, {}], found {}", kMostTokens,
                                    options.live_tokens));
     if (work_.threads) options.threads = {work_.n_threads()};
+    if (options.clock == BenchClock::cpu && options.threads != std::vector{1} &&
+        options.reports.empty() && (!options.threads.empty() || available_cores() > 1))
+      throw UsageError(
+          "--clock cpu: the processors' time is a call's time on one thread only; add --threads 1");
     const auto& lists = replay_.selector_lists();
     if (lists.size() == 1 && lists[0] == "all") {
       options.methods = all_methods_of_registry();

@@ -102,10 +102,6 @@ nlohmann::ordered_json cost_check(const CheckOptions& options, const ProgressFn&
     if (threads.empty() || (options.threads.empty() && available_cores() > 1))
       threads.push_back(available_cores());
     for (const int n_threads : threads) {
-      if (options.clock == BenchClock::cpu && n_threads > 1)
-        throw UsageError(
-            "--clock cpu: the processors' time is a call's time on one thread only; add --threads "
-            "1");
       ThreadPool pool(n_threads);
       std::optional<MachineMeter> meter;
       if (!given) meter.emplace(pool, clock).measure(progress, stop);

@@ -169,6 +169,8 @@ std::vector<CheckRow> rows_of_live(const std::vector<std::pair<MethodSpec, Budge
 
   const auto predict = [&](CheckRow& row, const std::optional<WorkCounts>& counts,
                            std::optional<std::size_t> pair) {
+    // A profile without the loops' own rates predicts choosing from the papers' formulas.
+    const auto choose = pair ? counted_seconds(*counts, hardware) : std::nullopt;
     for (const Index layer : info.layers) {
       std::vector<LayerWork> calls;
       if (pair) calls = works.calls(*pair, layer);
@@ -183,11 +185,11 @@ std::vector<CheckRow> rows_of_live(const std::vector<std::pair<MethodSpec, Budge
         predict_into(row, dense_work(shape, window), hardware, 4.0);
       }
       for (LayerWork& work : calls) {
-        work.counts.emplace();  // choosing was counted for all layers together
+        if (choose) work.counts.emplace();  // choosing was counted for all layers together
         predict_into(row, work, hardware, 4.0);
       }
     }
-    if (pair) row.predicted_choose += counted_seconds(*counts, hardware).value_or(0.0);
+    row.predicted_choose += choose.value_or(0.0);
   };
   std::vector<CheckRow> rows;
   std::int64_t n_done = 0;

@@ -104,7 +104,7 @@ StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware,
   }
   const auto counted = work.counts ? counted_seconds(*work.counts, hardware) : std::nullopt;
   if (counted) {
-    times.of(CostStage::score) = *counted;
+    times.of(CostStage::score) = setting.batch * *counted;
   } else if (work.score_flops > 0.0 || work.score_bytes > 0.0) {
     times.of(CostStage::score) =
         stage_seconds(hardware, setting.batch * work.score_flops,
@@ -158,6 +158,7 @@ LayerWork at_context(const LayerWork& work, double n_ctx, bool keeps_count) {
   const double growth = n_ctx / work.shape.n_ctx;
   LayerWork out = work;
   out.shape = shape;
+  out.counts.reset();  // of loops at the measured context
   out.score_flops *= growth;
   out.score_bytes *= growth;
   out.ranked *= growth;
