@@ -152,20 +152,6 @@ std::vector<RecoveredPart> name_parts(const fs::path& out, SetManifest& whole,
   return parts;
 }
 
-/// All copies get their names, or, where they replace nothing, none of them.
-void publish_copies(std::vector<NewFile>& copies, bool overwrite) {
-  std::size_t n_named = 0;
-  try {
-    for (NewFile& copy : copies) {
-      copy.publish();
-      ++n_named;
-    }
-  } catch (...) {  // a part without its set would be in the way of the next try
-    for (std::size_t i = 0; i < n_named && !overwrite; ++i) remove_quietly(copies[i].target());
-    throw;
-  }
-}
-
 /// The set of the units that all parts have.
 RecoverReport recover_set(const fs::path& growing, const fs::path& out, bool overwrite,
                           const ProgressFn& progress, const std::stop_token& stop) {
@@ -190,7 +176,16 @@ RecoverReport recover_set(const fs::path& growing, const fs::path& out, bool ove
   seal_manifest(whole, files, TraceStatus::recovered);
   report.n_tokens = open_layout(files.front()).info.n_tokens;
   report.content_hash = whole.content_hash;
-  publish_set(out, whole, overwrite, sources, [&] { publish_copies(copies, overwrite); });
+  std::size_t n_named = 0;
+  try {
+    publish_set(out, whole, overwrite, sources, [&] {
+      for (; n_named < copies.size(); ++n_named) copies[n_named].publish();
+    });
+  } catch (
+      ...) {  // where they replaced nothing, parts without a set would be in the next try's way
+    for (std::size_t i = 0; i < n_named && !overwrite; ++i) remove_quietly(copies[i].target());
+    throw;
+  }
   return report;
 }
 

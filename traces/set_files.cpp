@@ -1,5 +1,7 @@
 #include "traces/set_files.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -32,6 +34,47 @@ bool has_file(const SetManifest& manifest, const std::string& file) {
   return std::ranges::find(manifest.parts, file, &SetPart::file) != manifest.parts.end();
 }
 
+/// A manifest that goes away while the parts of a new set take over names of its own. Where the
+/// first of them fails already, the older set is as whole as before.
+class OlderManifest {
+ public:
+  /// Remembers nothing if there are no parts.
+  OlderManifest(fs::path out, const std::vector<SetPart>& parts) : out_(std::move(out)) {
+    if (parts.empty()) return;
+    text_ = set_manifest_text(read_set_manifest(out_));
+    for (const SetPart& part : parts) parts_.push_back(look(out_.parent_path() / part.file));
+  }
+  /// Makes it again if no part has changed.
+  void put_back() const {
+    if (parts_.empty()) return;
+    const bool is_whole = std::ranges::all_of(parts_, [](const Look& then) {
+      const Look now = look(then.file);
+      return now.inode == then.inode && now.device == then.device;
+    });
+    if (!is_whole) return;
+    try {
+      write_new_file(out_, text_, /*overwrite=*/false);
+    } catch (const Error&) {  // the error that is on its way says what happened
+    }
+  }
+
+ private:
+  struct Look {
+    fs::path file;
+    ino_t inode = 0;
+    dev_t device = 0;
+  };
+  static Look look(const fs::path& file) {
+    struct stat found {};
+    if (::stat(file.c_str(), &found) != 0) return {file};
+    return {file, found.st_ino, found.st_dev};
+  }
+
+  fs::path out_;
+  std::string text_;
+  std::vector<Look> parts_;
+};
+
 }  // namespace
 
 std::vector<fs::path> files_of_set(const fs::path& manifest) {
@@ -63,11 +106,17 @@ void publish_set(const fs::path& out, const SetManifest& manifest, bool overwrit
   text.write(set_manifest_text(manifest));
   const bool shares_names = std::ranges::any_of(
       older, [&](const SetPart& part) { return has_file(manifest, part.file); });
+  const OlderManifest before(out, shares_names ? older : std::vector<SetPart>{});
   if (shares_names) {
     remove_quietly(out);
     sync_folder_of(out);
   }
-  name_parts();
+  try {
+    name_parts();
+  } catch (...) {
+    before.put_back();
+    throw;
+  }
   text.publish();
   for (const SetPart& part : older) {
     const fs::path file = folder / part.file;

@@ -11,6 +11,7 @@
 #include "tests/traces/synthetic.hpp"
 #include "traces/reader.hpp"
 #include "traces/recover.hpp"
+#include "traces/set_files.hpp"
 #include "traces/trace_set.hpp"
 #include "traces/verify.hpp"
 
@@ -204,6 +205,31 @@ TEST_CASE("a recovery that cannot name a part leaves no set of two recordings") 
   fs::remove_all(taken);
   CHECK(recover_trace(folder / "t.kvset.part", folder / "t.kvset", has_older).n_units == 3);
   CHECK(holds(folder / "t.kvset", new_text(), 12));
+}
+
+TEST_CASE("a recovery whose manifest gets no name leaves no parts in the way of the next try") {
+  const TempFolder folder;
+  record_killed(folder / "t.kvset", 3);
+  const std::size_t n_before = n_files(folder);
+  const auto take_name = [&](const Progress& progress) {
+    if (progress.stage == "copy" && progress.done == progress.total)
+      fs::create_directories(folder / "t.kvset" / "in the way");
+  };
+  CHECK_THROWS_AS(recover_trace(folder / "t.kvset.part", folder / "t.kvset", false, take_name),
+                  IoError);
+  fs::remove_all(folder / "t.kvset");
+  CHECK(n_files(folder) == n_before);
+  CHECK(recover_trace(folder / "t.kvset.part", folder / "t.kvset", false).n_units == 3);
+}
+
+TEST_CASE("a set none of whose parts gets its name leaves the older one as it was") {
+  const TempFolder folder;
+  record_whole(old_text(), folder / "t.kvset");
+  const SetManifest manifest = read_set_manifest(folder / "t.kvset");
+  CHECK_THROWS_AS(publish_set(folder / "t.kvset", manifest, /*overwrite=*/true, {},
+                              [] { throw IoError("the disk is full"); }),
+                  IoError);
+  CHECK(holds(folder / "t.kvset", old_text(), 80));
 }
 
 TEST_CASE("a recovery gives a set the name of a set, and a file that of a file") {
