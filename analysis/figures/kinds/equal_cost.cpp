@@ -140,6 +140,9 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOpt
                                              const std::vector<EqualCostMetric>& metrics) {
   // One head and layers with a sliding window stand in a sweep's table alone.
   const bool has_layers = is_sweep(table);
+  if (!has_layers && !options.phase.empty())
+    throw ConfigError(
+        "--phase: rows of a simulation have no phase; only tables of kvscope sweep do");
   const auto reached = table.numbers("match_reached");
   const TextColumn& selectors = table.text("selector");
   const std::vector<std::string> wanted = figures::parse_words(options.selector);
