@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "analysis/checked_lines.hpp"
@@ -234,8 +235,12 @@ void remove_units(const UnitFolder& units) {
   std::error_code error;
   for (auto entry = fs::directory_iterator(units.folder, error);
        !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    // Also what a worker was writing when SIGKILL ended it.
-    if (entry->path().filename().string().starts_with(units.hash)) files.push_back(entry->path());
+    // Also what a worker was writing when SIGKILL ended it, and what an engine that was killed left.
+    const std::string name = entry->path().filename().string();
+    const bool is_ours =
+        std::ranges::any_of(std::array<std::string_view, 3>{units.hash, kUnitListStem, kSlurmStem},
+                            [&](std::string_view stem) { return name.starts_with(stem); });
+    if (is_ours) files.push_back(entry->path());
   }
   for (const fs::path& file : files) remove_quietly(file);
   fs::remove(units.folder, error);

@@ -59,6 +59,11 @@ bool has_unit(const std::filesystem::path& folder, const std::string& id);
 void do_unit_file(const UnitWork& work, std::size_t unit, const std::filesystem::path& folder,
                   const ProgressFn& progress, std::stop_token stop);
 
+/// Names that engines give to files of their own in the folder: the list that workers share, and
+/// what Slurm reads and writes.
+inline constexpr std::string_view kUnitListStem = "list-of-units-";
+inline constexpr std::string_view kSlurmStem = "slurm";
+
 /// What a folder of units says about itself.
 struct UnitFolder {
   std::filesystem::path folder;

@@ -19,6 +19,7 @@ struct EngineJob {
   std::filesystem::path folder;      // exists
   std::filesystem::path list;        // a file of the ids in `todo`, one per line
   int workers = 1;
+  int threads = 1;  // of a worker, named in `command` already
   ProgressFn progress;
   std::stop_token stop;
 };

@@ -9,6 +9,7 @@
 
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/engine.hpp"
+#include "analysis/unit_folder.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/shell_word.hpp"
 
@@ -20,7 +21,7 @@ namespace {
 std::string output_of(const std::filesystem::path& folder) {
   std::string text;
   for (const char c : folder.string()) text += c == '%' ? "%%" : std::string(1, c);
-  return "\"" + text + "/slurm-%a.out\"";
+  return fmt::format("\"{}/{}-%a.out\"", text, kSlurmStem);
 }
 
 std::string script_of(const EngineJob& job) {
@@ -33,18 +34,19 @@ std::string script_of(const EngineJob& job) {
       "#!/bin/sh\n"
       "#SBATCH --job-name=kvscope\n"
       "#SBATCH --array=0-{}\n"
+      "#SBATCH --cpus-per-task={}\n"
       "#SBATCH --requeue\n"
       "#SBATCH --open-mode=append\n"
       "#SBATCH --signal=B:TERM@30\n"
       "#SBATCH --output={}\n"
       "exec{}\n",
-      job.workers - 1, output_of(job.folder), command);
+      job.workers - 1, job.threads, output_of(job.folder), command);
 }
 
 }  // namespace
 
 std::string run_slurm(const EngineJob& job) {
-  const std::filesystem::path script = job.folder / "slurm.sh";
+  const std::filesystem::path script = job.folder / fmt::format("{}.sh", kSlurmStem);
   write_new_file(script, script_of(job), /*overwrite=*/true);
   ChildOutcome outcome;
   try {
@@ -59,13 +61,13 @@ std::string run_slurm(const EngineJob& job) {
   if (job.stop.stop_requested() && !number.empty()) run_child({"scancel", number}, {});
   if (outcome.ended == 0) {
     for (int task = 0; task < job.workers; ++task)
-      remove_quietly(job.folder / fmt::format("slurm-{}.out", task));
+      remove_quietly(job.folder / fmt::format("{}-{}.out", kSlurmStem, task));
     return "";
   }
   return fmt::format("{}{}", launcher_text("sbatch", outcome.ended, outcome.err),
                      number.empty() ? ""
-                                    : fmt::format(" (job {}; its words are in {}/slurm-*.out)",
-                                                  number, job.folder.string()));
+                                    : fmt::format(" (job {}; its words are in {}/{}-*.out)", number,
+                                                  job.folder.string(), kSlurmStem));
 }
 
 }  // namespace kvscope::cli

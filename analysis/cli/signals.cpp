@@ -44,9 +44,12 @@ extern "C" void on_stop_signal(int signal) {
   const int saved = errno;
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  if (received.exchange(signal) == 0) {
-    first_at.store(now.tv_sec * kMilliseconds + now.tv_nsec / 1'000'000);
-  } else if (now.tv_sec * kMilliseconds + now.tv_nsec / 1'000'000 - first_at.load() >= kSameWish) {
+  // The time decides which one is the first: another thread may get the second at this moment.
+  const std::int64_t at = now.tv_sec * kMilliseconds + now.tv_nsec / 1'000'000 + 1;  // never 0
+  std::int64_t first = 0;
+  if (first_at.compare_exchange_strong(first, at) || at - first < kSameWish) {
+    received.store(signal);
+  } else {
     // The second one: die of it, as without a handler.
     std::signal(signal, SIG_DFL);
     std::raise(signal);

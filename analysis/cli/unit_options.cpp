@@ -63,7 +63,8 @@ void require_named_inputs(const UnitWork& work, const char* option) {
 class SharedList {
  public:
   SharedList(fs::path folder, const std::vector<std::string>& ids)
-      : folder_(std::move(folder)), file_(folder_ / fmt::format("list-of-units-{}", ::getpid())) {
+      : folder_(std::move(folder)),
+        file_(folder_ / fmt::format("{}{}", kUnitListStem, ::getpid())) {
     std::string lines;
     for (const std::string& id : ids) lines += id + "\n";
     write_new_file(file_, lines, /*overwrite=*/true);
@@ -94,6 +95,7 @@ std::vector<std::string> merging_words(const UnitFolder& units) {
     refuse("found \"" + first + "\"");
   for (const std::string& word : units.words) {
     const std::string name = word.substr(0, word.find('='));
+    if (name == "--") break;  // names of files follow
     if (name.starts_with("-o")) refuse("found " + word);
     for (const std::string_view outside : kOptionsOfNoNumber) {
       if (name == "--" + std::string(outside)) refuse("found " + word);
@@ -221,9 +223,10 @@ void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
       std::min(static_cast<std::size_t>(workers_.value_or(available_cores())), todo.size()));
   job.command.push_back(this_program());
   job.command.insert(job.command.end(), work.words.begin(), work.words.end());
-  const int n_threads =
-      options.threads ? options.n_threads() : std::max(1, available_cores() / job.workers);
-  insert_options(job.command, {"--threads", std::to_string(n_threads)});
+  // Only this machine's cores can be shared out here.
+  const int share = *engine_ == "local" ? std::max(1, available_cores() / job.workers) : 1;
+  job.threads = options.threads ? options.n_threads() : share;
+  insert_options(job.command, {"--threads", std::to_string(job.threads)});
   job.folder = fs::absolute(folder);
   const SharedList list(job.folder, todo);
   job.list = list.file();

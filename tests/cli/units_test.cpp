@@ -257,6 +257,14 @@ TEST_CASE("local workers make the bytes of one run, and their folder goes") {
     CHECK(read_file(out) == read_file(whole));
     CHECK(!fs::exists(out + ".units"));
   }
+  // what engines that were killed left in the folder goes with it
+  const std::string left = bench.file("left.csv");
+  fs::create_directories(left + ".units");
+  for (const char* name : {"list-of-units-6957", "slurm-3.out", "slurm.sh"})
+    std::ofstream(fs::path(left + ".units") / name) << "x\n";
+  REQUIRE(kvscope_run(bench.sweep({"--engine", "local", "--workers", "2", "--out", left})).code ==
+          0);
+  CHECK(!fs::exists(left + ".units"));
   // a folder that was named stays, and what it holds is not computed again
   const std::string folder = bench.file("kept");
   const Words kept = bench.sweep({"--units", folder, "--json"});
@@ -415,13 +423,19 @@ TEST_CASE("a recording whose name begins with a dash") {
   const Bench bench;
   const std::string here = fs::current_path();
   fs::current_path(bench.dir.path());
-  fs::copy_file(bench.trace, "-t.h5");
-  const RunResult run = kvscope_run({"sweep", "--selector", "quest", "--budget", "16", "--engine",
-                                     "local", "--workers", "2", "--out", "t.csv", "--", "-t.h5"});
+  fs::copy_file(bench.trace, "-o.h5");
+  const Words sweep = {"sweep", "--selector", "quest", "--budget", "16"};
+  const RunResult run = kvscope_run(
+      with(sweep, {"--engine", "local", "--workers", "2", "--out", "t.csv", "--", "-o.h5"}));
+  const Words kept = with(sweep, {"--units", "kept", "--out", "u.csv", "--", "-o.h5"});
+  const RunResult units = kvscope_run(kept);
+  const RunResult merged = kvscope_run({"merge", "kept", "--out", "v.csv"});
   fs::current_path(here);
-  INFO(run.err);
+  INFO(run.err << units.err << merged.err);
   CHECK(run.code == 0);
   CHECK(fs::exists(bench.file("t.csv")));
+  CHECK(merged.code == 0);
+  CHECK(read_file(bench.file("v.csv")) == read_file(bench.file("t.csv")));
 }
 
 TEST_CASE("a list of 100000 units") {
