@@ -40,8 +40,7 @@ AttendCall<T> call_of(const CallShape& shape, const DeviceRows& rows, const Devi
   return call;
 }
 
-/// At most one block for each of the 132 multiprocessors of H100 and H200. A power of two: clusters
-/// of five do not all fit in one wave (measured: twice the time of four).
+/// At most one block for each of the 132 multiprocessors of H100 and H200.
 int splits_for(int n_blocks, int most) {
   int n_splits = 1;
   while (n_splits * 2 <= most && n_blocks * n_splits * 2 <= 132) n_splits *= 2;
@@ -100,10 +99,8 @@ void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& l
     attend_decode(shape, call, options.n_splits > 0 ? options.n_splits : splits_for(n_blocks, 8),
                   stream);
   } else {
-    const int n_blocks = (n_rows <= 64 ? 1 : (n_rows + 127) / 128) * n_owners * shape.n_batch;
-    const int n_splits = options.n_splits > 0 ? options.n_splits : splits_for(n_blocks, 8);
-    if (n_splits > 8) refuse("at most 8 splits for the chunk kernel", n_splits);
-    attend_chunk(shape, call, n_splits, stream);
+    if (options.n_splits > 8) refuse("at most 8 splits for the chunk kernel", options.n_splits);
+    attend_chunk(shape, call, options.n_splits, stream);
   }
 }
 

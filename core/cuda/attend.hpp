@@ -28,14 +28,14 @@ enum class AttendBy { automatic, chunk, decode, rows };
 struct AttendOptions {
   OwnKeys own_keys = OwnKeys::causal;
   AttendBy by = AttendBy::automatic;
-  /// Blocks that share a list's keys: 1, 2, 4, 8 (decode also 16); 0: by the shapes.
+  /// Blocks that share a list's keys: 1 to 8 (decode up to 16); 0: by the shapes.
   int n_splits = 0;
 };
 
 /// out = softmax(score_scale q k^T) v over the keys of each query's list and its own ones, lse the
 /// logarithm of the sum of exponents over the same keys. Sums in f32; bf16 probabilities with bf16
 /// rows. The merge of splits happens in shared memory: no scratch memory, one kernel.
-///   chunk   tensor cores, tiles of 64 or 128 queries of one KV head by 64 listed keys; bf16
+///   chunk   tensor cores, tiles of 64 to 192 queries of one KV head by 64 listed keys; bf16
 ///   decode  tensor cores, at most 16 queries per list, keys go to registers; bf16
 ///   rows    plain f32 arithmetic; both dtypes
 /// Throws ShapeError if a kernel that is asked for does not take the shapes.

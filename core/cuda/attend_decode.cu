@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kWarps * 32) attend_decode_kernel(AttendCall<B
     }
   }
   cluster.sync();
-  const BlockParts parts{warp_sum_rows, row_max, row_total, /*first_row=*/0, n_rows};
+  const BlockParts parts{warp_sum_rows, row_max, row_total, kWidth, /*first_row=*/0, n_rows};
   merge_parts<kWidth>(call, cluster, parts, owner, batch);
   cluster.sync();  // nobody ends while its memory is read
 }

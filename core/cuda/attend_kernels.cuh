@@ -25,6 +25,7 @@ struct AttendCall {
   float log2_scale;        // score_scale / ln 2: exponents are powers of two
 };
 
+/// n_splits 0: by the shapes.
 void attend_chunk(const CallShape& shape, const AttendCall<Bf16>& call, int n_splits,
                   StreamHandle stream);
 void attend_decode(const CallShape& shape, const AttendCall<Bf16>& call, int n_splits,
@@ -34,9 +35,10 @@ void attend_rows(const CallShape& shape, const AttendCall<T>& call, StreamHandle
 
 /// What a block found for its rows, in its shared memory.
 struct BlockParts {
-  float* sum;    // [n_block_rows][kWidth]
+  float* sum;    // [n_block_rows][sum_stride]
   float* max;    // [n_block_rows] largest scores times log2_scale
   float* total;  // [n_block_rows]
+  int sum_stride;
   int first_row;
   int n_rows;  // of this block
 };
@@ -67,7 +69,7 @@ __device__ __forceinline__ void merge_some(const AttendCall<T>& call,
       of_split[s] = cluster.map_shared_rank(parts.max, from)[row];
       total_of[s] = cluster.map_shared_rank(parts.total, from)[row];
       sum_of[s] = *reinterpret_cast<const float4*>(cluster.map_shared_rank(parts.sum, from) +
-                                                   row * kWidth + column);
+                                                   row * parts.sum_stride + column);
     }
     float largest = -INFINITY;
 #pragma unroll

@@ -5,7 +5,7 @@ if(KVSCOPE_CUDA STREQUAL "OFF")
   return()
 endif()
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 90-real)
+  set(CMAKE_CUDA_ARCHITECTURES 90a-real)  # a: with the matrix instructions of warpgroups
 endif()
 include(CheckLanguage)
 check_language(CUDA)

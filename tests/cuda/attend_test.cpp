@@ -122,7 +122,7 @@ TEST_CASE("gpu: attention over lists and densely is the reference's", "[gpu]") {
       {"chunk of the figure", {.n_q = 24, .n_kv = 8, .n_past = {4096}, .n_tok = 128}, false, 0.25},
   };
   for (const Case& c : chunks) {
-    for (const int n_splits : {0, 1, 2, 4, 8}) check_case(c, AttendBy::chunk, n_splits);
+    for (const int n_splits : {0, 1, 2, 4, 6, 8}) check_case(c, AttendBy::chunk, n_splits);
     check_case(c, AttendBy::rows, 0);
   }
   const std::vector<Case> steps = {
