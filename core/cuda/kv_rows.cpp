@@ -27,13 +27,8 @@ QuestOptions quest_options(const NativeRule& rule) {
   QuestOptions options;
   options.page_size = static_cast<int>(rule.page_size);
   options.budget = static_cast<int>(rule.budget);
-  options.pages = rule.pages == NativeRule::Pages::eval       ? QuestPages::eval
-                  : rule.pages == NativeRule::Pages::kernel   ? QuestPages::kernel
-                  : rule.pages == NativeRule::Pages::frontier ? QuestPages::frontier
-                                                              : QuestPages::hub;
-  options.owner = rule.owner == NativeRule::Owner::q_head      ? QuestOwner::q_head
-                  : rule.owner == NativeRule::Owner::group_sum ? QuestOwner::group_sum
-                                                               : QuestOwner::group_max;
+  options.pages = rule.pages;
+  options.owner = rule.owner;
   return options;
 }
 

@@ -117,6 +117,7 @@ int Quest::n_owners() const {
 
 void Quest::append(const void* k, const std::int32_t* n_past, int n_tok, StreamHandle stream) {
   if (n_tok < 1) refuse("at least one new key", n_tok);
+  n_appended_ = n_tok;
   append_boxes(shape_, k, n_past, n_tok, options_.page_size, max_pages_, boxes_, stream);
 }
 
@@ -135,6 +136,7 @@ void Quest::choose(const void* q, const std::int32_t* n_past, StreamHandle strea
   scoring.n_past = n_past;
   scoring.n_more = 1;
   scoring.page_size = options_.page_size;
+  scoring.rows_are_there = n_appended_ == 1;  // it writes the box of n_past's page alone
   scoring.reduce = options_.owner == QuestOwner::q_head ? Reduce::each : Reduce::largest;
   scoring.scores = bounds_;
   scoring.stride = stride_of(max_pages_);

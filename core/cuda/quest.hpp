@@ -3,16 +3,15 @@
 // core/selectors/methods/quest.cpp.
 #pragma once
 
+#include "core/attention/native_rule.hpp"
 #include "core/cuda/attend.hpp"
 #include "core/cuda/call_shape.hpp"
 #include "core/cuda/device.hpp"
 
 namespace kvscope::gpu {
 
-/// How many pages a budget buys, as PageRule of core/selectors/page_lists.hpp says.
-enum class QuestPages { eval, kernel, frontier, hub };
-/// Who owns a list, and how a group's bounds become one.
-enum class QuestOwner { q_head, group_sum, group_max };
+using QuestPages = NativeRule::Pages;  // how many pages a budget buys
+using QuestOwner = NativeRule::Owner;  // who owns a list, and how a group's bounds become one
 
 struct QuestOptions {
   int page_size = 16;  // a power of two
@@ -56,6 +55,7 @@ class Quest {
   QuestOptions options_;
   int max_pages_ = 0;
   int most_items_ = 0;
+  int n_appended_ = 0;  // keys of the last append()
   DeviceBuffer memory_;
   std::byte* boxes_ = nullptr;
   float* bounds_ = nullptr;

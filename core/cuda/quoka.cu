@@ -115,6 +115,7 @@ void Quoka::choose(const DeviceRows& rows, StreamHandle stream) {
   scoring.n_parts = shape_.group();
   scoring.n_vectors = std::min(options_.n_queries, rows.n_tok);
   scoring.n_past = rows.n_past;
+  scoring.rows_are_there = true;
   scoring.factors = inverse_norms_;
   scoring.scores = scores_;
   scoring.stride = stride_of(shape_);

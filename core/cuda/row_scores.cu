@@ -63,13 +63,27 @@ __device__ __forceinline__ void put_score(const RowScores& call, int list, int r
   if (counts != nullptr) atomicAdd(counts + bucket_of_cosine(score), 1);
 }
 
-/// bf16 rows: 16 per instruction as left factor, straight from device memory. A product does not
-/// depend on the order of its channels: lane l takes 16 consecutive bytes of a row and calls them
-/// the channels that the instruction wants from it; the vectors are laid out to match.
+/// bf16 rows, which every warp copies to a ring of its own in shared memory.
+template <int kWidth, int kTiles>
+struct RowRing {
+  static constexpr int kRows = kTiles * 16;  // of a stage
+  static constexpr int kStageBytes = kRows * kWidth * 2;
+  static constexpr int kStages = 3 * 8192 / kStageBytes;  // 24 KiB per warp are on their way
+  static constexpr int kBytes = kWarps * kStages * kStageBytes;
+};
+
+/// 16 rows per instruction as left factor. A product does not depend on the order of its channels:
+/// lane l takes 16 consecutive bytes of a row and calls them the channels that the instruction
+/// wants from it; the vectors are laid out to match.
 template <int kWidth, int kTiles, int kVectorTiles>
-__global__ void __launch_bounds__(kThreads, 2) score_rows_kernel(RowScores call) {
+__global__ void __launch_bounds__(kThreads, 1) score_rows_kernel(RowScores call) {
+  using Ring = RowRing<kWidth, kTiles>;
   constexpr int kChunks = kWidth / 32;
   constexpr int kSteps = kWidth / 16;
+  constexpr int kParts = kWidth / 8;  // 16-byte chunks of a row
+  constexpr int kRows = Ring::kRows;
+  constexpr int kStages = Ring::kStages;
+  extern __shared__ __align__(128) unsigned char rings[];
   __shared__ uint4 right[kTerms][kSteps][32];
   __shared__ int counts[kBuckets];
   const int kv_head = static_cast<int>(blockIdx.y);
@@ -81,11 +95,46 @@ __global__ void __launch_bounds__(kThreads, 2) score_rows_kernel(RowScores call)
   const int r = lane / 4;
   const int t = lane % 4;
   const bool is_counted = call.histogram != nullptr;
+  const int n_rows = rows_of(call, batch);
+  const Bf16* const rows = static_cast<const Bf16*>(call.rows) +
+                           static_cast<std::int64_t>(list) * call.capacity * kWidth;
+  const std::uint32_t ring =
+      shared_address(rings) + static_cast<std::uint32_t>(warp * kStages * Ring::kStageBytes);
+  const int first_tile = static_cast<int>(blockIdx.x) * kWarps + warp;
+  const int tile_step = static_cast<int>(gridDim.x) * kWarps;
+  const int n_all = (n_rows + kRows - 1) / kRows;
+  const int n_tiles = first_tile < n_all ? (n_all - 1 - first_tile) / tile_step + 1 : 0;
+  // chunk c of a row: odd rows have halves of 64 bytes exchanged, so that reads meet all banks
+  const auto copy_tile = [&](int i) {
+    const int first = (first_tile + i * tile_step) * kRows;
+    const std::uint32_t to = ring + static_cast<std::uint32_t>(i % kStages * Ring::kStageBytes);
+#pragma unroll
+    for (int j = 0; j < kRows * kParts / 32; ++j) {
+      const int row = (j * 32 + lane) / kParts;
+      const int part = (j * 32 + lane) % kParts;
+      copy_16(to + static_cast<std::uint32_t>((row * kParts + (part ^ (row % 2 * 4))) * 16),
+              rows + static_cast<std::int64_t>(min(first + row, n_rows - 1)) * kWidth + part * 8);
+    }
+  };
+  int n_begun = 0;
+  if (call.rows_are_there) {  // on their way while the kernel ahead makes the vectors
+    const int n_settled = call.n_past[batch] / call.page_size;
+    while (n_begun < min(kStages, n_tiles) &&
+           min((first_tile + n_begun * tile_step) * kRows + kRows, n_rows) <= n_settled) {
+      copy_tile(n_begun);
+      end_copy_group();
+      ++n_begun;
+    }
+  }
   if (is_counted) {
     for (int i = thread; i < kBuckets; i += kThreads) counts[i] = 0;
   }
   wait_for_earlier_kernels();
   let_next_kernel_begin();
+  for (; n_begun < kStages; ++n_begun) {
+    if (n_begun < n_tiles) copy_tile(n_begun);
+    end_copy_group();
+  }
 
   // the vectors as right factor, in three terms that sum to all bits
   for (int i = thread; i < 8 * kVectorTiles * (kWidth / 4); i += kThreads) {
@@ -110,29 +159,34 @@ __global__ void __launch_bounds__(kThreads, 2) score_rows_kernel(RowScores call)
   }
   __syncthreads();
 
-  const int n_rows = rows_of(call, batch);
-  const Bf16* const rows = static_cast<const Bf16*>(call.rows) +
-                           static_cast<std::int64_t>(list) * call.capacity * kWidth;
-  constexpr int kTileRows = kTiles * 16;
-  const int n_tiles = (n_rows + kTileRows - 1) / kTileRows;
-  for (int tile = static_cast<int>(blockIdx.x) * kWarps + warp; tile < n_tiles;
-       tile += static_cast<int>(gridDim.x) * kWarps) {
-    const int first = tile * kTileRows;
+  for (int tile = 0; tile < n_tiles; ++tile) {
+    const int first = (first_tile + tile * tile_step) * kRows;
+    // lane t of a quad writes row t of its (up to four) rows
+    const int own_row = first + t * 8 + r;
+    const bool has_row = t < 2 * kTiles && own_row < n_rows;
+    float row_factor = 1.0f;
+    if (call.factors != nullptr && has_row)
+      row_factor = __ldg(call.factors + static_cast<std::int64_t>(list) * call.capacity + own_row);
+    wait_for_copies<kStages - 1>();
+    __syncwarp();
     uint4 low[kTiles][kChunks];
     uint4 high[kTiles][kChunks];
+    const unsigned char* const stage =
+        rings + (warp * kStages + tile % kStages) * Ring::kStageBytes;
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) {
-      const Bf16* const a =
-          rows + static_cast<std::int64_t>(min(first + m * 16 + r, n_rows - 1)) * kWidth + t * 8;
-      const Bf16* const b =
-          rows + static_cast<std::int64_t>(min(first + m * 16 + 8 + r, n_rows - 1)) * kWidth +
-          t * 8;
 #pragma unroll
       for (int j = 0; j < kChunks; ++j) {
-        low[m][j] = load_once(a + j * 32);
-        high[m][j] = load_once(b + j * 32);
+        const int part = (j * 4 + t) ^ (r % 2 * 4);
+        low[m][j] = *reinterpret_cast<const uint4*>(stage + ((m * 16 + r) * kParts + part) * 16);
+        high[m][j] =
+            *reinterpret_cast<const uint4*>(stage + ((m * 16 + 8 + r) * kParts + part) * 16);
       }
     }
+    __syncwarp();
+    if (tile + kStages < n_tiles) copy_tile(tile + kStages);
+    end_copy_group();
+
     float product[kTiles][kVectorTiles][4] = {};
 #pragma unroll
     for (int term = kTerms - 1; term >= 0; --term) {  // small terms first
@@ -156,7 +210,7 @@ __global__ void __launch_bounds__(kThreads, 2) score_rows_kernel(RowScores call)
       }
     }
     if (call.reduce == Reduce::largest) {
-      float best[2 * kTiles];
+      float own_best = -INFINITY;
 #pragma unroll
       for (int m = 0; m < kTiles; ++m) {
 #pragma unroll
@@ -170,15 +224,14 @@ __global__ void __launch_bounds__(kThreads, 2) score_rows_kernel(RowScores call)
             }
           }
           x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-          best[2 * m + half] = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+          x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+          if (t == 2 * m + half) own_best = x;
         }
       }
-      // lane t of a quad writes row t of its (up to four) rows
-#pragma unroll
-      for (int i = 0; i < 2 * kTiles; ++i) {
-        const int row = first + i * 8 + r;
-        if (t == i && row < n_rows)
-          put_score(call, list, row, best[i], is_counted ? counts : nullptr);
+      if (has_row) {
+        const float score = own_best * row_factor;
+        call.scores[static_cast<std::int64_t>(list) * call.stride + own_row] = score;
+        if (is_counted) atomicAdd(counts + bucket_of_cosine(score), 1);
       }
     } else {
 #pragma unroll
@@ -196,6 +249,7 @@ __global__ void __launch_bounds__(kThreads, 2) score_rows_kernel(RowScores call)
       }
     }
   }
+  wait_for_copies<0>();
   if (is_counted) {
     __syncthreads();
     std::int32_t* const to = call.histogram + static_cast<std::int64_t>(list) * kBuckets;
@@ -295,52 +349,43 @@ __global__ void __launch_bounds__(kThreads) score_rows_plain_kernel(RowScores ca
   }
 }
 
+template <int kWidth, int kTiles>
+void start(const RowScores& call, StreamHandle stream) {
+  const char* const what = "start the scores of rows";
+  const int n_lists = call.n_kv * call.n_batch;
+  constexpr int kMultiprocessors = 132;  // of an H100 or H200
+  const auto grid = [&](int n_blocks) {
+    return dim3(static_cast<unsigned>(n_blocks), static_cast<unsigned>(call.n_kv),
+                static_cast<unsigned>(call.n_batch));
+  };
+  Launch how;
+  how.threads = kThreads;
+  if (call.dtype == Dtype::f32) {
+    how.grid = grid((2 * kMultiprocessors + n_lists - 1) / n_lists);
+    how.shared_bytes = sizeof(PlainMemory<kWidth>);
+    launch(stream, how, what, score_rows_plain_kernel<kWidth>, call);
+    return;
+  }
+  how.grid = grid(n_lists < kMultiprocessors ? kMultiprocessors / n_lists : 1);
+  how.shared_bytes = RowRing<kWidth, kTiles>::kBytes;
+  launch(stream, how, what,
+         call.n_vectors <= 8 ? score_rows_kernel<kWidth, kTiles, 1>
+                             : score_rows_kernel<kWidth, kTiles, 2>,
+         call);
+}
+
 }  // namespace
 
 void score_rows(const RowScores& call, StreamHandle stream) {
-  constexpr int kBlocks = 264;  // two for each multiprocessor of an H100 or H200
-  const int n_lists = call.n_kv * call.n_batch;
-  Launch how;
-  how.grid = dim3(static_cast<unsigned>((kBlocks + n_lists - 1) / n_lists),
-                  static_cast<unsigned>(call.n_kv), static_cast<unsigned>(call.n_batch));
-  how.threads = kThreads;
-  const char* const what = "start the scores of rows";
-  if (call.dtype == Dtype::f32) {
-    switch (call.width) {
-      case 64:
-        how.shared_bytes = sizeof(PlainMemory<64>);
-        return launch(stream, how, what, score_rows_plain_kernel<64>, call);
-      case 128:
-        how.shared_bytes = sizeof(PlainMemory<128>);
-        return launch(stream, how, what, score_rows_plain_kernel<128>, call);
-      case 256:
-        how.shared_bytes = sizeof(PlainMemory<256>);
-        return launch(stream, how, what, score_rows_plain_kernel<256>, call);
-      default:
-        break;
-    }
-  } else if (call.n_vectors <= 8) {
-    switch (call.width) {
-      case 64:
-        return launch(stream, how, what, score_rows_kernel<64, 2, 1>, call);
-      case 128:
-        return launch(stream, how, what, score_rows_kernel<128, 2, 1>, call);
-      case 256:
-        return launch(stream, how, what, score_rows_kernel<256, 1, 1>, call);
-      default:
-        break;
-    }
-  } else {
-    switch (call.width) {
-      case 64:
-        return launch(stream, how, what, score_rows_kernel<64, 2, 2>, call);
-      case 128:
-        return launch(stream, how, what, score_rows_kernel<128, 2, 2>, call);
-      case 256:
-        return launch(stream, how, what, score_rows_kernel<256, 1, 2>, call);
-      default:
-        break;
-    }
+  switch (call.width) {
+    case 64:
+      return start<64, 2>(call, stream);
+    case 128:
+      return start<128, 2>(call, stream);
+    case 256:
+      return start<256, 1>(call, stream);
+    default:
+      break;
   }
   throw ShapeError("scores on the GPU: expected rows of 64, 128 or 256 numbers, found " +
                    std::to_string(call.width));

@@ -38,6 +38,9 @@ struct RowScores {
   const std::int32_t* n_past = nullptr;  // [n_batch]
   int n_more = 0;                        // rows: (n_past + n_more + page_size - 1) / page_size
   int page_size = 1;
+  /// bf16: the kernel ahead in the stream writes no row before n_past / page_size: these are
+  /// fetched before it has ended.
+  bool rows_are_there = false;
   Reduce reduce = Reduce::largest;
   const float* factors =
       nullptr;              // [n_batch, n_kv, capacity] or null; a row's score is multiplied by it
