@@ -60,27 +60,34 @@ __device__ __forceinline__ unsigned ordered(float score) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
+/// A score of the cut's bucket, and where it is.
+struct Candidate {
+  unsigned score;  // ordered()
+  int position;
+  /// True if it comes before `other`: the larger score, of equal ones the earlier.
+  __device__ __forceinline__ bool beats(Candidate other) const {
+    return score > other.score || (score == other.score && position < other.position);
+  }
+};
+
 template <int kThreads>
 struct Shared {
   static constexpr int kWarps = kThreads / 32;
-  int counts[kBuckets];                  // of this block's scores
-  int whole[kBuckets];                   // of all blocks
-  unsigned candidates[kMostCandidates];  // of this block
-  unsigned all_candidates[kMostCandidates];
+  int counts[kBuckets];                   // of this block's scores
+  Candidate candidates[kMostCandidates];  // of this block
+  Candidate all_candidates[kMostCandidates];
   int n_candidates;
   float range[2];     // smallest and largest score of this block
   int n_at_least[2];  // bisection: of this block, for two steps in turn
-  int n_greater;      // scores of this block above the cut
-  int n_equal;
-  int warp_greater[kWarps];
-  int warp_equal[kWarps];
+  int n_sure;         // scores of this block that stay without a look at candidates
+  int warp_sure[kWarps];
   float warp_low[kWarps];
   float warp_high[kWarps];
   int scratch[kWarps];
   int cut_bucket;
-  int n_above;  // scores in buckets above the cut's
-  unsigned cut;
-  int n_ties;  // scores equal to the cut that stay
+  int n_in_bucket;
+  int n_above;    // scores in buckets above the cut's
+  Candidate cut;  // the last one that stays
 };
 
 __device__ __forceinline__ int warp_inclusive(int x) {
@@ -128,7 +135,7 @@ struct Run {
   __device__ __forceinline__ float value(int quad, int i) const {
     return i == 0 ? held[quad].x : i == 1 ? held[quad].y : i == 2 ? held[quad].z : held[quad].w;
   }
-  /// visit(score) for each score of this lane.
+  /// visit(score, position) for each score of this lane.
   template <class Visit>
   __device__ __forceinline__ void each(const Visit& visit) {
     for (int round = 0; round < n_rounds(); ++round) {
@@ -139,7 +146,7 @@ struct Run {
         if (first >= end) break;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          if (first + i < end) visit(value(quad, i));
+          if (first + i < end) visit(value(quad, i), first + i);
         }
       }
     }
@@ -155,18 +162,14 @@ __device__ __forceinline__ void sync_all(cg::cluster_group& cluster, int n_block
   }
 }
 
-/// Fills s.whole with how many scores of all blocks each bucket has.
+/// Counts this block's scores in s.counts, over the range of all blocks' scores.
 template <int kThreads>
 __device__ Buckets count_buckets(Shared<kThreads>& s, cg::cluster_group& cluster, int n_blocks,
-                                 Run& run, const std::int32_t* histogram) {
+                                 Run& run) {
   const int thread = static_cast<int>(threadIdx.x);
-  if (histogram != nullptr) {
-    for (int i = thread; i < kBuckets; i += kThreads) s.whole[i] = histogram[i];
-    return {0.0f, 0.0f, true};
-  }
   float low = INFINITY;
   float high = -INFINITY;
-  run.each([&](float score) {
+  run.each([&](float score, int) {
     low = fminf(low, score);
     high = fmaxf(high, score);
   });
@@ -178,6 +181,7 @@ __device__ Buckets count_buckets(Shared<kThreads>& s, cg::cluster_group& cluster
   if (thread % 32 == 0) s.warp_low[thread / 32] = low, s.warp_high[thread / 32] = high;
   for (int i = thread; i < kBuckets; i += kThreads) s.counts[i] = 0;
   __syncthreads();
+#pragma unroll
   for (int w = 0; w < kThreads / 32; ++w) {
     low = fminf(low, s.warp_low[w]);
     high = fmaxf(high, s.warp_high[w]);
@@ -194,64 +198,93 @@ __device__ Buckets count_buckets(Shared<kThreads>& s, cg::cluster_group& cluster
   const float width = high - low;
   const float per_unit = static_cast<float>(kBuckets - 1) / width;
   if (width > 0.0f && isfinite(width) && isfinite(per_unit)) buckets.per_unit = per_unit;
-  run.each([&](float score) { atomicAdd(&s.counts[buckets.of(score)], 1); });
+  run.each([&](float score, int) { atomicAdd(&s.counts[buckets.of(score)], 1); });
   sync_all(cluster, n_blocks);
-  for (int i = thread; i < kBuckets; i += kThreads) {
-    int whole = 0;
-    for (int b = 0; b < n_blocks; ++b) whole += cluster.map_shared_rank(s.counts, b)[i];
-    s.whole[i] = whole;
-  }
   return buckets;
 }
 
-/// Ranks the scores of the cut's bucket, which are few.
+/// The bucket in which the n_kept largest scores of all blocks end.
 template <int kThreads>
-__device__ void rank_candidates(Shared<kThreads>& s, cg::cluster_group& cluster, int n_blocks,
-                                Run& run, const Buckets& buckets, int n_kept) {
+__device__ Buckets find_bucket(Shared<kThreads>& s, cg::cluster_group& cluster, int n_blocks,
+                               Run& run, int n_kept, const std::int32_t* histogram) {
   const int thread = static_cast<int>(threadIdx.x);
-  const int cut_bucket = s.cut_bucket;
-  run.each([&](float score) {
-    if (buckets.of(score) == cut_bucket)
-      s.candidates[atomicAdd(&s.n_candidates, 1)] = ordered(score);
-  });
-  sync_all(cluster, n_blocks);
-  // a warp for each block's candidates; lanes ask all blocks at once how many there are
-  const int lane = thread % 32;
+  Buckets buckets{0.0f, 0.0f, true};
+  if (histogram == nullptr) buckets = count_buckets(s, cluster, n_blocks, run);
+  // buckets from the best one down, some for each thread
+  constexpr int kEach = kBuckets / kThreads;
+  int own[kEach];
+  int sum = 0;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int bucket = kBuckets - 1 - thread * kEach - i;
+    own[i] = 0;
+    if (histogram != nullptr) {
+      own[i] = histogram[bucket];
+    } else if (n_blocks == 1) {
+      own[i] = s.counts[bucket];
+    } else {
+      for (int b = 0; b < n_blocks; ++b) own[i] += cluster.map_shared_rank(s.counts, b)[bucket];
+    }
+    sum += own[i];
+  }
+  const int inclusive = warp_inclusive(sum);
+  if (thread % 32 == 31) s.scratch[thread / 32] = inclusive;
+  __syncthreads();
+  constexpr int kWarps = kThreads / 32;
+  const int of_warp = thread % 32 < kWarps ? s.scratch[thread % 32] : 0;
+  int before = warp_sum(thread % 32 < thread / 32 ? of_warp : 0) + inclusive - sum;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    if (before < n_kept && n_kept <= before + own[i]) {
+      s.cut_bucket = kBuckets - 1 - thread * kEach - i;
+      s.n_in_bucket = own[i];
+      s.n_above = before;
+    }
+    before += own[i];
+  }
+  __syncthreads();
+  return buckets;
+}
+
+/// All blocks' candidates, and which of them is the last one that stays.
+template <int kThreads>
+__device__ int rank_candidates(Shared<kThreads>& s, cg::cluster_group& cluster, int n_blocks,
+                               int n_wanted) {
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  constexpr int kWarps = kThreads / 32;
+  // lanes ask all blocks at once how many there are
   const int n_of_block = lane < n_blocks ? *cluster.map_shared_rank(&s.n_candidates, lane) : 0;
   const int until = warp_inclusive(n_of_block);
   const int n_all = __shfl_sync(0xffffffffu, until, 31);
-  for (int b = thread / 32; b < n_blocks; b += kThreads / 32) {
+  for (int b = 0; b < n_blocks; ++b) {
     const int n = __shfl_sync(0xffffffffu, n_of_block, b);
     const int first = __shfl_sync(0xffffffffu, until, b) - n;
-    const unsigned* const from = cluster.map_shared_rank(s.candidates, b);
-    for (int i = lane; i < n; i += 32) s.all_candidates[first + i] = from[i];
+    const Candidate* const from = cluster.map_shared_rank(s.candidates, b);
+    for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads)
+      s.all_candidates[first + i] = from[i];
   }
   __syncthreads();
-  const int wanted = n_kept - s.n_above;
-  for (int i = thread; i < n_all; i += kThreads) {
-    const unsigned own = s.all_candidates[i];
-    int n_greater = 0;
-    int n_equal = 0;
-    for (int j = 0; j < n_all; ++j) {
-      n_greater += s.all_candidates[j] > own ? 1 : 0;
-      n_equal += s.all_candidates[j] == own ? 1 : 0;
-    }
-    if (n_greater < wanted && wanted <= n_greater + n_equal) {
-      s.cut = own;
-      s.n_ties = wanted - n_greater;
-    }
+  for (int i = warp; i < n_all; i += kWarps) {
+    const Candidate own = s.all_candidates[i];
+    int n_better = 0;
+    for (int j = lane; j < n_all; j += 32) n_better += s.all_candidates[j].beats(own) ? 1 : 0;
+    n_better = __reduce_add_sync(0xffffffffu, n_better);
+    if (lane == 0 && n_better == n_wanted - 1) s.cut = own;
   }
+  __syncthreads();
+  return n_all;
 }
 
-/// Crowded scores: the largest number that n_kept scores reach, bit by bit.
+/// Crowded scores: the last one that stays, bit by bit of the score, then of the position.
 template <int kThreads>
 __device__ void bisect(Shared<kThreads>& s, cg::cluster_group& cluster, int n_blocks, Run& run,
                        int n_kept) {
   const int thread = static_cast<int>(threadIdx.x);
   int step = 0;
-  const auto n_reaching = [&](unsigned limit) {
+  const auto count = [&](const auto& is_meant) {
     int n = 0;
-    run.each([&](float score) { n += ordered(score) >= limit ? 1 : 0; });
+    run.each([&](float score, int position) { n += is_meant(ordered(score), position) ? 1 : 0; });
     n = warp_sum(n);
     __syncthreads();
     if (thread % 32 == 0) s.scratch[thread / 32] = n;
@@ -267,55 +300,21 @@ __device__ void bisect(Shared<kThreads>& s, cg::cluster_group& cluster, int n_bl
     ++step;
     return whole;
   };
-  unsigned cut = 0;
+  unsigned cut = 0;  // the largest number that n_kept scores reach
   for (int bit = 31; bit >= 0; --bit) {
     const unsigned tried = cut | (1u << bit);
-    if (n_reaching(tried) >= n_kept) cut = tried;
+    if (count([&](unsigned score, int) { return score >= tried; }) >= n_kept) cut = tried;
   }
-  const int n_greater = cut == 0xffffffffu ? 0 : n_reaching(cut + 1);
-  if (thread == 0) {
-    s.cut = cut;
-    s.n_ties = n_kept - n_greater;
+  const int n_ties = n_kept - count([&](unsigned score, int) { return score > cut; });
+  unsigned n_before = 0;  // the most positions before which fewer than n_ties are equal to it
+  for (int bit = 30; bit >= 0; --bit) {
+    const unsigned tried = n_before | (1u << bit);
+    const int n = count([&](unsigned score, int position) {
+      return score == cut && static_cast<unsigned>(position) < tried;
+    });
+    if (n < n_ties) n_before = tried;
   }
-}
-
-/// Where the n_kept largest of all scores end: s.cut and s.n_ties.
-template <int kThreads>
-__device__ void find_cut(Shared<kThreads>& s, cg::cluster_group& cluster, int n_blocks, Run& run,
-                         int n_kept, const std::int32_t* histogram) {
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread == 0) s.n_candidates = 0;
-  const Buckets buckets = count_buckets(s, cluster, n_blocks, run, histogram);
-  __syncthreads();
-  // buckets from the best one down, some for each thread
-  constexpr int kEach = kBuckets / kThreads;
-  int own[kEach];
-  int sum = 0;
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    own[i] = s.whole[kBuckets - 1 - thread * kEach - i];
-    sum += own[i];
-  }
-  int before = warp_inclusive(sum);
-  if (thread % 32 == 31) s.scratch[thread / 32] = before;
-  __syncthreads();
-  for (int w = 0; w < thread / 32; ++w) before += s.scratch[w];
-  before -= sum;
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    if (before < n_kept && n_kept <= before + own[i]) {
-      s.cut_bucket = kBuckets - 1 - thread * kEach - i;
-      s.n_above = before;
-    }
-    before += own[i];
-  }
-  __syncthreads();
-  if (s.whole[s.cut_bucket] <= kMostCandidates) {
-    rank_candidates(s, cluster, n_blocks, run, buckets, n_kept);
-  } else {
-    bisect(s, cluster, n_blocks, run, n_kept);
-  }
-  __syncthreads();
+  if (thread == 0) s.cut = {cut, static_cast<int>(n_before)};
 }
 
 template <int kThreads>
@@ -340,79 +339,86 @@ __global__ void __launch_bounds__(kThreads) top_lists_kernel(TopLists call) {
   run.scores = call.scores + list * call.stride;
   run.begin = min(begin + warp * piece, end);
   run.end = min(run.begin + piece, end);
+  if (thread == 0) {
+    s.n_candidates = 0;
+    // nothing or everything stays: no score has these bits
+    s.cut = {limits.n_kept <= 0 ? 0xffffffffu : 0u, -1};
+  }
   wait_for_earlier_kernels();
   let_next_kernel_begin();
   run.load(0);
 
-  if (limits.n_kept <= 0 || limits.n_kept >= limits.n_scores) {
-    if (thread == 0) {  // nothing or everything: no score has these bits
-      s.cut = limits.n_kept <= 0 ? 0xffffffffu : 0u;
-      s.n_ties = 0;
-    }
-    __syncthreads();
-  } else {
-    find_cut(s, cluster, n_blocks, run, limits.n_kept,
-             call.histogram == nullptr ? nullptr : call.histogram + list * kBuckets);
+  bool has_candidates = false;
+  Buckets buckets{0.0f, 0.0f, true};
+  if (limits.n_kept > 0 && limits.n_kept < limits.n_scores) {
+    buckets = find_bucket(s, cluster, n_blocks, run, limits.n_kept,
+                          call.histogram == nullptr ? nullptr : call.histogram + list * kBuckets);
+    has_candidates = s.n_in_bucket <= kMostCandidates;
+    if (!has_candidates) bisect(s, cluster, n_blocks, run, limits.n_kept);
   }
-  const unsigned cut = s.cut;
-  const int n_ties = s.n_ties;
+  __syncthreads();
 
   // count first: each warp and block starts where the ones before it end
-  int n_greater = 0;
-  int n_equal = 0;
-  run.each([&](float score) {
-    const unsigned x = ordered(score);
-    n_greater += x > cut ? 1 : 0;
-    n_equal += x == cut ? 1 : 0;
-  });
-  n_greater = warp_sum(n_greater);
-  n_equal = warp_sum(n_equal);
-  if (lane == 0) s.warp_greater[warp] = n_greater, s.warp_equal[warp] = n_equal;
+  int n_sure = 0;
+  if (has_candidates) {
+    const int cut_bucket = s.cut_bucket;
+    run.each([&](float score, int position) {
+      const int bucket = buckets.of(score);
+      n_sure += bucket > cut_bucket ? 1 : 0;
+      if (bucket == cut_bucket)
+        s.candidates[atomicAdd(&s.n_candidates, 1)] = {ordered(score), position};
+    });
+  } else {
+    const Candidate cut = s.cut;
+    run.each([&](float score, int position) {
+      n_sure += cut.beats({ordered(score), position}) ? 0 : 1;
+    });
+  }
+  n_sure = warp_sum(n_sure);
+  if (lane == 0) {
+    s.warp_sure[warp] = n_sure;
+  }
   __syncthreads();
-  int greater_before = 0;
-  int equal_before = 0;
-  int block_greater = 0;
-  int block_equal = 0;
-  for (int w = 0; w < kWarps; ++w) {
-    if (w == warp) greater_before = block_greater, equal_before = block_equal;
-    block_greater += s.warp_greater[w];
-    block_equal += s.warp_equal[w];
-  }
+  const int of_warp = lane < kWarps ? s.warp_sure[lane] : 0;
   if (n_blocks > 1) {
-    if (thread == 0) s.n_greater = block_greater, s.n_equal = block_equal;
+    const int of_block = warp_sum(of_warp);
+    if (thread == 0) s.n_sure = of_block;
     cluster.sync();
-    const bool is_before = lane < rank;
-    greater_before += warp_sum(is_before ? *cluster.map_shared_rank(&s.n_greater, lane) : 0);
-    equal_before += warp_sum(is_before ? *cluster.map_shared_rank(&s.n_equal, lane) : 0);
   }
+  int n_before = lane < warp ? of_warp : 0;
+  if (n_blocks > 1 && lane < rank) n_before += *cluster.map_shared_rank(&s.n_sure, lane);
+  if (has_candidates) {
+    const int n_all = rank_candidates(s, cluster, n_blocks, limits.n_kept - s.n_above);
+    const Candidate cut = s.cut;
+    for (int i = lane; i < n_all; i += 32) {
+      const Candidate x = s.all_candidates[i];
+      n_before += x.position < run.begin && !cut.beats(x) ? 1 : 0;
+    }
+  }
+  if (n_blocks > 1) cluster.barrier_arrive();  // no more reads of other blocks' memory
+  n_before = warp_sum(n_before);
+  const Candidate cut = s.cut;
   std::int32_t* const items = call.items + list * call.item_stride;
   for (int round = 0; round < run.n_rounds(); ++round) {
     if (run.n_rounds() > 1) run.load(round);
 #pragma unroll
     for (int quad = 0; quad < kQuads; ++quad) {
       const int first = run.first_of(round, quad);
-      if (run.first_of(round, quad) - lane * 4 >= run.end) break;  // the whole warp
-      int n_both = 0;  // of this lane's four: greater ones, and equal ones from bit 16 on
+      if (first - lane * 4 >= run.end) break;  // the whole warp
+      bool stays[4];
+      int n = 0;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const unsigned x = first + i < run.end ? ordered(run.value(quad, i)) : 0u;
-        if (first + i < run.end) n_both += x > cut ? 1 : x == cut ? 0x10000 : 0;
+        stays[i] = first + i < run.end && !cut.beats({ordered(run.value(quad, i)), first + i});
+        n += stays[i] ? 1 : 0;
       }
-      const int inclusive = warp_inclusive(n_both);
-      const int whole = __shfl_sync(0xffffffffu, inclusive, 31);
-      int own_greater = greater_before + ((inclusive - n_both) & 0xffff);
-      int own_equal = equal_before + ((inclusive - n_both) >> 16);
+      const int inclusive = warp_inclusive(n);
+      int at = n_before + inclusive - n;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        if (first + i >= run.end) continue;
-        const unsigned x = ordered(run.value(quad, i));
-        const bool is_tie = x == cut && own_equal < n_ties;
-        if (x > cut || is_tie) items[own_greater + min(own_equal, n_ties)] = first + i;
-        own_greater += x > cut ? 1 : 0;
-        own_equal += x == cut ? 1 : 0;
+        if (stays[i]) items[at++] = first + i;
       }
-      greater_before += whole & 0xffff;
-      equal_before += whole >> 16;
+      n_before += __shfl_sync(0xffffffffu, inclusive, 31);
     }
   }
   if (rank == 0 && thread == 0) {
@@ -420,7 +426,7 @@ __global__ void __launch_bounds__(kThreads) top_lists_kernel(TopLists call) {
     if (limits.forced >= 0) items[n_kept] = limits.forced;
     call.counts[list] = n_kept + (limits.forced >= 0 ? 1 : 0);
   }
-  if (n_blocks > 1) cluster.sync();  // nobody ends while its memory is read
+  if (n_blocks > 1) cluster.barrier_wait();  // nobody ends while its memory is read
 }
 
 }  // namespace
