@@ -115,11 +115,13 @@ BlasLt::BlasLt()
     : library_(std::make_shared<const Library>()),
       workspace_(kWorkspaceBytes, "the workspace of products") {
   check_status(library_->create(&handle_), "start");
-  const Status made = library_->product_create(&product_, kComputeF32, kTypeF32);
+  Status made = library_->product_create(&product_, kComputeF32, kTypeF32);
+  if (made == 0) {
+    made = library_->product_set(product_, kAttributeTransA, &kTransposed, sizeof(kTransposed));
+    if (made != 0) library_->product_destroy(product_);
+  }
   if (made != 0) library_->destroy(handle_);  // no destructor runs
   check_status(made, "describe products");
-  check_status(library_->product_set(product_, kAttributeTransA, &kTransposed, sizeof(kTransposed)),
-               "describe products");
 }
 
 BlasLt::~BlasLt() {
