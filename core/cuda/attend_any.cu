@@ -35,7 +35,8 @@ struct Running {
   template <class T, class Row>
   __device__ __forceinline__ void add(float score, int d, const Row& row, const T*) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const float best = fmaxf(largest, largest_of_warp(score));
+    // NaN as the largest: it reaches the total, and is reported
+    const float best = fmaxf(largest, largest_of_warp(isnan(score) ? INFINITY : score));
     if (best == -INFINITY) return;
     const float factor = expf(largest - best);
     const float weight = expf(score - best);

@@ -89,7 +89,8 @@ __device__ __forceinline__ void merge_some(const AttendCall<T>& call,
                sum.z * share, sum.w * share);
     if (column == 0) {
       constexpr float kLn2 = 0.69314718055994531f;
-      call.lse[out_row + row] = total > 0.0f ? (largest + log2f(total)) * kLn2 : -INFINITY;
+      // NaN stays NaN, which is reported; 0 is a query without keys
+      call.lse[out_row + row] = total == 0.0f ? -INFINITY : (largest + log2f(total)) * kLn2;
     }
   }
 }

@@ -127,7 +127,9 @@ __global__ void __launch_bounds__(kWarps * 32) attend_rows_kernel(AttendCall<T> 
                     sum[i][c] * share);
     if (lane == 0) {
       constexpr float kLn2 = 0.69314718055994531f;
-      call.lse[first_of_list + row] = whole > 0.0f ? (largest[i] + log2f(whole)) * kLn2 : -INFINITY;
+      // NaN stays NaN, which is reported; 0 is a query without keys
+      call.lse[first_of_list + row] =
+          whole == 0.0f ? -INFINITY : (largest[i] + log2f(whole)) * kLn2;
     }
   }
 }

@@ -165,7 +165,11 @@ __global__ void __launch_bounds__(kThreads)
       int number;
       const double whole = sum_of_eight(dot, number);
       const int row = first + number;
-      if (lane % 4 == 0 && row < n_tok) cosine[row] = whole * mean_factor * inverse_norm[row];
+      if (lane % 4 == 0 && row < n_tok) {
+        // NaN has no rank, and every rank has to be somebody's; the call ends with an error anyway
+        const double c = whole * mean_factor * inverse_norm[row];
+        cosine[row] = isnan(c) ? INFINITY : c;
+      }
     }
     __syncthreads();
     // a row's rank: how many come before it; four threads share the comparisons
