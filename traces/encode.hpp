@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor/tensor.hpp"
+#include "core/tensor/typed_rows.hpp"
 #include "traces/schema.hpp"
 
 namespace kvscope {
@@ -19,10 +19,11 @@ struct RowOrigin {
   Index first_position = 0;  // on the growing axis
 };
 
-/// Appends rows [n, row] as stored bytes to `out`. Throws FormatError: "/layers/3/k: head slot 2,
-/// position 17, element 5 is NaN"; for f16 also where a finite value is beyond 65504.
-void encode_rows(const RowOrigin& origin, TensorView<const float> rows,
-                 std::vector<std::byte>& out);
+/// Rows [n, row] as the array stores them: their own bytes where they have its dtype and lie in one
+/// piece, else converted into `scratch`. Throws FormatError: "/layers/3/k: head slot 2, position
+/// 17, element 5 is NaN"; also where a finite value becomes infinite (f16: beyond 65504).
+std::span<const std::byte> encode_rows(const RowOrigin& origin, TypedRows rows,
+                                       std::vector<std::byte>& scratch);
 
 /// Throws FormatError naming the first NaN or Inf of stored rows [n, row_size] that were read back.
 void require_finite(const std::string& where, Index first_position, Index row_size,

@@ -12,6 +12,10 @@ namespace kvscope {
 
 class PartWriter : public TraceReceiver {
  public:
+  /// Until all calls so far are done; throws what one of them threw.
+  virtual void settle() {}
+  /// Units that survive a kill.
+  virtual std::size_t n_committed() const = 0;
   /// finish() but for the name: a file that has it stays as it is.
   virtual void complete(TraceStatus status) = 0;
   /// Where the file lies between complete() and publish().

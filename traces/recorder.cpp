@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/stopwatch.hpp"
 #include "core/base/version.hpp"
 #include "core/model/kv_store.hpp"
 #include "traces/hash.hpp"
@@ -114,20 +114,31 @@ Logits logits_for(const TraceInfo& info, std::size_t unit) {
   return decode_follows ? Logits::last : Logits::none;
 }
 
-class Stopwatch {
+/// Says how far a recording is: a unit counts once a kill would not lose it.
+class UnitProgress {
  public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  UnitProgress(const TraceInfo& info, const TraceReceiver& receiver, const ProgressFn& tell)
+      : info_(info), receiver_(receiver), tell_(tell) {}
+  /// After n_units were given to commit_unit().
+  void report(std::size_t n_units) {
+    const std::size_t n_safe = n_units - static_cast<std::size_t>(receiver_.n_waiting_units());
+    if (!tell_ || n_safe <= n_told_) return;
+    n_told_ = n_safe;
+    const TraceUnit& unit = info_.units[n_safe - 1];
+    tell_({unit.is_decode ? "decode" : "prefill", unit.tokens.end, info_.n_tokens, "tokens"});
   }
 
  private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const TraceInfo& info_;
+  const TraceReceiver& receiver_;
+  const ProgressFn& tell_;
+  std::size_t n_told_ = 0;
 };
 
 /// One recording run. Returns the number of whole units.
 std::size_t run_units(const Transformer& model, const TokenTexts& texts,
                       std::span<const TokenId> prompt, const TraceInfo& info,
-                      TraceReceiver& receiver, ThreadPool& pool, const ProgressFn& progress,
+                      TraceReceiver& receiver, ThreadPool& pool, UnitProgress& progress,
                       const std::stop_token& stop, RecordReport& report) {
   const std::unique_ptr<KvStore> cache = model.make_store(info.n_tokens);
   const PreRotary pre_rotary(model.config());
@@ -149,8 +160,7 @@ std::size_t run_units(const Transformer& model, const TokenTexts& texts,
     (unit.is_decode ? report.decode_seconds : report.prefill_seconds) += watch.seconds();
     (unit.is_decode ? report.n_decoded : report.n_prompt) += unit.tokens.size();
     if (logits.count() > 0) next = argmax(logits.view().row(logits.dim(0) - 1));
-    if (progress)
-      progress({unit.is_decode ? "decode" : "prefill", unit.tokens.end, info.n_tokens, "tokens"});
+    progress.report(u + 1);
   }
   return info.units.size();
 }
@@ -251,10 +261,12 @@ RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
   RecordReport report;
   receiver.begin(info);
   try {
+    UnitProgress units(info, receiver, progress);
     const std::size_t n_units =
-        run_units(model, texts, prompt, info, receiver, pool, progress, stop, report);
+        run_units(model, texts, prompt, info, receiver, pool, units, stop, report);
     report.status = n_units == info.units.size() ? TraceStatus::complete : TraceStatus::interrupted;
     receiver.finish(report.status);
+    units.report(n_units);
     if (n_units == 0)
       throw Interrupted("stopped before the first unit was whole: nothing was kept");
   } catch (const Interrupted&) {

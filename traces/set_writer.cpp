@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The parts commit a unit one after the other, so a kill leaves some with one unit more than
+/// The parts commit a unit one after the other, so a kill leaves some with more units than
 /// others; the set has the units that all of them have.
 class SetWriter final : public TraceReceiver {
  public:
@@ -29,7 +29,7 @@ class SetWriter final : public TraceReceiver {
         options_(options),
         layers_per_part_(layers_per_part) {}
   ~SetWriter() override {
-    if (writers_.empty() || n_committed_ > 0) return;
+    if (writers_.empty() || n_settled() > 0) return;
     // No unit is whole, even if some part has one: there is nothing to recover.
     writers_.clear();
     for (const SetPart& part : manifest_.parts) remove_quietly(part_path(named(part)));
@@ -54,7 +54,7 @@ class SetWriter final : public TraceReceiver {
   void commit_unit() override {
     require_begun("commit_unit");
     for (const auto& writer : writers_) writer->commit_unit();
-    ++n_committed_;
+    ++n_units_;
   }
   void finish(TraceStatus status) override;
   std::int64_t bytes_written() const override {
@@ -63,18 +63,31 @@ class SetWriter final : public TraceReceiver {
     return n_bytes;
   }
   std::string content_hash() const override { return manifest_.content_hash; }
+  Index n_waiting_units() const override { return n_units_ - static_cast<Index>(n_committed()); }
   std::string recovery_hint() const override {
-    if (n_committed_ == 0) return "no unit was whole yet, so nothing is kept";
+    const std::size_t n_whole = n_settled();
+    if (n_whole == 0) return "no unit was whole yet, so nothing is kept";
     return fmt::format(
         "the {} units recorded before are safe next to {}: 'kvscope recover {}' makes a trace set "
         "of them",
-        n_committed_, growing_.string(), growing_.string());
+        n_whole, growing_.string(), growing_.string());
   }
 
  private:
   void require_begun(const char* call) const {
     if (writers_.empty())
       throw ConfigError(fmt::format("{}: {} before begin or after finish", out_.string(), call));
+  }
+  /// Units that all parts have.
+  std::size_t n_committed() const {
+    std::size_t n = writers_.empty() ? 0 : writers_.front()->n_committed();
+    for (const auto& writer : writers_) n = std::min(n, writer->n_committed());
+    return n;
+  }
+  /// The same once no part has calls left to do.
+  std::size_t n_settled() const {
+    for (const auto& writer : writers_) (void)writer->bytes_written();
+    return n_committed();
   }
   TraceReceiver& writer_of(Index layer) {
     require_begun("a layer");
@@ -94,7 +107,7 @@ class SetWriter final : public TraceReceiver {
   SetManifest manifest_;
   std::vector<std::unique_ptr<PartWriter>> writers_;
   std::map<Index, TraceReceiver*> writer_of_layer_;
-  std::int64_t n_committed_ = 0;
+  Index n_units_ = 0;  // of commit_unit()
 };
 
 /// What an earlier recording left under the growing manifest's name. Parts that this one has too
@@ -134,8 +147,12 @@ void SetWriter::begin(const TraceInfo& info) {
     publish_file(draft.temporary(), growing_, /*overwrite=*/true);
   }
   try {
+    WriterOptions of_part = options_;
+    of_part.n_threads /= static_cast<int>(manifest_.parts.size());
+    if (options_.queue_bytes > 0)
+      of_part.queue_bytes = std::max<std::size_t>(options_.queue_bytes / manifest_.parts.size(), 1);
     for (const SetPart& part : manifest_.parts) {
-      writers_.push_back(create_part(named(part), options_));
+      writers_.push_back(create_part(named(part), of_part));
       for (const Index layer : part.layers) writer_of_layer_[layer] = writers_.back().get();
       writers_.back()->begin(info_of_part(info, part));
     }
@@ -148,6 +165,8 @@ void SetWriter::begin(const TraceInfo& info) {
 
 void SetWriter::finish(TraceStatus status) {
   require_begun("finish");
+  for (const auto& writer : writers_) writer->settle();  // an error keeps all parts as they are
+  const std::size_t n_whole = n_committed();
   // Where an older set's parts have the names, none of them goes before all of the new ones are
   // whole. Otherwise each part gets its name at once: of parts that are copied to be cut or
   // compressed, one at a time lies on the disk twice.
@@ -157,9 +176,9 @@ void SetWriter::finish(TraceStatus status) {
   for (std::size_t i = 0; i < writers_.size(); ++i) {
     writers_[i]->complete(status);
     files.push_back(is_replacing ? writers_[i]->whole_file() : named(manifest_.parts[i]));
-    if (!is_replacing && n_committed_ > 0) writers_[i]->publish();
+    if (!is_replacing && n_whole > 0) writers_[i]->publish();
   }
-  if (n_committed_ > 0) {
+  if (n_whole > 0) {
     seal_manifest(manifest_, files, status);
     publish_set(out_, manifest_, options_.overwrite, /*keep=*/{}, [&] {
       for (const auto& writer : writers_) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -10,17 +12,21 @@
 
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
+#include "core/base/parallel.hpp"
 #include "traces/copy.hpp"
 #include "traces/encode.hpp"
 #include "traces/hash.hpp"
 #include "traces/header.hpp"
 #include "traces/layout.hpp"
 #include "traces/part_writer.hpp"
+#include "traces/queued_writer.hpp"
 #include "traces/raw_file.hpp"
 
 namespace kvscope {
 
 namespace {
+
+constexpr Index kLeastForThreads = Index{64} << 10;  // bytes: fewer are written before one wakes up
 
 /// One array while it is being filled.
 struct GrowingArray {
@@ -30,6 +36,13 @@ struct GrowingArray {
   Index n_filled = 0;                // positions of the running unit
   std::vector<Checksum> running;     // per head, of the running unit
   std::vector<std::uint64_t> table;  // [n_units, heads], as far as committed
+};
+
+/// Rows of one head on their way to the file.
+struct Piece {
+  GrowingArray* array = nullptr;
+  Index head = 0;
+  TypedRows rows;  // [n, row]
 };
 
 /// The file is laid out by HDF5 once, closed, and from then on only raw bytes are written at known
@@ -55,6 +68,7 @@ class TraceWriter final : public PartWriter {
   void complete(TraceStatus status) override;
   std::filesystem::path whole_file() const override { return copy_ ? copy_->temporary() : part_; }
   void publish() override;
+  std::size_t n_committed() const override { return n_committed_; }
   std::int64_t bytes_written() const override { return bytes_written_; }
   std::string content_hash() const override { return info_.content_hash; }
   std::string recovery_hint() const override;
@@ -63,6 +77,8 @@ class TraceWriter final : public PartWriter {
   const TraceUnit& unit() const;
   GrowingArray& array_at(Index layer, const char* name);
   void require_open(const char* call) const;
+  void add_pieces(GrowingArray& array, TypedRows rows, std::vector<Piece>& pieces) const;
+  void write_pieces(const std::vector<Piece>& pieces);
   void append_floats(GrowingArray& array, TensorView<const float> rows);
   void append_integers(GrowingArray& array, TensorView<const std::int32_t> rows);
   void append_head(GrowingArray& array, Index head, Index n, std::span<const std::byte> bytes,
@@ -88,9 +104,10 @@ class TraceWriter final : public PartWriter {
   std::int64_t n_text_bytes_ = 0;
   bool has_tokens_ = false;  // write_tokens was called in the running unit
   std::size_t n_committed_ = 0;
-  std::int64_t bytes_written_ = 0;
-  std::vector<std::byte> scratch_;
-  std::optional<NewFile> copy_;  // what gets the name instead of the .part
+  std::atomic<std::int64_t> bytes_written_ = 0;
+  std::unique_ptr<ThreadPool> pool_;
+  std::vector<std::vector<std::byte>> scratch_;  // of each thread
+  std::optional<NewFile> copy_;                  // what gets the name instead of the .part
 };
 
 std::uint64_t offset_of(const h5::Dataset& dataset) {
@@ -150,6 +167,8 @@ void TraceWriter::begin(const TraceInfo& info) {
   }
   file_ = RawFile::open(part_);
   file_.lock_as_recorder();
+  pool_ = std::make_unique<ThreadPool>(std::max(options_.n_threads, 1));
+  scratch_.resize(static_cast<std::size_t>(pool_->n_threads()));
 }
 
 // ---- rows ------------------------------------------------------------------------------------
@@ -238,30 +257,57 @@ TensorView<const T> as_heads(const GrowingArray& array, TensorView<const T> rows
   return {rows.data(), {rows.dim(0), rows.dim(1), 1}, {rows.stride(0), 1, 1}};
 }
 
-void TraceWriter::append_floats(GrowingArray& array, TensorView<const float> rows) {
-  const TokenRange positions = schema::positions_of(array.spec, info_, unit());
-  if (rows.empty() && positions.size() == 0) return;
-  const TensorView<const float> block = as_heads(array, rows);
-  check_rows(array, block.dim(0), block.dim(1), block.dim(2));
-  for (Index head = 0; head < block.dim(0); ++head) {
-    scratch_.clear();
-    encode_rows({array.spec, head, positions.begin + array.n_filled}, block.sub(head), scratch_);
-    append_head(array, head, block.dim(1), scratch_, block.dim(2));
+void TraceWriter::add_pieces(GrowingArray& array, TypedRows rows,
+                             std::vector<Piece>& pieces) const {
+  if (rows.empty() && schema::positions_of(array.spec, info_, unit()).size() == 0) return;
+  if (rows.rank() != 3) {
+    throw ShapeError(fmt::format("{}: rank {}, expected 3", array.spec.path, rows.rank()));
   }
-  array.n_filled += block.dim(1);
+  check_rows(array, rows.dim(0), rows.dim(1), rows.dim(2));
+  for (Index head = 0; head < rows.dim(0); ++head) pieces.push_back({&array, head, rows.sub(head)});
+}
+
+/// Each head's checksum is that of its rows alone, so any order and any thread will do.
+void TraceWriter::write_pieces(const std::vector<Piece>& pieces) {
+  const auto write = [&](Index i, int worker) {
+    const auto& [array, head, rows] = pieces[static_cast<std::size_t>(i)];
+    const Index first = schema::positions_of(array->spec, info_, unit()).begin + array->n_filled;
+    const auto bytes =
+        encode_rows({array->spec, head, first}, rows, scratch_[static_cast<std::size_t>(worker)]);
+    append_head(*array, head, rows.dim(0), bytes, rows.dim(1));
+  };
+  Index n_bytes = 0;
+  for (const Piece& piece : pieces) n_bytes += piece.rows.bytes().shape().count();
+  const auto n_pieces = static_cast<Index>(pieces.size());
+  if (n_bytes < kLeastForThreads) {
+    for (Index i = 0; i < n_pieces; ++i) write(i, 0);
+  } else {
+    pool_->parallel_for(n_pieces, write);
+  }
+  for (const Piece& piece : pieces) {
+    if (piece.head == 0) piece.array->n_filled += piece.rows.dim(0);
+  }
+}
+
+void TraceWriter::append_floats(GrowingArray& array, TensorView<const float> rows) {
+  if (rows.empty() && schema::positions_of(array.spec, info_, unit()).size() == 0) return;
+  std::vector<Piece> pieces;
+  add_pieces(array, as_heads(array, rows), pieces);
+  write_pieces(pieces);
 }
 
 void TraceWriter::append_integers(GrowingArray& array, TensorView<const std::int32_t> rows) {
   if (rows.empty() && schema::positions_of(array.spec, info_, unit()).size() == 0) return;
   const TensorView<const std::int32_t> block = as_heads(array, rows);
   check_rows(array, block.dim(0), block.dim(1), block.dim(2));
+  std::vector<std::byte>& scratch = scratch_.front();
   for (Index head = 0; head < block.dim(0); ++head) {
-    scratch_.clear();
+    scratch.clear();
     for (Index i = 0; i < block.dim(1); ++i) {
       const auto bytes = std::as_bytes(block.sub(head).row(i));
-      scratch_.insert(scratch_.end(), bytes.begin(), bytes.end());
+      scratch.insert(scratch.end(), bytes.begin(), bytes.end());
     }
-    append_head(array, head, block.dim(1), scratch_, block.dim(2));
+    append_head(array, head, block.dim(1), scratch, block.dim(2));
   }
   array.n_filled += block.dim(1);
 }
@@ -269,9 +315,11 @@ void TraceWriter::append_integers(GrowingArray& array, TensorView<const std::int
 void TraceWriter::write_layer(const LayerRows& rows) {
   require_open("write_layer");
   if (info_.capture.qkv) {
-    append_floats(array_at(rows.layer, "q"), rows.q);
-    append_floats(array_at(rows.layer, "k"), rows.k);
-    append_floats(array_at(rows.layer, "v"), rows.v);
+    std::vector<Piece> pieces;
+    add_pieces(array_at(rows.layer, "q"), rows.q, pieces);
+    add_pieces(array_at(rows.layer, "k"), rows.k, pieces);
+    add_pieces(array_at(rows.layer, "v"), rows.v, pieces);
+    write_pieces(pieces);
   }
   if (info_.capture.lse) append_floats(array_at(rows.layer, "lse"), rows.lse);
   if (info_.capture.stats) {
@@ -469,7 +517,9 @@ std::unique_ptr<PartWriter> create_part(const std::filesystem::path& out,
     throw ConfigError(fmt::format("gzip level: expected 1 to 9, found {}", *options.gzip_level));
   }
   check_output(out, options.overwrite);
-  return std::make_unique<TraceWriter>(out, options);
+  auto writer = std::make_unique<TraceWriter>(out, options);
+  if (options.queue_bytes == 0) return writer;
+  return queued(std::move(writer), options.queue_bytes);
 }
 
 std::unique_ptr<TraceReceiver> create_trace(const std::filesystem::path& out,

@@ -2,6 +2,8 @@
 // committed unit.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -20,6 +22,17 @@ struct WriterOptions {
   // Ends the rewriting before its next piece, which takes as long as the compression: the trace is
   // then whole and not compressed. An interrupted recording is not compressed at all.
   std::stop_token stop;
+  /// More than 0: a thread writes while the caller goes on (queued_writer.hpp). Rows that come with
+  /// their memory wait as they are, others are copied, up to so many bytes; what a call throws is
+  /// thrown by a later one, at the latest by finish().
+  std::size_t queue_bytes = 0;
+  int n_threads = 1;  // that convert rows, sum them up and write them
+
+  /// For a model on other hardware, which leaves the processor to whoever writes.
+  void write_beside(int n_free_threads) {
+    queue_bytes = std::size_t{256} << 20;
+    n_threads = std::min(n_free_threads, 8);
+  }
 };
 
 /// A receiver that writes `out`. Nothing is touched before begin(), and an existing file at `out`

@@ -115,13 +115,17 @@ void MemoryTrace::write_layer(const LayerRows& rows) {
   const Index n_kv = count_of(info_.kv_heads);
   Layer& layer = layers_[static_cast<std::size_t>(info_.layer_slot(rows.layer))];
   if (info_.capture.qkv) {
-    expect_shape(rows.k, {n_kv, tokens.size(), info_.d_head}, rows.layer, "k");
-    expect_shape(rows.v, {n_kv, tokens.size(), info_.d_head}, rows.layer, "v");
-    copy_rows(rows.k, layer.k.view(), tokens.begin);
-    copy_rows(rows.v, layer.v.view(), tokens.begin);
+    Tensor<float> widened;
+    const auto k = rows.k.floats(widened);
+    expect_shape(k, {n_kv, tokens.size(), info_.d_head}, rows.layer, "k");
+    copy_rows(k, layer.k.view(), tokens.begin);
+    const auto v = rows.v.floats(widened);
+    expect_shape(v, {n_kv, tokens.size(), info_.d_head}, rows.layer, "v");
+    copy_rows(v, layer.v.view(), tokens.begin);
     if (n_rows > 0) {
-      expect_shape(rows.q, {n_q, n_rows, info_.d_head}, rows.layer, "q");
-      copy_rows(rows.q, layer.q.view(), kept.begin - info_.rows.begin);
+      const auto q = rows.q.floats(widened);
+      expect_shape(q, {n_q, n_rows, info_.d_head}, rows.layer, "q");
+      copy_rows(q, layer.q.view(), kept.begin - info_.rows.begin);
     }
   }
   if (info_.capture.lse && n_rows > 0) {

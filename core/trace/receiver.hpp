@@ -1,11 +1,13 @@
 // Where a recorder puts what the model showed, unit by unit.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/tensor/tensor.hpp"
+#include "core/tensor/typed_rows.hpp"
 #include "core/trace/info.hpp"
 
 namespace kvscope {
@@ -14,9 +16,9 @@ namespace kvscope {
 /// views. n_tok: tokens of the unit; n_rows: those of them inside TraceInfo::rows.
 struct LayerRows {
   Index layer = 0;
-  TensorView<const float> q;       // [q_heads, n_rows, d_head]
-  TensorView<const float> k;       // [kv_heads, n_tok, d_head]
-  TensorView<const float> v;       // [kv_heads, n_tok, d_head]
+  TypedRows q;                     // [q_heads, n_rows, d_head]
+  TypedRows k;                     // [kv_heads, n_tok, d_head]
+  TypedRows v;                     // [kv_heads, n_tok, d_head]
   TensorView<const float> lse;     // [q_heads, n_rows]
   TensorView<const float> q_norm;  // [q_heads, n_rows]   (stats)
   TensorView<const float> k_norm;  // [kv_heads, n_tok]   (stats)
@@ -24,6 +26,9 @@ struct LayerRows {
   /// [begin / page_size, end / page_size).
   TensorView<const float> page_min;
   TensorView<const float> page_max;
+  /// What q, k, v and lse lie in, if they may be read after the call as long as this is kept; null:
+  /// all views are valid during the call only.
+  std::shared_ptr<const void> memory = nullptr;
 };
 
 /// A block of attention rows of one layer in one unit. Dense rows are large, so a unit's rows may
@@ -74,7 +79,8 @@ class TraceReceiver {
   virtual void write_logits(TensorView<const float> logits) = 0;  // [n_rows, n_vocab]
   /// Ids (and bytes, unless empty) of the unit's tokens.
   virtual void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) = 0;
-  /// From here on the unit survives a kill.
+  /// From here on the unit survives a kill; where there are n_waiting_units(), not yet the last
+  /// ones.
   virtual void commit_unit() = 0;
   /// Makes the trace readable under its final name. `status`: complete or interrupted (fewer units
   /// than planned).
@@ -83,6 +89,8 @@ class TraceReceiver {
   /// empty).
   virtual std::int64_t bytes_written() const { return 0; }
   virtual std::string content_hash() const { return {}; }
+  /// Units given to commit_unit() that a kill would still lose, since they wait for the disk.
+  virtual Index n_waiting_units() const { return 0; }
   /// What becomes of the committed units if the recording ends here with an error: a clause for its
   /// message, or empty.
   virtual std::string recovery_hint() const { return {}; }

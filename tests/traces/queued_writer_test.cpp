@@ -1,0 +1,453 @@
+// Recording by a thread of its own: the same files, errors and guarantees as without.
+#include "traces/queued_writer.hpp"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "core/base/data_dir.hpp"
+#include "core/base/error.hpp"
+#include "core/trace/memory_trace.hpp"
+#include "tests/traces/synthetic.hpp"
+#include "traces/reader.hpp"
+#include "traces/recorder.hpp"
+#include "traces/recover.hpp"
+#include "traces/trace_set.hpp"
+#include "traces/verify.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+WriterOptions with_queue(std::size_t bytes = 1 << 20, int n_threads = 3) {
+  WriterOptions options;
+  options.queue_bytes = bytes;
+  options.n_threads = n_threads;
+  return options;
+}
+
+Plan large_plan() {
+  Plan plan;
+  plan.n_prompt = 60;
+  plan.n_decode = 20;
+  plan.chunk = 4;
+  plan.rows = {0, 80};
+  plan.capture.attn_dense = plan.capture.logits = plan.capture.stats = true;
+  plan.capture.attn_topk = 3;
+  plan.capture.page_size = 8;
+  return plan;
+}
+
+std::string sentence(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("a file written by a thread of its own has the bytes of any other") {
+  Plan plan = large_plan();
+  plan.dtype = GENERATE(DType::f32, DType::bf16);
+  plan.q_heads = GENERATE(std::vector<Index>{0, 1, 2, 3}, std::vector<Index>{0, 3});
+  const SyntheticTrace truth = make_trace(plan);
+  const TempFolder folder;
+  write_all(truth, *create_trace(folder / "a.h5", {}));
+  write_all(truth, *create_trace_set(folder / "a.kvset", {}, 2));
+  for (const WriterOptions& options : {with_queue(), with_queue(1, 1)}) {  // 1 byte: one at a time
+    WriterOptions again = options;
+    again.overwrite = true;
+    write_all(truth, *create_trace(folder / "b.h5", again));
+    CHECK(slurp(folder / "a.h5") == slurp(folder / "b.h5"));
+    write_all(truth, *create_trace_set(folder / "b.kvset", again, 2));
+    CHECK(slurp(folder / "a.layers-0-1.h5") == slurp(folder / "b.layers-0-1.h5"));
+    CHECK(slurp(folder / "a.layer-2.h5") == slurp(folder / "b.layer-2.h5"));
+  }
+}
+
+TEST_CASE("several threads write the file of one") {
+  Plan plan;
+  plan.n_prompt = 600;  // rows of a unit that are worth threads
+  plan.n_decode = 1;
+  plan.chunk = 600;
+  plan.rows = {0, 601};
+  plan.dtype = DType::bf16;
+  plan.with_text = false;
+  const SyntheticTrace truth = make_trace(plan);
+  const TempFolder folder;
+  write_all(truth, *create_trace(folder / "a.h5", {}));
+  write_all(truth, *create_trace(folder / "b.h5", with_queue()));
+  write_all(truth, *create_trace(folder / "c.h5", {.n_threads = 4}));
+  CHECK(slurp(folder / "a.h5") == slurp(folder / "b.h5"));
+  CHECK(slurp(folder / "a.h5") == slurp(folder / "c.h5"));
+}
+
+/// Rounds q, k and v to a storage dtype on their way, as a GPU does, in memory that stays.
+class Rounding final : public TraceReceiver {
+ public:
+  Rounding(TraceReceiver& to, DType dtype) : to_(to), dtype_(dtype) {}
+  void begin(const TraceInfo& info) override { to_.begin(info); }
+  void write_layer(const LayerRows& rows) override {
+    using Memory = std::vector<Tensor<std::byte>>;
+    auto memory = std::make_shared<Memory>();
+    const auto moved = [&](TypedRows from, DType dtype) {
+      if (from.empty()) return from;
+      Tensor<float> unused;
+      const auto floats = from.floats(unused);
+      Shape shape = from.shape();
+      memory->push_back(
+          Tensor<std::byte>::uninitialized({shape.count() * static_cast<Index>(size_of(dtype))}));
+      std::byte* const first = memory->back().data();
+      std::byte* to = first;
+      for (Index h = 0; h < floats.dim(0); ++h) {
+        for (Index i = 0; i < floats.dim(1); ++i) {
+          const auto row = floats.sub(h).row(i);
+          from_float(row.data(), dtype, to, row.size());
+          to += row.size() * size_of(dtype);
+        }
+      }
+      return TypedRows(dtype, first, shape);
+    };
+    LayerRows out = rows;
+    out.q = moved(rows.q, dtype_);
+    out.k = moved(rows.k, dtype_);
+    out.v = moved(rows.v, dtype_);
+    lse_.push_back(
+        std::make_shared<Tensor<float>>(Tensor<float>({rows.lse.dim(0), rows.lse.dim(1)})));
+    for (Index h = 0; h < rows.lse.dim(0); ++h) {
+      for (Index i = 0; i < rows.lse.dim(1); ++i) (*lse_.back())(h, i) = rows.lse(h, i);
+    }
+    out.lse = std::as_const(*lse_.back()).view();
+    held.push_back(memory);
+    out.memory = memory;
+    to_.write_layer(out);
+  }
+  void write_logits(TensorView<const float> logits) override { to_.write_logits(logits); }
+  void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
+    to_.write_tokens(ids, bytes);
+  }
+  void commit_unit() override { to_.commit_unit(); }
+  void finish(TraceStatus status) override { to_.finish(status); }
+  std::vector<std::weak_ptr<void>> held;
+
+ private:
+  TraceReceiver& to_;
+  DType dtype_;
+  std::vector<std::shared_ptr<Tensor<float>>> lse_;
+};
+
+TEST_CASE("rows that come in the trace's dtype give the file of the floats, and are let go") {
+  Plan plan;
+  plan.dtype = GENERATE(DType::f32, DType::bf16, DType::f16);
+  plan.rows = {3, 22};
+  const SyntheticTrace truth = make_trace(plan);
+  const TempFolder folder;
+  write_all(truth, *create_trace(folder / "a.h5", {}));
+  for (const std::size_t queue_bytes : {0u, 1000u}) {
+    const auto file =
+        create_trace(folder / "b.h5", {.overwrite = true, .queue_bytes = queue_bytes});
+    Rounding rounding(*file, plan.dtype);
+    write_all(truth, rounding);
+    CHECK(slurp(folder / "a.h5") == slurp(folder / "b.h5"));
+    for (const auto& memory : rounding.held) CHECK(memory.expired());
+  }
+  // A receiver of floats widens them.
+  MemoryTrace exact, rounded;
+  write_all(truth, exact);
+  Rounding rounding(rounded, plan.dtype);
+  write_all(truth, rounding);
+  const auto k = rounded.k(1);
+  for (Index t = 0; t < 24; ++t)
+    CHECK(k(Index{1}, t, Index{3}) == stored(plan.dtype, exact.k(1)(Index{1}, t, Index{3})));
+}
+
+TEST_CASE("a value that the storage type does not hold is refused when it comes rounded, too") {
+  Plan plan;
+  plan.dtype = DType::f16;
+  SyntheticTrace truth = make_trace(plan);
+  truth.layers[1].k(1, 10, 3) = 70000.0f;
+  const TempFolder folder;
+  const auto file = create_trace(folder / "t.h5", {});
+  Rounding rounding(*file, DType::f16);
+  CHECK_THAT(
+      sentence([&] { write_all(truth, rounding); }),
+      ContainsSubstring("/layers/1/k: head slot 1, position 10, element 3 is Inf, or a value "
+                        "which does not fit f16"));
+}
+
+TEST_CASE("a number that bf16 rounds to infinity is refused") {
+  Plan plan;
+  plan.dtype = DType::bf16;
+  SyntheticTrace truth = make_trace(plan);
+  truth.layers[0].v(0, 2, 1) = std::numeric_limits<float>::max();
+  const TempFolder folder;
+  CHECK_THAT(sentence([&] { write_all(truth, *create_trace(folder / "t.h5", {})); }),
+             ContainsSubstring("/layers/0/v: head slot 0, position 2, element 1 is 3.4") &&
+                 ContainsSubstring("does not fit bf16: record in f32"));
+}
+
+TEST_CASE("an error while a thread writes is a later call's, with its sentence, and keeps units") {
+  const bool is_set = GENERATE(false, true);
+  SyntheticTrace truth = make_trace(large_plan());
+  truth.layers[1].k(1, 17, 3) = NAN;  // in unit 4
+  const TempFolder folder;
+  const fs::path out = folder / (is_set ? "t.kvset" : "t.h5");
+  {
+    const auto receiver =
+        is_set ? create_trace_set(out, with_queue(), 1) : create_trace(out, with_queue());
+    const std::string said = sentence([&] { write_all(truth, *receiver); });
+    CHECK_THAT(said, ContainsSubstring("/layers/1/k: head slot 1, position 17, element 3 is NaN"));
+    CHECK(sentence([&] { receiver->finish(TraceStatus::interrupted); }) == said);
+    CHECK_THAT(receiver->recovery_hint(),
+               ContainsSubstring("the 4 units recorded before are safe"));
+  }
+  CHECK_FALSE(fs::exists(out));
+  if (is_set) CHECK_FALSE(fs::exists(folder / "t.layer-0.h5"));
+  const fs::path kept = folder / (is_set ? "r.kvset" : "r.h5");
+  const RecoverReport report = recover_trace(out.string() + ".part", kept, false);
+  CHECK(report.n_units == 4);
+  CHECK(report.n_tokens == 16);
+  CHECK(report.n_damaged_units == 0);
+}
+
+TEST_CASE("an error before the first unit is whole leaves nothing behind a thread either") {
+  const bool is_set = GENERATE(false, true);
+  SyntheticTrace truth = make_trace(large_plan());
+  truth.layers[2].v(0, 1, 0) = INFINITY;
+  const TempFolder folder;
+  const fs::path out = folder / (is_set ? "t.kvset" : "t.h5");
+  {
+    const auto receiver =
+        is_set ? create_trace_set(out, with_queue(), 1) : create_trace(out, with_queue());
+    CHECK(sentence([&] { write_all(truth, *receiver); }) != "");
+    CHECK(receiver->recovery_hint() == "no unit was whole yet, so nothing is kept");
+  }
+  for (const char* name : {"t.h5", "t.h5.part", "t.kvset", "t.kvset.part", "t.layer-0.h5.part",
+                           "t.layer-1.h5.part", "t.layer-2.h5.part"})
+    CHECK_FALSE(fs::exists(folder / name));
+}
+
+/// Waits in write_tokens until it is let through, and notes what it was called for.
+class Gate final : public PartWriter {
+ public:
+  void begin(const TraceInfo&) override {}
+  void write_layer(const LayerRows& rows) override { order.push_back(rows.layer); }
+  void write_logits(TensorView<const float>) override { order.push_back(-1); }
+  void write_tokens(std::span<const TokenId>, std::span<const std::string>) override {
+    std::unique_lock lock(mutex);
+    opened.wait(lock, [&] { return is_open; });
+  }
+  void commit_unit() override { ++n_units; }
+  void complete(TraceStatus) override {}
+  fs::path whole_file() const override { return {}; }
+  void publish() override {}
+  std::size_t n_committed() const override { return n_units; }
+  void open() {
+    const std::lock_guard lock(mutex);
+    is_open = true;
+    opened.notify_all();
+  }
+  std::vector<Index> order;
+  std::size_t n_units = 0;
+  std::mutex mutex;
+  std::condition_variable opened;
+  bool is_open = false;
+};
+
+TEST_CASE("calls wait in their order, within their bound; a unit counts when it is written") {
+  auto owned = std::make_unique<Gate>();
+  Gate& gate = *owned;
+  const auto receiver = queued(std::move(owned), 1000);
+  receiver->begin({});
+  receiver->write_tokens({}, {});
+  receiver->commit_unit();
+  CHECK(receiver->n_waiting_units() == 1);
+  CHECK(receiver->n_committed() == 0);
+  LayerRows rows;
+  Tensor<float> q({1, 1, 100});
+  for (rows.layer = 0; rows.layer < 2; ++rows.layer) {  // 800 bytes of copies
+    rows.q = q.view();
+    receiver->write_layer(rows);
+  }
+  rows.memory = std::make_shared<int>(0);  // not copied: no bound holds it
+  for (; rows.layer < 40; ++rows.layer) receiver->write_layer(rows);
+  std::thread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    gate.open();
+  });
+  receiver->write_logits(q.view().sub(0));  // 400 bytes more: waits until some are written
+  CHECK(receiver->n_committed() == 1);
+  CHECK(receiver->n_waiting_units() == 0);
+  opener.join();
+  receiver->settle();
+  REQUIRE(gate.order.size() == 41);
+  for (Index i = 0; i < 40; ++i) CHECK(gate.order[static_cast<std::size_t>(i)] == i);
+  CHECK(gate.order.back() == -1);
+}
+
+TEST_CASE("a recording by a thread says of no unit too early that it is safe") {
+  const Transformer model = Transformer::load(embedded_draft());
+  std::vector<TokenId> prompt;
+  for (TokenId t = 0; t < 60; ++t) prompt.push_back(t * 7 % 50);
+  const TempFolder folder;
+  ThreadPool pool(1);
+  RecordOptions options;
+  options.chunk = 5;
+  options.n_decode = 4;
+  const auto record = [&](const fs::path& out, const WriterOptions& writer,
+                          const ProgressFn& progress, std::stop_token stop) {
+    return record_trace(model, nullptr, prompt, options, *create_trace(out, writer), pool, progress,
+                        stop);
+  };
+  std::int64_t last = 0;
+  const auto look = [&](const Progress& p) {
+    const fs::path part = folder / "q.h5.part";
+    if (fs::exists(part)) {
+      CHECK(TraceFile::open(part, {.allow_partial = true}).info().n_tokens >= p.done);
+    }
+    last = p.done;
+  };
+  const RecordReport report = record(folder / "q.h5", with_queue(), look, {});
+  CHECK(last == 64);
+  CHECK(report.content_hash == record(folder / "s.h5", {}, {}, {}).content_hash);
+
+  // Stopped while rows wait: all that was computed is kept.
+  std::stop_source stop;
+  const RecordReport stopped = record(
+      folder / "i.h5", with_queue(),
+      [&](const Progress& p) {
+        if (p.done >= 20) stop.request_stop();
+      },
+      stop.get_token());
+  CHECK(stopped.status == TraceStatus::interrupted);
+  const TraceFile kept = TraceFile::open(folder / "i.h5");
+  CHECK(kept.info().n_tokens == stopped.n_prompt + stopped.n_decoded);
+  CHECK(kept.info().n_tokens >= 20);
+  CHECK(verify_trace(folder / "i.h5", {}, pool).ok);
+}
+
+/// Records in a child process, which tells of each unit with a byte once it is safe.
+pid_t record_in_child(const SyntheticTrace& truth, const fs::path& out, bool is_set, int pipe_end,
+                      const std::function<void()>& prepare) {
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  int status = 0;
+  try {
+    const auto receiver =
+        is_set ? create_trace_set(out, with_queue(), 1) : create_trace(out, with_queue());
+    receiver->begin(truth.info);
+    if (prepare) prepare();
+    Index n_units = 0;
+    Index n_told = 0;
+    const auto tell = [&] {
+      for (; n_told < n_units - receiver->n_waiting_units(); ++n_told) {
+        if (write(pipe_end, "c", 1) != 1) _exit(9);
+      }
+    };
+    write_units(truth, *receiver, 0, truth.info.units.size(), [&](std::size_t) {
+      ++n_units;
+      tell();
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+      tell();
+    });
+    receiver->finish(TraceStatus::complete);
+    tell();
+  } catch (const IoError& error) {
+    const std::string text = std::string("!") + error.what();
+    if (write(pipe_end, text.data(), text.size()) < 0) _exit(9);
+    status = 3;
+  } catch (...) {
+    status = 1;
+  }
+  _exit(status);
+}
+
+TEST_CASE("kill -9 while threads write: no unit is lost that was called safe") {
+  const SyntheticTrace truth = make_trace(large_plan());
+  std::mt19937_64 rng(20261124);
+  int n_inside = 0;
+  for (int round = 0; round < 60 && n_inside < 4; ++round) {
+    const bool is_set = round % 2 == 1;
+    const TempFolder folder;
+    const fs::path out = folder / (is_set ? "t.kvset" : "t.h5");
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    const pid_t pid = record_in_child(truth, out, is_set, ends[1], {});
+    REQUIRE(pid > 0);
+    close(ends[1]);
+    const std::size_t wait_for = rng() % truth.info.units.size();
+    Index n_safe = 0;
+    char byte;
+    while (static_cast<std::size_t>(n_safe) < wait_for && read(ends[0], &byte, 1) == 1) ++n_safe;
+    std::this_thread::sleep_for(std::chrono::microseconds(rng() % 1500));
+    kill(pid, SIGKILL);
+    int status = 0;
+    waitpid(pid, &status, 0);
+    while (read(ends[0], &byte, 1) == 1) ++n_safe;
+    close(ends[0]);
+    INFO("round " << round << ", killed after " << n_safe << " safe units");
+    const fs::path growing = out.string() + ".part";
+    if (n_safe == 0 || !fs::exists(growing)) continue;
+    ++n_inside;
+    const fs::path kept = folder / (is_set ? "r.kvset" : "r.h5");
+    const RecoverReport report = recover_trace(growing, kept, false);
+    CHECK(report.n_units >= n_safe);
+    CHECK(report.n_damaged_units == 0);
+    ThreadPool pool(1);
+    CHECK(verify_trace(kept, {}, pool).ok);
+  }
+  CHECK(n_inside >= 4);
+}
+
+TEST_CASE("a full disk ends a recording by a thread with the same advice and exit code") {
+  Plan plan = large_plan();
+  plan.capture = {};
+  plan.capture.logits = true;
+  plan.rows = {40, 80};  // /logits lies last: the first unit with rows does not fit
+  const SyntheticTrace truth = make_trace(plan);
+  const TempFolder folder;
+  write_all(truth, *create_trace(folder / "whole.h5", {}));
+  const float first_logit = truth.logits(40, 0);
+  const std::size_t limit =
+      slurp(folder / "whole.h5")
+          .find(std::string(reinterpret_cast<const char*>(&first_logit), sizeof first_logit));
+  REQUIRE(limit != std::string::npos);
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t pid = record_in_child(truth, folder / "t.h5", /*is_set=*/false, ends[1], [&] {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit allowed = {limit, limit};
+    setrlimit(RLIMIT_FSIZE, &allowed);
+  });
+  REQUIRE(pid > 0);
+  close(ends[1]);
+  std::string said;
+  char byte;
+  while (read(ends[0], &byte, 1) == 1) said += byte;
+  close(ends[0]);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  REQUIRE(WIFEXITED(status));
+  INFO(said);
+  CHECK(WEXITSTATUS(status) == 3);
+  CHECK_THAT(said, ContainsSubstring("cannot write") && ContainsSubstring("kvscope recover"));
+  CHECK(!fs::exists(folder / "t.h5"));
+  CHECK(recover_trace(folder / "t.h5.part", folder / "t.h5", false).n_units == 10);
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,242 @@
+#include "traces/queued_writer.hpp"
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace kvscope {
+
+namespace {
+
+/// Copies of views, with their memory.
+class Copies {
+ public:
+  template <class T>
+  TensorView<const T> of(TensorView<const T> view) {
+    if (view.empty()) return view;
+    std::byte* const to = room(static_cast<std::size_t>(view.shape().count()) * sizeof(T));
+    copy_rows(view, reinterpret_cast<T*>(to));
+    return {reinterpret_cast<const T*>(to), view.shape()};
+  }
+  TypedRows of(TypedRows rows) {
+    if (rows.empty()) return rows;
+    const auto row_bytes = static_cast<std::size_t>(rows.bytes().dim(rows.rank() - 1));
+    std::byte* const first = room(static_cast<std::size_t>(rows.bytes().shape().count()));
+    std::byte* to = first;
+    rows.for_each_row([&](const std::byte* row) {
+      std::memcpy(to, row, row_bytes);
+      to += row_bytes;
+    });
+    return {rows.dtype(), first, rows.shape()};
+  }
+  std::size_t n_bytes() const { return n_bytes_; }
+
+ private:
+  std::byte* room(std::size_t n_bytes) {
+    memory_.push_back(Tensor<std::byte>::uninitialized({static_cast<Index>(n_bytes)}));
+    n_bytes_ += n_bytes;
+    return memory_.back().data();
+  }
+  template <class T>
+  static T* copy_rows(TensorView<const T> view, T* to) {
+    if (view.is_contiguous()) return std::copy_n(view.data(), view.shape().count(), to);
+    for (Index i = 0; i < view.dim(0); ++i) {
+      if (view.rank() == 2) {
+        to = std::copy_n(view.row(i).data(), view.dim(1), to);
+      } else {
+        to = copy_rows(view.sub(i), to);
+      }
+    }
+    return to;
+  }
+
+  std::vector<Tensor<std::byte>> memory_;
+  std::size_t n_bytes_ = 0;
+};
+
+class QueuedWriter final : public PartWriter {
+ public:
+  QueuedWriter(std::unique_ptr<PartWriter> writer, std::size_t most_bytes)
+      : writer_(std::move(writer)), most_bytes_(most_bytes) {}
+  ~QueuedWriter() override { end_thread(); }
+
+  void begin(const TraceInfo& info) override {
+    writer_->begin(info);
+    thread_ = std::thread([this] { work(); });
+  }
+  void write_layer(const LayerRows& rows) override {
+    LayerRows kept = rows;
+    auto copies = std::make_shared<Copies>();
+    if (rows.memory == nullptr) {
+      kept.q = copies->of(rows.q);
+      kept.k = copies->of(rows.k);
+      kept.v = copies->of(rows.v);
+      kept.lse = copies->of(rows.lse);
+    }
+    kept.q_norm = copies->of(rows.q_norm);
+    kept.k_norm = copies->of(rows.k_norm);
+    kept.page_min = copies->of(rows.page_min);
+    kept.page_max = copies->of(rows.page_max);
+    put(copies->n_bytes(), [copies, kept](PartWriter& to) { to.write_layer(kept); });
+  }
+  void write_attn(const AttnRows& rows) override {
+    auto copies = std::make_shared<Copies>();
+    const AttnRows kept = {rows.layer, copies->of(rows.attn), copies->of(rows.topk_pos),
+                           copies->of(rows.topk_prob)};
+    put(copies->n_bytes(), [copies, kept](PartWriter& to) { to.write_attn(kept); });
+  }
+  void write_routing(const RoutingRows& rows) override {
+    auto copies = std::make_shared<Copies>();
+    const RoutingRows kept = {rows.layer, copies->of(rows.expert), copies->of(rows.weight)};
+    put(copies->n_bytes(), [copies, kept](PartWriter& to) { to.write_routing(kept); });
+  }
+  void write_side(const SideRows& rows) override {
+    auto copies = std::make_shared<Copies>();
+    const SideRows kept = {rows.layer,
+                           copies->of(rows.index_q),
+                           copies->of(rows.index_k),
+                           copies->of(rows.index_w),
+                           copies->of(rows.index_selected),
+                           copies->of(rows.k_pre_rope)};
+    put(copies->n_bytes(), [copies, kept](PartWriter& to) { to.write_side(kept); });
+  }
+  void write_logits(TensorView<const float> logits) override {
+    auto copies = std::make_shared<Copies>();
+    const auto kept = copies->of(logits);
+    put(copies->n_bytes(), [copies, kept](PartWriter& to) { to.write_logits(kept); });
+  }
+  void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
+    put(0, [ids = std::vector(ids.begin(), ids.end()),
+            bytes = std::vector(bytes.begin(), bytes.end())](PartWriter& to) {
+      to.write_tokens(ids, bytes);
+    });
+  }
+  void commit_unit() override {
+    put(0, [](PartWriter& to) { to.commit_unit(); });
+    ++n_units_;
+  }
+  void settle() override {
+    wait();
+    const std::lock_guard lock(mutex_);
+    if (error_) std::rethrow_exception(error_);
+  }
+  void complete(TraceStatus status) override {
+    settle();
+    end_thread();
+    writer_->complete(status);
+  }
+  std::filesystem::path whole_file() const override { return writer_->whole_file(); }
+  void publish() override { writer_->publish(); }
+  std::size_t n_committed() const override {
+    const std::lock_guard lock(mutex_);
+    return n_committed_;
+  }
+  Index n_waiting_units() const override { return n_units_ - static_cast<Index>(n_committed()); }
+  std::int64_t bytes_written() const override {
+    wait();
+    return writer_->bytes_written();
+  }
+  std::string content_hash() const override { return writer_->content_hash(); }
+  std::string recovery_hint() const override {
+    wait();
+    return writer_->recovery_hint();
+  }
+
+ private:
+  struct Call {
+    std::function<void(PartWriter&)> run;
+    std::size_t n_bytes = 0;
+  };
+
+  void put(std::size_t n_bytes, std::function<void(PartWriter&)> run) {
+    std::unique_lock lock(mutex_);
+    is_done_.wait(lock,
+                  [&] { return error_ || n_bytes_ == 0 || n_bytes_ + n_bytes <= most_bytes_; });
+    if (error_) std::rethrow_exception(error_);
+    if (!thread_.joinable()) {  // before begin() or after complete(): it says so
+      lock.unlock();
+      return run(*writer_);
+    }
+    n_bytes_ += n_bytes;
+    calls_.push_back({std::move(run), n_bytes});
+    has_calls_.notify_one();
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      has_calls_.wait(lock, [&] { return !calls_.empty() || is_ending_; });
+      if (calls_.empty()) return;
+      {
+        const Call call = std::move(calls_.front());
+        calls_.pop_front();
+        is_busy_ = true;
+        lock.unlock();
+        std::exception_ptr error;
+        try {
+          call.run(*writer_);
+        } catch (...) {
+          error = std::current_exception();
+        }
+        lock.lock();
+        n_bytes_ -= call.n_bytes;
+        n_committed_ = writer_->n_committed();
+        if (error) {
+          error_ = error;
+          n_bytes_ = 0;
+          dropped_.swap(calls_);
+        }
+      }
+      if (!dropped_.empty()) {
+        lock.unlock();
+        dropped_.clear();  // their memory goes back to whoever waits for it
+        lock.lock();
+      }
+      is_busy_ = false;
+      is_done_.notify_all();
+    }
+  }
+
+  /// Until nothing waits.
+  void wait() const {
+    std::unique_lock lock(mutex_);
+    is_done_.wait(lock, [&] { return calls_.empty() && !is_busy_; });
+  }
+
+  void end_thread() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      is_ending_ = true;
+    }
+    has_calls_.notify_one();
+    thread_.join();
+  }
+
+  std::unique_ptr<PartWriter> writer_;
+  std::size_t most_bytes_;
+  Index n_units_ = 0;  // of commit_unit()
+  mutable std::mutex mutex_;
+  mutable std::condition_variable has_calls_, is_done_;
+  std::deque<Call> calls_, dropped_;
+  std::size_t n_bytes_ = 0;  // copied
+  std::size_t n_committed_ = 0;
+  std::exception_ptr error_;
+  bool is_busy_ = false;
+  bool is_ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<PartWriter> queued(std::unique_ptr<PartWriter> writer, std::size_t most_bytes) {
+  return std::make_unique<QueuedWriter>(std::move(writer), most_bytes);
+}
+
+}  // namespace kvscope
