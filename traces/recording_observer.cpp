@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "traces/attention_rows.hpp"
 
@@ -14,17 +15,18 @@ constexpr Index kMaxBlockBytes = Index{64} << 20;  // of dense attention rows in
 
 /// Heads `heads` of a view [all heads, n, ...]: a window where they lie side by side, else a copy
 /// in `storage`.
-TensorView<const float> select_heads(TensorView<const float> view, const std::vector<Index>& heads,
-                                     Tensor<float>& storage) {
+template <class T>
+TensorView<const T> select_heads(TensorView<const T> view, const std::vector<Index>& heads,
+                                 Tensor<T>& storage) {
   if (heads.back() - heads.front() + 1 == static_cast<Index>(heads.size())) {
     return view.range(0, heads.front(), heads.back() + 1);
   }
   Shape shape = view.shape();
   shape.dim[0] = static_cast<Index>(heads.size());
-  storage = Tensor<float>::uninitialized(shape);
+  storage = Tensor<T>::uninitialized(shape);
   for (std::size_t i = 0; i < heads.size(); ++i) {
-    const TensorView<const float> from = view.sub(heads[i]);
-    const TensorView<float> to = storage.sub(static_cast<Index>(i));
+    const TensorView<const T> from = view.sub(heads[i]);
+    const TensorView<T> to = storage.sub(static_cast<Index>(i));
     if (from.rank() == 1) {
       std::copy_n(from.data(), from.dim(0), to.data());
     } else {
@@ -33,7 +35,12 @@ TensorView<const float> select_heads(TensorView<const float> view, const std::ve
       }
     }
   }
-  return storage.view();
+  return std::as_const(storage).view();
+}
+
+TypedRows select_heads(TypedRows rows, const std::vector<Index>& heads,
+                       Tensor<std::byte>& storage) {
+  return {rows.dtype(), select_heads(rows.bytes(), heads, storage)};
 }
 
 /// Euclidean norms [heads, n] of rows [heads, n, d].
@@ -118,6 +125,34 @@ void RecordingObserver::on_attention(const AttentionEvent& event) {
     receiver_.write_side({.layer = event.layer, .k_pre_rope = before.view()});
   }
   if (info_.capture.attn_dense || info_.capture.attn_topk > 0) write_attention_rows(event, rows);
+}
+
+/// Everything but q, k, v and lse is made of floats, and of all keys so far.
+std::optional<DType> RecordingObserver::rows_dtype(Index) const {
+  const CaptureSet& capture = info_.capture;
+  if (capture.stats || capture.attn_dense || capture.attn_topk > 0 || capture.k_pre_rope)
+    return std::nullopt;
+  return info_.dtype;
+}
+
+void RecordingObserver::on_rows(const RowsEvent& event) {
+  const TokenRange rows = recorded_rows(event.pos_begin, event.n_tok);
+  // Heads that do not lie side by side are copied; those copies last as long as the call.
+  Tensor<std::byte> q_copy, k_copy, v_copy;
+  Tensor<float> lse_copy;
+  LayerRows out;
+  out.layer = event.layer;
+  if (info_.capture.qkv) {
+    out.q = select_heads(event.q.range(1, rows.begin, rows.end), info_.q_heads, q_copy);
+    out.k = select_heads(event.k, info_.kv_heads, k_copy);
+    out.v = select_heads(event.v, info_.kv_heads, v_copy);
+  }
+  if (info_.capture.lse)
+    out.lse = select_heads(event.lse.range(1, rows.begin, rows.end), info_.q_heads, lse_copy);
+  const bool has_copies =
+      q_copy.count() > 0 || k_copy.count() > 0 || v_copy.count() > 0 || lse_copy.count() > 0;
+  if (!has_copies) out.memory = event.memory;
+  receiver_.write_layer(out);
 }
 
 void RecordingObserver::write_attention_rows(const AttentionEvent& event, TokenRange rows) {

@@ -1,6 +1,7 @@
 // Watches a forward call and hands the recorded heads and rows of every layer to a TraceReceiver.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/base/parallel.hpp"
@@ -21,6 +22,8 @@ class RecordingObserver final : public Observer {
 
   bool wants(Index layer) const override { return info_.has_layer(layer); }
   void on_attention(const AttentionEvent& event) override;
+  std::optional<DType> rows_dtype(Index layer) const override;
+  void on_rows(const RowsEvent& event) override;
   void on_routing(const RoutingEvent& event) override;
   void on_logits(Index pos_begin, TensorView<const float> logits) override;
 

@@ -241,7 +241,8 @@ class BenchRecord final : public BenchCommand {
     options.model_name = report["model"].get<std::string>();
     options.model_config_json = config_json_of(session.dir);
     options.text_source = "embedded book";
-    const WriterOptions writer = capture_.writer_options(/*overwrite=*/true);
+    WriterOptions writer = capture_.writer_options(/*overwrite=*/true);
+    if (session.model.backend().name() == "cuda") writer.write_beside(session.pool.n_threads());
     const fs::path file = dir_ / fmt::format("kvscope-bench-{}.h5", ::getpid());
     std::vector<double> bare, recording;
     std::int64_t n_bytes = 0;

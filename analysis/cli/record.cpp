@@ -130,6 +130,7 @@ class RecordCommand final : public Command {
     ProgressReporter progress(work_.progress);
     WriterOptions stopping = writer_options;
     stopping.stop = stop.token();
+    if (engine_.is_on_gpu()) stopping.write_beside(n_threads);
     const auto receiver = layers_per_part_ > 0 ? create_trace_set(out, stopping, layers_per_part_)
                                                : create_trace(out, stopping);
     const RecordReport report =

@@ -145,6 +145,8 @@ void CudaCall::place(Index layer, const RowBlock& x, Index n_heads, const float*
 void CudaCall::position_and_append(Index layer, Block& q, Block& k, const Block& v) {
   const DeviceLayer& w = model_.weights.layer(layer);
   auto* const bad = reinterpret_cast<BadPlace*>(work_.bad.data());
+  if (work_.outbox.is_copying) work_.outbox.copied.hold_back(work_.stream);
+  work_.outbox.is_copying = false;
   HeadsCall call;
   call.out = q_rows_;
   call.out_capacity = n_tok_;
@@ -250,6 +252,7 @@ TensorView<const float> CudaCall::host_lse() {
 
 void CudaCall::finish() {
   work_.wait_and_check();
+  deliver();
   work_.clock.collect();
 }
 

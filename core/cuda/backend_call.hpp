@@ -1,6 +1,8 @@
 // One forward call on the device.
 #pragma once
 
+#include <deque>
+#include <functional>
 #include <vector>
 
 #include "core/cuda/attend_any.hpp"
@@ -53,6 +55,8 @@ class CudaCall final : public BackendCall {
   Tensor<float> logits(const Block& x, Index n_rows) override;
   TensorView<const float> to_host_rows(const Block& q) override;
   TensorView<const float> host_lse() override;
+  bool hand_out(Index layer, DType dtype, std::function<void(const RowsEvent&)> give) override;
+  void deliver() override;
   void start_clock() override { work_.clock.start(work_.stream); }
   void stop_clock(double& seconds) override { work_.clock.stop(seconds, work_.stream); }
   void finish() override;
@@ -69,6 +73,17 @@ class CudaCall final : public BackendCall {
   /// Attention's answer, head by head in answer_, to rows of tokens.
   void hand_on(Index layer, Block& out, bool may_see_nothing);
 
+  /// Rows that are being copied.
+  struct Parcel {
+    HostSlot memory;
+    RowsEvent rows;
+    const BadPlace* bad = nullptr;  // as the device had it behind the rows
+    Event copied;
+    std::function<void(const RowsEvent&)> give;
+  };
+  HostSlot slot_of(std::size_t bytes);
+  void give_first();
+
   const CudaModel& model_;
   const ModelConfig& config_;
   KvRows& store_;
@@ -82,6 +97,7 @@ class CudaCall final : public BackendCall {
   float *cos_ = nullptr, *sin_ = nullptr, *local_cos_ = nullptr, *local_sin_ = nullptr;
   Quoka* quoka_ = nullptr;  // of the last choose()
   Quest* quest_ = nullptr;
+  std::deque<Parcel> parcels_;
 };
 
 }  // namespace kvscope::gpu

@@ -1,5 +1,10 @@
 #include "core/cuda/transfer.hpp"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+
 #include "core/cuda/launch.cuh"
 
 namespace kvscope::gpu {
@@ -57,6 +62,101 @@ void copy_pieces_to_device(void* to, const void* from, const Pieces& pieces, Str
 }
 void copy_pieces_on_device(void* to, const void* from, const Pieces& pieces, StreamHandle stream) {
   copy_pieces(to, from, pieces, cudaMemcpyDeviceToDevice, stream);
+}
+
+namespace {
+
+__device__ float widened(float x) {
+  return x;
+}
+__device__ float widened(__nv_bfloat16 x) {
+  return __bfloat162float(x);
+}
+__device__ void put(float x, float* to) {
+  *to = x;
+}
+__device__ void put(float x, __nv_bfloat16* to) {
+  *to = __float2bfloat16_rn(x);
+}
+__device__ void put(float x, __half* to) {
+  *to = __float2half_rn(x);
+}
+
+template <class From, class To>
+__global__ void convert_kernel(const From* from, std::int64_t pitch, To* to, std::int64_t n) {
+  const std::int64_t head = blockIdx.y;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < n;
+       i += step) {
+    put(widened(from[head * pitch + i]), to + head * n + i);
+  }
+}
+
+template <class From, class To>
+void convert(const RowsToConvert& call, StreamHandle stream) {
+  constexpr int kThreads = 256;
+  constexpr std::int64_t kMostBlocks = 64;  // per head: the model computes beside this
+  Launch shape;
+  shape.grid =
+      dim3(static_cast<unsigned>(std::min((call.n + kThreads - 1) / kThreads, kMostBlocks)),
+           static_cast<unsigned>(call.n_heads));
+  shape.threads = kThreads;
+  shape.overlaps = false;
+  launch(stream, shape, "convert rows", convert_kernel<From, To>,
+         static_cast<const From*>(call.from), call.from_pitch, static_cast<To*>(call.to), call.n);
+}
+
+template <class From>
+void convert_from(const RowsToConvert& call, StreamHandle stream) {
+  switch (call.to_dtype) {
+    case DType::f32:
+      return convert<From, float>(call, stream);
+    case DType::bf16:
+      return convert<From, __nv_bfloat16>(call, stream);
+    case DType::f16:
+      return convert<From, __half>(call, stream);
+  }
+}
+
+}  // namespace
+
+void convert_rows(const RowsToConvert& call, StreamHandle stream) {
+  if (call.n == 0 || call.n_heads == 0) return;
+  if (call.from_dtype == DType::bf16) {
+    convert_from<__nv_bfloat16>(call, stream);
+  } else {
+    convert_from<float>(call, stream);
+  }
+}
+
+Event::Event() {
+  check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "make an event");
+}
+
+Event::~Event() {
+  if (event_ != nullptr) cudaEventDestroy(event_);
+}
+
+void Event::record(StreamHandle stream) {
+  check(cudaEventRecord(event_, stream), "note a place in its work");
+}
+
+void Event::hold_back(StreamHandle stream) const {
+  check(cudaStreamWaitEvent(stream, event_, 0), "wait for another stream");
+}
+
+bool Event::is_passed() const {
+  const cudaError_t code = cudaEventQuery(event_);
+  if (code == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  check(code, "hand data out");
+  return true;
+}
+
+void Event::wait() const {
+  check(cudaEventSynchronize(event_), "hand data out");
 }
 
 SpanClock::~SpanClock() {

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/cuda/device.hpp"
+#include "core/tensor/dtype.hpp"
 
 struct CUevent_st;  // cudaEvent_t points to it
 
@@ -46,6 +49,38 @@ struct Pieces {
 void copy_pieces_to_host(void* to, const void* from, const Pieces& pieces, StreamHandle stream);
 void copy_pieces_to_device(void* to, const void* from, const Pieces& pieces, StreamHandle stream);
 void copy_pieces_on_device(void* to, const void* from, const Pieces& pieces, StreamHandle stream);
+
+/// out = n_heads times n values, each `pitch` values behind the one before, rounded to nearest even
+/// where `to` is narrower. out [n_heads, n]
+struct RowsToConvert {
+  const void* from = nullptr;
+  DType from_dtype = DType::f32;  // f32 or bf16
+  std::int64_t from_pitch = 0;
+  void* to = nullptr;
+  DType to_dtype = DType::f32;
+  std::int64_t n = 0;
+  int n_heads = 0;
+};
+void convert_rows(const RowsToConvert& call, StreamHandle stream);
+
+/// A place in a stream, at which others wait.
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  /// The place is behind all that the stream has so far.
+  void record(StreamHandle stream);
+  /// What the stream gets from now on begins once the place is passed.
+  void hold_back(StreamHandle stream) const;
+  bool is_passed() const;
+  void wait() const;
+
+ private:
+  CUevent_st* event_ = nullptr;
+};
 
 /// Spans of work in one stream; their seconds are known once the stream has been waited for.
 class SpanClock {

@@ -1,11 +1,13 @@
 // What the calls of a CUDA backend use one after another: memory, the stream, the products.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "core/cuda/blas_lt.hpp"
+#include "core/cuda/host_ring.hpp"
 #include "core/cuda/layer_kernels.hpp"
 #include "core/cuda/transfer.hpp"
 
@@ -51,6 +53,18 @@ class GrowingBuffer {
   DeviceBuffer buffer_;
 };
 
+/// Rows on their way to the host, copied beside the model's work.
+struct Outbox {
+  static constexpr std::size_t kMostBytes = std::size_t{384} << 20;
+
+  Stream stream;
+  Event computed;  // the rows of the last layer
+  Event copied;    // the last rows, out of the memory that the next layer overwrites
+  bool is_copying = false;
+  GrowingBuffer converted;
+  std::shared_ptr<HostRing> ring = HostRing::make(kMostBytes);
+};
+
 struct Workspace {
   /// is_half: products in bf16. Throws DeviceError without the device or cuBLASLt.
   Workspace(int device_index, bool is_half);
@@ -73,6 +87,7 @@ struct Workspace {
   DeviceBuffer bad;  // BadPlace
   PinnedBuffer host_bad, host_q, host_lse;
   SpanClock clock;
+  Outbox outbox;
   GrowingBuffer half_rows, gate_up, hidden, logits;  // of one operation
   GrowingBuffer tokens, list_keys, list_begin, list_weights;
   GrowingBuffer summary_begin, summary_k, summary_v, summary_count, list_share;

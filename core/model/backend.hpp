@@ -2,7 +2,7 @@
 //
 // A backend is made from a model's weights and keeps them in its own form; a layer is named by its
 // index. Activations are opaque blocks: no host pointer crosses this interface except where
-// somebody looks (to_host_rows, host_lse, KvStore::host_k, logits). Operations may be queued; what
+// somebody looks (to_host_rows, host_lse, hand_out, host_k, logits). Operations may be queued; what
 // returns host data waits for it.
 //
 // The promise of every backend: a token's numbers have the same bits whatever the division of the
@@ -23,6 +23,7 @@
 #include "core/model/kv_store.hpp"
 #include "core/model/layer_weights.hpp"
 #include "core/model/linear.hpp"
+#include "core/model/observer.hpp"
 #include "core/model/routing.hpp"
 #include "core/model/tokenizer.hpp"
 
@@ -74,6 +75,16 @@ class BackendCall {
   virtual TensorView<const float> to_host_rows(const Block& q) = 0;
   /// The log-sum-exp of the last attention. [n_q, n_tok]; -infinity where a query had no key
   virtual TensorView<const float> host_lse() = 0;
+
+  /// Hands the layer's q, k, v and log-sum-exp out in `dtype`, copied while later operations run:
+  /// give() is called in this thread, in the order of the layers, during a later operation,
+  /// deliver() or finish(). False, and nothing happened, where the backend has no such copies.
+  virtual bool hand_out(Index layer, DType dtype, std::function<void(const RowsEvent&)> give) {
+    (void)layer, (void)dtype, (void)give;
+    return false;
+  }
+  /// Gives all that was handed out; waits for it.
+  virtual void deliver() {}
 
   /// Chooses the keys of attend_chosen by a rule that the backend knows, from its own rows. False,
   /// and nothing happened, where it does not take this rule in this call. Lists are those of the

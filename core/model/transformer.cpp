@@ -40,6 +40,7 @@ class Forward {
     const Index n_rows = options_.logits == Logits::all ? n_tok_ : 1;
     Tensor<float> logits = backend_.logits(*x_, n_rows);
     if (options_.observer != nullptr) {
+      backend_.deliver();
       options_.observer->on_logits(pos_begin_ + n_tok_ - n_rows, logits.view());
     }
     return logits;
@@ -61,6 +62,7 @@ class Forward {
     if (config_.has_experts[static_cast<std::size_t>(layer)]) {
       const Routing routing = backend_.mix_experts(layer, to_mlp, *branch_);
       if (options_.observer != nullptr) {
+        backend_.deliver();
         options_.observer->on_routing(
             {layer, pos_begin_, routing.expert.view(), routing.weight.view()});
       }
@@ -85,19 +87,24 @@ class Forward {
     AttentionPolicy* policy = options_.policy;
     if (policy != nullptr && !policy->takes(layer)) policy = nullptr;
     const bool watched = options_.observer != nullptr && options_.observer->wants(layer);
-    if (policy != nullptr && attend_natively(layer, *policy)) {
-      if (watched) notify(layer, backend_.to_host_rows(*q_));
-      return;
-    }
-    const auto q_rows =
-        policy != nullptr || watched ? backend_.to_host_rows(*q_) : TensorView<const float>{};
-    if (policy != nullptr) {
-      const bool gives_values = policy->reads_values() || store_.dtype() == DType::f32;
-      attend_by_policy(question(layer, q_rows, gives_values), *policy);
-    } else {
+    TensorView<const float> q_rows;
+    if (policy == nullptr) {
       timed(&ForwardTimes::attention_seconds, [&] { backend_.attend(layer, *q_, *attended_); });
+    } else if (!attend_natively(layer, *policy)) {
+      const bool gives_values = policy->reads_values() || store_.dtype() == DType::f32;
+      q_rows = backend_.to_host_rows(*q_);
+      attend_by_policy(question(layer, q_rows, gives_values), *policy);
     }
-    if (watched) notify(layer, q_rows);
+    if (watched && !hand_out(layer))
+      notify(layer, q_rows.empty() ? backend_.to_host_rows(*q_) : q_rows);
+  }
+
+  // True if the observer gets this layer's rows from the backend, sooner or later.
+  bool hand_out(Index layer) {
+    Observer& observer = *options_.observer;
+    const std::optional<DType> dtype = observer.rows_dtype(layer);
+    return dtype && backend_.hand_out(layer, *dtype,
+                                      [&](const RowsEvent& event) { observer.on_rows(event); });
   }
 
   // True if the backend followed the policy's rule by itself.

@@ -2,12 +2,17 @@
 // against the bare prefill. The tokens do not matter to the speed.
 //
 //   bench_cuda_model ttft DIR LENGTH CHUNK METHOD BUDGET REPEATS [f32|bf16]
-//   bench_cuda_model record DIR LENGTH CHUNK OUT.h5 DTYPE REPEATS [f32|bf16]
+//   bench_cuda_model record DIR LENGTH CHUNK OUT.h5 DTYPE REPEATS [f32|bf16 [LAYERS]]
+//
+// record: also into nothing, which is what the rows' way to the host costs, and with LAYERS per
+// file into a trace set. What is counted ends when the trace has its name.
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +22,8 @@
 #include "core/cuda/backend.hpp"
 #include "core/sim/live.hpp"
 #include "traces/recorder.hpp"
+#include "traces/set_files.hpp"
+#include "traces/trace_set.hpp"
 #include "traces/writer.hpp"
 
 namespace {
@@ -90,7 +97,26 @@ void ttft(const Setting& s, const std::string& method, const std::string& budget
   fmt::print("  full over {}: {}\n", method, text_of(ratio));
 }
 
-void record(const Setting& s, const fs::path& dir, const fs::path& out, const std::string& dtype) {
+/// Where rows are let go at once.
+class Nothing final : public TraceReceiver {
+ public:
+  void begin(const TraceInfo&) override {}
+  void write_layer(const LayerRows&) override {}
+  void write_logits(TensorView<const float>) override {}
+  void write_tokens(std::span<const TokenId>, std::span<const std::string>) override {}
+  void commit_unit() override {}
+  void finish(TraceStatus) override {}
+};
+
+double peak_gigabytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1e6;
+}
+
+// In turns, so that all meet the same machine; the first turn is not counted.
+void record(const Setting& s, const fs::path& dir, const fs::path& out, const std::string& dtype,
+            Index layers_per_file) {
   RecordOptions options;
   options.chunk = s.chunk;
   options.model_name = "random";
@@ -99,24 +125,55 @@ void record(const Setting& s, const fs::path& dir, const fs::path& out, const st
   options.dtype = dtype_from_name(dtype).value();
   WriterOptions writing;
   writing.overwrite = true;
-  std::vector<double> bare, recording, ratio;
+  writing.write_beside(s.pool.n_threads());
+  const fs::path set = fs::path(out).replace_extension(".kvset");
+  struct Row {
+    const char* name;
+    std::function<double()> once;
+    std::vector<double> seconds = {}, ratio = {};
+  };
   std::int64_t n_bytes = 0;
-  for (int i = -1; i < s.n_repeats; ++i) {
-    const double b = bare_prefill(s);
+  const auto recorded = [&](const std::function<std::unique_ptr<TraceReceiver>()>& make) {
     const auto start = Clock::now();
-    const auto receiver = create_trace(out, writing);
+    const auto receiver = make();
     n_bytes =
         record_trace(s.model, nullptr, s.tokens, options, *receiver, s.pool, {}, {}).bytes_written;
-    const double r = seconds_since(start);
-    fs::remove(out);
-    if (i < 0 && s.n_repeats > 1) continue;
-    bare.push_back(b);
-    recording.push_back(r);
-    ratio.push_back(r / b);
+    return seconds_since(start);
+  };
+  std::vector<Row> rows;
+  rows.push_back({"bare", [&] { return bare_prefill(s); }});
+  rows.push_back(
+      {"into nothing", [&] { return recorded([] { return std::make_unique<Nothing>(); }); }});
+  rows.push_back({"one file", [&] {
+                    const double t = recorded([&] { return create_trace(out, writing); });
+                    fs::remove(out);
+                    return t;
+                  }});
+  if (layers_per_file > 0) {
+    rows.push_back({"set", [&] {
+                      const double t =
+                          recorded([&] { return create_trace_set(set, writing, layers_per_file); });
+                      for (const fs::path& file : files_of_set(set)) fs::remove(file);
+                      fs::remove(set);
+                      return t;
+                    }});
   }
-  fmt::print("{} tokens in chunks of {}: bare {}, recording {} s, {:.2f} GB; ratio {}\n",
-             s.tokens.size(), s.chunk, text_of(bare), text_of(recording),
-             static_cast<double>(n_bytes) / 1e9, text_of(ratio));
+  for (int i = -1; i < s.n_repeats; ++i) {
+    double bare = 0.0;
+    for (Row& row : rows) {
+      const double t = row.once();
+      if (&row == &rows.front()) bare = t;
+      if (i < 0) continue;
+      row.seconds.push_back(t);
+      row.ratio.push_back(t / bare);
+    }
+  }
+  fmt::print("{} tokens in chunks of {}, {:.2f} GB; seconds, median (least to most) of {}\n",
+             s.tokens.size(), s.chunk, static_cast<double>(n_bytes) / 1e9, s.n_repeats);
+  for (const Row& row : rows)
+    fmt::print("  {:<12} {}, over bare {}\n", row.name, text_of(row.seconds), text_of(row.ratio));
+  fmt::print("  at most {:.2f} GB of host memory at a time, the mapped weights included\n",
+             peak_gigabytes());
 }
 
 int run(const std::vector<std::string>& words) {
@@ -139,7 +196,7 @@ int run(const std::vector<std::string>& words) {
   if (words[0] == "ttft") {
     ttft(s, words[4], words[5]);
   } else {
-    record(s, dir, words[4], words[5]);
+    record(s, dir, words[4], words[5], words.size() > 8 ? std::stoll(words[8]) : 0);
   }
   return 0;
 }

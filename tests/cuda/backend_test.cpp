@@ -2,9 +2,12 @@
 // and against themselves.
 #include "core/cuda/backend.hpp"
 
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "core/base/data_dir.hpp"
+#include "core/cuda/host_ring.hpp"
 #include "tests/cuda/device_batch.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/model_capture.hpp"
@@ -156,6 +159,97 @@ TEST_CASE("gpu: the log-sum-exp is that of the rows that are handed out, in bf16
     }
     CHECK(worst < 1e-3);
   }
+}
+
+// Keeps what the backend hands out, and only looks at it when everything has run.
+class HandedOut final : public Observer {
+ public:
+  explicit HandedOut(DType dtype) : dtype_(dtype) {}
+  bool wants(Index) const override { return true; }
+  void on_attention(const AttentionEvent&) override { FAIL("rows were asked for"); }
+  std::optional<DType> rows_dtype(Index) const override { return dtype_; }
+  void on_rows(const RowsEvent& event) override { events.push_back(event); }
+  void on_call_end(Index, Index) override { n_at_call_end.push_back(events.size()); }
+  std::vector<RowsEvent> events;
+  std::vector<std::size_t> n_at_call_end;
+
+ private:
+  DType dtype_;
+};
+
+TEST_CASE("gpu: rows that are handed out while the model computes are those of the observers",
+          "[gpu][backend]") {
+  KVSCOPE_NEEDS_DEVICE();
+  const DType kv_dtype = GENERATE(DType::f32, DType::bf16);
+  const std::string name = GENERATE("verifier", "gemma2");
+  const Transformer model = on_gpu(name, /*has_bf16_products=*/false, kv_dtype);
+  const ModelConfig& c = model.config();
+  const Index n = 100;
+  const auto tokens = some_tokens(c, n);
+  const Capture expected = run(model, tokens, 33, 1);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    INFO(name << ", keys in " << name_of(kv_dtype) << ", rows in " << name_of(dtype));
+    HandedOut found(dtype);
+    ThreadPool pool(1);
+    const auto store = model.make_store(n);
+    for (std::size_t at = 0; at < tokens.size(); at += 33) {
+      const std::size_t size = std::min<std::size_t>(33, tokens.size() - at);
+      model.forward({tokens.data() + at, size}, *store, pool, {Logits::none, &found});
+    }
+    const auto n_layers = static_cast<std::size_t>(c.n_layers);
+    REQUIRE(found.events.size() == 4 * n_layers);
+    CHECK(found.n_at_call_end ==
+          std::vector<std::size_t>{n_layers, 2 * n_layers, 3 * n_layers, 4 * n_layers});
+    std::size_t n_wrong = 0;
+    for (std::size_t i = 0; i < found.events.size(); ++i) {
+      const RowsEvent& event = found.events[i];
+      const std::size_t layer = i % n_layers;
+      CHECK(event.layer == static_cast<Index>(layer));
+      CHECK(event.pos_begin == static_cast<Index>(i / n_layers) * 33);
+      const auto compare = [&](TypedRows rows, const Tensor<float>& all) {
+        REQUIRE(rows.dtype() == dtype);
+        REQUIRE(rows.shape() == Shape{all.dim(0), event.n_tok, c.d_head});
+        std::vector<std::byte> stored(static_cast<std::size_t>(c.d_head) * size_of(dtype));
+        Index row = 0;
+        rows.for_each_row([&](const std::byte* bytes) {
+          from_float(&all(row / event.n_tok, event.pos_begin + row % event.n_tok, Index{0}), dtype,
+                     stored.data(), static_cast<std::size_t>(c.d_head));
+          n_wrong += std::equal(stored.begin(), stored.end(), bytes) ? 0 : 1;
+          ++row;
+        });
+      };
+      compare(event.q, expected.q[layer]);
+      compare(event.k, expected.k[layer]);
+      compare(event.v, expected.v[layer]);
+      for (Index h = 0; h < c.n_q; ++h) {
+        for (Index t = 0; t < event.n_tok; ++t)
+          n_wrong += event.lse(h, t) == expected.lse[layer](h, event.pos_begin + t) ? 0 : 1;
+      }
+    }
+    CHECK(n_wrong == 0);
+  }
+}
+
+TEST_CASE("gpu: host memory for rows has a bound, and comes back", "[gpu][backend]") {
+  KVSCOPE_NEEDS_DEVICE();
+  auto ring = gpu::HostRing::make(1000);
+  gpu::HostSlot first = ring->take(400);
+  const gpu::HostSlot second = ring->take(400);
+  CHECK(ring->try_take(400) == nullptr);
+  std::byte* const place = first.get();
+  std::thread reader([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    first.reset();
+  });
+  const gpu::HostSlot third = ring->take(300);  // waits
+  reader.join();
+  CHECK(third.get() == place);
+  ring.reset();  // slots outlive it
+  *second = *third = std::byte{1};
+  // Two slots there are always, however large.
+  const auto small = gpu::HostRing::make(1);
+  const gpu::HostSlot a = small->take(100), b = small->take(100);
+  CHECK(small->try_take(1) == nullptr);
 }
 
 // Random lists with weights, and summaries of both kinds; the same on every backend.
