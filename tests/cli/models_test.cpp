@@ -97,6 +97,25 @@ TEST_CASE("the option --device: words that there are not, and GPUs that there ar
         3);
 }
 
+#ifdef KVSCOPE_OLD_DRIVER
+TEST_CASE("a driver that is too old ends with one sentence and 3, and nothing is begun") {
+  const TempDir dir;
+  const fs::path out = dir.path() / "t.h5";
+  const fs::path asked = dir.path() / "asked";
+  const auto run =
+      kvscope_run({"record", out.string(), "--max-tokens", "32", "--device", "cuda"},
+                  {"",
+                   {"LD_LIBRARY_PATH=" + fs::path(KVSCOPE_OLD_DRIVER).parent_path().string(),
+                    "KVSCOPE_OLD_DRIVER_ASKED=" + asked.string()}});
+  CHECK(run.code == 3);
+  CHECK(fs::exists(asked));
+  CHECK(run.err_is_one_line());
+  CHECK_THAT(run.err, ContainsSubstring("no device") && ContainsSubstring("newer driver"));
+  CHECK_FALSE(fs::exists(out));
+  CHECK_FALSE(fs::exists(out.string() + ".part"));
+}
+#endif
+
 TEST_CASE("info of a mixture of experts says how many there are, and what a token uses") {
   const auto info = kvscope_run({"info", (kGolden / "gpt_oss_mxfp4").string(), "--json"}).json();
   CHECK(info.at("family") == "gpt_oss");
