@@ -7,9 +7,10 @@
 
 #include <array>
 #include <atomic>
-#include <cassert>
 #include <cstddef>
 #include <string_view>
+
+#include "core/base/error.hpp"
 
 namespace kvscope {
 
@@ -34,14 +35,14 @@ struct WorkCounts {
   double of(Counted what) const { return n[static_cast<std::size_t>(what)]; }
 };
 
-/// Counts what all threads do while it lives; one at a time.
+/// Counts what all threads do while it lives.
 class WorkTally {
  public:
+  /// Throws ConfigError while there is another one: work would be counted for the wrong call.
   WorkTally() {
     WorkTally* nobody = nullptr;
-    const bool is_first = listener().compare_exchange_strong(nobody, this);
-    assert(is_first);
-    (void)is_first;
+    if (!listener().compare_exchange_strong(nobody, this))
+      throw ConfigError("another measurement of this process counts its work; wait for its end");
   }
   ~WorkTally() { listener().store(nullptr); }
   WorkTally(const WorkTally&) = delete;

@@ -29,7 +29,8 @@ CudaCall::CudaCall(const CudaModel& model, Index n_tok, KvRows& store, Workspace
       pos_begin_(store.n_tokens()),
       n_tok_(static_cast<int>(n_tok)) {
   use_device(work.device);
-  work.clock.forget();  // spans of a call that ended by an error
+  work.clock.forget();  // spans of a call that ended by an error, and what it noted
+  copy_to_device(work.bad.data(), &kNowhere, sizeof(kNowhere), work.stream);
   const Index d_q = config_.n_q * config_.d_head;
   const Index d_kv = config_.n_kv * config_.d_head;
   const Index n_qkv = d_q + 2 * d_kv;

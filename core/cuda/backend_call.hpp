@@ -45,6 +45,7 @@ class CudaCall final : public BackendCall {
   void attend(Index layer, const Block& q, Block& out) override;
   void attend_lists(const AttentionQuestion& question, const Selection& selection, const Block& q,
                     Block& out) override;
+  bool reads_host_values() const override { return false; }  // they lie on the device
   bool choose(Index layer, const NativeRule& rule, const Block& q) override;
   void attend_chosen(Index layer, const Block& q, Block& out) override;
   Selection chosen_lists() override;

@@ -37,7 +37,10 @@ class GrowingBuffer {
   template <class T>
   T* room(std::int64_t n, std::string_view use) {
     const auto bytes = static_cast<std::size_t>(n) * sizeof(T);
-    if (buffer_.size() < bytes) buffer_ = DeviceBuffer(bytes + bytes / 4, use);
+    if (buffer_.size() < bytes) {
+      buffer_ = {};  // first: there may not be memory for both
+      buffer_ = DeviceBuffer(bytes + bytes / 4, use);
+    }
     return reinterpret_cast<T*>(buffer_.data());
   }
   /// Null for n = 0.

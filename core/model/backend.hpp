@@ -5,8 +5,9 @@
 // somebody looks (to_host_rows, host_lse, hand_out, host_k, logits). Operations may be queued; what
 // returns host data waits for it.
 //
-// The promise of every backend: a token's numbers have the same bits whatever the division of the
-// tokens into calls and the number of threads. Between backends only rounding is equal.
+// The promise of the lane backend, and of others in f32: a token's numbers have the same bits
+// whatever the division of the tokens into calls and the number of threads. Between backends, and
+// where another one computes in bf16, only rounding is equal.
 #pragma once
 
 #include <functional>
@@ -59,6 +60,8 @@ class BackendCall {
   /// for; it holds q on the host, which equals the block q.
   virtual void attend_lists(const AttentionQuestion& question, const Selection& selection,
                             const Block& q, Block& out) = 0;
+  /// True if it reads the question's values where the store is in f32; else only policies do.
+  virtual bool reads_host_values() const { return true; }
   /// y = the layer's output projection of x. [n_tok, n_q * d_head] -> [n_tok, d_model]
   virtual void project_out(Index layer, const Block& x, Block& y) = 0;
   /// y = down(activation(gate(x)) * up(x)), without a gate

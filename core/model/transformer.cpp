@@ -91,7 +91,8 @@ class Forward {
     if (policy == nullptr) {
       timed(&ForwardTimes::attention_seconds, [&] { backend_.attend(layer, *q_, *attended_); });
     } else if (!attend_natively(layer, *policy)) {
-      const bool gives_values = policy->reads_values() || store_.dtype() == DType::f32;
+      const bool gives_values =
+          policy->reads_values() || (backend_.reads_host_values() && store_.dtype() == DType::f32);
       q_rows = backend_.to_host_rows(*q_);
       attend_by_policy(question(layer, q_rows, gives_values), *policy);
     }
