@@ -279,9 +279,9 @@ void ComparePanel::draw_keys(PanelContext& context) {
 void ComparePanel::draw_rows(PanelContext& context) {
   const CompareSide a = sides_.a;
   const CompareSide b = sides_.b;
-  const std::string key = fmt::format("compare-rows/{}{}/{}/{}/{}/{}/{}", a.document->key(),
-                                      b.document->key(), a.request.layer, a.request.q_head,
-                                      b.request.layer, b.request.q_head, sides_.query);
+  const std::string key = fmt::format(
+      "compare-rows/{}/{}/{}/{}/{}/{}", documents_key(*a.document, b.document.get()),
+      a.request.layer, a.request.q_head, b.request.layer, b.request.q_head, sides_.query);
   const auto view =
       ask(context, rows_, key,
           {fmt::format("Attention of query {} in both traces", sides_.query), Lane::quick,

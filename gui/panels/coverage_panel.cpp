@@ -178,6 +178,10 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
 
   // ---- what is asked ----
 
+  std::shared_ptr<const Document> second_of(const Session& session) const override {
+    return session.draft_for(session.selection().selector);
+  }
+
   void update_questions(const PanelContext& context) {
     const Session& session = context.session;
     if (revision_ == session.revision() && asked_switches_ == switches_) return;
@@ -194,26 +198,21 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     question.phase = session.phase();
     question.parameters = session.parameters();
     question.metric = switches_.metric;
-    const auto draft = session.second();
     const std::string& selected = session.selection().selector.text();
-    for (MethodItem& item :
-         method_items({selected}, question.parameters, question.phase, draft != nullptr)) {
+    for (MethodItem& item : method_items({selected}, question.parameters, question.phase,
+                                         session.second() != nullptr)) {
       if (item.name == selected) question.method = std::move(item);
     }
-    draft_ = nullptr;
     items_.clear();
     if (question.method.obstacle.empty()) {
-      if (question.method.spec.caps().needs_draft) draft_ = draft;
       for (const MethodRowsRequest& request : plan_heads(question))
-        items_.push_back(method_rows_item(document_, draft_, question.method.name, request));
+        items_.push_back(method_rows_item(document_, second_, question.method.name, request));
     }
     const bool one_head = switches_.heads == PagesHeads::selected;
     request_ = pages_request(info, question.layer,
                              one_head ? std::optional(session.selection().q_head) : std::nullopt,
                              question.phase, question.method, question.parameters);
   }
-
-  std::string documents_key() const { return document_->key() + (draft_ ? draft_->key() : ""); }
 
   // ---- layer x head ----
 
@@ -244,7 +243,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
   void ask_heads_picture(PanelContext& context, const QueueView<MethodRows>& rows) {
     if (rows.n_known > 0) {
       const std::string wanted =
-          fmt::format("{}{}/{}", documents_key(), question_.key(), rows.known_mask());
+          fmt::format("{}{}/{}", sources_, question_.key(), rows.known_mask());
       if (wanted != picture_key_) {
         picture_key_ = wanted;
         picture_work_ = [question = question_, values = rows.values](JobContext&) {
@@ -307,16 +306,16 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
 
   void draw_pages(PanelContext& context) {
     const auto result =
-        ask(context, pages_slot_, documents_key() + request_.key(),
+        ask(context, pages_slot_, sources_ + request_.key(),
             {fmt::format("Pages of layer {}", request_.layer), Lane::heavy},
-            [document = document_, draft = draft_, request = request_](JobContext& job) {
+            [document = document_, draft = second_, request = request_](JobContext& job) {
               return coverage_pages(document->source(), draft ? &draft->source() : nullptr, request,
                                     job);
             });
     if (!async_place(context, pages_slot_, result)) return;
     const PagesPart part = result.value->has_method() ? switches_.part : PagesPart::attention;
     const auto picture = ask(context, pages_picture_slot_,
-                             fmt::format("{}pages-figure/{}/{}", documents_key(),
+                             fmt::format("{}pages-figure/{}/{}", sources_,
                                          result.value->request().key(), enum_name(part)),
                              {"Map of pages", Lane::quick, /*urgent=*/true},
                              [pages = result.value, part, name = question_.trace](JobContext&) {
@@ -414,7 +413,6 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
 
   std::optional<std::uint64_t> revision_;
   std::optional<CoverageSwitches> asked_switches_;
-  std::shared_ptr<const Document> draft_;
   HeadsQuestion question_;
   PagesRequest request_;
 

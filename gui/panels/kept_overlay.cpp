@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "analysis/plot/theme.hpp"
-#include "gui/model/session/methods.hpp"
+#include "gui/model/tokens/token_view.hpp"
 #include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {
@@ -14,21 +14,6 @@ namespace kvscope::gui {
 namespace {
 
 constexpr double kOpacity = 0.6;  // the weights below stay readable
-
-KeptRequest request_of(const Session& session) {
-  const Selection& selection = session.selection();
-  const Parameters& parameters = session.parameters();
-  KeptRequest request;
-  request.layer = selection.layer;
-  request.q_head = selection.q_head;
-  request.phase = session.phase();
-  request.chunk = parameters.chunk;
-  request.spec = spec_of(selection.selector, parameters);
-  request.budget = budget_of(selection.selector, parameters);
-  request.dense_layers = parameters.dense_layers;
-  request.rows_per_chunk = rows_per_chunk_for(session.document()->info().n_tokens);
-  return request;
-}
 
 }  // namespace
 
@@ -42,25 +27,22 @@ void KeptOverlay::hide() {
 
 void KeptOverlay::ask(PanelContext& context, const MapView& view, bool moving, bool lost_only) {
   const Session& session = context.session;
-  const auto document = session.document();
-  const auto draft = session.second();
   const Selection& selection = session.selection();
-  const std::string reason = obstacle(selection.selector, session.phase(), draft != nullptr);
-  if (!reason.empty()) {
+  const KeptQuestion question = kept_question(session, selection.selector);
+  if (!question.obstacle.empty()) {
     hide();
-    words_ = reason;
+    words_ = question.obstacle;
     return;
   }
   words_.clear();
-  const KeptRequest request = request_of(session);
-  const std::string key =
-      document->key() + request.key() + (draft ? "/" + draft->key() : std::string());
   const auto kept = kept_slot_.ask(
-      session.bench(), key,
+      session.bench(), question.key,
       {fmt::format("Keys that {} keeps in layer {}", selection.selector, selection.layer),
        Lane::heavy},
-      [document, draft, request](JobContext& job) {
-        return kept_rows(document->source(), draft ? &draft->source() : nullptr, request, job);
+      [question](JobContext& job) {
+        return kept_rows(question.trace->source(),
+                         question.draft ? &question.draft->source() : nullptr, question.request,
+                         job);
       });
   status_ = kept.status;
   fresh_ = kept.fresh;
@@ -74,7 +56,7 @@ void KeptOverlay::ask(PanelContext& context, const MapView& view, bool moving, b
   if (kept_->is_dense) {
     words_ = fmt::format("{} leaves this layer dense: it keeps every key", selection.selector);
   }
-  fold(context, view, moving, lost_only, key);
+  fold(context, view, moving, lost_only, question.key);
 }
 
 void KeptOverlay::fold(PanelContext& context, const MapView& view, bool moving, bool lost_only,

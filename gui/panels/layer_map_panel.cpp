@@ -119,7 +119,7 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
 
   /// True if the traces cannot be compared, which was said.
   bool draw_obstacle(PanelContext& context, const Document& verifier, const Document& draft) {
-    const std::string key = verifier.key() + draft.key() + fields_to_json(switches_).dump();
+    const std::string key = documents_key(verifier, &draft) + fields_to_json(switches_).dump();
     if (key != obstacle_key_) {
       obstacle_key_ = key;
       obstacle_ = layer_map_obstacle(verifier.source(), draft.source(), options_of(context));
@@ -164,9 +164,8 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
     return options;
   }
 
-  std::string sources_of(const Session& session) const override {
-    const auto draft = session.second();
-    return session.document()->key() + (draft ? draft->key() : "");
+  std::shared_ptr<const Document> second_of(const Session& session) const override {
+    return session.second();
   }
 
   std::optional<Question> question(PanelContext& context) override {

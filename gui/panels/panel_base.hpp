@@ -71,11 +71,12 @@ class TracePanel : public Panel {
   void draw(PanelContext& context) final {
     busy_ = false;
     figure_.begin();
-    const auto document = context.session.document();
-    const std::string sources = document ? sources_of(context.session) : std::string();
+    document_ = context.session.document();
+    second_ = document_ ? second_of(context.session) : nullptr;
+    const std::string sources =
+        document_ ? documents_key(*document_, second_.get()) : std::string();
     if (sources != sources_) forget();
     sources_ = sources;
-    document_ = document;
     if (!needs_trace(context)) draw_trace(context);
   }
   nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
@@ -93,8 +94,9 @@ class TracePanel : public Panel {
 
  protected:
   virtual void draw_trace(PanelContext& context) = 0;
-  /// Names the traces that pictures are of, for keys of the cache.
-  virtual std::string sources_of(const Session& session) const { return session.document()->key(); }
+  /// What pictures are made of beside the selected trace: the draft of a method that needs one, or
+  /// what the trace is compared with. Null: nothing.
+  virtual std::shared_ptr<const Document> second_of(const Session&) const { return nullptr; }
   /// Pictures of other traces are not shown while these traces' are made: lets go of them.
   virtual void forget() {}
 
@@ -108,7 +110,8 @@ class TracePanel : public Panel {
 
   Switches switches_;
   std::shared_ptr<const Document> document_;  // null while no trace is open
-  std::string sources_;
+  std::shared_ptr<const Document> second_;    // second_of() in this frame
+  std::string sources_;                       // the two, as keys of the cache begin
   PanelFigure figure_;
   bool busy_ = false;  // something is being computed
 };

@@ -118,6 +118,14 @@ class RecallPanel final : public TracePanel<RecallOptions> {
 
   // ---- what is asked ----
 
+  std::shared_ptr<const Document> second_of(const Session& session) const override {
+    const auto& ticked = session.ticked();
+    const bool is_used = std::any_of(ticked.begin(), ticked.end(), [&](const MethodSpec& method) {
+      return session.draft_for(method) != nullptr;
+    });
+    return is_used ? session.second() : nullptr;
+  }
+
   /// Question, list of methods and items to compute, anew when something was selected or switched.
   void update_question(const PanelContext& context) {
     const Session& session = context.session;
@@ -125,7 +133,6 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     revision_ = session.revision();
     asked_options_ = switches_;
     const auto document = session.document();
-    const auto draft = session.second();
     const TraceInfo& info = document->info();
     RecallQuestion question;
     question.trace = document->name();
@@ -139,7 +146,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     question.selector = session.selection().selector;
     question.parameters = session.parameters();
     question.options = switches_;
-    list_ = method_items(session.ticked(), question.parameters, question.phase, draft != nullptr);
+    list_ = method_items(session.ticked(), question.parameters, question.phase,
+                         session.second() != nullptr);
     for (const MethodItem& item : list_) {
       if (item.is_ticked) question.methods.push_back(item);
     }
@@ -148,8 +156,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     items_.clear();
     for (const RecallItem& item : plan_) {
       const MethodItem& method = question.methods[item.method];
-      const auto its_draft = method.spec.caps().needs_draft ? draft : nullptr;
-      items_.push_back(method_rows_item(document, its_draft, method.name, item.request));
+      items_.push_back(
+          method_rows_item(document, session.draft_for(method.spec), method.name, item.request));
     }
     question_ = std::move(question);
   }

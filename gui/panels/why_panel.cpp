@@ -45,7 +45,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     next_switch(context.look.px(14));
     if (ImGui::Button("Copy as command") && look_ && document_) {
       const std::string words = why_command(*look_, key_, document_->path().string(),
-                                            draft_ ? draft_->path().string() : std::string());
+                                            second_ ? second_->path().string() : std::string());
       ImGui::SetClipboardText(words.c_str());
     }
     landmark("copy as command");
@@ -114,7 +114,12 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     return look_ && has_ranking(*look_) ? switches_.along : WhyAlong::weight;
   }
 
+  std::shared_ptr<const Document> second_of(const Session& session) const override {
+    return session.draft_for(session.selection().selector);
+  }
+
   void forget() override {
+    look_slot_.clear();  // another trace's answer says nothing here
     look_.reset();
     picture_.reset();
   }
@@ -123,13 +128,9 @@ class WhyPanel final : public TracePanel<WhySwitches> {
 
   AsyncView<QueryLook> ask_look(PanelContext& context) {
     question_ = why_question(context.session);
-    draft_ = question_.selector.caps().needs_draft ? context.session.second() : nullptr;
-    const std::string sources = sources_ + (draft_ ? draft_->key() : "");
-    if (sources != asked_sources_) look_slot_.clear();  // another trace's answer says nothing here
-    asked_sources_ = sources;
-    return ask(context, look_slot_, asked_sources_ + question_.cache_key(),
+    return ask(context, look_slot_, sources_ + question_.cache_key(),
                {fmt::format("{} asked about the query at {}", question_.selector, question_.query)},
-               [document = document_, draft = draft_, question = question_](JobContext& job) {
+               [document = document_, draft = second_, question = question_](JobContext& job) {
                  return look_at_query({document->source(), draft ? &draft->source() : nullptr},
                                       question, job.pool, job.stop);
                });
@@ -140,10 +141,9 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     if (is_stale_) return;
     if (fate_.end != KeyEnd::dropped && fate_.end != KeyEnd::kept) return;
     const auto view = ask(
-        context, budget_slot_,
-        fmt::format("{}{}/keeps/{}", asked_sources_, question_.cache_key(), key_),
+        context, budget_slot_, fmt::format("{}{}/keeps/{}", sources_, question_.cache_key(), key_),
         {fmt::format("The budget that keeps key {}", key_)},
-        [document = document_, draft = draft_, question = question_, key = key_](JobContext& job) {
+        [document = document_, draft = second_, question = question_, key = key_](JobContext& job) {
           return budget_that_keeps({document->source(), draft ? &draft->source() : nullptr},
                                    question, key, job.pool, job.stop);
         });
@@ -152,7 +152,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
 
   void update_picture(PanelContext& context) {
     const auto view = ask(context, picture_slot_,
-                          fmt::format("{}{}/why/{}", asked_sources_, look_->question.cache_key(),
+                          fmt::format("{}{}/why/{}", sources_, look_->question.cache_key(),
                                       enum_name(switches_.along)),
                           {"Ranks", Lane::quick, /*urgent=*/true},
                           [look = look_, along = switches_.along, trace = document_->name()](
@@ -349,9 +349,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
 
   bool is_stale_ = false;
 
-  std::shared_ptr<const Document> draft_;
   KeyQuestion question_;
-  std::string asked_sources_;
   AsyncValue<QueryLook> look_slot_;
   AsyncValue<KeepingBudget> budget_slot_;
   AsyncValue<WhyPicture> picture_slot_;

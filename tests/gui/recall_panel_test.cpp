@@ -131,6 +131,33 @@ TEST_CASE("recall panel: switches, phases and small windows") {
   }
 }
 
+TEST_CASE("recall panel: the curve of a method with a draft is that of this draft") {
+  const testing::TempDir folder;
+  const auto other = folder.path() / "other draft.h5";
+  std::filesystem::copy_file(embedded_trace(/*draft=*/false), other);
+  Rig rig;
+  rig.open_pair(/*with_draft=*/true);
+  rig.open(other);
+  Session& session = rig.session();
+  session.select("test", [](Selection& s) { s.trace = 0; });
+  for (const std::string& name : std::vector<std::string>(session.ticked()))
+    session.set_ticked(name, false);
+  session.set_ticked("specattn", true);
+  Panel& panel = rig.app().panel("recall");
+  panel.set_options(nlohmann::ordered_json::parse(R"({"phase": "decode", "scope": "all layers"})"));
+  rig.app().show_panel_alone("recall");
+  const auto csv_with = [&](Index draft) {
+    session.set_second(draft);
+    rig.settle();
+    const auto csv = panel.csv();
+    REQUIRE(csv);
+    return *csv;
+  };
+  const std::string first = csv_with(1);
+  CHECK(csv_with(2) != first);
+  CHECK(csv_with(1) == first);
+}
+
 /// A recording of two of the draft's query heads.
 std::filesystem::path record_two_heads(const std::filesystem::path& folder) {
   const Transformer model = Transformer::load(embedded_draft());

@@ -22,7 +22,7 @@ CompareSide make_side(const Session& session, std::shared_ptr<const Document> do
   CompareSide side;
   const MethodSpec spec = spec_of(method, parameters);
   side.document = std::move(document);
-  if (spec.caps().needs_draft) side.draft = std::move(draft);
+  side.draft = std::move(draft);
   side.request.layer = session.selection().layer;
   side.request.q_head = session.selection().q_head;
   side.request.phase = session.phase();
@@ -87,7 +87,7 @@ void place_in_second(CompareSides& sides, const CompareOptions& options) {
 }  // namespace
 
 std::string CompareSide::key() const {
-  return fmt::format("{}{}{}", document->key(), draft ? draft->key() : "", request.key());
+  return documents_key(*document, draft.get()) + request.key();
 }
 
 std::optional<Index> CompareSide::window() const {
@@ -116,16 +116,19 @@ CompareSides compare_sides(const Session& session, const CompareOptions& options
   const Parameters& parameters = session.parameters();
   CompareSides sides;
   sides.query = s.query;
-  sides.a = make_side(session, session.document(), session.second(), s.selector, parameters);
+  const auto of_selected = [&](const MethodSpec& method, const Parameters& with) {
+    return make_side(session, session.document(), session.draft_for(method), method, with);
+  };
+  sides.a = of_selected(s.selector, parameters);
   switch (options.what) {
     case CompareWhat::methods:
-      sides.b = make_side(session, session.document(), session.second(), s.other, parameters);
+      sides.b = of_selected(s.other, parameters);
       break;
     case CompareWhat::budgets: {
       Parameters other = parameters;
       other.budget = options.other_budget;
       other.nucleus = options.other_nucleus;
-      sides.b = make_side(session, session.document(), session.second(), s.selector, other);
+      sides.b = of_selected(s.selector, other);
       break;
     }
     case CompareWhat::traces: {

@@ -75,7 +75,7 @@ QueueItem<MethodRows> method_rows_item(std::shared_ptr<const Document> trace,
                                        std::shared_ptr<const Document> draft,
                                        const std::string& name, const MethodRowsRequest& request) {
   QueueItem<MethodRows> item;
-  item.key = trace->key() + (draft ? draft->key() : "") + request.key();
+  item.key = documents_key(*trace, draft.get()) + request.key();
   item.request.title = fmt::format("{}: {}", name, layer_words(request.layers));
   item.compute = [trace = std::move(trace), draft = std::move(draft), request](JobContext& job) {
     return method_rows(trace->source(), draft ? &draft->source() : nullptr, request, job);

@@ -360,6 +360,10 @@ std::shared_ptr<const Document> Session::second() const {
   return i < documents_.size() ? documents_[i] : nullptr;
 }
 
+std::shared_ptr<const Document> Session::draft_for(const MethodSpec& method) const {
+  return method.caps().needs_draft ? second() : nullptr;
+}
+
 void Session::set_second(std::optional<Index> trace) {
   if (trace && (*trace < 0 || *trace >= static_cast<Index>(documents_.size()))) trace.reset();
   second_ = trace;

@@ -62,6 +62,8 @@ class Session {
   std::shared_ptr<const Document> document() const;
   /// The trace it is compared with: the draft of layer maps and SpecAttn. Null if there is none.
   std::shared_ptr<const Document> second() const;
+  /// What the method is given beside the selected trace: second() if it needs a draft, else null.
+  std::shared_ptr<const Document> draft_for(const MethodSpec& method) const;
   std::optional<Index> second_index() const { return second_; }
   void set_second(std::optional<Index> trace);
 

@@ -181,17 +181,13 @@ KeptQuestion kept_question(const Session& session, const MethodSpec& method) {
   KeptQuestion question;
   question.request = kept_request(session, method);
   question.trace = session.document();
-  const bool has_draft = session.second() != nullptr;
-  question.obstacle = obstacle(method, session.phase(), has_draft);
-  const bool needs_draft =
-      !obstacle(method, session.phase(), /*has_draft=*/false).empty() && question.obstacle.empty();
-  if (needs_draft) question.draft = session.second();
+  question.draft = session.draft_for(method);
+  question.obstacle = obstacle(method, session.phase(), session.second() != nullptr);
   const TraceInfo& info = question.trace->info();
   if (!info.capture.qkv) {
     question.obstacle = "This trace holds no q, k and v: record it with --capture qkv.";
   }
-  question.key = question.trace->key() + (needs_draft ? question.draft->key() : std::string()) +
-                 question.request.key();
+  question.key = documents_key(*question.trace, question.draft.get()) + question.request.key();
   return question;
 }
 

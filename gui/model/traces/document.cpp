@@ -224,4 +224,8 @@ bool Document::has_changed() const {
   return file_stamp(path_) != stamp_;
 }
 
+std::string documents_key(const Document& document, const Document* second) {
+  return second != nullptr ? document.key() + second->key() : document.key();
+}
+
 }  // namespace kvscope::gui

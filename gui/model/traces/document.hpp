@@ -91,4 +91,8 @@ class Document {
   std::optional<FileStamp> stamp_;  // just before it was opened
 };
 
+/// The prefix of everything in the cache that is made of a trace and of a second one beside it: a
+/// draft, or what it is compared with. Null: there is none.
+std::string documents_key(const Document& document, const Document* second);
+
 }  // namespace kvscope::gui
