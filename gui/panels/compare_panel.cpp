@@ -35,7 +35,13 @@ class ComparePanel final : public TracePanel<CompareOptions> {
   }
 
  private:
-  void forget() override { picture_.begin(); }
+  std::shared_ptr<const Document> second_of(const Session& session) const override {
+    const Selection& selection = session.selection();
+    if (switches_.what == CompareWhat::traces) return session.second();
+    const auto draft = session.draft_for(selection.selector);
+    return draft ? draft : session.draft_for(selection.other);
+  }
+  void forget() override;
   void draw_trace(PanelContext& context) override;
   void update_sides(const Session& session);
   void draw_side_controls(PanelContext& context);
@@ -141,6 +147,20 @@ void ComparePanel::draw_side_controls(PanelContext& context) {
 
 // ---- what is shown ----
 
+void ComparePanel::forget() {
+  sides_ = {};
+  sides_of_.reset();
+  kept_a_.clear();
+  kept_b_.clear();
+  maps_.clear();
+  keys_.clear();
+  rows_.clear();
+  picture_.forget();
+  maps_shown_ = {};
+  keys_shown_ = {};
+  rows_shown_ = {};
+}
+
 void ComparePanel::update_sides(const Session& session) {
   const std::pair now{session.revision(), options_version_};
   if (sides_of_ == now) return;
@@ -202,7 +222,8 @@ void ComparePanel::draw_maps(PanelContext& context) {
                 {"keys per query", fmt::format("{:.1f}", c.kept_a), fmt::format("{:.1f}", c.kept_b),
                  fmt::format("{:+.1f}, Jaccard {:.3f}", c.kept_a - c.kept_b, c.jaccard)}});
   picture_.show(
-      context, c, maps_shown_.sides, switches_.shared_scale ? 1 : 0, ImGui::GetContentRegionAvail(),
+      context, maps_shown_.value, maps_shown_.sides, switches_.shared_scale ? 1 : 0,
+      ImGui::GetContentRegionAvail(),
       [&](const KeptComparison& value, const CompareSides& sides, const CompareMarks& marks) {
         return compare_maps_figure(value, sides, switches_.shared_scale, marks);
       });
@@ -260,8 +281,8 @@ void ComparePanel::draw_keys(PanelContext& context) {
                  fmt::format("{:.3f}", q.jaccard)},
                 {"attention mass", mass(q.both.mass), mass(q.only_a.mass), mass(q.only_b.mass),
                  mass(q.mass_a()), mass(q.mass_b()), ""}});
-  picture_.show(context, q, keys_shown_.sides, 0, ComparePicture::size_beside_list(context),
-                compare_keys_figure);
+  picture_.show(context, keys_shown_.value, keys_shown_.sides, 0,
+                ComparePicture::size_beside_list(context), compare_keys_figure);
   if (const auto& hit = picture_.hit()) {
     const double x = hit->point ? hit->point_x : hit->x;
     if (const auto key = key_under(q, hit->panel, x, hit->y)) {
@@ -302,8 +323,8 @@ void ComparePanel::draw_rows(PanelContext& context) {
       {{"attention", fmt::format("breadth {:.1f}", r.a.breadth),
         fmt::format("breadth {:.1f}", r.b.breadth), fmt::format("{:.4f}", r.total_variation),
         fmt::format("{:.4g} nat", r.kl_a_b), fmt::format("{:.4g} nat", r.kl_b_a)}});
-  picture_.show(context, r, rows_shown_.sides, 0, ComparePicture::size_beside_list(context),
-                compare_rows_figure);
+  picture_.show(context, rows_shown_.value, rows_shown_.sides, 0,
+                ComparePicture::size_beside_list(context), compare_rows_figure);
   if (const auto& hit = picture_.hit()) {
     const auto pos = static_cast<Index>(std::lround(hit->point ? hit->point_x : hit->x));
     if (pos >= r.visible.begin && pos < r.visible.end) {
@@ -343,11 +364,11 @@ void ComparePanel::draw_trace(PanelContext& context) {
 }
 
 std::optional<std::string> ComparePanel::csv() const {
-  const void* shown = picture_.value();
+  const auto shown = picture_.value();
   if (shown == nullptr) return std::nullopt;
   const Document& document = picture_.document();
-  if (shown == maps_shown_.value.get()) return compare_maps_csv(*maps_shown_.value);
-  if (shown == keys_shown_.value.get()) return compare_keys_csv(*keys_shown_.value, document);
+  if (shown == maps_shown_.value) return compare_maps_csv(*maps_shown_.value);
+  if (shown == keys_shown_.value) return compare_keys_csv(*keys_shown_.value, document);
   return compare_rows_csv(*rows_shown_.value, document);
 }
 

@@ -2,6 +2,7 @@
 // few numbers above it, and a list of keys beside it.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,17 +26,24 @@ class ComparePicture {
  public:
   /// At the beginning of a frame: nothing is shown yet.
   void begin() { shown_.begin(); }
+  /// Lets go of the figure and of what it was made of.
+  void forget() {
+    shown_.begin();
+    figure_.reset();
+    sides_ = {};
+    made_ = {};
+  }
   /// Shows the figure of `value`, made anew by make(value, sides, marks) when the value, the
   /// selection or `variant` (what else decides the figure) changes. `sides`: of a fresh value; an
   /// earlier one keeps the sides it came with.
   template <class T, class Make>
-  void show(PanelContext& context, const T& value, const CompareSides& sides, int variant,
-            ImVec2 size, Make make) {
+  void show(PanelContext& context, const std::shared_ptr<const T>& value, const CompareSides& sides,
+            int variant, ImVec2 size, Make make) {
     const Selection& s = context.session.selection();
-    const Made now{&value, {s.query, s.key}, variant};
+    const Made now{value, {s.query, s.key}, variant};
     if (!figure_ || now != made_) {
       if (made_.value != now.value) sides_ = sides;
-      figure_ = make(value, sides_, CompareMarks{s.query, s.key});
+      figure_ = make(*value, sides_, CompareMarks{s.query, s.key});
       made_ = now;
       shown_.renew();
     }
@@ -43,7 +51,6 @@ class ComparePicture {
   }
   const std::optional<FigureHit>& hit() const { return shown_.hit(); }
   /// Of the figure that is shown.
-  const CompareSides& sides() const { return sides_; }
   const Document& document() const { return *sides_.a.document; }
 
   /// A list of keys at the right of the figure, if there is room: a click goes to them.
@@ -52,7 +59,7 @@ class ComparePicture {
   static ImVec2 size_beside_list(const PanelContext& context);
 
   /// The value that is shown; null if none is.
-  const void* value() const { return shown_.is_shown() ? made_.value : nullptr; }
+  std::shared_ptr<const void> value() const { return shown_.is_shown() ? made_.value : nullptr; }
   std::optional<plot::Figure> figure() const { return shown_.current(); }
   /// As Panel::place.
   std::optional<ImVec2> place(std::size_t panel, double x, double y) const {
@@ -61,7 +68,7 @@ class ComparePicture {
 
  private:
   struct Made {
-    const void* value = nullptr;
+    std::shared_ptr<const void> value;
     std::pair<Index, std::optional<Index>> selected;
     int variant = 0;
     bool operator==(const Made&) const = default;

@@ -81,13 +81,13 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
       const bool beside = room.x > kSideBySide * room.y;
       const ImVec2 first = beside ? ImVec2{std::floor((room.x - gap) * 0.42f), room.y}
                                   : ImVec2{room.x, std::floor((room.y - gap) * 0.45f)};
-      draw_part(context, "heads", first, [&] { draw_heads(context); });
+      draw_part("heads", first, [&] { draw_heads(context); });
       if (beside) ImGui::SameLine();
-      draw_part(context, "pages", {0, 0}, [&] { draw_pages(context); });
+      draw_part("pages", {0, 0}, [&] { draw_pages(context); });
     } else if (switches_.view == CoverageView::heads) {
-      draw_part(context, "heads", {0, 0}, [&] { draw_heads(context); });
+      draw_part("heads", {0, 0}, [&] { draw_heads(context); });
     } else {
-      draw_part(context, "pages", {0, 0}, [&] { draw_pages(context); });
+      draw_part("pages", {0, 0}, [&] { draw_pages(context); });
     }
   }
 
@@ -144,18 +144,23 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
   struct Shown {
     plot::Figure figure;
     std::optional<plot::Range> own_colours;
-    const void* source = nullptr;  // what the figure was made of
-    std::uint64_t n_switched = 0;  // with which switches
+    std::shared_ptr<const void> source;  // what the figure was made of
+    std::uint64_t n_switched = 0;        // with which switches
     PanelFigure view;
 
     std::optional<plot::Figure> current() const {
       if (figure.panels.empty()) return std::nullopt;
       return view ? view->current_figure() : figure;
     }
+    void forget() {
+      figure = {};
+      own_colours.reset();
+      source.reset();
+    }
   };
 
   template <class Draw>
-  static void draw_part(const PanelContext&, const char* id, ImVec2 size, Draw draw) {
+  static void draw_part(const char* id, ImVec2 size, Draw draw) {
     ImGui::BeginChild(id, size, false,
                       ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
     draw();
@@ -174,6 +179,21 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
       switches_.pages_low = pages_.own_colours->low;
       switches_.pages_high = pages_.own_colours->high;
     }
+  }
+
+  void forget() override {
+    revision_.reset();
+    items_.clear();
+    queue_.clear();
+    picture_key_.clear();
+    picture_work_ = nullptr;
+    picture_slot_.clear();
+    picture_.reset();
+    heads_.forget();
+    pages_slot_.clear();
+    pages_picture_slot_.clear();
+    pages_value_.reset();
+    pages_.forget();
   }
 
   // ---- what is asked ----
@@ -232,8 +252,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
       if (!is_said && picture_) empty_place(context, "Nothing to compare", picture_->sentence);
       return;
     }
-    show(context, heads_, picture_.get(), picture_->figure, switches_.heads_low,
-         switches_.heads_high);
+    show(context, heads_, picture_, picture_->figure, switches_.heads_low, switches_.heads_high);
     mark_head(context);
     if (const auto& hit = heads_.view.hit(); hit && hit->row && hit->col) {
       follow_head(context, *hit);
@@ -326,9 +345,8 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
       return;
     }
     pages_value_ = result.value;
-    show(context, pages_, picture.value.get(), picture.value->figure, switches_.pages_low,
+    show(context, pages_, picture.value, picture.value->figure, switches_.pages_low,
          switches_.pages_high);
-    keep_pages_ = picture.value;
     mark_page(context);
     if (const auto& hit = pages_.view.hit()) follow_page(context, *hit);
   }
@@ -395,8 +413,8 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
 
   // ---- both ----
 
-  void show(PanelContext& context, Shown& shown, const void* source, const plot::Figure& figure,
-            double low, double high) {
+  void show(PanelContext& context, Shown& shown, const std::shared_ptr<const void>& source,
+            const plot::Figure& figure, double low, double high) {
     if (shown.source != source || shown.n_switched != n_switched_ || shown.figure.panels.empty()) {
       shown.figure = figure;
       shown.own_colours = colours_of(figure);
@@ -427,7 +445,6 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
   AsyncValue<CoveragePages> pages_slot_;
   AsyncValue<MadeFigure> pages_picture_slot_;
   std::shared_ptr<const CoveragePages> pages_value_;
-  std::shared_ptr<const MadeFigure> keep_pages_;  // so that its address stays its own
   Shown pages_;
 };
 

@@ -97,8 +97,9 @@ class TracePanel : public Panel {
   /// What pictures are made of beside the selected trace: the draft of a method that needs one, or
   /// what the trace is compared with. Null: nothing.
   virtual std::shared_ptr<const Document> second_of(const Session&) const { return nullptr; }
-  /// Pictures of other traces are not shown while these traces' are made: lets go of them.
-  virtual void forget() {}
+  /// Pictures of other traces are not shown while these traces' are made: lets go of them, and of
+  /// whatever else keeps those traces open.
+  virtual void forget() = 0;
 
   template <class T, class Compute>
   AsyncView<T> ask(PanelContext& context, AsyncValue<T>& slot, const std::string& key,

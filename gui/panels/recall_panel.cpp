@@ -116,6 +116,20 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     }
   };
 
+  void forget() override {
+    revision_.reset();
+    plan_.clear();
+    items_.clear();
+    queue_.clear();
+    inputs_.reset();
+    picture_key_.clear();
+    picture_question_.clear();
+    picture_is_over_ = true;
+    slot_.clear();
+    picture_.reset();
+    shown_.reset();
+  }
+
   // ---- what is asked ----
 
   std::shared_ptr<const Document> second_of(const Session& session) const override {

@@ -94,6 +94,13 @@ class AsyncQueue {
     over_.clear();
     is_cancelled_ = false;
   }
+  /// Forgets everything.
+  void clear() {
+    cancel();
+    retry();
+    job_ = {};
+    known_ = std::make_shared<Known>();
+  }
 
  private:
   using Known = std::map<std::string, std::shared_ptr<const T>, std::less<>>;
