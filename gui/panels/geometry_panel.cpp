@@ -8,7 +8,6 @@
 #include "analysis/plot/theme.hpp"
 #include "core/base/error.hpp"
 #include "gui/model/geometry/geometry_scene.hpp"
-#include "gui/model/session/methods.hpp"
 #include "gui/model/tokens/token_view.hpp"
 #include "gui/panels/geometry_picture.hpp"
 #include "gui/panels/panel_base.hpp"
@@ -146,7 +145,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     weights_.clear();
     kept_.clear();
     value_.reset();
-    scene_key_.clear();
+    scene_inputs_ = {};
     scene_ = {};
   }
 
@@ -201,52 +200,66 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     return view.fresh ? view.value : nullptr;
   }
 
-  /// What the session's method keeps for the selected query; empty while it is not there.
-  std::optional<KeptKeysOfQuery> ask_kept(PanelContext& context) {
-    if (switches_.colour != GeometryColour::kept) return std::nullopt;
-    const Session& session = context.session;
-    const Selection& selected = session.selection();
-    const auto second = session.second();
-    const std::string problem =
-        obstacle(selected.selector, session.phase(), /*has_draft=*/second != nullptr);
-    if (!problem.empty()) {
+  /// What the session's method keeps; null while it is not wanted or not there.
+  std::shared_ptr<const KeptRows> ask_kept(PanelContext& context) {
+    if (switches_.colour != GeometryColour::kept) return nullptr;
+    const Selection& selected = context.session.selection();
+    const KeptQuestion question = kept_question(context.session, selected.selector);
+    if (!question.obstacle.empty()) {
       ImGui::PushTextWrapPos(0.0f);
       ImGui::TextColored(ImGui::ColorConvertU32ToFloat4(packed(context.look.warning)), "%s",
-                         problem.c_str());
+                         question.obstacle.c_str());
       ImGui::PopTextWrapPos();
-      return std::nullopt;
+      return nullptr;
     }
-    const KeptRequest request = kept_request(session, selected.selector);
-    const auto view = ask(
-        context, kept_, sources_ + (second ? second->key() : "") + request.key(),
-        {fmt::format("What {} keeps in layer {}", selected.selector, selected.layer)},
-        [document = document_, second, request](JobContext& job) {
-          return kept_rows(document->source(), second ? &second->source() : nullptr, request, job);
-        });
+    const auto view =
+        ask(context, kept_, question.key,
+            {fmt::format("What {} keeps in layer {}", selected.selector, selected.layer)},
+            [question](JobContext& job) {
+              return kept_rows(question.trace->source(),
+                               question.draft ? &question.draft->source() : nullptr,
+                               question.request, job);
+            });
     report_overlay(context, kept_, view);
-    if (!view.fresh) return std::nullopt;
-    const KeptRow* row = view.value->nearest(selected.query);
-    if (row == nullptr) return std::nullopt;
-    return KeptKeysOfQuery{selected.selector.text(), *row};
+    return view.fresh ? view.value : nullptr;
   }
 
   // ---- the scene ----
 
+  /// What a scene is made of. It holds the values, so that no other one gets their addresses.
+  struct SceneInputs {
+    std::shared_ptr<const GeometryView> value;
+    std::shared_ptr<const QuerySelectionView> weights;
+    std::shared_ptr<const KeptRows> kept;
+    std::string method;            // that keeps them
+    const KeptRow* row = nullptr;  // of `kept`: for the selected query
+    Index q_head = 0;
+    std::string switches;
+    plot::Ground ground = plot::Ground::light;
+    bool operator==(const SceneInputs&) const = default;
+  };
+
   void make_scene(PanelContext& context, const std::shared_ptr<const GeometryView>& value,
                   const std::shared_ptr<const QuerySelectionView>& weights,
-                  const std::optional<KeptKeysOfQuery>& kept) {
+                  const std::shared_ptr<const KeptRows>& rows) {
     const auto& heads = value->request.q_heads;
-    const Index selected = context.session.selection().q_head;
-    const bool has_it = std::find(heads.begin(), heads.end(), selected) != heads.end();
+    const Selection& selected = context.session.selection();
+    const bool has_it = std::find(heads.begin(), heads.end(), selected.q_head) != heads.end();
     // A value of another group is shown until the selected one's is there.
-    const Index q_head = has_it ? selected : heads.front();
-    const std::string key = fmt::format(
-        "{} {} {} {} {} {} {}", static_cast<const void*>(value.get()), q_head,
-        fields_to_json(switches_).dump(), static_cast<const void*>(weights.get()),
-        kept ? kept->row.pos : -1, kept ? kept->method : "", kept ? kept->row.keys.size() : 0);
-    const bool same_ground = ground_ == context.look.ground;
-    if (key == scene_key_ && same_ground) return;
-    scene_key_ = key;
+    const Index q_head = has_it ? selected.q_head : heads.front();
+    const KeptRow* row = rows ? rows->nearest(selected.query) : nullptr;
+    SceneInputs inputs{value,
+                       weights,
+                       rows,
+                       row != nullptr ? selected.selector.text() : std::string(),
+                       row,
+                       q_head,
+                       fields_to_json(switches_).dump(),
+                       context.look.ground};
+    if (inputs == scene_inputs_) return;
+    scene_inputs_ = std::move(inputs);
+    std::optional<KeptKeysOfQuery> kept;
+    if (row != nullptr) kept = KeptKeysOfQuery{scene_inputs_.method, *row};
     ground_ = context.look.ground;
     value_ = value;
     head_ = head_of(*value, q_head);
@@ -336,7 +349,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   std::shared_ptr<const GeometryView> value_;  // behind head_
   GeometryHead head_;
   GeometryScene scene_;
-  std::string scene_key_;
+  SceneInputs scene_inputs_;
   std::string trace_words_;
   Cloud cloud_;
   plot::Figure frame_figure_;

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "core/base/error.hpp"
+#include "notebooks_export/figure_csv.hpp"
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test {
@@ -131,6 +132,28 @@ TEST_CASE("geometry panel: a method that is not defined here is a sentence, and 
   show(rig, {{"colour", "kept"}});
   CHECK(rig.app().panel("geometry").figure());
   CHECK_FALSE(rig.app().panel("geometry").is_busy());
+}
+
+TEST_CASE("geometry panel: as many other keys are kept, and have other colours", "[geometry]") {
+  Rig rig;
+  rig.open_pair();
+  Session& session = rig.session();
+  session.select("test", [](Selection& s) { s.query = 150; });
+  show(rig, {{"colour", "kept"}});
+  const auto with_queries = [&](Index n_queries) {
+    session.set_parameters("test", [&](Parameters& p) {
+      p.budget = 32;
+      p.chunk = 64;
+      p.n_queries = n_queries;
+    });
+    rig.settle();
+    const auto figure = rig.app().panel("geometry").figure();
+    REQUIRE(figure);
+    return figure_csv(*figure);
+  };
+  const std::string many = with_queries(16);
+  CHECK(with_queries(1) != many);
+  CHECK(with_queries(16) == many);  // of the cache: there at once
 }
 
 TEST_CASE("geometry panel: options of the wrong kind are refused and change nothing",
