@@ -54,16 +54,16 @@ bool are_there(const std::vector<fs::path>& files) {
   });
 }
 
-/// True if every recording went to its end. One that was cancelled has its final name as well, and
-/// the one after it is as short as it is. Opens the files: not for every frame.
-bool are_whole(const std::vector<fs::path>& files) {
-  return std::all_of(files.begin(), files.end(), [](const fs::path& file) {
-    try {
-      return TraceFile::open(file).info().status == TraceStatus::complete;
-    } catch (const Error&) {
-      return false;  // what is wrong with it does not matter: it is recorded anew
-    }
+/// The recordings from the first on that did not go to its end: one that was cancelled has its
+/// final name as well, and what was recorded after it is as short as it is. Opens the files: not
+/// for every frame. Throws what that throws: a file that cannot be read may be whole.
+std::vector<fs::path> unfinished(const std::vector<fs::path>& files) {
+  std::error_code error;
+  const auto first = std::find_if(files.begin(), files.end(), [&](const fs::path& file) {
+    return fs::is_regular_file(file, error) &&
+           TraceFile::open(file, {.allow_partial = true}).info().status != TraceStatus::complete;
   });
+  return std::vector<fs::path>(first, files.end());
 }
 
 /// A named row of a form: its label, then room for the control.
@@ -163,18 +163,24 @@ void StartPage::draw_samples(PanelContext& context, StartChoice& choice) {
   const bool is_running = own != runs.end() && !own->status.is_over();
   // Opens them, or removes what was not recorded to its end.
   const auto open_samples = [&] {
-    if (are_whole(samples)) {
-      choice.open = samples;
-      choice.shows_samples = true;
-      return;
+    try {
+      const std::vector<fs::path> short_ones = unfinished(samples);
+      std::error_code error;
+      for (const fs::path& file : short_ones) fs::remove(file, error);
+      if (!short_ones.empty()) {
+        context.requests.flash = "the samples were not recorded to their end: record them again";
+      } else if (are_there(samples)) {
+        choice.open = samples;
+        choice.shows_samples = true;
+      }
+    } catch (const Error& error) {
+      context.session.notify(error.what());
     }
-    std::error_code error;
-    for (const fs::path& file : samples) fs::remove(file, error);
-    context.requests.flash = "the samples were not recorded to their end: record them again";
   };
   if (own != runs.end() && own->status.is_over() && sample_run_ != 0) {
     sample_run_ = 0;
-    open_samples();
+    // One that failed says why among the runs, and what has its name was there before.
+    if (own->status.state != JobState::failed) open_samples();
   }
   const bool has_samples = has_samples_.of(fmt::format("{} {}", is_running, sample_run_),
                                            [&] { return are_there(samples); });

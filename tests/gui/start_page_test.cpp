@@ -108,6 +108,24 @@ TEST_CASE("samples that were not recorded to their end are removed, and said to 
   CHECK(mark_of(rig, "Record the samples"));
 }
 
+TEST_CASE("samples that cannot be opened stay where they are, and the reason is shown") {
+  const OwnConfig config;
+  fs::create_directories(samples_folder());
+  const fs::path verifier = samples_folder() / "verifier.h5";
+  const fs::path draft = samples_folder() / "draft.h5";
+  std::ofstream(verifier) << "not to be read now";
+  fs::copy_file(embedded_trace(/*draft=*/true), draft);
+  Rig rig;
+  rig.settle();
+  press(rig, "Open the samples");
+  rig.settle();
+  CHECK(fs::exists(verifier));
+  CHECK(fs::exists(draft));
+  CHECK(rig.session().documents().empty());
+  REQUIRE(rig.session().notices().size() == 1);
+  CHECK_THAT(rig.session().notices()[0].sentence, ContainsSubstring("verifier.h5"));
+}
+
 TEST_CASE("the tour's six steps point at what is there, to its end") {
   Rig rig;
   rig.open_pair();
