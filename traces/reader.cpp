@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "traces/raw_file.hpp"
+#include "traces/set_files.hpp"
 #include "traces/trace_part.hpp"
 #include "traces/trace_set.hpp"
 
@@ -122,17 +123,13 @@ std::unique_ptr<TraceFile::Impl> TraceFile::Impl::of_set(const fs::path& manifes
     throw FormatError(fmt::format(
         "{}: this recording did not end; 'kvscope recover {}' makes a trace set of its whole units",
         impl->where, impl->where));
-  const fs::path folder = set_folder(manifest);
   impl->slot_of_layer.resize(impl->set->layers().size());
   const std::vector<Index> layers = impl->set->layers();
   std::vector<fs::path> files;
   for (std::size_t i = 0; i < impl->set->parts.size(); ++i) {
     const SetPart& part = impl->set->parts[i];
     auto slot = std::make_unique<PartSlot>();
-    slot->file = folder / part.file;
-    // When a recording ends, its parts get their names one after the other; until then an older
-    // set's part may have the name.
-    if (is_partial && fs::exists(part_path(slot->file))) slot->file = part_path(slot->file);
+    slot->file = file_of_part(manifest, *impl->set, part);
     std::error_code error;  // while it is recorded the manifest knows no sizes
     const auto n_bytes =
         part.bytes > 0 ? std::uintmax_t(part.bytes) : fs::file_size(slot->file, error);

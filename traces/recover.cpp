@@ -94,9 +94,8 @@ CopyOptions recovered_copy(Index n_units, bool overwrite, std::stop_token stop) 
 }
 
 /// The file that has a part's units: a part may have got its name before the recording was killed.
-fs::path source_of(const fs::path& growing, const SetPart& part) {
-  const fs::path named = set_folder(growing) / part.file;
-  const fs::path source = fs::exists(part_path(named)) ? part_path(named) : named;
+fs::path source_of(const fs::path& growing, const SetManifest& set, const SetPart& part) {
+  const fs::path source = file_of_part(growing, set, part);
   if (!fs::exists(source))
     throw IoError(fmt::format("{}: its part {} is missing", growing.string(), source.string()));
   return source;
@@ -158,7 +157,7 @@ RecoverReport recover_set(const fs::path& growing, const fs::path& out, bool ove
   SetManifest whole;
   whole.parts = read_set_manifest(growing).parts;
   std::vector<fs::path> sources;
-  for (const SetPart& part : whole.parts) sources.push_back(source_of(growing, part));
+  for (const SetPart& part : whole.parts) sources.push_back(source_of(growing, whole, part));
   RecoverReport report;
   report.n_units = count_common_units(sources, report, progress, stop).n_good;
   if (report.n_units == 0) fail_nothing_whole(growing, report.first_problem);

@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
+#include "traces/raw_file.hpp"
 
 namespace kvscope {
 
@@ -77,12 +78,18 @@ class OlderManifest {
 
 }  // namespace
 
+fs::path file_of_part(const fs::path& manifest, const SetManifest& set, const SetPart& part) {
+  const fs::path named = set_folder(manifest) / part.file;
+  const bool is_recorded = set.status == TraceStatus::recording || is_part_path(manifest);
+  std::error_code error;
+  return is_recorded && fs::exists(part_path(named), error) ? part_path(named) : named;
+}
+
 std::vector<fs::path> files_of_set(const fs::path& manifest) {
   std::vector<fs::path> files = {manifest};
   try {
-    const fs::path folder = set_folder(manifest);
-    for (const SetPart& part : read_set_manifest(manifest).parts)
-      files.push_back(folder / part.file);
+    const SetManifest set = read_set_manifest(manifest);
+    for (const SetPart& part : set.parts) files.push_back(file_of_part(manifest, set, part));
   } catch (const Error&) {  // whoever opens it says what is wrong with it
   }
   return files;

@@ -15,7 +15,12 @@
 
 namespace kvscope {
 
-/// The manifest and its parts; only the manifest if it cannot be read.
+/// The file that has a part's data. While a set is recorded that is FILE.part; its parts get their
+/// names one after the other, and until then an older set's part may have the name.
+std::filesystem::path file_of_part(const std::filesystem::path& manifest, const SetManifest& set,
+                                   const SetPart& part);
+
+/// The manifest and the files of its parts; only the manifest if it cannot be read.
 std::vector<std::filesystem::path> files_of_set(const std::filesystem::path& manifest);
 
 /// The same files, and behind each trace set its parts: what a command reads that is given them.
