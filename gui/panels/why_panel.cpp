@@ -66,10 +66,8 @@ class WhyPanel final : public TracePanel<WhySwitches> {
       look_.reset();
       return;
     }
-    look_ = view.value;
     is_stale_ = !view.fresh;
-    key_ = asked_key(*look_, context.session.selection().key);
-    fate_ = fate_of(*look_, key_);
+    update_fate(view.value, context.session.selection().key);
     ask_budget(context);
     update_picture(context);
     draw_words(context);
@@ -134,6 +132,16 @@ class WhyPanel final : public TracePanel<WhySwitches> {
                  return look_at_query({document->source(), draft ? &draft->source() : nullptr},
                                       question, job.pool, job.stop);
                });
+  }
+
+  /// The key that is asked about and its fate, which take passes over all keys: only when there is
+  /// another answer, or another key is selected.
+  void update_fate(const std::shared_ptr<const QueryLook>& look, std::optional<Index> selected) {
+    if (look == look_ && selected == selected_) return;
+    look_ = look;
+    selected_ = selected;
+    key_ = asked_key(*look_, selected_);
+    fate_ = fate_of(*look_, key_);
   }
 
   void ask_budget(PanelContext& context) {
@@ -355,6 +363,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
   AsyncValue<WhyPicture> picture_slot_;
 
   std::shared_ptr<const QueryLook> look_;
+  std::optional<Index> selected_;  // with which key_ and fate_ were made
   Index key_ = 0;
   KeyFate fate_;
   std::shared_ptr<const KeepingBudget> budget_;
