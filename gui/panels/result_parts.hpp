@@ -56,7 +56,7 @@ class ResultTable {
   std::unordered_set<std::string> hidden_;
   std::unordered_set<std::uint32_t> selected_;
   std::size_t anchor_ = 0;  // where a range began, as a place in the order
-  const LoadedTable* laid_out_ = nullptr;
+  std::shared_ptr<const LoadedTable> laid_out_;
 };
 
 /// A figure that a job makes.
@@ -127,7 +127,7 @@ class ResultPlot : public ResultPicture<FreePlot> {
   void draw_choices(PanelContext& context, const Table& table);
 
   FreePlotOptions options_;
-  const LoadedTable* columns_of_ = nullptr;
+  std::shared_ptr<const LoadedTable> columns_of_;
 };
 
 /// Provenance, configuration, summary, and the arrays that are in a file.

@@ -285,9 +285,9 @@ void ResultPlot::draw_choices(PanelContext& context, const Table& table) {
 void ResultPlot::draw(PanelContext& context, const ResultRows& rows,
                       const std::string& filter_words) {
   begin();
-  if (columns_of_ != rows.loaded.get()) {
+  if (columns_of_ != rows.loaded) {
     options_ = with_columns_of(rows.table(), options_);
-    columns_of_ = rows.loaded.get();
+    columns_of_ = rows.loaded;
   }
   if (!filter_words.empty()) {
     ImGui::TextDisabled("%s", fmt::format("filtered by {}", filter_words).c_str());

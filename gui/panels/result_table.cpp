@@ -44,8 +44,8 @@ void ResultTable::draw(PanelContext& context, const ResultRows& rows,
                        TableArrangement& arrangement) {
   rows_ = rows;
   const Table& table = rows_.table();
-  if (laid_out_ != rows_.loaded.get()) {
-    laid_out_ = rows_.loaded.get();
+  if (laid_out_ != rows_.loaded) {
+    laid_out_ = rows_.loaded;
     selected_.clear();
     hidden_.clear();
     widths_.clear();
@@ -72,7 +72,7 @@ void ResultTable::draw(PanelContext& context, const ResultRows& rows,
       ImGuiTableFlags_SortTristate | ImGuiTableFlags_ScrollX | ImGuiTableFlags_ScrollY |
       ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV | ImGuiTableFlags_SizingFixedFit;
   // Columns belong to the table that is shown: another one must not inherit their widths and order.
-  ImGui::PushID(laid_out_);
+  ImGui::PushID(laid_out_.get());
   ImGui::PushID(static_cast<int>(shown_.size()));
   if (ImGui::BeginTable("rows", static_cast<int>(shown_.size()), kFlags)) {
     ImGui::TableSetupScrollFreeze(0, 2);
