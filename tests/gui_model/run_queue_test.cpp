@@ -264,7 +264,7 @@ TEST_CASE("a program gets its words, no input, and is asked to end by SIGINT") {
   const std::string echo =
       script(folder, "cat; for w in \"$@\"; do echo \"[$w]\"; done; pwd >&2\n");
   Words lines;
-  const ProgramEnd end = run_program({echo, "a b", "$HOME"}, folder / "",
+  const ProgramEnd end = run_program({echo, "a b", "$HOME"},
                                      [&](const std::string& line) { lines.push_back(line); }, {});
   CHECK(end.code == 0);
   CHECK(end.out == "[a b]\n[$HOME]\n");
@@ -274,7 +274,7 @@ TEST_CASE("a program gets its words, no input, and is asked to end by SIGINT") {
                                    "echo ready >&2; while :; do sleep 0.02; done\n");
   std::stop_source stop;
   const ProgramEnd stopped = run_program(
-      {waits}, {},
+      {waits},
       [&](const std::string& line) {
         lines.push_back(line);
         stop.request_stop();

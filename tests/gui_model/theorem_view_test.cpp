@@ -99,8 +99,6 @@ TEST_CASE("theorem view: the nearest measured row", "[theorem_view]") {
   CHECK(rows.nearest(29) == 2);
   CHECK(rows.nearest(31) == 3);
   CHECK(rows.nearest(99) == 3);
-  CHECK(rows.row_of(20) == 2);
-  CHECK_FALSE(rows.row_of(21));
 }
 
 TEST_CASE("theorem plot: every point is the row it says", "[theorem_view]") {

@@ -26,12 +26,6 @@ std::string TheoremRequest::key() const {
   return fmt::format("theorem-b1/{}/{}/{}", layer, q_head, fields_to_json(options).dump());
 }
 
-std::optional<std::size_t> TheoremRows::row_of(Index query_pos) const {
-  const auto at = std::lower_bound(query.begin(), query.end(), query_pos);
-  if (at == query.end() || *at != query_pos) return std::nullopt;
-  return static_cast<std::size_t>(at - query.begin());
-}
-
 std::optional<std::size_t> TheoremRows::nearest(Index query_pos) const {
   if (query.empty()) return std::nullopt;
   const auto after = std::lower_bound(query.begin(), query.end(), query_pos);

@@ -63,8 +63,6 @@ struct TheoremRows {
   const std::vector<float>& measured(TheoremBound bound) const {
     return is_upper(bound) ? cos_mean_query : cos;
   }
-  /// The row of a query; empty if it was not measured.
-  std::optional<std::size_t> row_of(Index query_pos) const;
   /// The measured row nearest to a query; empty if there is none.
   std::optional<std::size_t> nearest(Index query_pos) const;
   std::size_t bytes() const;

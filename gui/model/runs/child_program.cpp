@@ -56,14 +56,14 @@ class Ending {
 
 }  // namespace
 
-ProgramEnd run_program(const std::vector<std::string>& words, const std::filesystem::path& folder,
+ProgramEnd run_program(const std::vector<std::string>& words,
                        const std::function<void(const std::string&)>& on_line,
                        std::stop_token stop) {
   Pipe out;
   Pipe err;
   const auto nothing = Descriptor::open("/dev/null", O_RDONLY);
   const pid_t child =
-      start_program({words, folder, nothing.get(), out.writing.get(), err.writing.get()});
+      start_program({words, {}, nothing.get(), out.writing.get(), err.writing.get()});
   out.writing.close();
   err.writing.close();
   ProgramEnd end;

@@ -2,7 +2,6 @@
 // it to end as Ctrl-C does.
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <stop_token>
 #include <string>
@@ -16,11 +15,11 @@ struct ProgramEnd {
   std::string out;  // standard output, at most its first MiB
 };
 
-/// Runs words[0] (looked for in PATH if it has no slash) with the other words as arguments, in
-/// `folder` (empty: here), without an input. `on_line` gets every line of standard error, in this
+/// Runs words[0] (looked for in PATH if it has no slash) with the other words as arguments, in this
+/// folder, without an input. `on_line` gets every line of standard error, in this
 /// thread. A stop sends SIGINT, once more after 10 s, and SIGKILL after 20 s. Throws IoError if the
 /// program cannot be started.
-ProgramEnd run_program(const std::vector<std::string>& words, const std::filesystem::path& folder,
+ProgramEnd run_program(const std::vector<std::string>& words,
                        const std::function<void(const std::string&)>& on_line,
                        std::stop_token stop);
 

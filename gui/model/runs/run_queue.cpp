@@ -124,7 +124,7 @@ void RunQueue::start(Run run) {
             heard->last = sentence_of(line);
           }
         };
-        ProgramEnd end = run_program(words, {}, on_line, context.stop);
+        ProgramEnd end = run_program(words, on_line, context.stop);
         const std::lock_guard lock(heard->mutex);
         heard->said = std::move(end.out);
         const bool stands =
@@ -217,7 +217,7 @@ const std::vector<CommandSpec>& RunQueue::commands() {
         "Asking kvscope for its commands", Lane::quick,
         [program = program_](JobContext& context) -> std::any {
           const ProgramEnd end = run_program(
-              {program, "help", "--json"}, {}, [](const std::string&) {}, context.stop);
+              {program, "help", "--json"}, [](const std::string&) {}, context.stop);
           if (end.code != kOk) {
             throw IoError(fmt::format(
                 "{} does not tell its commands (code {}): it should be of this program's version",
