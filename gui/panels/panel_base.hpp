@@ -73,10 +73,13 @@ class TracePanel : public Panel {
     figure_.begin();
     document_ = context.session.document();
     second_ = document_ ? second_of(context.session) : nullptr;
-    const std::string sources =
-        document_ ? documents_key(*document_, second_.get()) : std::string();
-    if (sources != sources_) forget();
-    sources_ = sources;
+    sources_ = document_ ? documents_key(*document_, second_.get()) : std::string();
+    // A recording that has grown is the same one: its picture stays until the next is there.
+    const std::string recordings =
+        document_ ? document_->growing_key() + (second_ ? second_->growing_key() : std::string())
+                  : std::string();
+    if (recordings != recordings_) forget();
+    recordings_ = recordings;
     if (!needs_trace(context)) draw_trace(context);
   }
   nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
@@ -113,6 +116,7 @@ class TracePanel : public Panel {
   std::shared_ptr<const Document> document_;  // null while no trace is open
   std::shared_ptr<const Document> second_;    // second_of() in this frame
   std::string sources_;                       // the two, as keys of the cache begin
+  std::string recordings_;                    // the two, whatever they have grown to
   PanelFigure figure_;
   bool busy_ = false;  // something is being computed
 };
