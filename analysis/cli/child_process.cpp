@@ -9,7 +9,10 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <optional>
 #include <string_view>
+
+#include "core/base/stopwatch.hpp"
 
 namespace kvscope::cli {
 
@@ -84,13 +87,18 @@ ChildOutcome run_child(const std::vector<std::string>& argv, const std::stop_tok
   ChildProcess child(argv);
   child.close_input();
   ChildOutcome outcome;
-  bool is_told = false;
+  constexpr double kPatience = 20.0;  // seconds for a launcher to end its tasks
+  std::optional<Stopwatch> told;
   std::array<pollfd, 2> ends = {pollfd{child.out(), POLLIN, 0}, pollfd{child.err(), POLLIN, 0}};
   while (ends[0].fd >= 0 || ends[1].fd >= 0) {
     ::poll(ends.data(), ends.size(), /*milliseconds=*/100);
-    if (stop.stop_requested() && !is_told) {
+    if (stop.stop_requested() && !told) {
       child.send(SIGTERM);
-      is_told = true;
+      told.emplace();
+    }
+    if (told && told->seconds() > kPatience) {
+      child.send(SIGKILL);
+      break;  // what it started may hold the pipes
     }
     for (std::size_t i = 0; i < ends.size(); ++i) {
       if (ends[i].fd < 0 || ends[i].revents == 0) continue;

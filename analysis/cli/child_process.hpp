@@ -53,7 +53,7 @@ struct ChildOutcome {
   std::string err;
 };
 
-/// A program to its end, with what it said. On a stop it gets SIGTERM and is waited for.
+/// A program to its end, with what it said. On a stop it gets SIGTERM, and after 20 s SIGKILL.
 ChildOutcome run_child(const std::vector<std::string>& argv, const std::stop_token& stop);
 
 /// The file of the program that runs here.
