@@ -235,7 +235,7 @@ void remove_units(const UnitFolder& units) {
   std::error_code error;
   for (auto entry = fs::directory_iterator(units.folder, error);
        !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    // Also what a worker was writing when SIGKILL ended it, and what an engine that was killed left.
+    // Also what a worker was writing when SIGKILL ended it, and what a killed engine left.
     const std::string name = entry->path().filename().string();
     const bool is_ours =
         std::ranges::any_of(std::array<std::string_view, 3>{units.hash, kUnitListStem, kSlurmStem},

@@ -23,9 +23,9 @@ struct BackendOptions {
   DType kv_dtype = DType::f32;  // of keys, values and the queries that meet them: f32 or bf16
 };
 
-/// Whether the device may choose by this rule at all: QuoKA of up to 16 queries; Quest with pages of
-/// a power of two, at most 4096 keys; budgets of up to 2^20. In calls and layers that the kernels
-/// do not compute (see README.md) the host still chooses.
+/// Whether the device may choose by this rule at all: QuoKA of up to 16 queries; Quest with pages
+/// of a power of two, at most 4096 keys; budgets of up to 2^20. In calls and layers that the
+/// kernels do not compute (see README.md) the host still chooses.
 bool takes_rule(const NativeRule& rule);
 
 /// Throws DeviceError if the device does not do (none, another architecture, an old driver, too
