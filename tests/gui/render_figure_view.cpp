@@ -309,9 +309,8 @@ TEST_CASE("the zoom survives new numbers on the same axes", "[render][figure_vie
   CHECK_FALSE(stage.view.current_figure().panels[0].x.range);
 }
 
-TEST_CASE("very many points: some are left out while the wheel turns, none after it",
-          "[render][figure_view]") {
-  Stage stage(figure_of({cloud(2 * static_cast<int>(FigureView::kMostInMotion))}));
+/// It is drawn roughly while the wheel turns, once more after it, and then no more.
+void check_rough_in_motion(Stage& stage) {
   CHECK_FALSE(stage.view.is_rough());
   const auto whole = stage.view.n_recordings();
   stage.move_to({500, 350});
@@ -326,6 +325,12 @@ TEST_CASE("very many points: some are left out while the wheel turns, none after
   CHECK(stage.view.n_recordings() == whole + 2);
 }
 
+TEST_CASE("very many points: some are left out while the wheel turns, none after it",
+          "[render][figure_view]") {
+  Stage stage(figure_of({cloud(2 * static_cast<int>(FigureView::kMostInMotion))}));
+  check_rough_in_motion(stage);
+}
+
 TEST_CASE("a large map has coarse pixels while the wheel turns, all of them after it",
           "[render][figure_view]") {
   constexpr Index kSide = 1200;
@@ -334,16 +339,7 @@ TEST_CASE("a large map has coarse pixels while the wheel turns, all of them afte
   map.x = map.y = {0.0, static_cast<double>(kSide)};
   for (Index i = 0; i < kSide * kSide; ++i) map.values.push_back(static_cast<float>(i % 977));
   Stage stage(figure_of({map}));
-  const auto whole = stage.view.n_recordings();
-  CHECK_FALSE(stage.view.is_rough());
-  stage.move_to({500, 350});
-  stage.backend.scroll(0.1F);
-  stage.frame();
-  stage.frame();
-  CHECK(stage.view.is_rough());
-  for (int i = 0; i < 30 && stage.view.is_rough(); ++i) stage.frame();
-  CHECK_FALSE(stage.view.is_rough());
-  CHECK(stage.view.n_recordings() == whole + 2);
+  check_rough_in_motion(stage);
 }
 
 }  // namespace
