@@ -48,7 +48,7 @@ class CudaCall final : public BackendCall {
   bool reads_host_values() const override { return false; }  // they lie on the device
   bool choose(Index layer, const NativeRule& rule, const Block& q) override;
   void attend_chosen(Index layer, const Block& q, Block& out) override;
-  Selection chosen_lists() override;
+  Selection chosen_lists(Index layer) override;
   void project_out(Index layer, const Block& x, Block& y) override;
   void gated_mlp(Index layer, const Block& x, Block& y) override;
   Routing mix_experts(Index layer, const Block& x, Block& y) override;
@@ -74,6 +74,17 @@ class CudaCall final : public BackendCall {
   /// Attention's answer, head by head in answer_, to rows of tokens.
   void hand_on(Index layer, Block& out, bool may_see_nothing);
 
+  /// What choose() chose for a layer: lists that its method holds on the device until its next call.
+  struct Choice {
+    Index layer;
+    DeviceLists lists;
+    bool own_keys_are_listed;         // the call's keys
+    std::vector<std::int32_t> words;  // counts, then items; empty until they are fetched
+  };
+  void note_choice(Index layer, const DeviceLists& lists, bool own_keys_are_listed);
+  /// Copies all that are not on the host yet, and waits once.
+  void fetch_choices();
+
   /// Rows that are being copied.
   struct Parcel {
     HostSlot memory;
@@ -98,6 +109,7 @@ class CudaCall final : public BackendCall {
   float *cos_ = nullptr, *sin_ = nullptr, *local_cos_ = nullptr, *local_sin_ = nullptr;
   Quoka* quoka_ = nullptr;  // of the last choose()
   Quest* quest_ = nullptr;
+  std::vector<Choice> choices_;
   std::deque<Parcel> parcels_;
 };
 

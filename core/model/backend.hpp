@@ -101,8 +101,12 @@ class BackendCall {
     (void)layer, (void)q, (void)out;
   }
 
-  /// The last choice as lists on the host, those of the call's own keys included; waits.
-  virtual Selection chosen_lists() { return {}; }
+  /// What choose() chose in this call for a layer, as lists on the host, those of the call's own
+  /// keys included; waits. Also after finish().
+  virtual Selection chosen_lists(Index layer) {
+    (void)layer;
+    return {};
+  }
 
   /// The time of the operations between the two is added to `seconds`, at the latest by finish().
   virtual void start_clock() { clock_ = Stopwatch(); }

@@ -30,31 +30,35 @@ class Compared final : public AttentionPolicy, public Observer {
     host_.is_dense = true;
     return host_;
   }
-  void on_native(const AttentionQuestion&, const NativeRule& rule,
+  void on_native(const AttentionQuestion& question, const NativeRule& rule,
                  const std::function<Selection()>& lists) override {
     if (rule.method == NativeRule::Method::everything) return;
-    found_ = lists();
-  }
-  bool wants(Index) const override { return true; }
-  void on_attention(const AttentionEvent& event) override {
-    const Selection& expected =
-        run_.layer_call({event.layer, event.q, event.k_cache, event.v_cache, std::nullopt, {}})[0];
-    if (!found_ || expected.is_dense) return;
-    REQUIRE(expected.n_lists() == found_->n_lists());
+    const Selection& expected = expected_.at(question.layer);
+    if (expected.is_dense) return;
+    const Selection found = lists();
+    REQUIRE(expected.n_lists() == found.n_lists());
     for (Index i = 0; i < expected.n_lists(); ++i) {
       const auto a = expected.at(i).keys;
-      const auto b = found_->at(i).keys;
+      const auto b = found.at(i).keys;
       ++n_lists;
       if (!std::equal(a.begin(), a.end(), b.begin(), b.end())) ++n_different;
     }
-    found_.reset();
+  }
+  bool wants(Index) const override { return true; }
+  void on_attention(const AttentionEvent& event) override {
+    const Selection& answer =
+        run_.layer_call({event.layer, event.q, event.k_cache, event.v_cache, std::nullopt, {}})[0];
+    Selection kept(answer.owner, answer.n_tok, answer.rows_per_list);
+    kept.is_dense = answer.is_dense;
+    kept.append(answer);
+    expected_.insert_or_assign(event.layer, std::move(kept));
   }
   int n_lists = 0, n_different = 0, n_on_host = 0;
 
  private:
   SelectorRun run_;
   Selection host_;
-  std::optional<Selection> found_;
+  std::map<Index, Selection> expected_;  // by layer, of the running call
 };
 
 TEST_CASE("gpu: QuoKA and Quest inside a model choose the lists of the host's engine",
