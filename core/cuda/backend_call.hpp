@@ -74,7 +74,8 @@ class CudaCall final : public BackendCall {
   /// Attention's answer, head by head in answer_, to rows of tokens.
   void hand_on(Index layer, Block& out, bool may_see_nothing);
 
-  /// What choose() chose for a layer: lists that its method holds on the device until its next call.
+  /// What choose() chose for a layer: lists that its method holds on the device until it is called
+  /// again.
   struct Choice {
     Index layer;
     DeviceLists lists;

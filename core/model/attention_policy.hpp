@@ -31,8 +31,8 @@ class AttentionPolicy {
     return std::nullopt;
   }
   /// Called at the end of the call, or before choose() of a later layer, so that no layer waits for
-  /// the device. `question` has shapes and positions; its tensors have no data. lists() fetches what
-  /// was chosen and waits for it (not for the rule `everything`).
+  /// the device. `question` has shapes and positions; its tensors have no data. lists() fetches
+  /// what was chosen and waits for it (not for the rule `everything`).
   virtual void on_native(const AttentionQuestion& question, const NativeRule& rule,
                          const std::function<Selection()>& lists) {
     (void)question, (void)rule, (void)lists;

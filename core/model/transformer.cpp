@@ -46,8 +46,8 @@ class Forward {
     return logits;
   }
 
-  // Tells the policy about the layers whose rule the backend followed, in their order: at the end of
-  // the call, or before the policy is asked for lists of a later layer.
+  // Tells the policy about the layers whose rule the backend followed, in their order: at the end
+  // of the call, or before the policy is asked for lists of a later layer.
   void tell_policy() {
     for (const Followed& one : followed_) {
       options_.policy->on_native(one.shapes, one.rule,
