@@ -57,11 +57,11 @@ struct Overflow {
   const char* found;  // in the message
 };
 constexpr Overflow kOverflows[] = {
-    {"input_layernorm.weight", "layer 1: NaN or infinity in the keys at position "},
-    {"self_attn.k_proj.weight", "layer 1: NaN or infinity in the keys at position "},
-    {"self_attn.v_proj.weight", "layer 1: NaN or infinity in the values at position "},
+    {"input_layernorm.weight", "layer 1: NaN or infinity in the keys at position 0:"},
+    {"self_attn.k_proj.weight", "layer 1: NaN or infinity in the keys at position 0:"},
+    {"self_attn.v_proj.weight", "layer 1: NaN or infinity in the values at position 0:"},
     {"self_attn.q_proj.weight", "layer 1: NaN or infinity in the attention scores at position "},
-    {"mlp.down_proj.weight", "layer 2: NaN or infinity in the keys at position "}};
+    {"mlp.down_proj.weight", "layer 2: NaN or infinity in the keys at position 0:"}};
 
 void check_overflows(const BackendFactory& backend, std::span<const char* const> methods) {
   for (const Overflow& overflow : kOverflows) {
