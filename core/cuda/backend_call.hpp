@@ -65,8 +65,11 @@ class CudaCall final : public BackendCall {
  private:
   void product(const DeviceMatrix& matrix, const float* bias, const RowBlock& x, float* y,
                std::int64_t y_stride);
-  void place(Index layer, const RowBlock& x, Index n_heads, const float* head_norm, bool turns,
-             HeadsCall call);
+  HeadsCall placed(Index layer, const RowBlock& x, Index n_heads, const float* head_norm,
+                   bool turns, HeadsCall call);
+  /// A sum that was asked for last waits for the norm that reads it: both are one kernel then.
+  /// Whatever else reads x or writes y calls this first.
+  void add_now();
   /// True if the layer's attention is what the kernels of attend.hpp compute.
   bool is_plain(Index layer) const;
   AnyAttention any_attention(Index layer, Block& out);
@@ -108,6 +111,11 @@ class CudaCall final : public BackendCall {
   std::byte* answer_ = nullptr;  // the same
   float* lse_ = nullptr;         // [n_q, n_tok]
   float *cos_ = nullptr, *sin_ = nullptr, *local_cos_ = nullptr, *local_sin_ = nullptr;
+  struct Sum {
+    float* x = nullptr;
+    const float* y = nullptr;
+  };
+  Sum sum_;                 // x += y, not in the stream yet
   Quoka* quoka_ = nullptr;  // of the last choose()
   Quest* quest_ = nullptr;
   std::vector<Choice> choices_;
