@@ -46,8 +46,7 @@ class Forward {
     return logits;
   }
 
-  // Tells the policy about the layers whose rule the backend followed, in their order: at the end
-  // of the call, or before the policy is asked for lists of a later layer.
+  // Tells the policy about the layers whose rule the backend followed and that it does not know of.
   void tell_policy() {
     for (const Followed& one : followed_) {
       options_.policy->on_native(one.shapes, one.rule,
@@ -141,6 +140,7 @@ class Forward {
     shapes.q = {nullptr, Shape{config_.n_q, n_tok_, config_.d_head}};
     shapes.k = shapes.v = {nullptr, kv};
     followed_.push_back({shapes, *rule});
+    if (followed_.size() == 1 && !policy.reads_lists(*rule)) tell_policy();
     return true;
   }
 

@@ -57,6 +57,11 @@ class LiveSequence::Policy final : public AttentionPolicy {
     return live_.run_->native_rule(layer);
   }
 
+  bool reads_lists(const NativeRule& rule) const override {
+    return rule.method != NativeRule::Method::everything &&
+           rule.method != NativeRule::Method::quoka;
+  }
+
   void on_native(const AttentionQuestion& question, const NativeRule& rule,
                  const std::function<Selection()>& lists) override {
     live_.run_->native_call({question.layer, question.q, question.k, question.v, question.window,
@@ -75,10 +80,10 @@ class LiveSequence::Policy final : public AttentionPolicy {
  private:
   /// What statistics count. QuoKA's lists have the same number of keys before the call whichever
   /// they are, so that nobody needs to wait for them.
-  static Selection counted(const AttentionQuestion& question, const NativeRule& rule,
-                           const std::function<Selection()>& lists) {
+  Selection counted(const AttentionQuestion& question, const NativeRule& rule,
+                    const std::function<Selection()>& lists) const {
     if (rule.method == NativeRule::Method::everything) return dense_answer(question.n_tok);
-    if (rule.method != NativeRule::Method::quoka) return lists();
+    if (reads_lists(rule)) return lists();
     Selection selection(ListOwner::kv_head, question.n_tok, question.n_tok);
     KeyList list;
     list.scored.resize(static_cast<std::size_t>(std::min(question.pos_begin, rule.budget)));
