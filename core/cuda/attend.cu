@@ -10,41 +10,11 @@ namespace kvscope::gpu {
 
 namespace {
 
-constexpr float kLog2E = 1.4426950408889634f;
 constexpr int kMostDecodeRows = 16;
 
 [[noreturn]] void refuse(const std::string& expected, long long found) {
   throw ShapeError("attention on the GPU: expected " + expected + ", found " +
                    std::to_string(found));
-}
-
-template <class T>
-AttendCall<T> call_of(const CallShape& shape, const DeviceRows& rows, const DeviceLists& lists,
-                      void* out, float* lse, OwnKeys own_keys) {
-  AttendCall<T> call;
-  const int n_owners = lists.items == nullptr ? shape.n_kv : lists.n_owners;
-  call.list = {lists, rows.n_past, rows.n_tok,
-               std::countr_zero(static_cast<unsigned>(lists.page_size)),
-               own_keys == OwnKeys::causal};
-  call.q = static_cast<const T*>(rows.q);
-  call.k = static_cast<const T*>(rows.k);
-  call.v = static_cast<const T*>(rows.v);
-  call.out = static_cast<T*>(out);
-  call.lse = lse;
-  call.capacity = shape.capacity;
-  call.n_q = shape.n_q;
-  call.n_kv = shape.n_kv;
-  call.heads_per_list = shape.n_q / n_owners;
-  call.owners_per_kv_head = n_owners / shape.n_kv;
-  call.log2_scale = shape.score_scale * kLog2E;
-  return call;
-}
-
-/// At most one block for each of the 132 multiprocessors of H100 and H200.
-int splits_for(int n_blocks, int most) {
-  int n_splits = 1;
-  while (n_splits * 2 <= most && n_blocks * n_splits * 2 <= 132) n_splits *= 2;
-  return n_splits;
 }
 
 }  // namespace
@@ -88,10 +58,10 @@ void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& l
   if (by == AttendBy::decode && n_rows > kMostDecodeRows)
     refuse("at most 16 queries per list for the decode kernel", n_rows);
   if (by == AttendBy::rows && shape.dtype == Dtype::f32) {
-    attend_rows(shape, call_of<float>(shape, rows, lists, out, lse, options.own_keys), stream);
+    attend_rows(shape, attend_call<float>(shape, rows, lists, out, lse, options.own_keys), stream);
     return;
   }
-  const auto call = call_of<Bf16>(shape, rows, lists, out, lse, options.own_keys);
+  const auto call = attend_call<Bf16>(shape, rows, lists, out, lse, options.own_keys);
   if (by == AttendBy::rows) {
     attend_rows(shape, call, stream);
   } else if (by == AttendBy::decode) {

@@ -3,6 +3,8 @@
 
 #include <cooperative_groups.h>
 
+#include <bit>
+
 #include "core/cuda/attend.hpp"
 #include "core/cuda/key_list.cuh"
 #include "core/cuda/ptx.cuh"
@@ -25,6 +27,36 @@ struct AttendCall {
   float log2_scale;        // score_scale / ln 2: exponents are powers of two
 };
 
+template <class T>
+AttendCall<T> attend_call(const CallShape& shape, const DeviceRows& rows, const DeviceLists& lists,
+                          void* out, float* lse, OwnKeys own_keys) {
+  constexpr float kLog2E = 1.4426950408889634f;
+  AttendCall<T> call;
+  const int n_owners = lists.items == nullptr ? shape.n_kv : lists.n_owners;
+  call.list = {lists, rows.n_past, rows.n_tok,
+               std::countr_zero(static_cast<unsigned>(lists.page_size)),
+               own_keys == OwnKeys::causal};
+  call.q = static_cast<const T*>(rows.q);
+  call.k = static_cast<const T*>(rows.k);
+  call.v = static_cast<const T*>(rows.v);
+  call.out = static_cast<T*>(out);
+  call.lse = lse;
+  call.capacity = shape.capacity;
+  call.n_q = shape.n_q;
+  call.n_kv = shape.n_kv;
+  call.heads_per_list = shape.n_q / n_owners;
+  call.owners_per_kv_head = n_owners / shape.n_kv;
+  call.log2_scale = shape.score_scale * kLog2E;
+  return call;
+}
+
+/// At most one block for each of the 132 multiprocessors of H100 and H200.
+inline int splits_for(int n_blocks, int most) {
+  int n_splits = 1;
+  while (n_splits * 2 <= most && n_blocks * n_splits * 2 <= 132) n_splits *= 2;
+  return n_splits;
+}
+
 /// n_splits 0: by the shapes.
 void attend_chunk(const CallShape& shape, const AttendCall<Bf16>& call, int n_splits,
                   StreamHandle stream);
@@ -42,6 +74,34 @@ struct BlockParts {
   int first_row;
   int n_rows;  // of this block
 };
+
+/// Joins what the warps of a block found into the first warp's rows; each element has one thread.
+/// warp_sum [kWarps][n_rows][kWidth].
+template <int kWidth, int kWarps, int kMostRows>
+__device__ __forceinline__ void merge_warps(const float (&warp_max)[kWarps][kMostRows],
+                                            const float (&warp_total)[kWarps][kMostRows],
+                                            float* warp_sum, int n_rows, float* row_max,
+                                            float* row_total) {
+  for (int i = static_cast<int>(threadIdx.x); i < n_rows * kWidth; i += kWarps * 32) {
+    const int row = i / kWidth;
+    float best = -INFINITY;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) best = fmaxf(best, warp_max[w][row]);
+    float whole = 0.0f;
+    float added = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      const float factor = best == -INFINITY ? 0.0f : exp2f(warp_max[w][row] - best);
+      whole += factor * warp_total[w][row];
+      added += factor * warp_sum[w * n_rows * kWidth + i];
+    }
+    warp_sum[i] = added;
+    if (i % kWidth == 0) {
+      row_max[row] = best;
+      row_total[row] = whole;
+    }
+  }
+}
 
 template <int kWidth, int kMostSplits, class T>
 __device__ __forceinline__ void merge_some(const AttendCall<T>& call,
@@ -96,8 +156,8 @@ __device__ __forceinline__ void merge_some(const AttendCall<T>& call,
 }
 
 /// Joins what the blocks of a cluster found for their rows, and writes out and lse. Blocks divide
-/// the elements. Between two barriers of the cluster.
-template <int kWidth, class T>
+/// the elements. Between two barriers of the cluster. kMostSplits: 8 or 16.
+template <int kWidth, int kMostSplits = 16, class T>
 __device__ __forceinline__ void merge_parts(const AttendCall<T>& call,
                                             cooperative_groups::cluster_group& cluster,
                                             const BlockParts& parts, int owner, int batch) {
@@ -106,9 +166,9 @@ __device__ __forceinline__ void merge_parts(const AttendCall<T>& call,
     merge_some<kWidth, 1>(call, cluster, parts, owner, batch);
   } else if (n_splits <= 4) {
     merge_some<kWidth, 4>(call, cluster, parts, owner, batch);
-  } else if (n_splits <= 8) {
+  } else if (n_splits <= 8 || kMostSplits == 8) {
     merge_some<kWidth, 8>(call, cluster, parts, owner, batch);
-  } else {
+  } else if constexpr (kMostSplits == 16) {
     merge_some<kWidth, 16>(call, cluster, parts, owner, batch);
   }
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/cuda/quest_boxes.cuh"
+#include "core/cuda/quest_step.cuh"
 #include "core/cuda/row_scores.cuh"
 #include "core/cuda/scratch.hpp"
 #include "core/cuda/top_lists.cuh"
@@ -121,7 +122,7 @@ void Quest::append(const void* k, const std::int32_t* n_past, int n_tok, StreamH
   append_boxes(shape_, k, n_past, n_tok, options_.page_size, max_pages_, boxes_, stream);
 }
 
-void Quest::choose(const void* q, const std::int32_t* n_past, StreamHandle stream) {
+RowScores Quest::bounds_call(const void* q, const std::int32_t* n_past) const {
   RowScores scoring;
   scoring.rows = boxes_;
   scoring.capacity = max_pages_;
@@ -140,8 +141,10 @@ void Quest::choose(const void* q, const std::int32_t* n_past, StreamHandle strea
   scoring.reduce = options_.owner == QuestOwner::q_head ? Reduce::each : Reduce::largest;
   scoring.scores = bounds_;
   scoring.stride = stride_of(max_pages_);
-  score_rows(scoring, stream);
+  return scoring;
+}
 
+TopLists Quest::lists_call(const std::int32_t* n_past) const {
   TopLists top;
   top.scores = bounds_;
   top.stride = stride_of(max_pages_);
@@ -155,7 +158,36 @@ void Quest::choose(const void* q, const std::int32_t* n_past, StreamHandle strea
   top.counts = counts_;
   top.item_stride = most_items_;
   top.n_blocks = std::clamp(max_pages_ / kScoresPerBlock, 1, 8);
-  make_top_lists(top, stream);
+  return top;
+}
+
+void Quest::choose(const void* q, const std::int32_t* n_past, StreamHandle stream) {
+  score_rows(bounds_call(q, n_past), stream);
+  make_top_lists(lists_call(n_past), stream);
+}
+
+bool Quest::steps_in_one_kernel() const {
+  return takes_quest_step(shape_, bounds_call(nullptr, nullptr), lists_call(nullptr));
+}
+
+void Quest::step(const DeviceRows& rows, void* out, float* lse, StreamHandle stream,
+                 const StepOptions& options) {
+  if (rows.n_tok != 1) refuse("one query per sequence", rows.n_tok);
+  if (!options.in_one_kernel || !steps_in_one_kernel()) {
+    append(rows.k, rows.n_past, 1, stream);
+    choose(rows.q, rows.n_past, stream);
+    attend(rows, out, lse, stream);
+    return;
+  }
+  QuestStep step;
+  step.bounds = bounds_call(rows.q, rows.n_past);
+  step.lists = lists_call(rows.n_past);
+  step.rows = rows;
+  step.out = out;
+  step.lse = lse;
+  step.n_blocks = options.n_blocks;
+  quest_step(shape_, step, stream);
+  n_appended_ = 1;
 }
 
 void Quest::attend(const DeviceRows& rows, void* out, float* lse, StreamHandle stream,

@@ -10,6 +10,9 @@
 
 namespace kvscope::gpu {
 
+struct RowScores;
+struct TopLists;
+
 using QuestPages = NativeRule::Pages;  // how many pages a budget buys
 using QuestOwner = NativeRule::Owner;  // who owns a list, and how a group's bounds become one
 
@@ -20,8 +23,16 @@ struct QuestOptions {
   QuestOwner owner = QuestOwner::q_head;
 };
 
+/// How a step runs; automatic: in one kernel where it takes the shapes. The rest is for tests and
+/// measurements.
+struct StepOptions {
+  bool in_one_kernel = true;
+  int n_blocks = 0;  // of the one kernel, per KV head and sequence: 1, 2, 4 or 8; 0: by the shapes
+};
+
 /// One layer's boxes and scratch memory, planned when it is made. Calls put kernels into the stream
-/// and return. Order of a step: append, choose, attend; the step's key is part of the context.
+/// and return. Order of a step: append, choose, attend, or step() alone; the step's key is part of
+/// the context.
 class Quest {
  public:
   Quest(const CallShape& shape, const QuestOptions& options);
@@ -41,6 +52,14 @@ class Quest {
   void attend(const DeviceRows& rows, void* out, float* lse, StreamHandle stream,
               const AttendOptions& options = {OwnKeys::in_list}) const;
 
+  /// append() of the step's key, choose() and attend(): boxes, bounds, lists and answers are those
+  /// of the three calls, out and lse to rounding. rows.n_tok must be 1.
+  void step(const DeviceRows& rows, void* out, float* lse, StreamHandle stream,
+            const StepOptions& options = {});
+  /// True if step() is one kernel: bf16, a list per KV head, at most 8 query heads each, and a
+  /// context whose bounds fit into shared memory.
+  bool steps_in_one_kernel() const;
+
   /// The last choice, [n_batch, n_owners, most pages].
   DeviceLists lists() const;
   const float* bounds() const { return bounds_; }  // [n_batch, n_owners, max_pages()]
@@ -51,11 +70,14 @@ class Quest {
   int n_owners() const;
 
  private:
+  RowScores bounds_call(const void* q, const std::int32_t* n_past) const;
+  TopLists lists_call(const std::int32_t* n_past) const;
+
   CallShape shape_;
   QuestOptions options_;
   int max_pages_ = 0;
   int most_items_ = 0;
-  int n_appended_ = 0;  // keys of the last append()
+  int n_appended_ = 0;  // keys of the last append() or step()
   DeviceBuffer memory_;
   std::byte* boxes_ = nullptr;
   float* bounds_ = nullptr;

@@ -28,16 +28,8 @@ __global__ void append_boxes_kernel(const T* k, const std::int32_t* n_past, int 
        page < n_pages; page += n_warps) {
     float high[kEach];
     float low[kEach];
-#pragma unroll
-    for (int c = 0; c < kEach; ++c) high[c] = -INFINITY, low[c] = INFINITY;
-    const int end = min((page + 1) * page_size, n_context);
-#pragma unroll 8
-    for (int pos = page * page_size; pos < end; ++pos) {
-      float x[kEach];
-      load_row_part(k + (list * capacity + pos) * kWidth + lane * kEach, x);
-#pragma unroll
-      for (int c = 0; c < kEach; ++c) high[c] = fmaxf(high[c], x[c]), low[c] = fminf(low[c], x[c]);
-    }
+    find_box(k + list * capacity * kWidth, page * page_size, min((page + 1) * page_size, n_context),
+             high, low);
     T* const to = boxes + (list * max_pages + page) * 2 * kWidth + lane * kEach;
 #pragma unroll
     for (int c = 0; c < kEach; ++c) {

@@ -4,6 +4,7 @@
 
 #include "core/cuda/launch.cuh"
 #include "core/cuda/ptx.cuh"
+#include "core/cuda/score_vectors.cuh"
 
 namespace kvscope::gpu {
 
@@ -11,47 +12,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kTerms = 3;
 
 __device__ __forceinline__ int rows_of(const RowScores& call, int batch) {
   return (call.n_past[batch] + call.n_more + call.page_size - 1) / call.page_size;
-}
-
-/// Four consecutive channels of a vector, summed over its parts.
-template <class T>
-__device__ __forceinline__ float4 vector_quad(const RowScores& call, int list, int vector,
-                                              int channel) {
-  float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  if (vector >= call.n_vectors) return sum;
-  if (call.form == Vectors::parts) {
-    const float* from =
-        static_cast<const float*>(call.vectors) +
-        (static_cast<std::int64_t>(list) * call.n_parts * kMostVectors + vector) * call.width +
-        channel;
-#pragma unroll 4
-    for (int part = 0; part < call.n_parts; ++part) {
-      const float4 x = *reinterpret_cast<const float4*>(from + static_cast<std::int64_t>(part) *
-                                                                   kMostVectors * call.width);
-      sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-    }
-    return sum;
-  }
-  const int half = call.width / 2;
-  const bool is_low = channel >= half;
-  const T* from =
-      static_cast<const T*>(call.vectors) +
-      (static_cast<std::int64_t>(list) * call.n_parts * call.n_vectors + vector) * half +
-      (is_low ? channel - half : channel);
-#pragma unroll 4
-  for (int part = 0; part < call.n_parts; ++part) {
-    float x[4];
-    load_row_part(from + part * half, x);
-    sum.x += is_low ? fminf(x[0], 0.0f) : fmaxf(x[0], 0.0f);
-    sum.y += is_low ? fminf(x[1], 0.0f) : fmaxf(x[1], 0.0f);
-    sum.z += is_low ? fminf(x[2], 0.0f) : fmaxf(x[2], 0.0f);
-    sum.w += is_low ? fminf(x[3], 0.0f) : fmaxf(x[3], 0.0f);
-  }
-  return sum;
 }
 
 /// Writes one score; counts it where there is a histogram.
@@ -72,9 +35,7 @@ struct RowRing {
   static constexpr int kBytes = kWarps * kStages * kStageBytes;
 };
 
-/// 16 rows per instruction as left factor. A product does not depend on the order of its channels:
-/// lane l takes 16 consecutive bytes of a row and calls them the channels that the instruction
-/// wants from it; the vectors are laid out to match.
+/// 16 rows per instruction as left factor (multiply_by_vectors).
 template <int kWidth, int kTiles, int kVectorTiles>
 __global__ void __launch_bounds__(kThreads, 1) score_rows_kernel(RowScores call) {
   using Ring = RowRing<kWidth, kTiles>;
@@ -136,27 +97,7 @@ __global__ void __launch_bounds__(kThreads, 1) score_rows_kernel(RowScores call)
     end_copy_group();
   }
 
-  // the vectors as right factor, in three terms that sum to all bits
-  for (int i = thread; i < 8 * kVectorTiles * (kWidth / 4); i += kThreads) {
-    const int vector = i / (kWidth / 4);
-    const int channel = i % (kWidth / 4) * 4;
-    const float4 x = vector_quad<Bf16>(call, list, vector, channel);
-    float left[4] = {x.x, x.y, x.z, x.w};
-    const int step = channel / 32 * 2 + channel % 8 / 4;
-    const int to_lane = vector % 8 * 4 + channel % 32 / 8;
-#pragma unroll
-    for (int term = 0; term < kTerms; ++term) {
-      float rounded[4];
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        rounded[c] = __bfloat162float(__float2bfloat16_rn(left[c]));
-        left[c] -= rounded[c];
-      }
-      std::uint32_t* const to = &right[term][step][to_lane].x + vector / 8 * 2;
-      to[0] = pack(rounded[0], rounded[1]);
-      to[1] = pack(rounded[2], rounded[3]);
-    }
-  }
+  lay_out_vectors<kWidth, kVectorTiles, kThreads>(call, list, right);
   __syncthreads();
 
   for (int tile = 0; tile < n_tiles; ++tile) {
@@ -188,27 +129,7 @@ __global__ void __launch_bounds__(kThreads, 1) score_rows_kernel(RowScores call)
     end_copy_group();
 
     float product[kTiles][kVectorTiles][4] = {};
-#pragma unroll
-    for (int term = kTerms - 1; term >= 0; --term) {  // small terms first
-#pragma unroll
-      for (int j = 0; j < kChunks; ++j) {
-        const uint4 b0 = right[term][2 * j][lane];
-        const uint4 b1 = right[term][2 * j + 1][lane];
-#pragma unroll
-        for (int m = 0; m < kTiles; ++m) {
-          multiply_add(product[m][0], low[m][j].x, high[m][j].x, low[m][j].y, high[m][j].y, b0.x,
-                       b0.y);
-          multiply_add(product[m][0], low[m][j].z, high[m][j].z, low[m][j].w, high[m][j].w, b1.x,
-                       b1.y);
-          if constexpr (kVectorTiles == 2) {
-            multiply_add(product[m][1], low[m][j].x, high[m][j].x, low[m][j].y, high[m][j].y, b0.z,
-                         b0.w);
-            multiply_add(product[m][1], low[m][j].z, high[m][j].z, low[m][j].w, high[m][j].w, b1.z,
-                         b1.w);
-          }
-        }
-      }
-    }
+    multiply_by_vectors(product, low, high, right, lane);
     if (call.reduce == Reduce::largest) {
       float own_best = -INFINITY;
 #pragma unroll

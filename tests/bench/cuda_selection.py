@@ -222,8 +222,14 @@ def quest(api, n_batch, n_ctx, results, n_layers):
             api.call("quest_append", methods[i], P(x.k[i].data_ptr()), P(x.n_past.data_ptr()), 1, stream())
             api.call("quest_choose", methods[i], x.rows(i), stream())
             api.call("quest_attend", methods[i], x.rows(i, n_splits), stream())
-        own = timed(whole, x.n)
-        show(f"quest, {name}", own)
+        apart = timed(whole, x.n)
+        show(f"quest, {name}, separate calls", apart)
+        step = lambda i, n_blocks=0: api.call("quest_step", methods[i], x.rows(i, n_blocks), stream())
+        own = timed(step, x.n)
+        show(f"quest, {name}, step", own)
+        if owner != 0:
+            for n_blocks in (1, 2, 4, 8):
+                show(f"  step, {n_blocks} blocks", timed(lambda i: step(i, n_blocks), x.n))
         show("  choice", timed(lambda i: api.call("quest_choose", methods[i], x.rows(i), stream()), x.n))
         for n_splits in (1, 2, 4, 8):
             show(f"  attention, {n_splits} splits",

@@ -125,6 +125,15 @@ const char* quest_attend(void* quest, ApiRows rows, void* stream) {
   });
 }
 
+/// The whole step; n_splits: blocks per KV head and sequence.
+const char* quest_step(void* quest, ApiRows rows, void* stream) {
+  return sentence([&] {
+    static_cast<kvscope::gpu::Quest*>(quest)->step(rows_of(rows), rows.out, rows.lse,
+                                                   static_cast<StreamHandle>(stream),
+                                                   {.n_blocks = rows.n_splits});
+  });
+}
+
 const char* read_device(void* to, const void* from, std::size_t bytes) {
   return sentence([&] { kvscope::gpu::copy_from_device(to, from, bytes); });
 }

@@ -39,28 +39,103 @@ std::vector<int> keys_of_pages(const std::vector<int>& pages, int page_size, int
   return keys;
 }
 
-void check_case(const Case& c) {
-  INFO(c.name);
-  DeviceBatch batch(c.batch);
-  gpu::Quest quest(batch.shape, c.options);
-  // boxes key by key at the end, whole stretches before: as prefill and steps make them
-  for (const int n_steps : {7, 3, 0}) {
-    std::vector<std::int32_t> begin, length;
-    std::vector<std::int32_t> past;
-    int n_tok = 1;
-    for (const int n : c.batch.n_past) past.push_back(std::max(0, n - n_steps));
-    if (n_steps == 7) {
-      past.assign(past.size(), 0);
-      n_tok = static_cast<int>(batch.shape.capacity);
-    } else if (n_steps == 3) {
-      n_tok = 3;
+/// What a step leaves behind.
+struct Left {
+  std::vector<std::vector<int>> lists;
+  std::vector<std::vector<float>> bounds;         // of every list
+  std::vector<std::vector<std::uint16_t>> boxes;  // of every sequence and KV head, as words
+  std::vector<float> out, lse;
+};
+
+Left left_by(const gpu::Quest& quest, const DeviceBatch& batch, int page_size) {
+  Left left;
+  const auto stride = static_cast<std::size_t>((quest.max_pages() + 3) / 4 * 4);
+  for (int b = 0; b < batch.n_batch(); ++b) {
+    const int n_keys = batch.sequences[static_cast<std::size_t>(b)].n_ctx();
+    const auto n_pages = static_cast<std::size_t>((n_keys + page_size - 1) / page_size);
+    for (int owner = 0; owner < quest.n_owners(); ++owner) {
+      left.lists.push_back(list_of(quest.lists(), b, owner));
+      const auto list = static_cast<std::size_t>(b * quest.n_owners() + owner);
+      left.bounds.push_back(gpu::read_device<float>(quest.bounds() + list * stride, n_pages));
     }
+    const std::size_t words =
+        static_cast<std::size_t>(batch.shape.d_head) * gpu::size_of(batch.shape.dtype);
+    for (int head = 0; head < batch.shape.n_kv; ++head) {
+      const auto at = static_cast<std::size_t>(b * batch.shape.n_kv + head) *
+                      static_cast<std::size_t>(quest.max_pages());
+      left.boxes.push_back(gpu::read_device<std::uint16_t>(
+          static_cast<const std::uint16_t*>(quest.boxes()) + at * words, n_pages * words));
+    }
+  }
+  left.out = batch.out();
+  left.lse = batch.lse();
+  return left;
+}
+
+/// Boxes of all pages but what the step adds, in two stretches.
+void note_past(gpu::Quest& quest, const DeviceBatch& batch, const std::vector<int>& n_past) {
+  for (const int n_steps : {7, 3}) {
+    std::vector<std::int32_t> past;
+    for (const int n : n_past) past.push_back(n_steps == 7 ? 0 : std::max(0, n - n_steps));
+    const int n_tok = n_steps == 7 ? static_cast<int>(batch.shape.capacity) : n_steps;
     gpu::DeviceBuffer positions(4 * past.size(), "positions");
     positions.upload(past.data(), 4 * past.size());
     quest.append(batch.k.data(), reinterpret_cast<const std::int32_t*>(positions.data()), n_tok,
                  batch.stream);
     batch.stream.wait();
   }
+}
+
+/// One step of the separate calls and of step() leave the same behind; answers to rounding, and
+/// both near the reference's over `lists`.
+void check_step(const Case& c, DeviceBatch& batch, const Left& expected) {
+  gpu::Quest quest(batch.shape, c.options);
+  const bool is_one = quest.steps_in_one_kernel();
+  const bool is_bf16 = c.batch.dtype == gpu::Dtype::bf16;
+  note_past(quest, batch, c.batch.n_past);
+  AnswerDifference worst;
+  double largest = 0.0, apart = 0.0;
+  for (const float x : expected.out) largest = std::max(largest, std::abs(double{x}));
+  for (const int n_blocks : {0, 8, 4, 2, 1}) {
+    INFO("blocks: " << n_blocks);
+    batch.poison();
+    // a wrong box of the newest page, which the step makes anew; not the first time: then the
+    // kernel ahead makes many boxes
+    if (n_blocks > 0) quest.append(batch.v.data(), batch.rows().n_past, 1, batch.stream);
+    gpu::StepOptions options;
+    options.n_blocks = n_blocks;
+    quest.step(batch.rows(), batch.out_rows.data(), reinterpret_cast<float*>(batch.lse_rows.data()),
+               batch.stream, options);
+    batch.stream.wait();
+    const Left found = left_by(quest, batch, c.options.page_size);
+    CHECK(found.lists == expected.lists);
+    CHECK(found.bounds == expected.bounds);
+    CHECK(found.boxes == expected.boxes);
+    for (std::size_t i = 0; i < found.out.size(); ++i)
+      apart = larger_gap(apart, std::abs(double{found.out[i]} - double{expected.out[i]}));
+    const int per_kv = quest.n_owners() / c.batch.n_kv;
+    const AnswerDifference answer = compare_answers(batch, [&](int b, int head, int) {
+      const Sequence1& s = batch.sequences[static_cast<std::size_t>(b)];
+      const int owner = per_kv == 1 ? head / s.group() : head;
+      return keys_of_pages(expected.lists[static_cast<std::size_t>(b * quest.n_owners() + owner)],
+                           c.options.page_size, s.n_ctx());
+    });
+    worst.out = larger_gap(worst.out, answer.out);
+    worst.lse = larger_gap(worst.lse, answer.lse);
+    if (!is_one) break;
+  }
+  std::printf("    step() in %s; out %.1e lse %.1e, apart %.1e\n",
+              is_one ? "one kernel" : "three kernels", worst.out, worst.lse, apart / largest);
+  CHECK(worst.out < (is_bf16 ? 8e-3 : 2e-5));
+  CHECK(worst.lse < 1e-4);
+  CHECK(apart <= (is_bf16 ? 8e-3 : 2e-5) * largest);
+}
+
+void check_case(const Case& c) {
+  INFO(c.name);
+  DeviceBatch batch(c.batch);
+  gpu::Quest quest(batch.shape, c.options);
+  note_past(quest, batch, c.batch.n_past);
   quest.append(batch.k.data(), batch.rows().n_past, 1, batch.stream);
   quest.choose(batch.q.data(), batch.rows().n_past, batch.stream);
   quest.attend(batch.rows(), batch.out_rows.data(), reinterpret_cast<float*>(batch.lse_rows.data()),
@@ -106,6 +181,49 @@ void check_case(const Case& c) {
   const bool is_bf16 = c.batch.dtype == gpu::Dtype::bf16;
   CHECK(answer.out < (is_bf16 ? 8e-3 : 2e-5));
   CHECK(answer.lse < 1e-4);
+  check_step(c, batch, left_by(quest, batch, c.options.page_size));
+}
+
+/// Many steps after each other that nobody waits for: a kernel begins while the one ahead makes
+/// the newest box.
+void check_steps_in_a_row(const BatchShape& shape, const gpu::QuestOptions& options) {
+  constexpr int kSteps = 40;
+  DeviceBatch batch(shape);
+  gpu::Quest apart(batch.shape, options);
+  gpu::Quest quest(batch.shape, options);
+  std::vector<std::int32_t> past;
+  for (int step = 0; step < kSteps; ++step) {
+    for (const int n : shape.n_past) past.push_back(std::max(0, n - kSteps + 1 + step));
+  }
+  gpu::DeviceBuffer positions(4 * past.size(), "positions");
+  positions.upload(past.data(), 4 * past.size());
+  const auto* const at = reinterpret_cast<const std::int32_t*>(positions.data());
+  std::vector<int> begin;
+  for (const int n : shape.n_past) begin.push_back(std::max(0, n - kSteps + 1));
+  Left expected;
+  for (gpu::Quest* one : {&apart, &quest}) {
+    note_past(*one, batch, begin);
+    batch.poison();
+    for (int step = 0; step < kSteps; ++step) {
+      gpu::DeviceRows rows = batch.rows();
+      rows.n_past = at + static_cast<std::size_t>(step) * shape.n_past.size();
+      one->step(rows, batch.out_rows.data(), reinterpret_cast<float*>(batch.lse_rows.data()),
+                batch.stream, {.in_one_kernel = one == &quest});
+    }
+    batch.stream.wait();
+    const Left found = left_by(*one, batch, options.page_size);
+    if (one == &apart) {
+      expected = found;
+      continue;
+    }
+    CHECK(found.lists == expected.lists);
+    CHECK(found.bounds == expected.bounds);
+    CHECK(found.boxes == expected.boxes);
+    double gap = 0.0;
+    for (std::size_t i = 0; i < found.out.size(); ++i)
+      gap = larger_gap(gap, std::abs(double{found.out[i]} - double{expected.out[i]}));
+    CHECK(gap < 2e-2);
+  }
 }
 
 TEST_CASE("gpu: Quest's pages and attention are the reference's", "[gpu]") {
@@ -144,7 +262,32 @@ TEST_CASE("gpu: Quest's pages and attention are the reference's", "[gpu]") {
   cases.push_back({"32k, group 3, per query head",
                    long_one,
                    {16, 2048, QuestPages::kernel, QuestOwner::q_head}});
+  const BatchShape eight{.n_q = 16, .n_kv = 2, .d = 128, .n_past = {700, 5000}, .n_tok = 1};
+  const BatchShape wide{.n_q = 24, .n_kv = 2, .d = 64, .n_past = {700}, .n_tok = 1};
+  const BatchShape two_long{
+      .n_q = 6, .n_kv = 2, .d = 128, .n_past = {40000, 32751}, .n_tok = 1, .capacity = 40100};
+  const BatchShape longest{.n_q = 2, .n_kv = 1, .d = 64, .n_past = {131071}, .n_tok = 1};
+  cases.push_back({"8 heads", eight, {16, 512, QuestPages::hub, QuestOwner::group_max}});
+  cases.push_back({"8 heads, sum", eight, {8, 512, QuestPages::eval, QuestOwner::group_sum}});
+  cases.push_back({"12 heads, sum", wide, {16, 256, QuestPages::kernel, QuestOwner::group_sum}});
+  cases.push_back(
+      {"pages of one key, largest", one, {1, 100, QuestPages::frontier, QuestOwner::group_max}});
+  cases.push_back(
+      {"budget beyond, largest", many, {16, 4096, QuestPages::kernel, QuestOwner::group_max}});
+  cases.push_back(
+      {"32k, group 3, sum", long_one, {16, 2048, QuestPages::kernel, QuestOwner::group_sum}});
+  cases.push_back({"two long", two_long, {16, 2048, QuestPages::kernel, QuestOwner::group_max}});
+  cases.push_back({"128k", longest, {16, 4096, QuestPages::kernel, QuestOwner::group_max}});
   for (const Case& c : cases) check_case(c);
+}
+
+TEST_CASE("gpu: Quest's steps after each other are those of separate calls", "[gpu]") {
+  KVSCOPE_NEEDS_DEVICE();
+  using gpu::QuestOwner, gpu::QuestPages;
+  const BatchShape some{
+      .n_q = 6, .n_kv = 2, .d = 128, .n_past = {20, 1000, 4000}, .n_tok = 1, .capacity = 4100};
+  check_steps_in_a_row(some, {16, 256, QuestPages::kernel, QuestOwner::group_max});
+  check_steps_in_a_row(some, {4, 64, QuestPages::eval, QuestOwner::group_sum});
 }
 
 }  // namespace

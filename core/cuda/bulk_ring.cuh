@@ -1,0 +1,80 @@
+// Stretches of device memory copied into a ring of stages in shared memory, by the copy engine
+// and without registers. Warps consume tiles in turn; whoever has read a stage fills it again, so
+// that nobody waits for an empty one.
+#pragma once
+
+#include <cstdint>
+
+#include "core/cuda/ptx.cuh"
+
+namespace kvscope::gpu {
+
+constexpr int kMostStages = 32;
+
+/// What says that a stage is full, and of which tile.
+struct RingState {
+  std::uint64_t full[kMostStages];  // barriers: one arrival, and the bytes that it announced
+  int tile[kMostStages];            // the last one whose copies were begun here
+};
+
+/// Tiles are counted from 0 through all phases of a kernel; tile i takes stage i % n_stages.
+struct BulkRing {
+  RingState* state;
+  unsigned char* stages;  // in shared memory, at a multiple of 128
+  int stage_bytes;
+  int n_stages;
+
+  /// By one thread, before anything else, and before a barrier for the other threads.
+  __device__ __forceinline__ void begin() const {
+    for (int i = 0; i < n_stages; ++i) {
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(state->full + i))
+                   : "memory");
+      state->tile[i] = -1;
+    }
+    // the copy engine shall see them too
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }
+  __device__ __forceinline__ unsigned char* at(int tile) const {
+    return stages + tile % n_stages * stage_bytes;
+  }
+  /// By one thread, when the stage's last tile was read by all who read it: `bytes` will come.
+  __device__ __forceinline__ void announce(int tile, int bytes) const {
+    const int stage = tile % n_stages;
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     shared_address(state->full + stage)),
+                 "r"(bytes)
+                 : "memory");
+    *static_cast<volatile int*>(state->tile + stage) = tile;
+  }
+  /// A part of an announced tile; `bytes` and both addresses are multiples of 16.
+  __device__ __forceinline__ void copy(int tile, int to, const void* from, int bytes) const {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+        "[%3];" ::"r"(shared_address(at(tile) + to)),
+        "l"(from), "r"(bytes), "r"(shared_address(state->full + tile % n_stages))
+        : "memory");
+  }
+  /// Until all bytes of an announced tile, or of one that somebody will announce, have come.
+  __device__ __forceinline__ void wait(int tile) const {
+    const int stage = tile % n_stages;
+    // The barrier knows rounds by their parity alone: an earlier tile of this stage may still be on
+    // its way to another warp, two rounds back.
+    while (*static_cast<const volatile int*>(state->tile + stage) != tile) {
+    }
+    const std::uint32_t barrier = shared_address(state->full + stage);
+    const auto parity = static_cast<std::uint32_t>(tile / n_stages & 1);
+    std::uint32_t is_full = 0;
+    while (is_full == 0) {
+      asm volatile(
+          "{\n.reg .pred p;\n"
+          "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+          "selp.u32 %0, 1, 0, p;\n}\n"
+          : "=r"(is_full)
+          : "r"(barrier), "r"(parity)
+          : "memory");
+    }
+  }
+};
+
+}  // namespace kvscope::gpu

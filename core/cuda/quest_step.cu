@@ -1,0 +1,267 @@
+// A decode step of Quest in one kernel: a cluster of blocks per sequence and KV head scores the
+// boxes of all pages, cuts the list, and attends to it. Boxes, keys and values come through one
+// ring of stages per block. Blocks divide the boxes' tiles and tell each other the bounds; then
+// each of them cuts the whole list for itself, which takes no more barriers of the cluster, and
+// attends to its share of the list's keys.
+//
+// Nothing here depends on the kernel ahead but boxes that an append() of many keys makes, and
+// memory that it may still read: by contract q, keys and positions are there, and the boxes that
+// the last step may be writing are made from their keys. So the kernel waits where it first
+// writes, with the list's keys already on their way, and the kernel behind it begins then.
+#include "core/cuda/quest_step.cuh"
+
+#include <algorithm>
+#include <string>
+
+#include "core/cuda/launch.cuh"
+#include "core/cuda/quest_boxes.cuh"
+#include "core/cuda/quest_step_keys.cuh"
+
+namespace kvscope::gpu {
+
+namespace {
+
+constexpr int kMostBlocks = 8;
+constexpr int kLeastStages = 4;
+constexpr int kBytesOfTwo = 113 * 1024;  // for each of two blocks of a multiprocessor
+
+/// The boxes that the kernel ahead may be writing, or that nobody wrote: the newest page's, and the
+/// one before where n_past begins a page.
+template <int kWidth>
+__device__ __forceinline__ void make_fresh_boxes(const Step<kWidth>& step) {
+  constexpr int kEach = kWidth / 32;
+  const int page_size = step.call.lists.page_size;
+  for (int page = step.first_fresh; page < step.n_pages; ++page) {
+    if (page / kTile % step.n_blocks != step.rank || step.warp != kStepWarps - 1 - page % 2)
+      continue;
+    float high[kEach];
+    float low[kEach];
+    find_box(step.rows_of(step.call.attention.k), page * page_size,
+             min((page + 1) * page_size, step.n_context()), high, low);
+    Bf16* const to = step.memory.fresh[page % 2] + step.lane * kEach;
+#pragma unroll
+    for (int c = 0; c < kEach; ++c) {
+      store_element(to + c, high[c]);
+      store_element(to + kWidth + c, low[c]);
+    }
+  }
+}
+
+/// Bounds of the block's boxes, into every block's memory.
+template <int kWidth>
+__device__ __forceinline__ void score_boxes(const Step<kWidth>& step, cg::cluster_group& cluster) {
+  constexpr int kChunks = 2 * kWidth / 32;
+  constexpr int kRowBytes = 4 * kWidth;
+  const int n_vectors = step.call.bounds.n_vectors;
+  for (int i = step.warp; i < step.n_box_tiles; i += kStepWarps) {
+    step.ring.wait(i);
+    const unsigned char* const stage = step.ring.at(i);
+    const int first = step.tile_of(i) * kTile;
+    const auto row_at = [&](int row) {
+      const int page = first + row;
+      return page < step.first_fresh
+                 ? stage + row * kRowBytes
+                 : reinterpret_cast<const unsigned char*>(step.memory.fresh[page % 2]);
+    };
+    uint4 low[1][kChunks];
+    uint4 high[1][kChunks];
+    load_chunks(low[0], row_at(step.r), step.t, step.r % 2 != 0);
+    load_chunks(high[0], row_at(step.r + 8), step.t, step.r % 2 != 0);
+    __syncwarp();
+    const int next = i + step.ring.n_stages;
+    if (step.lane == 0 && next < step.n_box_tiles) step.fetch_boxes(next);
+
+    float product[1][1][4] = {};
+    multiply_by_vectors(product, low, high, step.memory.right, step.lane);
+    float best[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float x = -INFINITY;
+#pragma unroll
+      for (int u = 0; u < 2; ++u) {
+        if (2 * step.t + u < n_vectors) x = fmaxf(x, product[0][0][2 * half + u]);
+      }
+      x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+      best[half] = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+    }
+    // of a quad, lanes 0 and 1 write rows r and r + 8, and 2 and 3 to every other block
+    const int page = first + step.t % 2 * 8 + step.r;
+    const float bound = step.t % 2 == 0 ? best[0] : best[1];
+    if (page < step.n_pages) {
+      for (int b = step.t / 2; b < step.n_blocks; b += 2)
+        *in_block(cluster, step.n_blocks, step.bounds + page, b) = bound;
+    }
+  }
+}
+
+/// Bounds, list and newest box, for whoever asks later.
+template <int kWidth>
+__device__ __forceinline__ void write_choice(const Step<kWidth>& step, int n_items) {
+  const int thread = static_cast<int>(threadIdx.x);
+  float* const bounds =
+      step.call.bounds.scores + static_cast<std::int64_t>(step.list) * step.call.bounds.stride;
+  for (int i = step.rank * kStepThreads + thread; i < step.n_pages;
+       i += step.n_blocks * kStepThreads)
+    bounds[i] = step.bounds[i];
+  if (step.rank == 0) {
+    std::int32_t* const items =
+        step.call.lists.items + static_cast<std::int64_t>(step.list) * step.call.lists.item_stride;
+    for (int i = thread; i < n_items; i += kStepThreads) items[i] = step.items[i];
+    if (thread == 0) step.call.lists.counts[step.list] = n_items;
+  }
+  const int newest = step.n_pages - 1;
+  if (newest / kTile % step.n_blocks == step.rank) {
+    for (int c = thread; c < 2 * kWidth; c += kStepThreads)
+      step.boxes()[static_cast<std::int64_t>(newest) * 2 * kWidth + c] =
+          step.memory.fresh[newest % 2][c];
+  }
+}
+
+template <int kWidth>
+__global__ void __launch_bounds__(kStepThreads, 2)
+    quest_step_kernel(const __grid_constant__ StepCall call) {
+  constexpr int kChunks = kWidth / 32;
+  extern __shared__ __align__(128) unsigned char bytes[];
+  auto& memory =
+      *reinterpret_cast<StepMemory<kWidth>*>(bytes + call.n_stages * kStageBytes<kWidth>);
+  cg::cluster_group cluster = cg::this_cluster();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const int batch = static_cast<int>(blockIdx.z);
+  const int lane = thread % 32;
+  const int n_past = call.attention.list.n_past[batch];
+  const int page_size = call.lists.page_size;
+  float* const bounds = reinterpret_cast<float*>(&memory + 1);
+  Step<kWidth> step{call,
+                    memory,
+                    {&memory.ring, bytes, kStageBytes<kWidth>, call.n_stages},
+                    bounds,
+                    reinterpret_cast<std::int32_t*>(bounds + call.bounds.stride),
+                    batch * call.attention.n_kv + kv_head,
+                    static_cast<int>(cluster.num_blocks()),
+                    static_cast<int>(cluster.block_rank()),
+                    thread / 32,
+                    lane,
+                    lane / 4,
+                    lane % 4,
+                    n_past,
+                    n_past / page_size + 1,
+                    max(n_past - 1, 0) / page_size,
+                    0};
+  step.n_box_tiles = step.share_of((step.n_pages + kTile - 1) / kTile);
+
+  if (!call.bounds.rows_are_there) wait_for_earlier_kernels();
+  if (step.n_blocks > 1) cluster.barrier_arrive();
+  if (step.warp == 0) {
+    if (lane == 0) step.ring.begin();
+    __syncwarp();
+    if (lane < min(call.n_stages, step.n_box_tiles)) step.fetch_boxes(lane);
+    __syncwarp();
+  }
+  make_fresh_boxes(step);
+  lay_out_vectors<2 * kWidth, 1, kStepThreads>(call.bounds, step.list, memory.right);
+  __syncthreads();
+  if (step.n_blocks > 1) cluster.barrier_wait();  // all blocks run: their memory can be written
+
+  score_boxes(step, cluster);
+  sync_all(cluster, step.n_blocks);  // every block has all bounds, and no stage is in use
+
+  const Limits limits = limits_of(call.lists, n_past);
+  const int n_items = limits.n_listed();
+  if (thread == 0) begin_cut(memory.cut, limits);
+  Run run = run_of_warp<kStepThreads>(step.bounds, 0, limits.n_scores);
+  run.load(0);
+  write_best(memory.cut, cluster, /*n_blocks=*/1, /*rank=*/0, run, limits, nullptr, step.items);
+  __syncthreads();
+
+  const ListedKeys<kWidth> keys(step, n_items);
+  for (int i = step.warp; i < min(call.n_stages, keys.n_tiles); i += kStepWarps) keys.fetch(i);
+  uint4 q[kChunks];  // of head r, as right factor; heads that are not there are zero
+  const int n_heads = call.attention.heads_per_list;
+  const Bf16* const q_row =
+      call.attention.q +
+      (static_cast<std::int64_t>(step.list) * n_heads + min(step.r, n_heads - 1)) * kWidth;
+#pragma unroll
+  for (int j = 0; j < kChunks; ++j) {
+    const uint4 x = *reinterpret_cast<const uint4*>(q_row + j * 32 + step.t * 8);
+    q[j] = step.r < n_heads ? x : make_uint4(0, 0, 0, 0);
+  }
+  wait_for_earlier_kernels();
+  let_next_kernel_begin();
+  write_choice(step, n_items);
+
+  WarpSums<kWidth> found;
+  for (int i = step.warp; i < keys.n_tiles; i += kStepWarps) attend_tile(found, step, keys, i, q);
+
+  __syncthreads();  // the ring is empty: sums take its place
+  auto* const sums = reinterpret_cast<float*>(bytes);
+  store_sums(found, step, sums);
+  __syncthreads();
+  merge_warps<kWidth>(memory.warp_max, memory.warp_total, sums, n_heads, memory.row_max,
+                      memory.row_total);
+  sync_all(cluster, step.n_blocks);
+  const BlockParts parts{sums, memory.row_max, memory.row_total, kWidth, /*first_row=*/0, n_heads};
+  merge_parts<kWidth, kMostBlocks>(call.attention, cluster, parts, kv_head, batch);
+  if (step.n_blocks > 1) cluster.sync();  // nobody ends while its memory is read
+}
+
+/// Bytes of a block beside its stages.
+template <int kWidth>
+std::int64_t fixed_bytes(const RowScores& bounds, const TopLists& lists) {
+  return static_cast<std::int64_t>(sizeof(StepMemory<kWidth>)) + 4 * bounds.stride +
+         4 * static_cast<std::int64_t>(lists.item_stride);
+}
+
+/// Stages of a block when two of them share a multiprocessor.
+template <int kWidth>
+int stages_for(const RowScores& bounds, const TopLists& lists) {
+  const std::int64_t room = kBytesOfTwo - fixed_bytes<kWidth>(bounds, lists);
+  return static_cast<int>(std::clamp<std::int64_t>(room / kStageBytes<kWidth>, 0, kMostStages));
+}
+
+template <int kWidth>
+void start_step(const CallShape& shape, const QuestStep& step, StreamHandle stream) {
+  StepCall call;
+  call.bounds = step.bounds;
+  call.lists = step.lists;
+  const DeviceLists lists{step.lists.items, step.lists.counts, step.lists.item_stride, shape.n_kv,
+                          step.lists.page_size};
+  call.attention = attend_call<Bf16>(shape, step.rows, lists, step.out, step.lse, OwnKeys::in_list);
+  call.n_stages = stages_for<kWidth>(step.bounds, step.lists);
+  Launch how;
+  how.cluster = step.n_blocks;
+  if (how.cluster == 0) how.cluster = splits_for(shape.n_batch * shape.n_kv, kMostBlocks);
+  how.grid = dim3(static_cast<unsigned>(how.cluster), static_cast<unsigned>(shape.n_kv),
+                  static_cast<unsigned>(shape.n_batch));
+  how.threads = kStepThreads;
+  how.shared_bytes = static_cast<int>(call.n_stages * kStageBytes<kWidth> +
+                                      fixed_bytes<kWidth>(step.bounds, step.lists));
+  const char* const what = "start a step of Quest";
+  // all of it to shared memory: two blocks of a multiprocessor, of two kernels perhaps
+  check(cudaFuncSetAttribute(quest_step_kernel<kWidth>,
+                             cudaFuncAttributePreferredSharedMemoryCarveout,
+                             cudaSharedmemCarveoutMaxShared),
+        what);
+  launch(stream, how, what, quest_step_kernel<kWidth>, call);
+}
+
+}  // namespace
+
+bool takes_quest_step(const CallShape& shape, const RowScores& bounds, const TopLists& lists) {
+  static_assert(kLeastStages * kStageBytes<64> >= kStepWarps * kMostHeads * 64 * 4);
+  static_assert(kLeastStages * kStageBytes<128> >= kStepWarps * kMostHeads * 128 * 4);
+  if (shape.dtype != Dtype::bf16 || bounds.reduce != Reduce::largest) return false;
+  if (shape.group() > kMostHeads) return false;
+  const int n_stages =
+      shape.d_head == 64 ? stages_for<64>(bounds, lists) : stages_for<128>(bounds, lists);
+  return n_stages >= kLeastStages;
+}
+
+void quest_step(const CallShape& shape, const QuestStep& step, StreamHandle stream) {
+  if (step.n_blocks < 0 || step.n_blocks > kMostBlocks)
+    throw ShapeError("a step of Quest on the GPU: expected 1, 2, 4 or 8 blocks, found " +
+                     std::to_string(step.n_blocks));
+  (shape.d_head == 64 ? start_step<64> : start_step<128>)(shape, step, stream);
+}
+
+}  // namespace kvscope::gpu

@@ -1,0 +1,31 @@
+// A decode step of Quest in one kernel.
+#pragma once
+
+#include "core/cuda/attend.hpp"
+#include "core/cuda/row_scores.cuh"
+#include "core/cuda/top_lists.cuh"
+
+namespace kvscope::gpu {
+
+/// What choose() and attend() get, at once. One query per sequence; `bounds` and `lists` are those
+/// of the separate kernels.
+struct QuestStep {
+  RowScores bounds;
+  TopLists lists;
+  DeviceRows rows;
+  void* out = nullptr;
+  float* lse = nullptr;
+  /// Blocks that share a KV head of a sequence: 1, 2, 4 or 8; 0: by the shapes.
+  int n_blocks = 0;
+};
+
+/// True if the kernel takes these shapes: bf16, lists per KV head, at most 8 query heads each, and
+/// bounds and list in shared memory (at pages of 16, contexts up to about 256k).
+bool takes_quest_step(const CallShape& shape, const RowScores& bounds, const TopLists& lists);
+
+/// Box of the page of n_past, bounds of all pages, list, and attention to it. Rows are there
+/// (attend.hpp); step.bounds.rows_are_there holds for boxes, whose newest one is made from its
+/// keys.
+void quest_step(const CallShape& shape, const QuestStep& step, StreamHandle stream);
+
+}  // namespace kvscope::gpu
