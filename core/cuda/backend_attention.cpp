@@ -129,7 +129,12 @@ bool CudaCall::choose(Index layer, const NativeRule& rule, const Block&) {
     const bool is_wide = rule.owner != NativeRule::Owner::group_sum && config_.group() > kMostGroup;
     if (n_tok_ != 1 || is_wide) return false;
     quest_ = &store_.quest(layer, rule);
-    quest_->choose(q_rows_, store_.n_past(), work_.stream);
+    if (quest_->steps_in_one_kernel()) {  // and attend_chosen() hands on what it found
+      quest_->step(rows_of(layer), answer_, lse_, work_.stream);
+    } else {
+      quest_->append(store_.k(layer), store_.n_past(), n_tok_, work_.stream);
+      quest_->choose(q_rows_, store_.n_past(), work_.stream);
+    }
     note_choice(layer, quest_->lists(), /*own_keys_are_listed=*/true);
     return true;
   }
@@ -139,7 +144,7 @@ bool CudaCall::choose(Index layer, const NativeRule& rule, const Block&) {
 void CudaCall::attend_chosen(Index layer, const Block&, Block& out) {
   if (quoka_ != nullptr) {
     quoka_->attend(rows_of(layer), answer_, lse_, work_.stream);
-  } else {
+  } else if (!quest_->steps_in_one_kernel()) {
     quest_->attend(rows_of(layer), answer_, lse_, work_.stream);
   }
   // a query always has its own key (QuoKA), or at least one page (Quest)

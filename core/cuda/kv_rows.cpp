@@ -178,9 +178,11 @@ Quest& KvRows::quest(Index layer, const NativeRule& rule) {
     noted.method = std::make_unique<Quest>(call_shape(), quest_options(rule));
     noted.rule = rule;
   }
-  noted.method->append(k(layer), noted_until(noted.n_noted),
-                       static_cast<int>(n_tokens_ + 1 - noted.n_noted), stream_);
-  noted.n_noted = n_tokens_ + 1;
+  if (noted.n_noted < n_tokens_) {
+    noted.method->append(k(layer), noted_until(noted.n_noted),
+                         static_cast<int>(n_tokens_ - noted.n_noted), stream_);
+  }
+  noted.n_noted = n_tokens_ + 1;  // the call's key is noted by its step
   return *noted.method;
 }
 

@@ -56,8 +56,8 @@ class KvRows final : public KvStore {
   CallShape call_shape() const;
 
   /// The methods' state of one layer, ready to choose for a call of n_tok tokens from n_tokens()
-  /// on, with everything noted about the keys before it. Quest's boxes hold the call's own keys
-  /// too.
+  /// on, with everything noted about the keys before it. The call's own keys are the caller's to
+  /// note: QuoKA's choose() does, and Quest's step(), or append().
   Quoka& quoka(Index layer, const NativeRule& rule, Index n_tok);
   Quest& quest(Index layer, const NativeRule& rule);
 

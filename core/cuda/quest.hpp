@@ -28,6 +28,7 @@ struct QuestOptions {
 struct StepOptions {
   bool in_one_kernel = true;
   int n_blocks = 0;  // of the one kernel, per KV head and sequence: 1, 2, 4 or 8; 0: by the shapes
+  std::uint64_t* times = nullptr;  // device memory, of the one kernel: QuestStep::times
 };
 
 /// One layer's boxes and scratch memory, planned when it is made. Calls put kernels into the stream

@@ -150,6 +150,7 @@ __global__ void __launch_bounds__(kStepThreads, 2)
                     0};
   step.n_box_tiles = step.share_of((step.n_pages + kTile - 1) / kTile);
 
+  step.note_time(0);
   if (!call.bounds.rows_are_there) wait_for_earlier_kernels();
   if (step.n_blocks > 1) cluster.barrier_arrive();
   if (step.warp == 0) {
@@ -162,9 +163,12 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   lay_out_vectors<2 * kWidth, 1, kStepThreads>(call.bounds, step.list, memory.right);
   __syncthreads();
   if (step.n_blocks > 1) cluster.barrier_wait();  // all blocks run: their memory can be written
+  step.note_time(1);
 
   score_boxes(step, cluster);
+  step.note_time(2);
   sync_all(cluster, step.n_blocks);  // every block has all bounds, and no stage is in use
+  step.note_time(3);
 
   const Limits limits = limits_of(call.lists, n_past);
   const int n_items = limits.n_listed();
@@ -173,6 +177,7 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   run.load(0);
   write_best(memory.cut, cluster, /*n_blocks=*/1, /*rank=*/0, run, limits, nullptr, step.items);
   __syncthreads();
+  step.note_time(4);
 
   const ListedKeys<kWidth> keys(step, n_items);
   for (int i = step.warp; i < min(call.n_stages, keys.n_tiles); i += kStepWarps) keys.fetch(i);
@@ -188,10 +193,12 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   }
   wait_for_earlier_kernels();
   let_next_kernel_begin();
+  step.note_time(5);
   write_choice(step, n_items);
 
   WarpSums<kWidth> found;
   for (int i = step.warp; i < keys.n_tiles; i += kStepWarps) attend_tile(found, step, keys, i, q);
+  step.note_time(6);
 
   __syncthreads();  // the ring is empty: sums take its place
   auto* const sums = reinterpret_cast<float*>(bytes);
@@ -203,6 +210,7 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   const BlockParts parts{sums, memory.row_max, memory.row_total, kWidth, /*first_row=*/0, n_heads};
   merge_parts<kWidth, kMostBlocks>(call.attention, cluster, parts, kv_head, batch);
   if (step.n_blocks > 1) cluster.sync();  // nobody ends while its memory is read
+  step.note_time(7);
 }
 
 /// Bytes of a block beside its stages.
@@ -228,6 +236,7 @@ void start_step(const CallShape& shape, const QuestStep& step, StreamHandle stre
                           step.lists.page_size};
   call.attention = attend_call<Bf16>(shape, step.rows, lists, step.out, step.lse, OwnKeys::in_list);
   call.n_stages = stages_for<kWidth>(step.bounds, step.lists);
+  call.times = step.times;
   Launch how;
   how.cluster = step.n_blocks;
   if (how.cluster == 0) how.cluster = splits_for(shape.n_batch * shape.n_kv, kMostBlocks);

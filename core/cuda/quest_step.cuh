@@ -17,7 +17,11 @@ struct QuestStep {
   float* lse = nullptr;
   /// Blocks that share a KV head of a sequence: 1, 2, 4 or 8; 0: by the shapes.
   int n_blocks = 0;
+  /// Null, or kStepTimes nanoseconds of each block: begun, vectors there, own boxes scored, all
+  /// bounds there, list made, kernel ahead ended, own keys done, ended. One clock for all blocks.
+  std::uint64_t* times = nullptr;
 };
+inline constexpr int kStepTimes = 8;
 
 /// True if the kernel takes these shapes: bf16, lists per KV head, at most 8 query heads each, and
 /// bounds and list in shared memory (at pages of 16, contexts up to about 256k).

@@ -4,6 +4,7 @@
 #include "core/cuda/attend_kernels.cuh"
 #include "core/cuda/best_list.cuh"
 #include "core/cuda/bulk_ring.cuh"
+#include "core/cuda/quest_step.cuh"
 #include "core/cuda/score_vectors.cuh"
 
 namespace kvscope::gpu {
@@ -22,6 +23,7 @@ struct StepCall {
   TopLists lists;
   AttendCall<Bf16> attention;
   int n_stages;
+  std::uint64_t* times;  // [blocks, kStepTimes] or null
 };
 
 /// A block's shared memory behind the ring and before bounds and list.
@@ -54,6 +56,12 @@ struct Step {
   int n_past, n_pages, first_fresh;
   int n_box_tiles;  // of this block
 
+  __device__ __forceinline__ void note_time(int what) const {
+    if (call.times == nullptr || threadIdx.x != 0) return;
+    std::uint64_t now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
+    call.times[(static_cast<std::int64_t>(list) * n_blocks + rank) * kStepTimes + what] = now;
+  }
   __device__ __forceinline__ int n_context() const { return n_past + 1; }
   /// Of n tiles that blocks take in turn: how many are this block's, and which one its i-th is.
   __device__ __forceinline__ int share_of(int n) const {

@@ -224,12 +224,15 @@ def quest(api, n_batch, n_ctx, results, n_layers):
             api.call("quest_attend", methods[i], x.rows(i, n_splits), stream())
         apart = timed(whole, x.n)
         show(f"quest, {name}, separate calls", apart)
-        step = lambda i, n_blocks=0: api.call("quest_step", methods[i], x.rows(i, n_blocks), stream())
+        step = lambda i, n_blocks=0, times=None: api.call("quest_step", methods[i], x.rows(i, n_blocks), P(times), stream())
         own = timed(step, x.n)
         show(f"quest, {name}, step", own)
         if owner != 0:
             for n_blocks in (1, 2, 4, 8):
                 show(f"  step, {n_blocks} blocks", timed(lambda i: step(i, n_blocks), x.n))
+                times = torch.zeros(x.n, n_batch * N_KV * n_blocks, 8, device="cuda", dtype=torch.int64)
+                timed(lambda i: step(i, n_blocks, times[i].data_ptr()), x.n)
+                show_phases(times.cpu())
         show("  choice", timed(lambda i: api.call("quest_choose", methods[i], x.rows(i), stream()), x.n))
         for n_splits in (1, 2, 4, 8):
             show(f"  attention, {n_splits} splits",
@@ -239,6 +242,14 @@ def quest(api, n_batch, n_ctx, results, n_layers):
         for method in methods:
             api.lib.quest_free(method)
     report(f"quest {n_ctx} batch {n_batch}", best_own, fastest_dense(api, x), results)
+
+
+def show_phases(times):
+    """Microseconds after the first layer's begin: first and last block to reach each point of a step."""
+    for i, layer in enumerate((times - times[0].min()).double() / 1000):
+        names = ("begun", "vectors", "scored", "bounds", "list", "ahead ended", "keys", "ended")
+        print(f"    layer {i}: " + ", ".join(f"{name} {layer[:, j].min():.1f} to {layer[:, j].max():.1f}"
+                                             for j, name in enumerate(names)), flush=True)
 
 
 def report(name, own, dense, results):
