@@ -23,7 +23,18 @@ struct BulkRing {
   unsigned char* stages;  // in shared memory, at a multiple of 128
   int stage_bytes;
   int n_stages;
+  unsigned share;  // share_of(n_stages): division by n_stages
 
+  static unsigned share_of(int n_stages) {
+    return static_cast<unsigned>((std::uint64_t{1} << 32) / static_cast<unsigned>(n_stages) + 1);
+  }
+  /// How often its stage was filled before. Exact below 2^32 / n_stages.
+  __device__ __forceinline__ int round_of(int tile) const {
+    return static_cast<int>(__umulhi(static_cast<unsigned>(tile), share));
+  }
+  __device__ __forceinline__ int stage_of(int tile) const {
+    return tile - round_of(tile) * n_stages;
+  }
   /// By one thread, before anything else, and before a barrier for the other threads.
   __device__ __forceinline__ void begin() const {
     for (int i = 0; i < n_stages; ++i) {
@@ -36,11 +47,11 @@ struct BulkRing {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
   __device__ __forceinline__ unsigned char* at(int tile) const {
-    return stages + tile % n_stages * stage_bytes;
+    return stages + stage_of(tile) * stage_bytes;
   }
   /// By one thread, when the stage's last tile was read by all who read it: `bytes` will come.
   __device__ __forceinline__ void announce(int tile, int bytes) const {
-    const int stage = tile % n_stages;
+    const int stage = stage_of(tile);
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
                      shared_address(state->full + stage)),
                  "r"(bytes)
@@ -52,18 +63,18 @@ struct BulkRing {
     asm volatile(
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
         "[%3];" ::"r"(shared_address(at(tile) + to)),
-        "l"(from), "r"(bytes), "r"(shared_address(state->full + tile % n_stages))
+        "l"(from), "r"(bytes), "r"(shared_address(state->full + stage_of(tile)))
         : "memory");
   }
   /// Until all bytes of an announced tile, or of one that somebody will announce, have come.
   __device__ __forceinline__ void wait(int tile) const {
-    const int stage = tile % n_stages;
+    const int stage = stage_of(tile);
     // The barrier knows rounds by their parity alone: an earlier tile of this stage may still be on
     // its way to another warp, two rounds back.
     while (*static_cast<const volatile int*>(state->tile + stage) != tile) {
     }
     const std::uint32_t barrier = shared_address(state->full + stage);
-    const auto parity = static_cast<std::uint32_t>(tile / n_stages & 1);
+    const auto parity = static_cast<std::uint32_t>(round_of(tile) & 1);
     std::uint32_t is_full = 0;
     while (is_full == 0) {
       asm volatile(

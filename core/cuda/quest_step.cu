@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   float* const bounds = reinterpret_cast<float*>(&memory + 1);
   Step<kWidth> step{call,
                     memory,
-                    {&memory.ring, bytes, kStageBytes<kWidth>, call.n_stages},
+                    {&memory.ring, bytes, kStageBytes<kWidth>, call.n_stages, call.stage_share},
                     bounds,
                     reinterpret_cast<std::int32_t*>(bounds + call.bounds.stride),
                     batch * call.attention.n_kv + kv_head,
@@ -236,6 +236,7 @@ void start_step(const CallShape& shape, const QuestStep& step, StreamHandle stre
                           step.lists.page_size};
   call.attention = attend_call<Bf16>(shape, step.rows, lists, step.out, step.lse, OwnKeys::in_list);
   call.n_stages = stages_for<kWidth>(step.bounds, step.lists);
+  call.stage_share = BulkRing::share_of(call.n_stages);
   call.times = step.times;
   Launch how;
   how.cluster = step.n_blocks;

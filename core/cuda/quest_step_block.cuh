@@ -23,6 +23,7 @@ struct StepCall {
   TopLists lists;
   AttendCall<Bf16> attention;
   int n_stages;
+  unsigned stage_share;  // of BulkRing
   std::uint64_t* times;  // [blocks, kStepTimes] or null
 };
 

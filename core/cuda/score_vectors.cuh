@@ -76,32 +76,40 @@ __device__ __forceinline__ void lay_out_vectors(const RowScores& call, int list,
 
 /// Products of 16 rows per tile. Lane l has rows l / 4 and l / 4 + 8 of a tile, of them the 16-byte
 /// chunks l % 4, l % 4 + 4, ...; both factors call these the channels that the instruction wants,
-/// since a product does not depend on their order.
+/// since a product does not depend on their order. The terms' sums are chains of their own, since
+/// an instruction waits for the one before it in its chain, and are added from the smallest.
 template <int kTiles, int kVectorTiles, int kChunks, class Words>
 __device__ __forceinline__ void multiply_by_vectors(float (&product)[kTiles][kVectorTiles][4],
                                                     const uint4 (&low)[kTiles][kChunks],
                                                     const uint4 (&high)[kTiles][kChunks],
                                                     const Words (&right)[kTerms][2 * kChunks][32],
                                                     int lane) {
+  float part[kTerms][kTiles][kVectorTiles][4] = {};
 #pragma unroll
-  for (int term = kTerms - 1; term >= 0; --term) {  // small terms first
+  for (int j = 0; j < kChunks; ++j) {
 #pragma unroll
-    for (int j = 0; j < kChunks; ++j) {
+    for (int term = 0; term < kTerms; ++term) {
       const Words b0 = right[term][2 * j][lane];
       const Words b1 = right[term][2 * j + 1][lane];
 #pragma unroll
       for (int m = 0; m < kTiles; ++m) {
-        multiply_add(product[m][0], low[m][j].x, high[m][j].x, low[m][j].y, high[m][j].y, b0.x,
-                     b0.y);
-        multiply_add(product[m][0], low[m][j].z, high[m][j].z, low[m][j].w, high[m][j].w, b1.x,
-                     b1.y);
+        float(&sum)[kVectorTiles][4] = part[term][m];
+        multiply_add(sum[0], low[m][j].x, high[m][j].x, low[m][j].y, high[m][j].y, b0.x, b0.y);
+        multiply_add(sum[0], low[m][j].z, high[m][j].z, low[m][j].w, high[m][j].w, b1.x, b1.y);
         if constexpr (kVectorTiles == 2) {
-          multiply_add(product[m][1], low[m][j].x, high[m][j].x, low[m][j].y, high[m][j].y, b0.z,
-                       b0.w);
-          multiply_add(product[m][1], low[m][j].z, high[m][j].z, low[m][j].w, high[m][j].w, b1.z,
-                       b1.w);
+          multiply_add(sum[1], low[m][j].x, high[m][j].x, low[m][j].y, high[m][j].y, b0.z, b0.w);
+          multiply_add(sum[1], low[m][j].z, high[m][j].z, low[m][j].w, high[m][j].w, b1.z, b1.w);
         }
       }
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < kVectorTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        product[m][n][i] = part[2][m][n][i] + part[1][m][n][i] + part[0][m][n][i];
     }
   }
 }
