@@ -186,6 +186,8 @@ void Quest::step(const DeviceRows& rows, void* out, float* lse, StreamHandle str
   step.out = out;
   step.lse = lse;
   step.n_blocks = options.n_blocks;
+  step.n_stages = options.n_stages;
+  step.begin_next = options.begin_next;
   step.times = options.times;
   quest_step(shape_, step, stream);
   n_appended_ = 1;

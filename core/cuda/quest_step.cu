@@ -169,6 +169,10 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   step.note_time(2);
   sync_all(cluster, step.n_blocks);  // every block has all bounds, and no stage is in use
   step.note_time(3);
+  if (call.begin_next == 0) {
+    wait_for_earlier_kernels();
+    let_next_kernel_begin();
+  }
 
   const Limits limits = limits_of(call.lists, n_past);
   const int n_items = limits.n_listed();
@@ -192,12 +196,13 @@ __global__ void __launch_bounds__(kStepThreads, 2)
     q[j] = step.r < n_heads ? x : make_uint4(0, 0, 0, 0);
   }
   wait_for_earlier_kernels();
-  let_next_kernel_begin();
+  if (call.begin_next == 1) let_next_kernel_begin();
   step.note_time(5);
   write_choice(step, n_items);
 
   WarpSums<kWidth> found;
   for (int i = step.warp; i < keys.n_tiles; i += kStepWarps) attend_tile(found, step, keys, i, q);
+  if (call.begin_next == 2) let_next_kernel_begin();
   step.note_time(6);
 
   __syncthreads();  // the ring is empty: sums take its place
@@ -235,7 +240,9 @@ void start_step(const CallShape& shape, const QuestStep& step, StreamHandle stre
   const DeviceLists lists{step.lists.items, step.lists.counts, step.lists.item_stride, shape.n_kv,
                           step.lists.page_size};
   call.attention = attend_call<Bf16>(shape, step.rows, lists, step.out, step.lse, OwnKeys::in_list);
-  call.n_stages = stages_for<kWidth>(step.bounds, step.lists);
+  call.n_stages = step.n_stages;
+  if (call.n_stages == 0) call.n_stages = stages_for<kWidth>(step.bounds, step.lists);
+  call.begin_next = step.begin_next;
   call.stage_share = BulkRing::share_of(call.n_stages);
   call.times = step.times;
   Launch how;
@@ -271,6 +278,9 @@ void quest_step(const CallShape& shape, const QuestStep& step, StreamHandle stre
   if (step.n_blocks < 0 || step.n_blocks > kMostBlocks)
     throw ShapeError("a step of Quest on the GPU: expected 1, 2, 4 or 8 blocks, found " +
                      std::to_string(step.n_blocks));
+  if (step.n_stages != 0 && (step.n_stages < kLeastStages || step.n_stages > kMostStages))
+    throw ShapeError("a step of Quest on the GPU: expected rings of 4 to 32 stages, found " +
+                     std::to_string(step.n_stages));
   (shape.d_head == 64 ? start_step<64> : start_step<128>)(shape, step, stream);
 }
 

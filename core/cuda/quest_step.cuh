@@ -17,6 +17,9 @@ struct QuestStep {
   float* lse = nullptr;
   /// Blocks that share a KV head of a sequence: 1, 2, 4 or 8; 0: by the shapes.
   int n_blocks = 0;
+  int n_stages = 0;  // of a block's ring, 4 to 27; 0: what two blocks of a multiprocessor hold
+  int begin_next =
+      1;  // where the kernel behind may begin: 0 bounds there, 1 list made, 2 keys done
   /// Null, or kStepTimes nanoseconds of each block: begun, vectors there, own boxes scored, all
   /// bounds there, list made, kernel ahead ended, own keys done, ended. One clock for all blocks.
   std::uint64_t* times = nullptr;

@@ -24,6 +24,7 @@ struct StepCall {
   AttendCall<Bf16> attention;
   int n_stages;
   unsigned stage_share;  // of BulkRing
+  int begin_next;
   std::uint64_t* times;  // [blocks, kStepTimes] or null
 };
 

@@ -224,10 +224,16 @@ def quest(api, n_batch, n_ctx, results, n_layers):
             api.call("quest_attend", methods[i], x.rows(i, n_splits), stream())
         apart = timed(whole, x.n)
         show(f"quest, {name}, separate calls", apart)
-        step = lambda i, n_blocks=0, times=None: api.call("quest_step", methods[i], x.rows(i, n_blocks), P(times), stream())
+
+        def step(i, n_blocks=0, times=None, n_stages=0, begin_next=1):
+            api.call("quest_step", methods[i], x.rows(i, n_blocks), P(times), n_stages, begin_next, stream())
         own = timed(step, x.n)
         show(f"quest, {name}, step", own)
-        if owner != 0:
+        if owner == 2:
+            for begin_next in (0, 2):
+                show(f"  step, next begins at {begin_next}", timed(lambda i: step(i, begin_next=begin_next), x.n))
+            for n_stages in (6, 8, 16, 24):
+                show(f"  step, {n_stages} stages", timed(lambda i: step(i, n_stages=n_stages), x.n))
             for n_blocks in (1, 2, 4, 8):
                 show(f"  step, {n_blocks} blocks", timed(lambda i: step(i, n_blocks), x.n))
                 times = torch.zeros(x.n, n_batch * N_KV * n_blocks, 8, device="cuda", dtype=torch.int64)

@@ -104,6 +104,8 @@ void check_step(const Case& c, DeviceBatch& batch, const Left& expected) {
     if (n_blocks > 0) quest.append(batch.v.data(), batch.rows().n_past, 1, batch.stream);
     gpu::StepOptions options;
     options.n_blocks = n_blocks;
+    if (n_blocks == 4) options.n_stages = 4;  // rings that come round often, in the first phase too
+    if (n_blocks == 2) options.n_stages = 5;
     quest.step(batch.rows(), batch.out_rows.data(), reinterpret_cast<float*>(batch.lse_rows.data()),
                batch.stream, options);
     batch.stream.wait();
