@@ -59,8 +59,8 @@ class Quest {
   /// of the three calls, out and lse to rounding. rows.n_tok must be 1.
   void step(const DeviceRows& rows, void* out, float* lse, StreamHandle stream,
             const StepOptions& options = {});
-  /// True if step() is one kernel: bf16, a list per KV head, at most 8 query heads each, and a
-  /// context whose bounds fit into shared memory.
+  /// True if step() is one kernel: bf16, at most 8 query heads per KV head, and a context whose
+  /// bounds fit into shared memory.
   bool steps_in_one_kernel() const;
 
   /// The last choice, [n_batch, n_owners, most pages].

@@ -1,8 +1,8 @@
 // A decode step of Quest in one kernel: a cluster of blocks per sequence and KV head scores the
-// boxes of all pages, cuts the list, and attends to it. Boxes, keys and values come through one
-// ring of stages per block. Blocks divide the boxes' tiles and tell each other the bounds; then
-// each of them cuts the whole list for itself, which takes no more barriers of the cluster, and
-// attends to its share of the list's keys.
+// boxes of all pages, cuts the list (or one per query head), and attends to it. Boxes, keys and
+// values come through one ring of stages per block. Blocks divide the boxes' tiles and tell each
+// other the bounds; then each of them cuts the whole list for itself, which takes no more barriers
+// of the cluster, and attends to its share of the list's keys.
 //
 // Nothing here depends on the kernel ahead but boxes that an append() of many keys makes, and
 // memory that it may still read: by contract q, keys and positions are there, and the boxes that
@@ -47,6 +47,16 @@ __device__ __forceinline__ void make_fresh_boxes(const Step<kWidth>& step) {
   }
 }
 
+/// A page's bound to blocks first_block, first_block + block_step, ...
+template <int kWidth>
+__device__ __forceinline__ void tell_bound(const Step<kWidth>& step, cg::cluster_group& cluster,
+                                           int list, int page, float bound, int first_block,
+                                           int block_step) {
+  float* const own = step.bounds_of(list) + page;
+  for (int b = first_block; b < step.n_blocks; b += block_step)
+    *in_block(cluster, step.n_blocks, own, b) = bound;
+}
+
 /// Bounds of the block's boxes, into every block's memory.
 template <int kWidth>
 __device__ __forceinline__ void score_boxes(const Step<kWidth>& step, cg::cluster_group& cluster) {
@@ -73,6 +83,15 @@ __device__ __forceinline__ void score_boxes(const Step<kWidth>& step, cg::cluste
 
     float product[1][1][4] = {};
     multiply_by_vectors(product, low, high, step.memory.right, step.lane);
+    if (step.n_lists() > 1) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const int page = first + n / 2 * 8 + step.r;
+        if (page < step.n_pages && 2 * step.t + n % 2 < n_vectors)
+          tell_bound(step, cluster, 2 * step.t + n % 2, page, product[0][0][n], 0, 1);
+      }
+      continue;
+    }
     float best[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -86,28 +105,49 @@ __device__ __forceinline__ void score_boxes(const Step<kWidth>& step, cg::cluste
     }
     // of a quad, lanes 0 and 1 write rows r and r + 8, and 2 and 3 to every other block
     const int page = first + step.t % 2 * 8 + step.r;
-    const float bound = step.t % 2 == 0 ? best[0] : best[1];
-    if (page < step.n_pages) {
-      for (int b = step.t / 2; b < step.n_blocks; b += 2)
-        *in_block(cluster, step.n_blocks, step.bounds + page, b) = bound;
-    }
+    if (page < step.n_pages)
+      tell_bound(step, cluster, 0, page, step.t % 2 == 0 ? best[0] : best[1], step.t / 2, 2);
   }
 }
 
-/// Bounds, list and newest box, for whoever asks later.
+/// The lists from the bounds. One list is cut by every block for itself; of several, blocks take
+/// some each and tell the others.
+template <int kWidth>
+__device__ __forceinline__ void cut_lists(const Step<kWidth>& step, cg::cluster_group& cluster,
+                                          const Limits& limits) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int n_lists = step.n_lists();
+  for (int l = n_lists == 1 ? 0 : step.rank; l < n_lists; l += step.n_blocks) {
+    if (thread == 0) begin_cut(step.memory.cut, limits);
+    Run run = run_of_warp<kStepThreads>(step.bounds_of(l), 0, limits.n_scores);
+    run.load(0);
+    std::int32_t* const items = step.items_of(l);
+    write_best(step.memory.cut, cluster, /*n_blocks=*/1, /*rank=*/0, run, limits, nullptr, items);
+    __syncthreads();
+    if (n_lists == 1) return;
+    for (int b = 0; b < step.n_blocks; ++b) {
+      if (b == step.rank) continue;
+      std::int32_t* const to = in_block(cluster, step.n_blocks, items, b);
+      for (int i = thread; i < limits.n_listed(); i += kStepThreads) to[i] = items[i];
+    }
+  }
+  sync_all(cluster, step.n_blocks);
+}
+
+/// Bounds, lists and newest box, for whoever asks later.
 template <int kWidth>
 __device__ __forceinline__ void write_choice(const Step<kWidth>& step, int n_items) {
   const int thread = static_cast<int>(threadIdx.x);
-  float* const bounds =
-      step.call.bounds.scores + static_cast<std::int64_t>(step.list) * step.call.bounds.stride;
-  for (int i = step.rank * kStepThreads + thread; i < step.n_pages;
-       i += step.n_blocks * kStepThreads)
-    bounds[i] = step.bounds[i];
-  if (step.rank == 0) {
-    std::int32_t* const items =
-        step.call.lists.items + static_cast<std::int64_t>(step.list) * step.call.lists.item_stride;
-    for (int i = thread; i < n_items; i += kStepThreads) items[i] = step.items[i];
-    if (thread == 0) step.call.lists.counts[step.list] = n_items;
+  for (int l = 0; l < step.n_lists(); ++l) {
+    const auto list = static_cast<std::int64_t>(step.pair) * step.n_lists() + l;
+    float* const bounds = step.call.bounds.scores + list * step.call.bounds.stride;
+    for (int i = step.rank * kStepThreads + thread; i < step.n_pages;
+         i += step.n_blocks * kStepThreads)
+      bounds[i] = step.bounds_of(l)[i];
+    if (l % step.n_blocks != step.rank) continue;
+    std::int32_t* const items = step.call.lists.items + list * step.call.lists.item_stride;
+    for (int i = thread; i < n_items; i += kStepThreads) items[i] = step.items_of(l)[i];
+    if (thread == 0) step.call.lists.counts[list] = n_items;
   }
   const int newest = step.n_pages - 1;
   if (newest / kTile % step.n_blocks == step.rank) {
@@ -132,22 +172,23 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   const int n_past = call.attention.list.n_past[batch];
   const int page_size = call.lists.page_size;
   float* const bounds = reinterpret_cast<float*>(&memory + 1);
-  Step<kWidth> step{call,
-                    memory,
-                    {&memory.ring, bytes, kStageBytes<kWidth>, call.n_stages, call.stage_share},
-                    bounds,
-                    reinterpret_cast<std::int32_t*>(bounds + call.bounds.stride),
-                    batch * call.attention.n_kv + kv_head,
-                    static_cast<int>(cluster.num_blocks()),
-                    static_cast<int>(cluster.block_rank()),
-                    thread / 32,
-                    lane,
-                    lane / 4,
-                    lane % 4,
-                    n_past,
-                    n_past / page_size + 1,
-                    max(n_past - 1, 0) / page_size,
-                    0};
+  Step<kWidth> step{
+      call,
+      memory,
+      {&memory.ring, bytes, kStageBytes<kWidth>, call.n_stages, call.stage_share},
+      bounds,
+      reinterpret_cast<std::int32_t*>(bounds + n_lists_of(call.bounds) * call.bounds.stride),
+      batch * call.attention.n_kv + kv_head,
+      static_cast<int>(cluster.num_blocks()),
+      static_cast<int>(cluster.block_rank()),
+      thread / 32,
+      lane,
+      lane / 4,
+      lane % 4,
+      n_past,
+      n_past / page_size + 1,
+      max(n_past - 1, 0) / page_size,
+      0};
   step.n_box_tiles = step.share_of((step.n_pages + kTile - 1) / kTile);
 
   step.note_time(0);
@@ -160,7 +201,7 @@ __global__ void __launch_bounds__(kStepThreads, 2)
     __syncwarp();
   }
   make_fresh_boxes(step);
-  lay_out_vectors<2 * kWidth, 1, kStepThreads>(call.bounds, step.list, memory.right);
+  lay_out_vectors<2 * kWidth, 1, kStepThreads>(call.bounds, step.pair, memory.right);
   __syncthreads();
   if (step.n_blocks > 1) cluster.barrier_wait();  // all blocks run: their memory can be written
   step.note_time(1);
@@ -176,11 +217,7 @@ __global__ void __launch_bounds__(kStepThreads, 2)
 
   const Limits limits = limits_of(call.lists, n_past);
   const int n_items = limits.n_listed();
-  if (thread == 0) begin_cut(memory.cut, limits);
-  Run run = run_of_warp<kStepThreads>(step.bounds, 0, limits.n_scores);
-  run.load(0);
-  write_best(memory.cut, cluster, /*n_blocks=*/1, /*rank=*/0, run, limits, nullptr, step.items);
-  __syncthreads();
+  cut_lists(step, cluster, limits);
   step.note_time(4);
 
   const ListedKeys<kWidth> keys(step, n_items);
@@ -189,7 +226,7 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   const int n_heads = call.attention.heads_per_list;
   const Bf16* const q_row =
       call.attention.q +
-      (static_cast<std::int64_t>(step.list) * n_heads + min(step.r, n_heads - 1)) * kWidth;
+      (static_cast<std::int64_t>(step.pair) * n_heads + min(step.r, n_heads - 1)) * kWidth;
 #pragma unroll
   for (int j = 0; j < kChunks; ++j) {
     const uint4 x = *reinterpret_cast<const uint4*>(q_row + j * 32 + step.t * 8);
@@ -218,11 +255,11 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   step.note_time(7);
 }
 
-/// Bytes of a block beside its stages.
+/// Bytes of a block beside its stages: bounds and lists last.
 template <int kWidth>
 std::int64_t fixed_bytes(const RowScores& bounds, const TopLists& lists) {
-  return static_cast<std::int64_t>(sizeof(StepMemory<kWidth>)) + 4 * bounds.stride +
-         4 * static_cast<std::int64_t>(lists.item_stride);
+  return static_cast<std::int64_t>(sizeof(StepMemory<kWidth>)) +
+         4 * n_lists_of(bounds) * (bounds.stride + lists.item_stride);
 }
 
 /// Stages of a block when two of them share a multiprocessor.
@@ -267,8 +304,7 @@ void start_step(const CallShape& shape, const QuestStep& step, StreamHandle stre
 bool takes_quest_step(const CallShape& shape, const RowScores& bounds, const TopLists& lists) {
   static_assert(kLeastStages * kStageBytes<64> >= kStepWarps * kMostHeads * 64 * 4);
   static_assert(kLeastStages * kStageBytes<128> >= kStepWarps * kMostHeads * 128 * 4);
-  if (shape.dtype != Dtype::bf16 || bounds.reduce != Reduce::largest) return false;
-  if (shape.group() > kMostHeads) return false;
+  if (shape.dtype != Dtype::bf16 || shape.group() > kMostHeads) return false;
   const int n_stages =
       shape.d_head == 64 ? stages_for<64>(bounds, lists) : stages_for<128>(bounds, lists);
   return n_stages >= kLeastStages;

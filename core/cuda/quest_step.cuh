@@ -26,8 +26,8 @@ struct QuestStep {
 };
 inline constexpr int kStepTimes = 8;
 
-/// True if the kernel takes these shapes: bf16, lists per KV head, at most 8 query heads each, and
-/// bounds and list in shared memory (at pages of 16, contexts up to about 256k).
+/// True if the kernel takes these shapes: bf16, at most 8 query heads per KV head, and a KV head's
+/// bounds and lists in shared memory (one list at pages of 16: contexts up to about 256k).
 bool takes_quest_step(const CallShape& shape, const RowScores& bounds, const TopLists& lists);
 
 /// Box of the page of n_past, bounds of all pages, list, and attention to it. Rows are there

@@ -28,7 +28,12 @@ struct StepCall {
   std::uint64_t* times;  // [blocks, kStepTimes] or null
 };
 
-/// A block's shared memory behind the ring and before bounds and list.
+/// Lists of a KV head.
+__host__ __device__ inline int n_lists_of(const RowScores& bounds) {
+  return bounds.reduce == Reduce::each ? bounds.n_vectors : 1;
+}
+
+/// A block's shared memory behind the ring and before bounds and lists.
 template <int kWidth>
 struct StepMemory {
   union {
@@ -49,9 +54,9 @@ struct Step {
   const StepCall& call;
   StepMemory<kWidth>& memory;
   BulkRing ring;
-  float* bounds;        // of all pages
-  std::int32_t* items;  // the list
-  int list;             // sequence and KV head
+  float* bounds;        // of all pages, for each list
+  std::int32_t* items;  // of each list
+  int pair;             // sequence and KV head
   int n_blocks, rank;
   int warp, lane;
   int r, t;  // the lane's row and column in the tensor cores' tiles
@@ -62,7 +67,15 @@ struct Step {
     if (call.times == nullptr || threadIdx.x != 0) return;
     std::uint64_t now;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
-    call.times[(static_cast<std::int64_t>(list) * n_blocks + rank) * kStepTimes + what] = now;
+    call.times[(static_cast<std::int64_t>(pair) * n_blocks + rank) * kStepTimes + what] = now;
+  }
+  /// 1, or one for each query head.
+  __device__ __forceinline__ int n_lists() const { return n_lists_of(call.bounds); }
+  __device__ __forceinline__ float* bounds_of(int l) const {
+    return bounds + l * static_cast<int>(call.bounds.stride);
+  }
+  __device__ __forceinline__ std::int32_t* items_of(int l) const {
+    return items + l * call.lists.item_stride;
   }
   __device__ __forceinline__ int n_context() const { return n_past + 1; }
   /// Of n tiles that blocks take in turn: how many are this block's, and which one its i-th is.
@@ -71,11 +84,11 @@ struct Step {
   }
   __device__ __forceinline__ int tile_of(int i) const { return rank + i * n_blocks; }
   __device__ __forceinline__ const Bf16* rows_of(const Bf16* rows) const {
-    return rows + static_cast<std::int64_t>(list) * call.attention.capacity * kWidth;
+    return rows + static_cast<std::int64_t>(pair) * call.attention.capacity * kWidth;
   }
   __device__ __forceinline__ Bf16* boxes() const {
     return static_cast<Bf16*>(const_cast<void*>(call.bounds.rows)) +
-           static_cast<std::int64_t>(list) * call.bounds.capacity * 2 * kWidth;
+           static_cast<std::int64_t>(pair) * call.bounds.capacity * 2 * kWidth;
   }
 
   /// By one thread: the boxes of the block's i-th tile but fresh ones set out.

@@ -5,47 +5,54 @@
 
 namespace kvscope::gpu {
 
-/// The listed keys of a block, tile by tile.
+/// The listed keys of a block, tile by tile, of one list after the other.
 template <int kWidth>
 struct ListedKeys {
   const Step<kWidth>& step;
-  int n_keys;   // of the whole list
-  int n_tiles;  // of this block
+  int n_items;
+  int n_list_tiles;  // of a list, some without keys
+  int n_tiles;       // of this block
 
-  __device__ __forceinline__ ListedKeys(const Step<kWidth>& of, int n_items) : step(of) {
-    const int log2_page = step.call.attention.list.log2_page;
-    // only the last page of a list, the last one of the cache, may have fewer keys
-    const int end = n_items > 0 ? (step.items[n_items - 1] + 1) << log2_page : 0;
-    n_keys = (n_items << log2_page) - max(end - step.n_context(), 0);
-    n_tiles = step.share_of((n_keys + kTile - 1) / kTile);
+  __device__ __forceinline__ ListedKeys(const Step<kWidth>& of, int n) : step(of), n_items(n) {
+    n_list_tiles = ((n_items << log2_page()) + kTile - 1) / kTile;
+    n_tiles = step.share_of(n_list_tiles * step.n_lists());
   }
-  /// How many keys the i-th tile has.
-  __device__ __forceinline__ int n_of(int i) const {
-    return min(kTile, n_keys - step.tile_of(i) * kTile);
+  __device__ __forceinline__ int log2_page() const { return step.call.attention.list.log2_page; }
+
+  /// A tile: its list, its first key among the list's, and its number of keys.
+  struct Place {
+    int list;
+    int first;
+    int n_keys;
+  };
+  __device__ __forceinline__ Place place_of(int i) const {
+    Place place{0, step.tile_of(i), 0};
+    for (; place.first >= n_list_tiles; ++place.list) place.first -= n_list_tiles;
+    place.first *= kTile;
+    // only the last page of a list, the last one of the cache, may have fewer keys
+    const int end = (step.items_of(place.list)[n_items - 1] + 1) << log2_page();
+    const int n_keys = (n_items << log2_page()) - max(end - step.n_context(), 0);
+    place.n_keys = min(max(n_keys - place.first, 0), kTile);
+    return place;
   }
   /// By a warp: keys and then values of the i-th tile set out.
   __device__ __forceinline__ void fetch(int i) const {
     constexpr int kRowBytes = 2 * kWidth;
     const int tile = step.n_box_tiles + i;
-    if (step.lane == 0) step.ring.announce(tile, n_of(i) * 2 * kRowBytes);
+    const Place place = place_of(i);
+    if (step.lane == 0) step.ring.announce(tile, place.n_keys * 2 * kRowBytes);
     __syncwarp();
-    const int log2_page = step.call.attention.list.log2_page;
-    const int piece = min(kTile, 1 << log2_page);  // keys after each other
-    const int index = step.tile_of(i) * kTile + step.lane * piece;
-    const int n = min(piece, n_keys - index);
-    if (step.lane * piece >= kTile || n <= 0) return;
-    const int pos =
-        (step.items[index >> log2_page] << log2_page) + (index & ((1 << log2_page) - 1));
+    const int piece = min(kTile, 1 << log2_page());  // keys after each other
+    const int at = step.lane * piece;
+    const int n = min(piece, place.n_keys - at);
+    if (n <= 0) return;
+    const int index = place.first + at;
+    const int pos = (step.items_of(place.list)[index >> log2_page()] << log2_page()) +
+                    (index & ((1 << log2_page()) - 1));
     const std::int64_t from = static_cast<std::int64_t>(pos) * kWidth;
-    const int to = step.lane * piece * kRowBytes;
-    ring_copy(tile, to, step.rows_of(step.call.attention.k) + from, n * kRowBytes);
-    ring_copy(tile, to + kTile * kRowBytes, step.rows_of(step.call.attention.v) + from,
-              n * kRowBytes);
-  }
-
- private:
-  __device__ __forceinline__ void ring_copy(int tile, int to, const Bf16* from, int bytes) const {
-    step.ring.copy(tile, to, from, bytes);
+    step.ring.copy(tile, at * kRowBytes, step.rows_of(step.call.attention.k) + from, n * kRowBytes);
+    step.ring.copy(tile, (kTile + at) * kRowBytes, step.rows_of(step.call.attention.v) + from,
+                   n * kRowBytes);
   }
 };
 
@@ -80,7 +87,8 @@ __device__ __forceinline__ void attend_tile(WarpSums<kWidth>& found, const Step<
   constexpr int kRowBytes = 2 * kWidth;
   constexpr int kWords = Sums::kOwn / 2;  // of a lane's channels of a value
   const int tile = step.n_box_tiles + i;
-  const int n_keys = keys.n_of(i);
+  const auto place = keys.place_of(i);
+  const int n_keys = place.n_keys;
   const float log2_scale = step.call.attention.log2_scale;
   const unsigned char* const stage = step.ring.at(tile);
   const int r = step.r;
@@ -129,6 +137,12 @@ __device__ __forceinline__ void attend_tile(WarpSums<kWidth>& found, const Step<
 #pragma unroll
         for (int w = 0; w < kWords; ++w) value[n][w] = 0;
       }
+    }
+  }
+  if (step.n_lists() > 1) {  // the list is one head's
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+      if (2 * t + n % 2 != place.list) score[n] = -INFINITY;
     }
   }
   __syncwarp();

@@ -279,7 +279,12 @@ TEST_CASE("gpu: Quest's pages and attention are the reference's", "[gpu]") {
   cases.push_back(
       {"32k, group 3, sum", long_one, {16, 2048, QuestPages::kernel, QuestOwner::group_sum}});
   cases.push_back({"two long", two_long, {16, 2048, QuestPages::kernel, QuestOwner::group_max}});
+  cases.push_back({"8 heads, each", eight, {16, 512, QuestPages::hub, QuestOwner::q_head}});
+  cases.push_back({"pages of 64, each", many, {64, 512, QuestPages::hub, QuestOwner::q_head}});
   cases.push_back({"128k", longest, {16, 4096, QuestPages::kernel, QuestOwner::group_max}});
+  // the more involved kernels last: should one not end, the others have been seen
+  std::stable_partition(cases.begin(), cases.end(),
+                        [](const Case& c) { return c.options.owner != QuestOwner::q_head; });
   for (const Case& c : cases) check_case(c);
 }
 
@@ -290,6 +295,7 @@ TEST_CASE("gpu: Quest's steps after each other are those of separate calls", "[g
       .n_q = 6, .n_kv = 2, .d = 128, .n_past = {20, 1000, 4000}, .n_tok = 1, .capacity = 4100};
   check_steps_in_a_row(some, {16, 256, QuestPages::kernel, QuestOwner::group_max});
   check_steps_in_a_row(some, {4, 64, QuestPages::eval, QuestOwner::group_sum});
+  check_steps_in_a_row(some, {16, 128, QuestPages::frontier, QuestOwner::q_head});
 }
 
 }  // namespace
