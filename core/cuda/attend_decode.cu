@@ -210,7 +210,26 @@ __global__ void __launch_bounds__(kWarps * 32) attend_decode_kernel(AttendCall<B
     }
   }
   __syncthreads();
-  merge_warps<kWidth>(warp_max, warp_total, warp_sum_rows, n_rows, row_max, row_total);
+  // warps of the block into the first warp's rows; each element has one thread
+  for (int i = static_cast<int>(threadIdx.x); i < n_rows * kWidth; i += kWarps * 32) {
+    const int row = i / kWidth;
+    float best = -INFINITY;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) best = fmaxf(best, warp_max[w][row]);
+    float whole = 0.0f;
+    float added = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      const float factor = best == -INFINITY ? 0.0f : exp2f(warp_max[w][row] - best);
+      whole += factor * warp_total[w][row];
+      added += factor * warp_sum_rows[w * n_rows * kWidth + i];
+    }
+    warp_sum_rows[i] = added;
+    if (i % kWidth == 0) {
+      row_max[row] = best;
+      row_total[row] = whole;
+    }
+  }
   cluster.sync();
   const BlockParts parts{warp_sum_rows, row_max, row_total, kWidth, /*first_row=*/0, n_rows};
   merge_parts<kWidth>(call, cluster, parts, owner, batch);

@@ -75,34 +75,6 @@ struct BlockParts {
   int n_rows;  // of this block
 };
 
-/// Joins what the warps of a block found into the first warp's rows; each element has one thread.
-/// warp_sum [kWarps][n_rows][kWidth].
-template <int kWidth, int kWarps, int kMostRows>
-__device__ __forceinline__ void merge_warps(const float (&warp_max)[kWarps][kMostRows],
-                                            const float (&warp_total)[kWarps][kMostRows],
-                                            float* warp_sum, int n_rows, float* row_max,
-                                            float* row_total) {
-  for (int i = static_cast<int>(threadIdx.x); i < n_rows * kWidth; i += kWarps * 32) {
-    const int row = i / kWidth;
-    float best = -INFINITY;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) best = fmaxf(best, warp_max[w][row]);
-    float whole = 0.0f;
-    float added = 0.0f;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
-      const float factor = best == -INFINITY ? 0.0f : exp2f(warp_max[w][row] - best);
-      whole += factor * warp_total[w][row];
-      added += factor * warp_sum[w * n_rows * kWidth + i];
-    }
-    warp_sum[i] = added;
-    if (i % kWidth == 0) {
-      row_max[row] = best;
-      row_total[row] = whole;
-    }
-  }
-}
-
 template <int kWidth, int kMostSplits, class T>
 __device__ __forceinline__ void merge_some(const AttendCall<T>& call,
                                            cooperative_groups::cluster_group& cluster,
@@ -156,8 +128,8 @@ __device__ __forceinline__ void merge_some(const AttendCall<T>& call,
 }
 
 /// Joins what the blocks of a cluster found for their rows, and writes out and lse. Blocks divide
-/// the elements. Between two barriers of the cluster. kMostSplits: 8 or 16.
-template <int kWidth, int kMostSplits = 16, class T>
+/// the elements. Between two barriers of the cluster.
+template <int kWidth, class T>
 __device__ __forceinline__ void merge_parts(const AttendCall<T>& call,
                                             cooperative_groups::cluster_group& cluster,
                                             const BlockParts& parts, int owner, int batch) {
@@ -166,9 +138,9 @@ __device__ __forceinline__ void merge_parts(const AttendCall<T>& call,
     merge_some<kWidth, 1>(call, cluster, parts, owner, batch);
   } else if (n_splits <= 4) {
     merge_some<kWidth, 4>(call, cluster, parts, owner, batch);
-  } else if (n_splits <= 8 || kMostSplits == 8) {
+  } else if (n_splits <= 8) {
     merge_some<kWidth, 8>(call, cluster, parts, owner, batch);
-  } else if constexpr (kMostSplits == 16) {
+  } else {
     merge_some<kWidth, 16>(call, cluster, parts, owner, batch);
   }
 }

@@ -16,12 +16,12 @@
 #include "core/cuda/launch.cuh"
 #include "core/cuda/quest_boxes.cuh"
 #include "core/cuda/quest_step_keys.cuh"
+#include "core/cuda/short_list.cuh"
 
 namespace kvscope::gpu {
 
 namespace {
 
-constexpr int kMostBlocks = 8;
 constexpr int kLeastStages = 4;
 constexpr int kBytesOfTwo = 113 * 1024;  // for each of two blocks of a multiprocessor
 
@@ -63,6 +63,7 @@ __device__ __forceinline__ void score_boxes(const Step<kWidth>& step, cg::cluste
   constexpr int kChunks = 2 * kWidth / 32;
   constexpr int kRowBytes = 4 * kWidth;
   const int n_vectors = step.call.bounds.n_vectors;
+  bool others_run = step.n_blocks == 1;  // until then their memory cannot be written
   for (int i = step.warp; i < step.n_box_tiles; i += kStepWarps) {
     step.ring.wait(i);
     const unsigned char* const stage = step.ring.at(i);
@@ -83,6 +84,11 @@ __device__ __forceinline__ void score_boxes(const Step<kWidth>& step, cg::cluste
 
     float product[1][1][4] = {};
     multiply_by_vectors(product, low, high, step.memory.right, step.lane);
+    if (!others_run) {
+      __syncwarp();
+      cluster.barrier_wait();
+      others_run = true;
+    }
     if (step.n_lists() > 1) {
 #pragma unroll
       for (int n = 0; n < 4; ++n) {
@@ -108,6 +114,7 @@ __device__ __forceinline__ void score_boxes(const Step<kWidth>& step, cg::cluste
     if (page < step.n_pages)
       tell_bound(step, cluster, 0, page, step.t % 2 == 0 ? best[0] : best[1], step.t / 2, 2);
   }
+  if (!others_run) cluster.barrier_wait();
 }
 
 /// The lists from the bounds. One list is cut by every block for itself; of several, blocks take
@@ -118,11 +125,8 @@ __device__ __forceinline__ void cut_lists(const Step<kWidth>& step, cg::cluster_
   const int thread = static_cast<int>(threadIdx.x);
   const int n_lists = step.n_lists();
   for (int l = n_lists == 1 ? 0 : step.rank; l < n_lists; l += step.n_blocks) {
-    if (thread == 0) begin_cut(step.memory.cut, limits);
-    Run run = run_of_warp<kStepThreads>(step.bounds_of(l), 0, limits.n_scores);
-    run.load(0);
     std::int32_t* const items = step.items_of(l);
-    write_best(step.memory.cut, cluster, /*n_blocks=*/1, /*rank=*/0, run, limits, nullptr, items);
+    write_short_list(step.memory.cut, cluster, step.bounds_of(l), limits, items);
     __syncthreads();
     if (n_lists == 1) return;
     for (int b = 0; b < step.n_blocks; ++b) {
@@ -132,6 +136,75 @@ __device__ __forceinline__ void cut_lists(const Step<kWidth>& step, cg::cluster_
     }
   }
   sync_all(cluster, step.n_blocks);
+}
+
+/// Joins what the block's warps found, and tells it to the blocks that write the answer: of the
+/// quads of channels of all heads, each block writes some.
+template <int kWidth>
+__device__ __forceinline__ void tell_parts(const Step<kWidth>& step, cg::cluster_group& cluster,
+                                           const float* sums) {
+  StepMemory<kWidth>& memory = step.memory;
+  const int n_quads = step.call.attention.heads_per_list * (kWidth / 4);
+  const int n_of_block = (n_quads + step.n_blocks - 1) / step.n_blocks;
+  for (int i = static_cast<int>(threadIdx.x); i < n_quads; i += kStepThreads) {
+    const int head = i / (kWidth / 4);
+    float best = -INFINITY;
+#pragma unroll
+    for (int w = 0; w < kStepWarps; ++w) best = fmaxf(best, memory.warp_max[w][head]);
+    float total = 0.0f;
+    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+    for (int w = 0; w < kStepWarps; ++w) {
+      const float factor = best == -INFINITY ? 0.0f : exp2f(memory.warp_max[w][head] - best);
+      const float4 x = reinterpret_cast<const float4*>(sums)[w * n_quads + i];
+      total += factor * memory.warp_total[w][head];
+      sum.x += factor * x.x, sum.y += factor * x.y, sum.z += factor * x.z, sum.w += factor * x.w;
+    }
+    const int writer = i % step.n_blocks;
+    const int to = step.rank * n_of_block + i / step.n_blocks;
+    *in_block(cluster, step.n_blocks, memory.part_sum + to, writer) = sum;
+    if (i % (kWidth / 4) == 0) {
+      for (int b = 0; b < step.n_blocks; ++b)
+        *in_block(cluster, step.n_blocks, &memory.part_scale[step.rank][head], b) =
+            make_float2(best, total);
+    }
+  }
+}
+
+/// Joins what all blocks found for this block's quads.
+template <int kWidth>
+__device__ __forceinline__ void write_answer(const Step<kWidth>& step, int kv_head, int batch) {
+  const StepMemory<kWidth>& memory = step.memory;
+  const AttendCall<Bf16>& call = step.call.attention;
+  const std::int64_t first_row =
+      static_cast<std::int64_t>(batch) * call.n_q + kv_head * call.heads_per_list;
+  const int n_quads = call.heads_per_list * (kWidth / 4);
+  const int n_of_block = (n_quads + step.n_blocks - 1) / step.n_blocks;
+  for (int at = static_cast<int>(threadIdx.x); at * step.n_blocks + step.rank < n_quads;
+       at += kStepThreads) {
+    const int i = at * step.n_blocks + step.rank;
+    const int head = i / (kWidth / 4);
+    const int column = i % (kWidth / 4) * 4;
+    float best = -INFINITY;
+    for (int b = 0; b < step.n_blocks; ++b) best = fmaxf(best, memory.part_scale[b][head].x);
+    float total = 0.0f;
+    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int b = 0; b < step.n_blocks; ++b) {
+      const float2 scale = memory.part_scale[b][head];
+      const float factor = scale.x == -INFINITY ? 0.0f : exp2f(scale.x - best);
+      const float4 x = memory.part_sum[b * n_of_block + at];
+      total += factor * scale.y;
+      sum.x += factor * x.x, sum.y += factor * x.y, sum.z += factor * x.z, sum.w += factor * x.w;
+    }
+    const float share = total > 0.0f ? 1.0f / total : 0.0f;
+    store_four(call.out + (first_row + head) * kWidth + column, sum.x * share, sum.y * share,
+               sum.z * share, sum.w * share);
+    if (column == 0) {
+      constexpr float kLn2 = 0.69314718055994531f;
+      // NaN stays NaN, which is reported; 0 is a query without keys
+      call.lse[first_row + head] = total == 0.0f ? -INFINITY : (best + log2f(total)) * kLn2;
+    }
+  }
 }
 
 /// Bounds, lists and newest box, for whoever asks later.
@@ -203,7 +276,6 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   make_fresh_boxes(step);
   lay_out_vectors<2 * kWidth, 1, kStepThreads>(call.bounds, step.pair, memory.right);
   __syncthreads();
-  if (step.n_blocks > 1) cluster.barrier_wait();  // all blocks run: their memory can be written
   step.note_time(1);
 
   score_boxes(step, cluster);
@@ -246,12 +318,9 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   auto* const sums = reinterpret_cast<float*>(bytes);
   store_sums(found, step, sums);
   __syncthreads();
-  merge_warps<kWidth>(memory.warp_max, memory.warp_total, sums, n_heads, memory.row_max,
-                      memory.row_total);
+  tell_parts(step, cluster, sums);
   sync_all(cluster, step.n_blocks);
-  const BlockParts parts{sums, memory.row_max, memory.row_total, kWidth, /*first_row=*/0, n_heads};
-  merge_parts<kWidth, kMostBlocks>(call.attention, cluster, parts, kv_head, batch);
-  if (step.n_blocks > 1) cluster.sync();  // nobody ends while its memory is read
+  write_answer(step, kv_head, batch);
   step.note_time(7);
 }
 

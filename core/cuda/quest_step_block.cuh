@@ -13,6 +13,7 @@ constexpr int kStepThreads = 256;
 constexpr int kStepWarps = kStepThreads / 32;
 constexpr int kTile = 16;  // boxes, or listed keys and values, of a stage
 constexpr int kMostHeads = 8;
+constexpr int kMostBlocks = 8;  // of a cluster
 
 /// Of a ring: a tile of boxes, or one of keys and values.
 template <int kWidth>
@@ -44,8 +45,10 @@ struct StepMemory {
   RingState ring;
   float warp_max[kStepWarps][kMostHeads];
   float warp_total[kStepWarps][kMostHeads];
-  float row_max[kMostHeads];
-  float row_total[kMostHeads];
+  // What each block found, told by it: largest exponent and sum of a head, and its products'
+  // quads that this block writes. Not in the ring: others may be ahead.
+  float2 part_scale[kMostBlocks][kMostHeads];
+  float4 part_sum[kMostHeads * kWidth / 4 + kMostBlocks];
 };
 
 /// What a thread knows about its block's part.

@@ -225,16 +225,16 @@ def quest(api, n_batch, n_ctx, results, n_layers):
         apart = timed(whole, x.n)
         show(f"quest, {name}, separate calls", apart)
 
-        def step(i, n_blocks=0, times=None, n_stages=0, begin_next=1):
+        def step(i, n_blocks=0, times=None, n_stages=0, begin_next=0):
             api.call("quest_step", methods[i], x.rows(i, n_blocks), P(times), n_stages, begin_next, stream())
         own = timed(step, x.n)
         show(f"quest, {name}, step", own)
         if owner == 2:
-            for begin_next in (0, 2):
+            for begin_next in (0, 1, 2):
                 show(f"  step, next begins at {begin_next}", timed(lambda i: step(i, begin_next=begin_next), x.n))
-            for n_stages in (6, 8, 16, 24):
+            for n_stages in (6, 8, 16):
                 show(f"  step, {n_stages} stages", timed(lambda i: step(i, n_stages=n_stages), x.n))
-            for n_blocks in (1, 2, 4, 8):
+            for n_blocks in ((4, 8) if n_batch == 1 else (1, 2)):
                 show(f"  step, {n_blocks} blocks", timed(lambda i: step(i, n_blocks), x.n))
                 times = torch.zeros(x.n, n_batch * N_KV * n_blocks, 8, device="cuda", dtype=torch.int64)
                 timed(lambda i: step(i, n_blocks, times[i].data_ptr()), x.n)
