@@ -15,7 +15,7 @@ __device__ __forceinline__ void find_box(const T* rows, int begin, int end, floa
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int c = 0; c < kEach; ++c) high[c] = -INFINITY, low[c] = INFINITY;
-#pragma unroll 8
+#pragma unroll 16
   for (int pos = begin; pos < end; ++pos) {
     float x[kEach];
     load_row_part(rows + (static_cast<std::int64_t>(pos) * 32 + lane) * kEach, x);

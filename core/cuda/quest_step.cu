@@ -25,15 +25,14 @@ namespace {
 constexpr int kLeastStages = 4;
 constexpr int kBytesOfTwo = 113 * 1024;  // for each of two blocks of a multiprocessor
 
-/// The boxes that the kernel ahead may be writing, or that nobody wrote: the newest page's, and the
-/// one before where n_past begins a page.
+/// By a warp: the boxes that the kernel ahead may be writing, or that nobody wrote: the newest
+/// page's, and the one before where n_past begins a page.
 template <int kWidth>
 __device__ __forceinline__ void make_fresh_boxes(const Step<kWidth>& step) {
   constexpr int kEach = kWidth / 32;
   const int page_size = step.call.lists.page_size;
   for (int page = step.first_fresh; page < step.n_pages; ++page) {
-    if (page / kTile % step.n_blocks != step.rank || step.warp != kStepWarps - 1 - page % 2)
-      continue;
+    if (page / kTile % step.n_blocks != step.rank) continue;
     float high[kEach];
     float low[kEach];
     find_box(step.rows_of(step.call.attention.k), page * page_size,
@@ -242,8 +241,7 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   const int kv_head = static_cast<int>(blockIdx.y);
   const int batch = static_cast<int>(blockIdx.z);
   const int lane = thread % 32;
-  const int n_past = call.attention.list.n_past[batch];
-  const int page_size = call.lists.page_size;
+  const int n_past = call.attention.list.n_past[batch];  // nobody but the first warp waits for it
   float* const bounds = reinterpret_cast<float*>(&memory + 1);
   Step<kWidth> step{
       call,
@@ -257,24 +255,23 @@ __global__ void __launch_bounds__(kStepThreads, 2)
       thread / 32,
       lane,
       lane / 4,
-      lane % 4,
-      n_past,
-      n_past / page_size + 1,
-      max(n_past - 1, 0) / page_size,
-      0};
-  step.n_box_tiles = step.share_of((step.n_pages + kTile - 1) / kTile);
-
+      lane % 4};
   step.note_time(0);
-  if (!call.bounds.rows_are_there) wait_for_earlier_kernels();
   if (step.n_blocks > 1) cluster.barrier_arrive();
+  if (step.warp > 0) {
+    lay_out_vectors<2 * kWidth, 1, kStepThreads - 32>(call.bounds, step.pair, thread - 32,
+                                                      memory.right);
+  } else if (lane == 0) {
+    step.ring.begin();
+  }
+  step.take_position(n_past);
+  if (!call.bounds.rows_are_there) wait_for_earlier_kernels();
   if (step.warp == 0) {
-    if (lane == 0) step.ring.begin();
     __syncwarp();
     if (lane < min(call.n_stages, step.n_box_tiles)) step.fetch_boxes(lane);
     __syncwarp();
+    make_fresh_boxes(step);
   }
-  make_fresh_boxes(step);
-  lay_out_vectors<2 * kWidth, 1, kStepThreads>(call.bounds, step.pair, memory.right);
   __syncthreads();
   step.note_time(1);
 

@@ -63,14 +63,21 @@ struct Step {
   int n_blocks, rank;
   int warp, lane;
   int r, t;  // the lane's row and column in the tensor cores' tiles
-  int n_past, n_pages, first_fresh;
-  int n_box_tiles;  // of this block
+  int n_past = 0, n_pages = 0, first_fresh = 0;
+  int n_box_tiles = 0;  // of this block
 
   __device__ __forceinline__ void note_time(int what) const {
     if (call.times == nullptr || threadIdx.x != 0) return;
     std::uint64_t now;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
     call.times[(static_cast<std::int64_t>(pair) * n_blocks + rank) * kStepTimes + what] = now;
+  }
+  __device__ __forceinline__ void take_position(int past) {
+    const int log2_page = call.attention.list.log2_page;
+    n_past = past;
+    n_pages = (past >> log2_page) + 1;
+    first_fresh = max(past - 1, 0) >> log2_page;
+    n_box_tiles = share_of((n_pages + kTile - 1) / kTile);
   }
   /// 1, or one for each query head.
   __device__ __forceinline__ int n_lists() const { return n_lists_of(call.bounds); }

@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads, 1) score_rows_kernel(RowScores call)
     end_copy_group();
   }
 
-  lay_out_vectors<kWidth, kVectorTiles, kThreads>(call, list, right);
+  lay_out_vectors<kWidth, kVectorTiles, kThreads>(call, list, thread, right);
   __syncthreads();
 
   for (int tile = 0; tile < n_tiles; ++tile) {

@@ -46,13 +46,13 @@ __device__ __forceinline__ float4 vector_quad(const RowScores& call, int list, i
   return sum;
 }
 
-/// Lays out the vectors of a list for multiply_by_vectors. Words: uint2 with one tile of eight
-/// vectors, uint4 with two.
+/// Lays out the vectors of a list for multiply_by_vectors, by kThreads threads of which the caller
+/// is number `thread`. Words: uint2 with one tile of eight vectors, uint4 with two.
 template <int kWidth, int kVectorTiles, int kThreads, class Words>
-__device__ __forceinline__ void lay_out_vectors(const RowScores& call, int list,
+__device__ __forceinline__ void lay_out_vectors(const RowScores& call, int list, int thread,
                                                 Words (&right)[kTerms][kWidth / 16][32]) {
   static_assert(sizeof(Words) >= 8 * kVectorTiles);
-  for (int i = static_cast<int>(threadIdx.x); i < 8 * kVectorTiles * (kWidth / 4); i += kThreads) {
+  for (int i = thread; i < 8 * kVectorTiles * (kWidth / 4); i += kThreads) {
     const int vector = i / (kWidth / 4);
     const int channel = i % (kWidth / 4) * 4;
     const float4 x = vector_quad<Bf16>(call, list, vector, channel);
