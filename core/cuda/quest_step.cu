@@ -82,7 +82,11 @@ __device__ __forceinline__ void score_boxes(const Step<kWidth>& step, cg::cluste
     if (step.lane == 0 && next < step.n_box_tiles) step.fetch_boxes(next);
 
     float product[1][1][4] = {};
-    multiply_by_vectors(product, low, high, step.memory.right, step.lane);
+    if (step.call.bounds.n_parts == 1) {  // numbers of bf16 are their first term
+      multiply_by_vectors<1>(product, low, high, step.memory.right, step.lane);
+    } else {
+      multiply_by_vectors(product, low, high, step.memory.right, step.lane);
+    }
     if (!others_run) {
       __syncwarp();
       cluster.barrier_wait();

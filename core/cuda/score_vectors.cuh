@@ -78,17 +78,18 @@ __device__ __forceinline__ void lay_out_vectors(const RowScores& call, int list,
 /// chunks l % 4, l % 4 + 4, ...; both factors call these the channels that the instruction wants,
 /// since a product does not depend on their order. The terms' sums are chains of their own, since
 /// an instruction waits for the one before it in its chain, and are added from the smallest.
-template <int kTiles, int kVectorTiles, int kChunks, class Words>
+/// kUsed: terms that are not all zero.
+template <int kUsed = kTerms, int kTiles, int kVectorTiles, int kChunks, class Words>
 __device__ __forceinline__ void multiply_by_vectors(float (&product)[kTiles][kVectorTiles][4],
                                                     const uint4 (&low)[kTiles][kChunks],
                                                     const uint4 (&high)[kTiles][kChunks],
                                                     const Words (&right)[kTerms][2 * kChunks][32],
                                                     int lane) {
-  float part[kTerms][kTiles][kVectorTiles][4] = {};
+  float part[kUsed][kTiles][kVectorTiles][4] = {};
 #pragma unroll
   for (int j = 0; j < kChunks; ++j) {
 #pragma unroll
-    for (int term = 0; term < kTerms; ++term) {
+    for (int term = 0; term < kUsed; ++term) {
       const Words b0 = right[term][2 * j][lane];
       const Words b1 = right[term][2 * j + 1][lane];
 #pragma unroll
@@ -108,8 +109,12 @@ __device__ __forceinline__ void multiply_by_vectors(float (&product)[kTiles][kVe
 #pragma unroll
     for (int n = 0; n < kVectorTiles; ++n) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        product[m][n][i] = part[2][m][n][i] + part[1][m][n][i] + part[0][m][n][i];
+      for (int i = 0; i < 4; ++i) {
+        float sum = part[kUsed - 1][m][n][i];
+#pragma unroll
+        for (int term = kUsed - 2; term >= 0; --term) sum += part[term][m][n][i];
+        product[m][n][i] = sum;
+      }
     }
   }
 }
