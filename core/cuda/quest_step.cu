@@ -354,7 +354,7 @@ void start_step(const CallShape& shape, const QuestStep& step, StreamHandle stre
   call.times = step.times;
   Launch how;
   how.cluster = step.n_blocks;
-  if (how.cluster == 0) how.cluster = splits_for(shape.n_batch * shape.n_kv, kMostBlocks);
+  if (how.cluster == 0) how.cluster = splits_for(shape.n_batch * shape.n_kv, 8);
   how.grid = dim3(static_cast<unsigned>(how.cluster), static_cast<unsigned>(shape.n_kv),
                   static_cast<unsigned>(shape.n_batch));
   how.threads = kStepThreads;
@@ -382,7 +382,7 @@ bool takes_quest_step(const CallShape& shape, const RowScores& bounds, const Top
 
 void quest_step(const CallShape& shape, const QuestStep& step, StreamHandle stream) {
   if (step.n_blocks < 0 || step.n_blocks > kMostBlocks)
-    throw ShapeError("a step of Quest on the GPU: expected 1, 2, 4 or 8 blocks, found " +
+    throw ShapeError("a step of Quest on the GPU: expected 1 to 16 blocks, found " +
                      std::to_string(step.n_blocks));
   if (step.n_stages != 0 && (step.n_stages < kLeastStages || step.n_stages > kMostStages))
     throw ShapeError("a step of Quest on the GPU: expected rings of 4 to 32 stages, found " +

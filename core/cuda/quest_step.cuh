@@ -15,7 +15,7 @@ struct QuestStep {
   DeviceRows rows;
   void* out = nullptr;
   float* lse = nullptr;
-  /// Blocks that share a KV head of a sequence: 1, 2, 4 or 8; 0: by the shapes.
+  /// Blocks that share a KV head of a sequence: 1 to 16; 0: by the shapes.
   int n_blocks = 0;
   int n_stages = 0;  // of a block's ring, 4 to 27; 0: what two blocks of a multiprocessor hold
   int begin_next =

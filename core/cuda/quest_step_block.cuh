@@ -13,7 +13,7 @@ constexpr int kStepThreads = 256;
 constexpr int kStepWarps = kStepThreads / 32;
 constexpr int kTile = 16;  // boxes, or listed keys and values, of a stage
 constexpr int kMostHeads = 8;
-constexpr int kMostBlocks = 8;  // of a cluster
+constexpr int kMostBlocks = 16;  // of a cluster
 
 /// Of a ring: a tile of boxes, or one of keys and values.
 template <int kWidth>

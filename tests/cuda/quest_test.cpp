@@ -96,7 +96,7 @@ void check_step(const Case& c, DeviceBatch& batch, const Left& expected) {
   AnswerDifference worst;
   double largest = 0.0, apart = 0.0;
   for (const float x : expected.out) largest = std::max(largest, std::abs(double{x}));
-  for (const int n_blocks : {0, 8, 4, 2, 1}) {
+  for (const int n_blocks : {0, 8, 4, 2, 1, 16}) {
     INFO("blocks: " << n_blocks);
     batch.poison();
     // a wrong box of the newest page, which the step makes anew; not the first time: then the
