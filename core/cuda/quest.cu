@@ -187,8 +187,6 @@ void Quest::step(const DeviceRows& rows, void* out, float* lse, StreamHandle str
   step.lse = lse;
   step.n_blocks = options.n_blocks;
   step.n_stages = options.n_stages;
-  step.begin_next = options.begin_next;
-  step.times = options.times;
   quest_step(shape_, step, stream);
   n_appended_ = 1;
 }

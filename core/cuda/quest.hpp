@@ -27,10 +27,8 @@ struct QuestOptions {
 /// measurements.
 struct StepOptions {
   bool in_one_kernel = true;
-  int n_blocks = 0;    // of the one kernel, per KV head and sequence: 1 to 16; 0: by the shapes
-  int n_stages = 0;    // of its rings: QuestStep::n_stages
-  int begin_next = 0;  // QuestStep::begin_next
-  std::uint64_t* times = nullptr;  // device memory, of the one kernel: QuestStep::times
+  int n_blocks = 0;  // of the one kernel, per KV head and sequence: 1 to 16; 0: by the shapes
+  int n_stages = 0;  // of its rings: QuestStep::n_stages
 };
 
 /// One layer's boxes and scratch memory, planned when it is made. Calls put kernels into the stream

@@ -260,7 +260,6 @@ __global__ void __launch_bounds__(kStepThreads, 2)
       lane,
       lane / 4,
       lane % 4};
-  step.note_time(0);
   if (step.n_blocks > 1) cluster.barrier_arrive();
   if (step.warp > 0) {
     lay_out_vectors<2 * kWidth, 1, kStepThreads - 32>(call.bounds, step.pair, thread - 32,
@@ -277,21 +276,16 @@ __global__ void __launch_bounds__(kStepThreads, 2)
     make_fresh_boxes(step);
   }
   __syncthreads();
-  step.note_time(1);
 
   score_boxes(step, cluster);
-  step.note_time(2);
   sync_all(cluster, step.n_blocks);  // every block has all bounds, and no stage is in use
-  step.note_time(3);
-  if (call.begin_next == 0) {
-    wait_for_earlier_kernels();
-    let_next_kernel_begin();
-  }
+
+  wait_for_earlier_kernels();
+  let_next_kernel_begin();
 
   const Limits limits = limits_of(call.lists, n_past);
   const int n_items = limits.n_listed();
   cut_lists(step, cluster, limits);
-  step.note_time(4);
 
   const ListedKeys<kWidth> keys(step, n_items);
   for (int i = step.warp; i < min(call.n_stages, keys.n_tiles); i += kStepWarps) keys.fetch(i);
@@ -305,15 +299,10 @@ __global__ void __launch_bounds__(kStepThreads, 2)
     const uint4 x = *reinterpret_cast<const uint4*>(q_row + j * 32 + step.t * 8);
     q[j] = step.r < n_heads ? x : make_uint4(0, 0, 0, 0);
   }
-  wait_for_earlier_kernels();
-  if (call.begin_next == 1) let_next_kernel_begin();
-  step.note_time(5);
   write_choice(step, n_items);
 
   WarpSums<kWidth> found;
   for (int i = step.warp; i < keys.n_tiles; i += kStepWarps) attend_tile(found, step, keys, i, q);
-  if (call.begin_next == 2) let_next_kernel_begin();
-  step.note_time(6);
 
   __syncthreads();  // the ring is empty: sums take its place
   auto* const sums = reinterpret_cast<float*>(bytes);
@@ -322,7 +311,6 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   tell_parts(step, cluster, sums);
   sync_all(cluster, step.n_blocks);
   write_answer(step, kv_head, batch);
-  step.note_time(7);
 }
 
 /// Bytes of a block beside its stages: bounds and lists last.
@@ -349,9 +337,7 @@ void start_step(const CallShape& shape, const QuestStep& step, StreamHandle stre
   call.attention = attend_call<Bf16>(shape, step.rows, lists, step.out, step.lse, OwnKeys::in_list);
   call.n_stages = step.n_stages;
   if (call.n_stages == 0) call.n_stages = stages_for<kWidth>(step.bounds, step.lists);
-  call.begin_next = step.begin_next;
   call.stage_share = BulkRing::share_of(call.n_stages);
-  call.times = step.times;
   Launch how;
   how.cluster = step.n_blocks;
   if (how.cluster == 0) how.cluster = splits_for(shape.n_batch * shape.n_kv, 8);

@@ -18,13 +18,7 @@ struct QuestStep {
   /// Blocks that share a KV head of a sequence: 1 to 16; 0: by the shapes.
   int n_blocks = 0;
   int n_stages = 0;  // of a block's ring, 4 to 27; 0: what two blocks of a multiprocessor hold
-  int begin_next =
-      1;  // where the kernel behind may begin: 0 bounds there, 1 list made, 2 keys done
-  /// Null, or kStepTimes nanoseconds of each block: begun, vectors there, own boxes scored, all
-  /// bounds there, list made, kernel ahead ended, own keys done, ended. One clock for all blocks.
-  std::uint64_t* times = nullptr;
 };
-inline constexpr int kStepTimes = 8;
 
 /// True if the kernel takes these shapes: bf16, at most 8 query heads per KV head, and a KV head's
 /// bounds and lists in shared memory (one list at pages of 16: contexts up to about 256k).

@@ -4,7 +4,6 @@
 #include "core/cuda/attend_kernels.cuh"
 #include "core/cuda/best_list.cuh"
 #include "core/cuda/bulk_ring.cuh"
-#include "core/cuda/quest_step.cuh"
 #include "core/cuda/score_vectors.cuh"
 
 namespace kvscope::gpu {
@@ -25,8 +24,6 @@ struct StepCall {
   AttendCall<Bf16> attention;
   int n_stages;
   unsigned stage_share;  // of BulkRing
-  int begin_next;
-  std::uint64_t* times;  // [blocks, kStepTimes] or null
 };
 
 /// Lists of a KV head.
@@ -66,12 +63,6 @@ struct Step {
   int n_past = 0, n_pages = 0, first_fresh = 0;
   int n_box_tiles = 0;  // of this block
 
-  __device__ __forceinline__ void note_time(int what) const {
-    if (call.times == nullptr || threadIdx.x != 0) return;
-    std::uint64_t now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
-    call.times[(static_cast<std::int64_t>(pair) * n_blocks + rank) * kStepTimes + what] = now;
-  }
   __device__ __forceinline__ void take_position(int past) {
     const int log2_page = call.attention.list.log2_page;
     n_past = past;

@@ -224,24 +224,11 @@ def quest(api, n_batch, n_ctx, results, n_layers):
             api.call("quest_attend", methods[i], x.rows(i, n_splits), stream())
         apart = timed(whole, x.n)
         show(f"quest, {name}, separate calls", apart)
-
-        def step(i, n_blocks=0, times=None, n_stages=0, begin_next=0):
-            api.call("quest_step", methods[i], x.rows(i, n_blocks), P(times), n_stages, begin_next, stream())
+        step = lambda i, n_blocks=0: api.call("quest_step", methods[i], x.rows(i, n_blocks), stream())
         own = timed(step, x.n)
         show(f"quest, {name}, step", own)
-        if owner == 2:
-            for begin_next in (0, 1, 2):
-                show(f"  step, next begins at {begin_next}", timed(lambda i: step(i, begin_next=begin_next), x.n))
-            for n_stages in (8, 16):
-                show(f"  step, {n_stages} stages", timed(lambda i: step(i, n_stages=n_stages), x.n))
-            for n_blocks in ((4, 8, 16) if n_batch == 1 else (1, 2)):
-                try:
-                    show(f"  step, {n_blocks} blocks", timed(lambda i: step(i, n_blocks), x.n))
-                    times = torch.zeros(x.n, n_batch * N_KV * n_blocks, 8, device="cuda", dtype=torch.int64)
-                    timed(lambda i: step(i, n_blocks, times[i].data_ptr()), x.n)
-                    show_phases(times.cpu())
-                except RuntimeError as error:  # a cluster that no group of multiprocessors holds
-                    print(f"  step, {n_blocks} blocks: {error}", flush=True)
+        for n_blocks in (4, 8) if n_batch == 1 else (1, 2):
+            show(f"  step, {n_blocks} blocks", timed(lambda i: step(i, n_blocks), x.n))
         show("  choice", timed(lambda i: api.call("quest_choose", methods[i], x.rows(i), stream()), x.n))
         for n_splits in (1, 2, 4, 8):
             show(f"  attention, {n_splits} splits",
@@ -251,14 +238,6 @@ def quest(api, n_batch, n_ctx, results, n_layers):
         for method in methods:
             api.lib.quest_free(method)
     report(f"quest {n_ctx} batch {n_batch}", best_own, fastest_dense(api, x), results)
-
-
-def show_phases(times):
-    """Microseconds after the first layer's begin: first and last block to reach each point of a step."""
-    for i, layer in enumerate((times - times[0].min()).double() / 1000):
-        names = ("begun", "vectors", "scored", "bounds", "list", "ahead ended", "keys", "ended")
-        print(f"    layer {i}: " + ", ".join(f"{name} {layer[:, j].min():.1f} to {layer[:, j].max():.1f}"
-                                             for j, name in enumerate(names)), flush=True)
 
 
 def report(name, own, dense, results):

@@ -125,13 +125,12 @@ const char* quest_attend(void* quest, ApiRows rows, void* stream) {
   });
 }
 
-/// The whole step; n_splits: blocks per KV head and sequence; times: QuestStep::times or null.
-const char* quest_step(void* quest, ApiRows rows, std::uint64_t* times, int n_stages,
-                       int begin_next, void* stream) {
+/// The whole step; n_splits: blocks per KV head and sequence.
+const char* quest_step(void* quest, ApiRows rows, void* stream) {
   return sentence([&] {
-    static_cast<kvscope::gpu::Quest*>(quest)->step(
-        rows_of(rows), rows.out, rows.lse, static_cast<StreamHandle>(stream),
-        {true, rows.n_splits, n_stages, begin_next, times});
+    static_cast<kvscope::gpu::Quest*>(quest)->step(rows_of(rows), rows.out, rows.lse,
+                                                   static_cast<StreamHandle>(stream),
+                                                   {.n_blocks = rows.n_splits});
   });
 }
 
