@@ -116,6 +116,7 @@ void CudaCall::attend_lists(const AttentionQuestion& question, const Selection& 
 bool CudaCall::choose(Index layer, const NativeRule& rule, const Block&) {
   quoka_ = nullptr;
   quest_ = nullptr;
+  picked_.reset();
   if (!is_plain(layer) || !takes_rule(rule)) return false;
   if (rule.method == NativeRule::Method::quoka) {
     if (n_tok_ > kMostChunk) return false;
@@ -130,10 +131,11 @@ bool CudaCall::choose(Index layer, const NativeRule& rule, const Block&) {
     quest_->choose(q_rows_, store_.n_past(), work_.stream);
     return true;
   }
-  return false;
+  return pick(layer, rule);
 }
 
 void CudaCall::attend_chosen(Index layer, const Block&, Block& out) {
+  if (picked_) return attend_picked(layer, out);
   if (quoka_ != nullptr) {
     quoka_->attend(rows_of(layer), answer_, lse_, work_.stream);
   } else {
@@ -144,6 +146,7 @@ void CudaCall::attend_chosen(Index layer, const Block&, Block& out) {
 }
 
 Selection CudaCall::chosen_lists() {
+  if (picked_) return picked_lists();
   const bool is_quest = quest_ != nullptr;
   const DeviceLists lists = is_quest ? quest_->lists() : quoka_->lists();
   work_.wait_and_check();

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/cuda/attend_any.hpp"
@@ -71,6 +72,11 @@ class CudaCall final : public BackendCall {
   bool is_plain(Index layer) const;
   AnyAttention any_attention(Index layer, Block& out);
   DeviceRows rows_of(Index layer) const;
+  /// StreamingLLM and the oracle of keys (backend_picks.cpp), as choose(), attend_chosen() and
+  /// chosen_lists().
+  bool pick(Index layer, const NativeRule& rule);
+  void attend_picked(Index layer, Block& out);
+  Selection picked_lists();
   /// Attention's answer, head by head in answer_, to rows of tokens.
   void hand_on(Index layer, Block& out, bool may_see_nothing);
 
@@ -98,6 +104,10 @@ class CudaCall final : public BackendCall {
   float *cos_ = nullptr, *sin_ = nullptr, *local_cos_ = nullptr, *local_sin_ = nullptr;
   Quoka* quoka_ = nullptr;  // of the last choose()
   Quest* quest_ = nullptr;
+  std::optional<NativeRule> picked_;           // of the last choose(), if pick() took it
+  std::optional<NativeRule> streamed_;         // whose keys of a decode step lie in list_keys
+  const std::int32_t* stream_keys_ = nullptr;  // those, and their number for every KV head
+  const std::int32_t* stream_counts_ = nullptr;
   std::deque<Parcel> parcels_;
 };
 

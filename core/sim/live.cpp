@@ -73,12 +73,13 @@ class LiveSequence::Policy final : public AttentionPolicy {
   }
 
  private:
-  /// What statistics count. QuoKA's lists have the same number of keys before the call whichever
-  /// they are, so that nobody needs to wait for them.
+  /// What statistics count. Lists that serve a KV head's group in the whole call (QuoKA's, those of
+  /// an oracle per chunk) have the same number of keys before the call whichever they are, so that
+  /// nobody needs to wait for them.
   static Selection counted(const AttentionQuestion& question, const NativeRule& rule,
                            const std::function<Selection()>& lists) {
     if (rule.method == NativeRule::Method::everything) return dense_answer(question.n_tok);
-    if (rule.method != NativeRule::Method::quoka) return lists();
+    if (rule.method != NativeRule::Method::quoka && !rule.joins_rows) return lists();
     Selection selection(ListOwner::kv_head, question.n_tok, question.n_tok);
     KeyList list;
     list.scored.resize(static_cast<std::size_t>(std::min(question.pos_begin, rule.budget)));

@@ -180,6 +180,44 @@ inline std::vector<double> quest_bounds(const Sequence1& s, int q_head, int page
   return bounds;
 }
 
+/// Exact scores of a row with all keys of the context, those that it does not see included.
+inline std::vector<double> row_scores(const Sequence1& s, int q_head, int row) {
+  std::vector<double> scores;
+  for (int pos = 0; pos < s.n_ctx(); ++pos)
+    scores.push_back(s.scale * dot(s.q_row(q_head, row), s.k_row(q_head / s.group(), pos), s.d));
+  return scores;
+}
+
+/// Softmax weights of rows [first_row, end_row) over the keys that each sees of a list (empty: of
+/// all), their sum (or the largest) over the rows and the heads of a KV head. [n_ctx]
+inline std::vector<double> joined_weights(const Sequence1& s, int kv_head, int first_row,
+                                          int end_row, bool takes_largest,
+                                          std::vector<int> list = {}) {
+  const int n_all = list.empty() ? s.n_ctx() : 0;
+  for (int pos = 0; pos < n_all; ++pos) list.push_back(pos);
+  std::vector<double> joined(static_cast<std::size_t>(s.n_ctx()), 0.0);
+  for (int head = kv_head * s.group(); head < (kv_head + 1) * s.group(); ++head) {
+    for (int row = first_row; row < end_row; ++row) {
+      const std::vector<double> scores = row_scores(s, head, row);
+      std::vector<int> seen;
+      double largest = -std::numeric_limits<double>::infinity();
+      for (const int pos : list) {
+        if (pos > s.n_past + row) continue;
+        seen.push_back(pos);
+        largest = std::max(largest, scores[static_cast<std::size_t>(pos)]);
+      }
+      double total = 0.0;
+      for (const int pos : seen) total += std::exp(scores[static_cast<std::size_t>(pos)] - largest);
+      for (const int pos : seen) {
+        const double weight = std::exp(scores[static_cast<std::size_t>(pos)] - largest) / total;
+        double& to = joined[static_cast<std::size_t>(pos)];
+        to = takes_largest ? std::max(to, weight) : to + weight;
+      }
+    }
+  }
+  return joined;
+}
+
 /// What is kept of n_pages by which rule: how many compete, how many of them stay, and the last
 /// page.
 struct PageCounts {
