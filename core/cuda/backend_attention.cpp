@@ -83,6 +83,7 @@ void CudaCall::attend(Index layer, const Block&, Block& out) {
 void CudaCall::attend_lists(const AttentionQuestion& question, const Selection& selection,
                             const Block&, Block& out) {
   const StreamHandle stream = work_.stream;
+  if (is_plain(question.layer) && attend_shared_lists(question.layer, selection, out)) return;
   AnyAttention call = any_attention(question.layer, out);
   // A list without keys is a list all the same: there is always something to point to.
   constexpr KeyPos kNoKey = 0;

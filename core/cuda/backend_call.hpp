@@ -34,7 +34,7 @@ struct RowBlock final : Block {
   bool has_halves = false;
 };
 
-class CudaCall final : public BackendCall {
+class CudaCall final : public BackendCall, private RemoteRows {
  public:
   CudaCall(const CudaModel& model, Index n_tok, KvRows& store, Workspace& work);
 
@@ -50,6 +50,7 @@ class CudaCall final : public BackendCall {
   bool choose(Index layer, const NativeRule& rule, const Block& q) override;
   void attend_chosen(Index layer, const Block& q, Block& out) override;
   Selection chosen_lists() override;
+  const RemoteRows* remote_rows(Index layer) override;
   void project_out(Index layer, const Block& x, Block& y) override;
   void gated_mlp(Index layer, const Block& x, Block& y) override;
   Routing mix_experts(Index layer, const Block& x, Block& y) override;
@@ -77,6 +78,15 @@ class CudaCall final : public BackendCall {
   bool pick(Index layer, const NativeRule& rule);
   void attend_picked(Index layer, Block& out);
   Selection picked_lists();
+  std::vector<std::vector<float>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
+                                                Index first_row, Index end_row) const override;
+  /// True if the list ends with all of the call's own keys.
+  bool ends_with_own(std::span<const KeyPos> list) const;
+  /// The keys before the call of these lists.
+  DeviceLists upload_past(std::span<const std::span<const KeyPos>> lists) const;
+  /// Attends to lists that serve the whole call and end with its own keys, as evicting methods' do;
+  /// false, and nothing happened, for others.
+  bool attend_shared_lists(Index layer, const Selection& selection, Block& out);
   /// Attention's answer, head by head in answer_, to rows of tokens.
   void hand_on(Index layer, Block& out, bool may_see_nothing);
 
@@ -104,6 +114,7 @@ class CudaCall final : public BackendCall {
   float *cos_ = nullptr, *sin_ = nullptr, *local_cos_ = nullptr, *local_sin_ = nullptr;
   Quoka* quoka_ = nullptr;  // of the last choose()
   Quest* quest_ = nullptr;
+  Index remote_layer_ = 0;                     // of the last remote_rows()
   std::optional<NativeRule> picked_;           // of the last choose(), if pick() took it
   std::optional<NativeRule> streamed_;         // whose keys of a decode step lie in list_keys
   const std::int32_t* stream_keys_ = nullptr;  // those, and their number for every KV head

@@ -70,7 +70,10 @@ struct Workspace {
   GrowingBuffer tokens, list_keys, list_begin, list_weights;
   GrowingBuffer summary_begin, summary_k, summary_v, summary_count, list_share;
   GrowingBuffer stream_keys, stream_counts;
+  GrowingBuffer past_items, past_counts;
+  PinnedBuffer host_votes;
   BestKeys best_keys;
+  RowVotes votes;
 };
 
 }  // namespace kvscope::gpu

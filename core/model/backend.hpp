@@ -17,6 +17,7 @@
 
 #include "core/attention/native_rule.hpp"
 #include "core/attention/question.hpp"
+#include "core/attention/remote_rows.hpp"
 #include "core/attention/selection.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/stopwatch.hpp"
@@ -99,6 +100,13 @@ class BackendCall {
   /// out = attention over the last choice and the causal part of the call. [n_tok, n_q * d_head]
   virtual void attend_chosen(Index layer, const Block& q, Block& out) {
     (void)layer, (void)q, (void)out;
+  }
+
+  /// The layer's queries and keys for a policy that does not need them on the host; null where the
+  /// backend does not answer about this layer. Good until the next layer.
+  virtual const RemoteRows* remote_rows(Index layer) {
+    (void)layer;
+    return nullptr;
   }
 
   /// The last choice as lists on the host, those of the call's own keys included; waits.

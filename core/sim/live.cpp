@@ -48,9 +48,13 @@ class LiveSequence::Policy final : public AttentionPolicy {
   }
 
   const Selection& choose(const AttentionQuestion& question) override {
-    return live_.run_->layer_call({question.layer, question.q, question.k, question.v,
-                                   question.window, question.sink_logits, &live_.pool_})[0];
+    LayerCall call{question.layer,  question.q,           question.k,  question.v,
+                   question.window, question.sink_logits, &live_.pool_};
+    call.remote = question.remote;
+    return live_.run_->layer_call(call)[0];
   }
+
+  bool takes_remote_rows(Index) override { return live_.run_->takes_remote_rows(); }
 
   std::optional<NativeRule> native_rule(Index layer) override {
     if (!live_.model_.backend().follows_rules()) return std::nullopt;

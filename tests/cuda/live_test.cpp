@@ -1,5 +1,6 @@
 // Methods inside models on the GPU: those with a native rule choose there, with the lists of the
-// CPU's engine; everything else on the host.
+// CPU's engine; evicting ones keep their lists by sums that are made there; everything else on the
+// host.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -73,12 +74,27 @@ class Compared final : public AttentionPolicy, public Observer {
  public:
   Compared(const ModelConfig& config, const MethodSpec& method, const Budget& budget, Index n)
       : run_(method.make(), attention_shape(config, n), {budget}, std::nullopt,
-             ScorePrecision::f32) {}
-  void begin(Phase phase, Index n_tok) { run_.begin_call(phase, n_tok); }
+             ScorePrecision::f32),
+        remote_run_(method.make(), attention_shape(config, n), {budget}, std::nullopt,
+                    ScorePrecision::f32) {}
+  void begin(Phase phase, Index n_tok) {
+    run_.begin_call(phase, n_tok);
+    remote_run_.begin_call(phase, n_tok);
+  }
 
   bool takes(Index) const override { return true; }
   std::optional<NativeRule> native_rule(Index layer) override { return run_.native_rule(layer); }
-  const Selection& choose(const AttentionQuestion&) override {
+  bool takes_remote_rows(Index) override { return remote_run_.takes_remote_rows(); }
+  const Selection& choose(const AttentionQuestion& question) override {
+    if (question.remote != nullptr) {
+      LayerCall call{question.layer, question.q, question.k, question.v};
+      call.remote = question.remote;
+      const Selection& answer = remote_run_.layer_call(call)[0];
+      found_.emplace(answer.owner, answer.n_tok, answer.rows_per_list);
+      found_->is_dense = answer.is_dense;
+      found_->append(answer);
+      return answer;
+    }
     ++n_on_host;
     host_ = {};
     host_.is_dense = true;
@@ -94,7 +110,8 @@ class Compared final : public AttentionPolicy, public Observer {
   void on_attention(const AttentionEvent& event) override {
     const Selection& expected =
         run_.layer_call({event.layer, event.q, event.k_cache, event.v_cache, std::nullopt, {}})[0];
-    if (!found_ || expected.is_dense) return;
+    if (found_ && remote_run_.takes_remote_rows()) CHECK(expected.is_dense == found_->is_dense);
+    if (!found_ || expected.is_dense) return found_.reset();
     REQUIRE(expected.n_lists() == found_->n_lists());
     for (Index i = 0; i < expected.n_lists(); ++i) {
       const auto a = expected.at(i).keys;
@@ -114,7 +131,8 @@ class Compared final : public AttentionPolicy, public Observer {
 
  private:
   NativeRule rule_;
-  SelectorRun run_;
+  SelectorRun run_;         // asked about the device's rows on the host
+  SelectorRun remote_run_;  // of a method that asks the device
   Selection host_;
   std::optional<Selection> found_;
 };
@@ -138,7 +156,8 @@ TEST_CASE("gpu: methods inside a model choose the lists of the host's engine",
         Case{"oracle-topk", 60, 64}, Case{"oracle-topk", 1, 200}, Case{"oracle-topk-past", 50, 64},
         Case{"oracle-topk-group", 60, 64}, Case{"oracle-topk-group", 1, 64},
         Case{"oracle-topk:variant=per_group_max,scope=past", 1, 64},
-        Case{"oracle-topk-chunk", 128, 64}, Case{"oracle-topk-chunk", 1, 64}}) {
+        Case{"oracle-topk-chunk", 128, 64}, Case{"oracle-topk-chunk", 1, 64}, Case{"tova", 60, 64},
+        Case{"tova-kvpress", 1, 64}, Case{"snapkv:window=16", 100, 64}, Case{"snapkv", 1, 96}}) {
     INFO(c.method);
     constexpr Index kTokens = 900;
     Compared compared(model.config(), MethodSpec(c.method), {Budget::Kind::tokens, c.budget},
@@ -176,8 +195,8 @@ TEST_CASE("gpu: a sequence under a method gives the CPU's logits and counts",
   std::vector<TokenId> tokens;
   for (Index t = 0; t < 700; ++t)
     tokens.push_back(static_cast<TokenId>((t * t / 3 + t * 7) % 4096));
-  for (const char* method : {"full", "quoka", "quest", "snapkv", "streamingllm", "oracle-topk",
-                             "oracle-topk-group", "oracle-topk-chunk"}) {
+  for (const char* method : {"full", "quoka", "quest", "snapkv", "tova", "streamingllm",
+                             "oracle-topk", "oracle-topk-group", "oracle-topk-chunk"}) {
     INFO(method);
     ThreadPool pool(2);
     const auto play = [&](const Transformer& model) {
