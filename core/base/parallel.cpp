@@ -50,6 +50,7 @@ struct ThreadPool::Impl {
   std::int64_t n = 0;
   std::atomic<std::int64_t> next{0};
   std::exception_ptr failure;
+  std::int64_t failed_index = 0;
 
   /// Whose loop this thread is in, and as which worker; loops within it run in this thread.
   struct Place {
@@ -77,7 +78,11 @@ struct ThreadPool::Impl {
         (*body)(i, worker);
       } catch (...) {
         std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
+        // Indices are taken in order: the least that fails is among those that were begun.
+        if (!failure || i < failed_index) {
+          failure = std::current_exception();
+          failed_index = i;
+        }
         next.store(n, std::memory_order_relaxed);
       }
     }

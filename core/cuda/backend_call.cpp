@@ -1,6 +1,7 @@
 #include "core/cuda/backend_call.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/base/error.hpp"
@@ -81,9 +82,12 @@ void CudaCall::embed(std::span<const TokenId> tokens, Block& x) {
 void CudaCall::norm(Index layer, NormAt at, const Block& x, Block& y) {
   const DeviceLayer& w = model_.weights.layer(layer);
   const auto i = static_cast<std::size_t>(at);
+  const float* const added = sum_.x == of(x).values ? sum_.y : nullptr;
+  if (added == nullptr) add_now();
+  sum_ = {};
   norm_rows({of(x).values, of(x).stride, of(y).values, of(y).stride, of(y).halves, w.norms[i],
              w.norm_biases[i], static_cast<int>(config_.d_model),
-             static_cast<float>(config_.rms_eps), config_.plan.layer_norm},
+             static_cast<float>(config_.rms_eps), config_.plan.layer_norm, added},
             n_tok_, work_.stream);
   of(y).has_halves = of(y).halves != nullptr;
 }
@@ -100,6 +104,7 @@ void CudaCall::product(const DeviceMatrix& matrix, const float* bias, const RowB
 }
 
 void CudaCall::project_qkv(Index layer, const Block& x, Block& q, Block& k, Block& v) {
+  add_now();
   const DeviceLayer& w = model_.weights.layer(layer);
   const Index d = config_.d_head;
   product(w.qkv, w.qkv_bias, of(x), qkv_, w.qkv.n_rows);
@@ -116,8 +121,8 @@ void CudaCall::project_qkv(Index layer, const Block& x, Block& q, Block& k, Bloc
   give(v, config_.n_kv);
 }
 
-void CudaCall::place(Index layer, const RowBlock& x, Index n_heads, const float* head_norm,
-                     bool turns, HeadsCall call) {
+HeadsCall CudaCall::placed(Index layer, const RowBlock& x, Index n_heads, const float* head_norm,
+                           bool turns, HeadsCall call) {
   const auto at = static_cast<std::size_t>(layer);
   const int d = static_cast<int>(config_.d_head);
   call.x = x.values;
@@ -140,7 +145,7 @@ void CudaCall::place(Index layer, const RowBlock& x, Index n_heads, const float*
     call.sin = is_local ? local_sin_ : sin_;
     call.rotary_dim = static_cast<int>(config_.rotary_dim);
   }
-  place_heads(call, n_tok_, work_.stream);
+  return call;
 }
 
 void CudaCall::position_and_append(Index layer, Block& q, Block& k, const Block& v) {
@@ -151,25 +156,28 @@ void CudaCall::position_and_append(Index layer, Block& q, Block& k, const Block&
   HeadsCall call;
   call.out = q_rows_;
   call.out_capacity = n_tok_;
-  place(layer, of(q), config_.n_q, w.q_norm, /*turns=*/true, call);
+  const HeadsCall of_q = placed(layer, of(q), config_.n_q, w.q_norm, /*turns=*/true, call);
   call.out_capacity = store_.capacity();
   call.out_begin = pos_begin_;
   call.bad = bad;
   call.out = store_.k(layer);
   call.first_code = bad_place(layer, BadValue::key, pos_begin_);
-  place(layer, of(k), config_.n_kv, w.k_norm, /*turns=*/true, call);
+  const HeadsCall of_k = placed(layer, of(k), config_.n_kv, w.k_norm, /*turns=*/true, call);
   call.out = store_.v(layer);
   call.first_code = bad_place(layer, BadValue::value, pos_begin_);
-  place(layer, of(v), config_.n_kv, nullptr, /*turns=*/false, call);
+  const HeadsCall of_v = placed(layer, of(v), config_.n_kv, nullptr, /*turns=*/false, call);
+  place_heads(std::array{of_q, of_k, of_v}, n_tok_, work_.stream);
 }
 
 void CudaCall::project_out(Index layer, const Block& x, Block& y) {
+  add_now();
   const DeviceLayer& w = model_.weights.layer(layer);
   product(w.o, w.o_bias, of(x), of(y).values, of(y).stride);
   of(y).has_halves = false;
 }
 
 void CudaCall::gated_mlp(Index layer, const Block& x, Block& y) {
+  add_now();
   const DeviceLayer& w = model_.weights.layer(layer);
   const Index d_ff = config_.d_ff;
   const Index width = w.gate_up.n_rows;
@@ -192,12 +200,19 @@ void CudaCall::gated_mlp(Index layer, const Block& x, Block& y) {
 }
 
 void CudaCall::add(Block& x, const Block& y) {
+  add_now();
   of(x).has_halves = false;
-  add_rows(of(x).values, of(y).values, static_cast<std::int64_t>(n_tok_) * config_.d_model,
-           work_.stream);
+  sum_ = {of(x).values, of(y).values};
+}
+
+void CudaCall::add_now() {
+  if (sum_.x != nullptr)
+    add_rows(sum_.x, sum_.y, static_cast<std::int64_t>(n_tok_) * config_.d_model, work_.stream);
+  sum_ = {};
 }
 
 Tensor<float> CudaCall::logits(const Block& x, Index n_rows) {
+  add_now();
   const DeviceWeights& w = model_.weights;
   const Index first = n_tok_ - n_rows;
   auto out = Tensor<float>::uninitialized({n_rows, config_.n_vocab});

@@ -49,7 +49,8 @@ class CudaCall final : public BackendCall, private RemoteRows {
   bool reads_host_values() const override { return false; }  // they lie on the device
   bool choose(Index layer, const NativeRule& rule, const Block& q) override;
   void attend_chosen(Index layer, const Block& q, Block& out) override;
-  Selection chosen_lists() override;
+  Selection chosen_lists(Index layer) override;
+  bool keeps_choices() const override { return !picked_; }
   const RemoteRows* remote_rows(Index layer) override;
   void project_out(Index layer, const Block& x, Block& y) override;
   void gated_mlp(Index layer, const Block& x, Block& y) override;
@@ -67,8 +68,11 @@ class CudaCall final : public BackendCall, private RemoteRows {
  private:
   void product(const DeviceMatrix& matrix, const float* bias, const RowBlock& x, float* y,
                std::int64_t y_stride);
-  void place(Index layer, const RowBlock& x, Index n_heads, const float* head_norm, bool turns,
-             HeadsCall call);
+  HeadsCall placed(Index layer, const RowBlock& x, Index n_heads, const float* head_norm,
+                   bool turns, HeadsCall call);
+  /// A sum that was asked for last waits for the norm that reads it: both are one kernel then.
+  /// Whatever else reads x or writes y calls this first.
+  void add_now();
   /// True if the layer's attention is what the kernels of attend.hpp compute.
   bool is_plain(Index layer) const;
   AnyAttention any_attention(Index layer, Block& out);
@@ -89,6 +93,18 @@ class CudaCall final : public BackendCall, private RemoteRows {
   bool attend_shared_lists(Index layer, const Selection& selection, Block& out);
   /// Attention's answer, head by head in answer_, to rows of tokens.
   void hand_on(Index layer, Block& out, bool may_see_nothing);
+
+  /// What choose() chose for a layer: lists that its method holds on the device until it is called
+  /// again.
+  struct Choice {
+    Index layer;
+    DeviceLists lists;
+    bool own_keys_are_listed;         // the call's keys
+    std::vector<std::int32_t> words;  // counts, then items; empty until they are fetched
+  };
+  void note_choice(Index layer, const DeviceLists& lists, bool own_keys_are_listed);
+  /// Copies all that are not on the host yet, and waits once.
+  void fetch_choices();
 
   /// Rows that are being copied.
   struct Parcel {
@@ -112,13 +128,19 @@ class CudaCall final : public BackendCall, private RemoteRows {
   std::byte* answer_ = nullptr;  // the same
   float* lse_ = nullptr;         // [n_q, n_tok]
   float *cos_ = nullptr, *sin_ = nullptr, *local_cos_ = nullptr, *local_sin_ = nullptr;
+  struct Sum {
+    float* x = nullptr;
+    const float* y = nullptr;
+  };
+  Sum sum_;                 // x += y, not in the stream yet
   Quoka* quoka_ = nullptr;  // of the last choose()
   Quest* quest_ = nullptr;
   Index remote_layer_ = 0;                     // of the last remote_rows()
   std::optional<NativeRule> picked_;           // of the last choose(), if pick() took it
-  std::optional<NativeRule> streamed_;         // whose keys of a decode step lie in list_keys
+  std::optional<NativeRule> streamed_;         // whose keys of a decode step lie in stream_keys
   const std::int32_t* stream_keys_ = nullptr;  // those, and their number for every KV head
   const std::int32_t* stream_counts_ = nullptr;
+  std::vector<Choice> choices_;
   std::deque<Parcel> parcels_;
 };
 

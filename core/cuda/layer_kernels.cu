@@ -92,6 +92,66 @@ __global__ void norm_kernel(NormCall call) {
   }
 }
 
+// The same for rows of whole float4 that one block holds in registers, kQuads a thread.
+template <int kQuads>
+__global__ void __launch_bounds__(kThreads) norm_quads_kernel(NormCall call) {
+  const std::int64_t t = blockIdx.x;
+  auto* const x = reinterpret_cast<float4*>(call.x + t * call.x_stride);
+  auto* const y = reinterpret_cast<float4*>(call.y + t * call.y_stride);
+  const auto* const added = reinterpret_cast<const float4*>(call.added + t * call.n);
+  const int n_quads = call.n / 4;
+  const int thread = static_cast<int>(threadIdx.x);
+  float4 row[kQuads];
+#pragma unroll
+  for (int j = 0; j < kQuads; ++j) {
+    const int i = j * kThreads + thread;
+    row[j] = i < n_quads ? x[i] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  }
+  if (call.added != nullptr) {
+#pragma unroll
+    for (int j = 0; j < kQuads; ++j) {
+      const int i = j * kThreads + thread;
+      if (i >= n_quads) break;
+      const float4 more = added[i];
+      row[j] =
+          make_float4(row[j].x + more.x, row[j].y + more.y, row[j].z + more.z, row[j].w + more.w);
+      x[i] = row[j];
+    }
+  }
+  float mean = 0.0f;
+  if (call.takes_mean) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int j = 0; j < kQuads; ++j) sum += (row[j].x + row[j].y) + (row[j].z + row[j].w);
+    mean = block_sum(sum) / static_cast<float>(call.n);
+  }
+  float squares = 0.0f;
+#pragma unroll
+  for (int j = 0; j < kQuads; ++j) {
+    if (j * kThreads + thread >= n_quads) break;
+    for (const float value : {row[j].x, row[j].y, row[j].z, row[j].w})
+      squares = fmaf(value - mean, value - mean, squares);
+  }
+  const float variance = block_sum(squares) / static_cast<float>(call.n);
+  const float scale = 1.0f / sqrtf(variance + call.eps);
+#pragma unroll
+  for (int j = 0; j < kQuads; ++j) {
+    const int i = j * kThreads + thread;
+    if (i >= n_quads) break;
+    const float4 weight = reinterpret_cast<const float4*>(call.weight)[i];
+    const float4 bias = call.bias == nullptr ? make_float4(0.0f, 0.0f, 0.0f, 0.0f)
+                                             : reinterpret_cast<const float4*>(call.bias)[i];
+    const float4 normed = make_float4((row[j].x - mean) * scale * weight.x + bias.x,
+                                      (row[j].y - mean) * scale * weight.y + bias.y,
+                                      (row[j].z - mean) * scale * weight.z + bias.z,
+                                      (row[j].w - mean) * scale * weight.w + bias.w);
+    y[i] = normed;
+    if (call.halves != nullptr)
+      store_four(static_cast<Bf16*>(call.halves) + t * call.n + 4 * i, normed.x, normed.y, normed.z,
+                 normed.w);
+  }
+}
+
 __global__ void rope_kernel(const float* frequencies, int n, float amplitude,
                             std::int64_t pos_begin, float* cos_rows, float* sin_rows) {
   const std::int64_t t = blockIdx.x;
@@ -102,16 +162,26 @@ __global__ void rope_kernel(const float* frequencies, int n, float amplitude,
   }
 }
 
+constexpr int kMostPlaced = 3;
+struct PlacedHeads {
+  HeadsCall calls[kMostPlaced];
+  int end[kMostPlaced];  // heads of a token up to and with those of a call
+  int n_heads;           // of all calls
+};
+
 // A warp has one head of one token.
-__global__ void heads_kernel(HeadsCall call, std::int64_t n_rows) {
+__global__ void heads_kernel(PlacedHeads placed, std::int64_t n_rows) {
   __shared__ float rows[kThreads / 32][kMostHead];
   const int lane = static_cast<int>(threadIdx.x) % 32;
   float* row = rows[threadIdx.x / 32];
   const std::int64_t index =
       static_cast<std::int64_t>(blockIdx.x) * (kThreads / 32) + static_cast<int>(threadIdx.x) / 32;
   if (index >= n_rows) return;
-  const std::int64_t t = index / call.n_heads;
-  const std::int64_t head = index % call.n_heads;
+  const std::int64_t t = index / placed.n_heads;
+  const int of_token = static_cast<int>(index % placed.n_heads);
+  const int which = of_token < placed.end[0] ? 0 : of_token < placed.end[1] ? 1 : 2;
+  const HeadsCall& call = placed.calls[which];
+  const std::int64_t head = of_token - (which == 0 ? 0 : placed.end[which - 1]);
   const int d = call.d_head;
   const float* x = call.x + t * call.stride + head * call.head_stride;
   float squares = 0.0f;
@@ -262,7 +332,23 @@ void embed_rows(const DeviceMatrix& embedding, const std::int32_t* tokens, int n
 }
 
 void norm_rows(const NormCall& call, int n_tok, StreamHandle stream) {
-  start(stream, blocks_for(n_tok, 1), "start a norm", norm_kernel, call);
+  const auto is_by_four = [](const void* rows, std::int64_t stride) {
+    return reinterpret_cast<std::uintptr_t>(rows) % 16 == 0 && stride % 4 == 0;
+  };
+  const bool by_quads = call.n % 4 == 0 && call.n <= 32 * kThreads &&
+                        is_by_four(call.x, call.x_stride) && is_by_four(call.y, call.y_stride) &&
+                        is_by_four(call.weight, 0) && is_by_four(call.bias, 0) &&
+                        is_by_four(call.added, 0) && is_by_four(call.halves, 0);
+  if (!by_quads && call.added != nullptr)
+    add_rows(call.x, call.added, static_cast<std::int64_t>(n_tok) * call.n, stream);
+  const int n_each = (call.n + 4 * kThreads - 1) / (4 * kThreads);  // float4 of a thread
+  start(stream, blocks_for(n_tok, 1), "start a norm",
+        !by_quads     ? norm_kernel
+        : n_each <= 1 ? norm_quads_kernel<1>
+        : n_each <= 2 ? norm_quads_kernel<2>
+        : n_each <= 4 ? norm_quads_kernel<4>
+                      : norm_quads_kernel<8>,
+        call);
 }
 
 void make_rope_rows(const float* frequencies, int n, float amplitude, std::int64_t pos_begin,
@@ -271,12 +357,20 @@ void make_rope_rows(const float* frequencies, int n, float amplitude, std::int64
         pos_begin, cos, sin);
 }
 
-void place_heads(const HeadsCall& call, int n_tok, StreamHandle stream) {
-  if (call.d_head > kMostHead)
-    throw ShapeError("the GPU backend: expected d_head of at most " + std::to_string(kMostHead) +
-                     ", found " + std::to_string(call.d_head));
-  const std::int64_t n_rows = static_cast<std::int64_t>(n_tok) * call.n_heads;
-  start(stream, blocks_for(n_rows, kThreads / 32), "place heads", heads_kernel, call, n_rows);
+void place_heads(std::span<const HeadsCall> calls, int n_tok, StreamHandle stream) {
+  PlacedHeads placed = {};
+  for (std::size_t i = 0; i < kMostPlaced; ++i) {
+    if (i < calls.size()) {
+      placed.calls[i] = calls[i];
+      placed.n_heads += calls[i].n_heads;
+      if (calls[i].d_head > kMostHead)
+        throw ShapeError("the GPU backend: expected d_head of at most " +
+                         std::to_string(kMostHead) + ", found " + std::to_string(calls[i].d_head));
+    }
+    placed.end[i] = placed.n_heads;
+  }
+  const std::int64_t n_rows = static_cast<std::int64_t>(n_tok) * placed.n_heads;
+  start(stream, blocks_for(n_rows, kThreads / 32), "place heads", heads_kernel, placed, n_rows);
 }
 
 void heads_to_rows(const HeadsToRows& call, int n_tok, StreamHandle stream) {

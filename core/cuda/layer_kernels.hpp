@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "core/cuda/call_shape.hpp"
 #include "core/cuda/device.hpp"
@@ -33,9 +34,9 @@ inline constexpr BadPlace bad_place(std::int64_t layer, BadValue what, std::int6
 void embed_rows(const DeviceMatrix& embedding, const std::int32_t* tokens, int n_tok, float scale,
                 float* x, StreamHandle stream);
 
-/// y = norm(x) of rows of n values; x and y may be the same.
+/// y = norm(x) of rows of n values, or x += added and then y = norm(x); x and y may be the same.
 struct NormCall {
-  const float* x = nullptr;
+  float* x = nullptr;  // written where something is added
   std::int64_t x_stride = 0;
   float* y = nullptr;
   std::int64_t y_stride = 0;
@@ -44,7 +45,8 @@ struct NormCall {
   const float* bias = nullptr;  // null: none
   int n = 0;
   float eps = 0.0f;
-  bool takes_mean = false;  // a layer norm
+  bool takes_mean = false;       // a layer norm
+  const float* added = nullptr;  // [n_tok, n], x_stride n; null: nothing
 };
 void norm_rows(const NormCall& call, int n_tok, StreamHandle stream);
 
@@ -73,7 +75,8 @@ struct HeadsCall {
   BadPlace* bad = nullptr;  // values that are not finite are noted as first_code + t; null: not
   BadPlace first_code = 0;  // bad_place of token 0
 };
-void place_heads(const HeadsCall& call, int n_tok, StreamHandle stream);
+/// Up to three of them in one kernel.
+void place_heads(std::span<const HeadsCall> calls, int n_tok, StreamHandle stream);
 
 /// y[t, h * d_head + c] = out[h, t, c], rounded where y is in bf16 (both in bf16: d_head is a
 /// multiple of 8). A log-sum-exp that is not finite is noted (minus infinity is allowed where a

@@ -63,7 +63,7 @@ struct Workspace {
   std::optional<BlasLt> blas;
   Arena arena;
   DeviceBuffer bad;  // BadPlace
-  PinnedBuffer host_bad, host_q, host_lse;
+  PinnedBuffer host_bad, host_q, host_lse, host_lists;
   SpanClock clock;
   Outbox outbox;
   GrowingBuffer half_rows, gate_up, hidden, logits;  // of one operation

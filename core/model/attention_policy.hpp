@@ -30,8 +30,13 @@ class AttentionPolicy {
     (void)layer;
     return std::nullopt;
   }
-  /// `question` has shapes and positions; its tensors have no data. lists() fetches what was chosen
-  /// and waits for it (not for the rule `everything`).
+  /// True if on_native() asks for lists. It is then called at the end of the call, or before
+  /// choose() of a later layer, so that no layer waits for the device; else while the layer runs.
+  virtual bool reads_lists(const NativeRule& rule) const {
+    return rule.method != NativeRule::Method::everything;
+  }
+  /// Called in layer order. `question` has shapes and positions; its tensors have no data. lists()
+  /// fetches what was chosen and waits for it (not for the rule `everything`).
   virtual void on_native(const AttentionQuestion& question, const NativeRule& rule,
                          const std::function<Selection()>& lists) {
     (void)question, (void)rule, (void)lists;

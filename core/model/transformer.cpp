@@ -46,7 +46,21 @@ class Forward {
     return logits;
   }
 
+  // Tells the policy about the layers whose rule the backend followed and that it does not know of.
+  void tell_policy() {
+    for (const Followed& one : followed_) {
+      options_.policy->on_native(one.shapes, one.rule,
+                                 [&] { return backend_.chosen_lists(one.shapes.layer); });
+    }
+    followed_.clear();
+  }
+
  private:
+  struct Followed {
+    AttentionQuestion shapes;
+    NativeRule rule;
+  };
+
   // x += out_norm(attention(in_norm(x))); x += out_norm(mlp(in_norm(x))), with the norms that the
   // plan has; in a parallel plan both see the same x.
   void run_layer(Index layer) {
@@ -105,6 +119,7 @@ class Forward {
     }
     if (watched && !hand_out(layer))
       notify(layer, q_rows.empty() ? backend_.to_host_rows(*q_) : q_rows);
+    if (!backend_.keeps_choices()) tell_policy();
   }
 
   // True if the observer gets this layer's rows from the backend, sooner or later.
@@ -128,12 +143,14 @@ class Forward {
       timed(&ForwardTimes::attention_seconds,
             [&] { backend_.attend_chosen(layer, *q_, *attended_); });
     }
-    policy.on_native(shapes_of(layer), *rule, [&] { return backend_.chosen_lists(); });
+    followed_.push_back({shapes_of(layer), *rule});
+    if (followed_.size() == 1 && !policy.reads_lists(*rule)) tell_policy();
     return true;
   }
 
   // The policy says which keys, the rest is as in every layer.
   void attend_by_policy(const AttentionQuestion& question, AttentionPolicy& policy) {
+    tell_policy();
     const Selection* selection = nullptr;
     timed(&ForwardTimes::selection_seconds, [&] { selection = &policy.choose(question); });
     timed(&ForwardTimes::attention_seconds, [&] {
@@ -215,6 +232,7 @@ class Forward {
   std::unique_ptr<Block> x_;                // residual stream
   std::unique_ptr<Block> normed_, branch_;  // what goes into a sublayer, and what it adds to x
   std::unique_ptr<Block> q_, k_, v_, attended_;
+  std::vector<Followed> followed_;
 };
 
 }  // namespace
@@ -286,9 +304,10 @@ Tensor<float> Transformer::forward(std::span<const TokenId> tokens, KvStore& cac
   }
 
   const auto call = impl_->backend->begin(n_tok, cache, pool);
-  Tensor<float> logits =
-      Forward(config, impl_->sink_logits, *call, cache, n_tok, options).run(tokens);
+  Forward pass(config, impl_->sink_logits, *call, cache, n_tok, options);
+  Tensor<float> logits = pass.run(tokens);
   call->finish();
+  pass.tell_policy();
   if (options.observer != nullptr) options.observer->on_call_end(pos_begin, n_tok);
   cache.advance(n_tok);
   return logits;

@@ -61,6 +61,11 @@ class LiveSequence::Policy final : public AttentionPolicy {
     return live_.run_->native_rule(layer);
   }
 
+  bool reads_lists(const NativeRule& rule) const override {
+    return rule.method != NativeRule::Method::everything &&
+           rule.method != NativeRule::Method::quoka && !rule.joins_rows;
+  }
+
   void on_native(const AttentionQuestion& question, const NativeRule& rule,
                  const std::function<Selection()>& lists) override {
     live_.run_->native_call({question.layer, question.q, question.k, question.v, question.window,
@@ -80,10 +85,10 @@ class LiveSequence::Policy final : public AttentionPolicy {
   /// What statistics count. Lists that serve a KV head's group in the whole call (QuoKA's, those of
   /// an oracle per chunk) have the same number of keys before the call whichever they are, so that
   /// nobody needs to wait for them.
-  static Selection counted(const AttentionQuestion& question, const NativeRule& rule,
-                           const std::function<Selection()>& lists) {
+  Selection counted(const AttentionQuestion& question, const NativeRule& rule,
+                    const std::function<Selection()>& lists) const {
     if (rule.method == NativeRule::Method::everything) return dense_answer(question.n_tok);
-    if (rule.method != NativeRule::Method::quoka && !rule.joins_rows) return lists();
+    if (reads_lists(rule)) return lists();
     Selection selection(ListOwner::kv_head, question.n_tok, question.n_tok);
     KeyList list;
     list.scored.resize(static_cast<std::size_t>(std::min(question.pos_begin, rule.budget)));

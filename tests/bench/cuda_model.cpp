@@ -1,7 +1,8 @@
-// A model on the GPU against itself: time to first token dense and under a method, and recording
-// against the bare prefill. The tokens do not matter to the speed.
+// A model on the GPU against itself: time to first token and decode steps dense and under a method,
+// and recording against the bare prefill. The tokens do not matter to the speed.
 //
 //   bench_cuda_model ttft DIR LENGTH CHUNK METHOD BUDGET REPEATS [f32|bf16]
+//   bench_cuda_model decode DIR LENGTH CHUNK METHOD BUDGET STEPS [f32|bf16]
 //   bench_cuda_model record DIR LENGTH CHUNK OUT.h5 DTYPE REPEATS [f32|bf16 [LAYERS]]
 //
 // record: also into nothing, which is what the rows' way to the host costs, and with LAYERS per
@@ -97,6 +98,36 @@ void ttft(const Setting& s, const std::string& method, const std::string& budget
   fmt::print("  full over {}: {}\n", method, text_of(ratio));
 }
 
+// Steps after a dense prefill, one token at a time, each waited for as in greedy decoding.
+void time_steps(const Setting& s, const MethodSpec& method, const std::optional<Budget>& budget) {
+  constexpr int kUncounted = 4;
+  const auto n_tokens = static_cast<Index>(s.tokens.size());
+  LiveSequence live(s.model, {method, budget, std::nullopt}, n_tokens + s.n_repeats + kUncounted,
+                    s.pool);
+  live.prefill(s.tokens, s.chunk, PrefillMode::dense, Logits::last);
+  live.set_sparse(true);
+  std::vector<double> milliseconds;
+  LiveTimes before;
+  for (int i = -kUncounted; i < s.n_repeats; ++i) {
+    if (i == 0) before = live.stats().times;
+    const auto start = Clock::now();
+    live.run(Phase::decode, std::span(s.tokens).first(1), Logits::last);
+    if (i >= 0) milliseconds.push_back(1e3 * seconds_since(start));
+  }
+  const LiveTimes& after = live.stats().times;
+  const auto a_step = [&](double seconds) { return 1e3 * seconds / s.n_repeats; };
+  fmt::print("  {:<12} {}, attention {:.3f}, choice {:.3f}\n", method.text(), text_of(milliseconds),
+             a_step(after.attention - before.attention),
+             a_step(after.selection - before.selection));
+}
+
+void decode(const Setting& s, const std::string& method, const std::string& budget_text) {
+  fmt::print("after {} tokens; milliseconds a step, median (least to most) of {}\n",
+             s.tokens.size(), s.n_repeats);
+  time_steps(s, "full", std::nullopt);
+  time_steps(s, method, Budget::parse("tokens=" + budget_text));
+}
+
 /// Where rows are let go at once.
 class Nothing final : public TraceReceiver {
  public:
@@ -177,7 +208,7 @@ void record(const Setting& s, const fs::path& dir, const fs::path& out, const st
 }
 
 int run(const std::vector<std::string>& words) {
-  if (words.size() < 7 || (words[0] != "ttft" && words[0] != "record")) {
+  if (words.size() < 7 || (words[0] != "ttft" && words[0] != "decode" && words[0] != "record")) {
     fmt::print(stderr, "see the head of tests/bench/cuda_model.cpp\n");
     return 2;
   }
@@ -195,6 +226,8 @@ int run(const std::vector<std::string>& words) {
     s.tokens.push_back(static_cast<TokenId>((t * 7919 + t * t / 11) % model.config().n_vocab));
   if (words[0] == "ttft") {
     ttft(s, words[4], words[5]);
+  } else if (words[0] == "decode") {
+    decode(s, words[4], words[5]);
   } else {
     record(s, dir, words[4], words[5], words.size() > 8 ? std::stoll(words[8]) : 0);
   }

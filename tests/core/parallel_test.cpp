@@ -7,7 +7,9 @@
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -37,6 +39,23 @@ TEST_CASE("an exception in the body comes out of the loop, and the pool works on
   std::atomic<int> n = 0;
   pool.parallel_for(10, [&](std::int64_t, int) { ++n; });
   CHECK(n == 10);
+}
+
+TEST_CASE("of several indices that fail, the first one's exception comes out", "[parallel]") {
+  for (const int n_threads : {1, 2, 5}) {
+    ThreadPool pool(n_threads);
+    for (int round = 0; round < 200; ++round) {
+      try {
+        pool.parallel_for(100, [](std::int64_t i, int) {
+          if (i < 3) return;
+          if (i == 3) std::this_thread::sleep_for(std::chrono::microseconds(50));
+          throw std::runtime_error(std::to_string(i));
+        });
+      } catch (const std::runtime_error& error) {
+        REQUIRE(std::string(error.what()) == "3");
+      }
+    }
+  }
 }
 
 TEST_CASE("a loop within a loop runs inline, as the worker it is in", "[parallel]") {

@@ -41,11 +41,10 @@ Sequence1 sequence_of(const AttentionEvent& event) {
 
 /// How far keys that only one of two lists has lie from the other keys' worst, in scores or
 /// logarithms of weights. Only lists of exact attention may differ at all.
-double distance_of(const NativeRule& rule, const AttentionEvent& event, Index list,
+double distance_of(const NativeRule& rule, const Sequence1& s, Index list,
                    std::span<const KeyPos> expected, std::span<const KeyPos> found) {
   if (rule.method != NativeRule::Method::best || expected.size() != found.size())
     return std::numeric_limits<double>::infinity();
-  const Sequence1 s = sequence_of(event);
   const int n_blocks = rule.joins_rows ? 1 : s.n_tok;
   const int owner = static_cast<int>(list) / n_blocks;
   const int row = static_cast<int>(list) % n_blocks;
@@ -60,7 +59,7 @@ double distance_of(const NativeRule& rule, const AttentionEvent& event, Index li
   const auto score = [&](KeyPos pos) { return scores[static_cast<std::size_t>(pos)]; };
   double cut = std::numeric_limits<double>::infinity();
   for (const KeyPos pos : expected) {
-    if (!rule.forces_own || pos < event.pos_begin) cut = std::min(cut, score(pos));
+    if (!rule.forces_own || pos < s.n_past) cut = std::min(cut, score(pos));
   }
   std::vector<KeyPos> swapped;
   std::ranges::set_symmetric_difference(expected, found, std::back_inserter(swapped));
@@ -90,9 +89,7 @@ class Compared final : public AttentionPolicy, public Observer {
       LayerCall call{question.layer, question.q, question.k, question.v};
       call.remote = question.remote;
       const Selection& answer = remote_run_.layer_call(call)[0];
-      found_.emplace(answer.owner, answer.n_tok, answer.rows_per_list);
-      found_->is_dense = answer.is_dense;
-      found_->append(answer);
+      remote_answer_ = copy_of(answer);
       return answer;
     }
     ++n_on_host;
@@ -100,41 +97,55 @@ class Compared final : public AttentionPolicy, public Observer {
     host_.is_dense = true;
     return host_;
   }
-  void on_native(const AttentionQuestion&, const NativeRule& rule,
+  void on_native(const AttentionQuestion& question, const NativeRule& rule,
                  const std::function<Selection()>& lists) override {
     if (rule.method == NativeRule::Method::everything) return;
-    rule_ = rule;
-    found_ = lists();
+    const Selection& expected = expected_.at(question.layer);
+    if (!expected.is_dense) compare(expected, lists(), rule);
   }
   bool wants(Index) const override { return true; }
   void on_attention(const AttentionEvent& event) override {
-    const Selection& expected =
+    const Selection& answer =
         run_.layer_call({event.layer, event.q, event.k_cache, event.v_cache, std::nullopt, {}})[0];
-    if (found_ && remote_run_.takes_remote_rows()) CHECK(expected.is_dense == found_->is_dense);
-    if (!found_ || expected.is_dense) return found_.reset();
-    REQUIRE(expected.n_lists() == found_->n_lists());
-    for (Index i = 0; i < expected.n_lists(); ++i) {
-      const auto a = expected.at(i).keys;
-      const auto b = found_->at(i).keys;
-      ++n_lists;
-      // of Quest's pages nobody says which was kept by rule
-      if (rule_.method != NativeRule::Method::quest)
-        CHECK(std::ranges::equal(expected.at(i).is_forced, found_->at(i).is_forced));
-      if (std::ranges::equal(a, b)) continue;
-      ++n_different;
-      farthest = std::max(farthest, distance_of(rule_, event, i, a, b));
+    if (remote_answer_) {
+      CHECK(answer.is_dense == remote_answer_->is_dense);
+      if (!answer.is_dense) compare(answer, *remote_answer_, NativeRule{});
+      remote_answer_.reset();
     }
-    found_.reset();
+    last_ = sequence_of(event);
+    expected_.insert_or_assign(event.layer, copy_of(answer));
   }
   int n_lists = 0, n_different = 0, n_on_host = 0;
   double farthest = 0.0;
 
  private:
-  NativeRule rule_;
+  static Selection copy_of(const Selection& selection) {
+    Selection copy(selection.owner, selection.n_tok, selection.rows_per_list);
+    copy.is_dense = selection.is_dense;
+    copy.append(selection);
+    return copy;
+  }
+  void compare(const Selection& expected, const Selection& found, const NativeRule& rule) {
+    REQUIRE(expected.n_lists() == found.n_lists());
+    for (Index i = 0; i < expected.n_lists(); ++i) {
+      const auto a = expected.at(i).keys;
+      const auto b = found.at(i).keys;
+      ++n_lists;
+      // of Quest's pages nobody says which was kept by rule
+      if (rule.method != NativeRule::Method::quest)
+        CHECK(std::ranges::equal(expected.at(i).is_forced, found.at(i).is_forced));
+      if (std::ranges::equal(a, b)) continue;
+      ++n_different;
+      farthest = std::max(farthest, distance_of(rule, last_, i, a, b));
+    }
+  }
+
   SelectorRun run_;         // asked about the device's rows on the host
   SelectorRun remote_run_;  // of a method that asks the device
   Selection host_;
-  std::optional<Selection> found_;
+  std::optional<Selection> remote_answer_;
+  Sequence1 last_;                       // the layer that was observed last
+  std::map<Index, Selection> expected_;  // by layer, of the running call
 };
 
 TEST_CASE("gpu: methods inside a model choose the lists of the host's engine",
