@@ -17,6 +17,10 @@ class RemoteRows {
   /// ascending positions that end with all of the call's own; none: every key of the context.
   virtual std::vector<std::vector<float>> softmax_votes(
       std::span<const std::span<const KeyPos>> lists, Index first_row, Index end_row) const = 0;
+  /// The cosine of each key of such a list with the list's mean, of unit keys or (takes_unit false)
+  /// of keys as they are. Vectors are divided by at least the norm eps. [n_kv][keys]
+  virtual std::vector<std::vector<double>> mean_cosines(
+      std::span<const std::span<const KeyPos>> lists, bool takes_unit, double eps) const = 0;
 };
 
 }  // namespace kvscope

@@ -84,8 +84,17 @@ class CudaCall final : public BackendCall, private RemoteRows {
   Selection picked_lists();
   std::vector<std::vector<float>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
                                                 Index first_row, Index end_row) const override;
+  std::vector<std::vector<double>> mean_cosines(std::span<const std::span<const KeyPos>> lists,
+                                                bool takes_unit, double eps) const override;
   /// True if the list ends with all of the call's own keys.
   bool ends_with_own(std::span<const KeyPos> list) const;
+  /// Keys of the longest list; without any, of the context. Throws ShapeError for lists without
+  /// the call's own keys.
+  int longest_of(std::span<const std::span<const KeyPos>> lists) const;
+  /// [n_kv, stride] of the device as rows of the lists' lengths. Waits.
+  template <class T>
+  std::vector<std::vector<T>> fetch_by_list(const T* values, std::int64_t stride,
+                                            std::span<const std::span<const KeyPos>> lists) const;
   /// The keys before the call of these lists.
   DeviceLists upload_past(std::span<const std::span<const KeyPos>> lists) const;
   /// Attends to lists that serve the whole call and end with its own keys, as evicting methods' do;

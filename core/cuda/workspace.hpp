@@ -9,6 +9,7 @@
 #include "core/cuda/blas_lt.hpp"
 #include "core/cuda/growing_buffer.hpp"
 #include "core/cuda/host_ring.hpp"
+#include "core/cuda/key_cosines.hpp"
 #include "core/cuda/layer_kernels.hpp"
 #include "core/cuda/transfer.hpp"
 
@@ -74,6 +75,7 @@ struct Workspace {
   PinnedBuffer host_votes;
   BestKeys best_keys;
   RowVotes votes;
+  KeyCosines key_cosines;
 };
 
 }  // namespace kvscope::gpu

@@ -1,7 +1,5 @@
-// The keys of largest exact attention, and votes for listed keys, on the GPU against the f64
-// reference.
+// The keys of largest exact attention on the GPU against the f64 reference.
 #include "core/cuda/best_keys.hpp"
-#include "core/cuda/row_votes.hpp"
 
 #include "tests/cuda/device_batch.hpp"
 
@@ -119,74 +117,6 @@ TEST_CASE("gpu: lists of the keys of largest attention are the reference's", "[g
                         Case{"no past, joined", start, joined},
                         Case{"budget beyond all", narrow, {.budget = 5000}}})
     check_case(c);
-}
-
-struct VoteCase {
-  const char* name;
-  BatchShape batch;
-  int first_row, end_row;
-  bool has_lists = true;  // every third key before the call, the second head two thirds of them
-  std::int64_t most_bytes = std::int64_t{128} << 20;
-};
-
-TEST_CASE("gpu: votes for listed keys are the reference's", "[gpu][picks]") {
-  KVSCOPE_NEEDS_DEVICE();
-  using gpu::Dtype;
-  const BatchShape shape{.n_q = 6, .n_kv = 2, .n_past = {500}, .n_tok = 70};
-  const BatchShape wide{.n_q = 6, .n_kv = 2, .n_past = {500}, .n_tok = 70, .dtype = Dtype::f32};
-  const BatchShape step{.n_q = 24, .n_kv = 8, .d = 64, .n_past = {3000}, .n_tok = 1};
-  for (const VoteCase& c :
-       {VoteCase{"last row", shape, 69, 70}, VoteCase{"last row f32", wide, 69, 70},
-        VoteCase{"last 64 rows", shape, 6, 70}, VoteCase{"last 64 rows f32", wide, 6, 70},
-        VoteCase{"few rows at a time", shape, 6, 70, true, 30000},
-        VoteCase{"all keys", shape, 6, 70, false}, VoteCase{"all keys, f32", wide, 0, 70, false},
-        VoteCase{"step", step, 0, 1}, VoteCase{"step, all keys", step, 0, 1, false}}) {
-    INFO(c.name);
-    DeviceBatch batch(c.batch);
-    const Sequence1& s = batch.sequences[0];
-    std::vector<std::vector<int>> lists(static_cast<std::size_t>(s.n_kv));
-    std::vector<std::int32_t> items, counts;
-    for (int head = 0; head < s.n_kv; ++head) {
-      auto& list = lists[static_cast<std::size_t>(head)];
-      for (int pos = 0; pos < s.n_past; ++pos) {
-        if (!c.has_lists || pos % 3 == 0 || (head == 1 && pos % 3 == 1)) list.push_back(pos);
-      }
-      counts.push_back(static_cast<std::int32_t>(list.size()));
-      std::vector<std::int32_t> padded(list.begin(), list.end());
-      padded.resize(static_cast<std::size_t>(s.n_past), -1);
-      items.insert(items.end(), padded.begin(), padded.end());
-      for (int pos = s.n_past; pos < s.n_ctx(); ++pos) list.push_back(pos);
-    }
-    gpu::DeviceBuffer device_items(4 * items.size(), "a test's lists");
-    gpu::DeviceBuffer device_counts(4 * counts.size(), "a test's lists");
-    device_items.upload(items.data(), 4 * items.size());
-    device_counts.upload(counts.data(), 4 * counts.size());
-    gpu::VoteCall call{batch.rows(), {}, 0, c.first_row, c.end_row, c.most_bytes};
-    for (const auto& list : lists)
-      call.most_keys = std::max(call.most_keys, static_cast<int>(list.size()));
-    if (c.has_lists) {
-      call.lists = {reinterpret_cast<const std::int32_t*>(device_items.data()),
-                    reinterpret_cast<const std::int32_t*>(device_counts.data()), s.n_past, s.n_kv,
-                    /*page_size=*/1};
-    }
-    gpu::RowVotes votes;
-    const float* const found = votes.sum(batch.shape, call, batch.stream);
-    batch.stream.wait();
-    const auto stride = static_cast<std::size_t>(votes.stride());
-    const auto values = gpu::read_device(found, stride * static_cast<std::size_t>(s.n_kv));
-    double worst = 0.0;
-    for (int head = 0; head < s.n_kv; ++head) {
-      const auto& list = lists[static_cast<std::size_t>(head)];
-      const auto expected = joined_weights(s, head, c.first_row, c.end_row, false, list);
-      for (std::size_t i = 0; i < list.size(); ++i) {
-        const double x = expected[static_cast<std::size_t>(list[i])];
-        const double y = static_cast<double>(values[static_cast<std::size_t>(head) * stride + i]);
-        worst = larger_gap(worst, std::abs(x - y) / std::max(x, 1e-12));
-      }
-    }
-    std::printf("  votes %-20s differ by at most %.1e of themselves\n", c.name, worst);
-    CHECK(worst < kRounding);
-  }
 }
 
 TEST_CASE("gpu: the keys of largest attention refuse shapes in sentences", "[gpu][picks]") {

@@ -159,16 +159,27 @@ TEST_CASE("gpu: methods inside a model choose the lists of the host's engine",
     Index chunk;
     double budget;
   };
-  for (const Case& c :
-       {Case{"quoka", 128, 64}, Case{"quoka:n-queries=4", 50, 200},
-        Case{"quest:dense-layers=0", 1, 64}, Case{"quest-frontier", 1, 96},
-        Case{"quest:owner=group_max,pages=hub,dense-layers=1", 1, 64},
-        Case{"streamingllm", 128, 64}, Case{"streamingllm:n-sink=0", 1, 96},
-        Case{"oracle-topk", 60, 64}, Case{"oracle-topk", 1, 200}, Case{"oracle-topk-past", 50, 64},
-        Case{"oracle-topk-group", 60, 64}, Case{"oracle-topk-group", 1, 64},
-        Case{"oracle-topk:variant=per_group_max,scope=past", 1, 64},
-        Case{"oracle-topk-chunk", 128, 64}, Case{"oracle-topk-chunk", 1, 64}, Case{"tova", 60, 64},
-        Case{"tova-kvpress", 1, 64}, Case{"snapkv:window=16", 100, 64}, Case{"snapkv", 1, 96}}) {
+  for (const Case& c : {Case{"quoka", 128, 64},
+                        Case{"quoka:n-queries=4", 50, 200},
+                        Case{"quest:dense-layers=0", 1, 64},
+                        Case{"quest-frontier", 1, 96},
+                        Case{"quest:owner=group_max,pages=hub,dense-layers=1", 1, 64},
+                        Case{"streamingllm", 128, 64},
+                        Case{"streamingllm:n-sink=0", 1, 96},
+                        Case{"oracle-topk", 60, 64},
+                        Case{"oracle-topk", 1, 200},
+                        Case{"oracle-topk-past", 50, 64},
+                        Case{"oracle-topk-group", 60, 64},
+                        Case{"oracle-topk-group", 1, 64},
+                        Case{"oracle-topk:variant=per_group_max,scope=past", 1, 64},
+                        Case{"oracle-topk-chunk", 128, 64},
+                        Case{"oracle-topk-chunk", 1, 64},
+                        Case{"tova", 60, 64},
+                        Case{"tova-kvpress", 1, 64},
+                        Case{"snapkv:window=16", 100, 64},
+                        Case{"snapkv", 1, 96},
+                        Case{"keydiff", 60, 64},
+                        Case{"keydiff:anchor=raw,recent-share=0.25", 1, 64}}) {
     INFO(c.method);
     constexpr Index kTokens = 900;
     Compared compared(model.config(), MethodSpec(c.method), {Budget::Kind::tokens, c.budget},
@@ -206,7 +217,7 @@ TEST_CASE("gpu: a sequence under a method gives the CPU's logits and counts",
   std::vector<TokenId> tokens;
   for (Index t = 0; t < 700; ++t)
     tokens.push_back(static_cast<TokenId>((t * t / 3 + t * 7) % 4096));
-  for (const char* method : {"full", "quoka", "quest", "snapkv", "tova", "streamingllm",
+  for (const char* method : {"full", "quoka", "quest", "snapkv", "tova", "keydiff", "streamingllm",
                              "oracle-topk", "oracle-topk-group", "oracle-topk-chunk"}) {
     INFO(method);
     ThreadPool pool(2);

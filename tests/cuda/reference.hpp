@@ -218,6 +218,31 @@ inline std::vector<double> joined_weights(const Sequence1& s, int kv_head, int f
   return joined;
 }
 
+/// The cosine of each listed key with the mean of them, as unit keys or as they are.
+inline std::vector<double> mean_cosines(const Sequence1& s, int kv_head,
+                                        const std::vector<int>& list, bool takes_unit, double eps) {
+  std::vector<double> mean(static_cast<std::size_t>(s.d), 0.0);
+  const auto norm = [&](int pos) {
+    const float* key = s.k_row(kv_head, pos);
+    return std::max(std::sqrt(dot(key, key, s.d)), eps);
+  };
+  for (const int pos : list) {
+    const double weight = (takes_unit ? 1.0 / norm(pos) : 1.0) / static_cast<double>(list.size());
+    for (int c = 0; c < s.d; ++c)
+      mean[static_cast<std::size_t>(c)] += weight * static_cast<double>(s.k_row(kv_head, pos)[c]);
+  }
+  double square = 0.0;
+  for (const double x : mean) square += x * x;
+  std::vector<double> cosines;
+  for (const int pos : list) {
+    double product = 0.0;
+    for (int c = 0; c < s.d; ++c)
+      product += mean[static_cast<std::size_t>(c)] * static_cast<double>(s.k_row(kv_head, pos)[c]);
+    cosines.push_back(product / norm(pos) / std::max(std::sqrt(square), eps));
+  }
+  return cosines;
+}
+
 /// What is kept of n_pages by which rule: how many compete, how many of them stay, and the last
 /// page.
 struct PageCounts {

@@ -43,6 +43,36 @@ class LoopRows final : public RemoteRows {
     return votes;
   }
 
+  std::vector<std::vector<double>> mean_cosines(std::span<const std::span<const KeyPos>> lists,
+                                                bool takes_unit, double eps) const override {
+    std::vector<std::vector<double>> cosines;
+    for (std::size_t kv_head = 0; kv_head < lists.size(); ++kv_head) {
+      const auto k =
+          sequence_.k[static_cast<std::size_t>(layer_)].view().sub(static_cast<Index>(kv_head));
+      const auto norm = [&](const auto& x) {
+        double square = 0.0;
+        for (const auto value : x)
+          square += static_cast<double>(value) * static_cast<double>(value);
+        return std::max(std::sqrt(square), eps);
+      };
+      std::vector<double> mean(static_cast<std::size_t>(k.dim(1)), 0.0);
+      for (const KeyPos pos : lists[kv_head]) {
+        const double weight = takes_unit ? 1.0 / norm(k.row(pos)) : 1.0;
+        for (std::size_t c = 0; c < mean.size(); ++c)
+          mean[c] += weight * static_cast<double>(k.row(pos)[c]) /
+                     static_cast<double>(lists[kv_head].size());
+      }
+      cosines.emplace_back();
+      for (const KeyPos pos : lists[kv_head]) {
+        double product = 0.0;
+        for (std::size_t c = 0; c < mean.size(); ++c)
+          product += mean[c] * static_cast<double>(k.row(pos)[c]);
+        cosines.back().push_back(product / norm(k.row(pos)) / norm(mean));
+      }
+    }
+    return cosines;
+  }
+
  private:
   const Sequence& sequence_;
   Index layer_, begin_, n_tok_;
@@ -90,7 +120,8 @@ std::vector<Answer> answers_of(const std::string& spec, const Sequence& sequence
 
 TEST_CASE("remote rows: the same lists as from tensors at hand", "[selectors]") {
   const std::string spec =
-      GENERATE("tova", "tova-kvpress", "snapkv:window=4", "snapkv:window=3,kernel=3,pooling=max");
+      GENERATE("tova", "tova-kvpress", "snapkv:window=4", "snapkv:window=3,kernel=3,pooling=max",
+               "keydiff", "keydiff:anchor=raw,recent-share=0.25");
   const std::uint64_t seed = GENERATE(1u, 2u, 3u);
   CAPTURE(spec, seed);
   const Sequence sequence =
@@ -113,7 +144,7 @@ TEST_CASE("remote rows: taken in f32 by methods that look at no data", "[selecto
                        std::nullopt, precision)
         .takes_remote_rows();
   };
-  for (const char* method : {"tova", "snapkv"}) {
+  for (const char* method : {"tova", "snapkv", "keydiff"}) {
     CHECK(takes(method, ScorePrecision::f32));
     CHECK_FALSE(takes(method, ScorePrecision::f64));
   }
