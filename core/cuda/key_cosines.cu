@@ -1,5 +1,5 @@
-// A warp per key, whose lanes hold its channels; blocks add up their keys, and one block per KV head
-// adds up the blocks, all in the order of the keys.
+// A warp per key, whose lanes hold its channels; blocks add up their keys, and one block per KV
+// head adds up the blocks, all in the order of the keys.
 #include "core/cuda/key_cosines.hpp"
 
 #include "core/cuda/key_list.cuh"

@@ -1,5 +1,5 @@
-// What evicting methods ask about listed keys on the GPU, against the f64 reference: sums of softmax
-// weights, and cosines with their mean.
+// What evicting methods ask about listed keys on the GPU, against the f64 reference: sums of
+// softmax weights, and cosines with their mean.
 #include "core/cuda/key_cosines.hpp"
 #include "core/cuda/row_votes.hpp"
 #include "tests/cuda/device_batch.hpp"
@@ -9,8 +9,8 @@ namespace {
 
 constexpr double kRounding = 1e-5;  // of a sum of weights
 
-/// Every third key before the call, of the second KV head two thirds of them, and the call's own; or
-/// all keys, and no lists on the device.
+/// Every third key before the call, of the second KV head two thirds of them, and the call's own;
+/// or all keys, and no lists on the device.
 struct SomeLists {
   SomeLists(const Sequence1& s, bool has_lists) {
     std::vector<std::int32_t> items, counts;
