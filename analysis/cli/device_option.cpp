@@ -51,10 +51,12 @@ BackendFactory gpu_backend(int gpu, bool, DType) {
 #endif
 
 void note_host_choice(const MethodSpec& method, const std::optional<Budget>& budget) {
-  auto rule = method.make()->native_rule(budget.value_or(Budget{}));
+  const std::unique_ptr<Selector> selector = method.make();
+  auto rule = selector->native_rule(budget.value_or(Budget{}));
 #ifdef KVSCOPE_HAS_CUDA
   if (rule && !gpu::takes_rule(*rule)) rule.reset();
 #endif
+  if (!rule && selector->takes_remote_rows()) return;  // it gets sums of weights
   if (!rule) {
     note(
         fmt::format("kvscope: {} chooses its keys on the host, which gets copies of queries and "

@@ -11,6 +11,9 @@ struct NativeRule {
     everything,  // dense: every key that a query sees
     quoka,       // scope=past, everything but n_queries and eps as by default
     quest,       // of exact boxes, for one query
+    streaming,   // the first n_sink keys and the latest budget - n_sink > 0 of each query
+    best,        // the keys of largest exact attention; everything but what is named below as
+                 // by default
   };
   /// As PageRule and PageOwner of core/selectors/page_lists.hpp.
   enum class Pages { eval, kernel, frontier, hub };
@@ -22,7 +25,10 @@ struct NativeRule {
   double eps = 1e-12;    // quoka
   Index page_size = 16;  // quest
   Pages pages = Pages::kernel;
-  Owner owner = Owner::q_head;
+  Owner owner = Owner::q_head;  // quest, best
+  Index n_sink = 0;             // streaming
+  bool forces_own = false;      // best: keys before the call compete, its own come on top
+  bool joins_rows = false;      // best: one list for all rows of the call (with group_sum)
 
   bool operator==(const NativeRule&) const = default;
 };

@@ -10,6 +10,8 @@
 
 namespace kvscope {
 
+class RemoteRows;
+
 /// What is asked: query i of n_tok stands at position pos_begin + i and sees the keys at positions
 /// <= its own (and within the layer's window, if it has one).
 struct AttentionQuestion {
@@ -25,6 +27,8 @@ struct AttentionQuestion {
   /// [n_q] or empty: a logit per head that joins every softmax and has no value: prob[j] =
   /// exp(score[j]) / (exp(sink) + sum exp(score)). It is part of the log-sum-exp.
   std::span<const float> sink_logits;
+  /// Not null: q, k and v have shapes and no data, and lie where this one looks.
+  const RemoteRows* remote = nullptr;
 };
 
 /// Keys and values as a cache in bf16 holds them, and how they are multiplied.

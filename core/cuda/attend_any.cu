@@ -102,13 +102,31 @@ __global__ void __launch_bounds__(kWarps * 32) any_kernel(AnyAttention call) {
           score, d, [&](int i) { return summaries.v + min(first + i, last) * d; }, summaries.v);
     }
   }
+  // consecutive positions, in groups of 32 that begin at a multiple of 32
+  const auto add_range = [&](std::int64_t begin, std::int64_t last) {
+    for (std::int64_t first = begin / 32 * 32; first <= last; first += 32) {
+      const std::int64_t key = first + lane;
+      float score = -INFINITY;
+      if (key >= begin && key <= last)
+        score = capped(call.score_scale * product(q, k + key * d, d), call.score_cap);
+      running.add(
+          score, d, [&](int i) { return v + min(first + i, last) * d; }, v);
+    }
+  };
   if (call.lists.keys != nullptr) {
     const AnyLists& lists = call.lists;
-    const std::int64_t list =
-        static_cast<std::int64_t>(head / lists.heads_per_owner) * lists.n_row_blocks +
-        t / lists.rows_per_list;
-    const std::int64_t end = lists.begin[list + 1];
-    for (std::int64_t first = lists.begin[list]; first < end; first += 32) {
+    const std::int64_t owner = head / lists.heads_per_owner;
+    std::int64_t begin, end;
+    if (lists.counts != nullptr) {
+      const std::int64_t list = static_cast<std::int64_t>(t) * lists.n_owners + owner;
+      begin = list * lists.stride;
+      end = begin + lists.counts[list];
+    } else {
+      const std::int64_t list = owner * lists.n_row_blocks + t / lists.rows_per_list;
+      begin = lists.begin[list];
+      end = lists.begin[list + 1];
+    }
+    for (std::int64_t first = begin; first < end; first += 32) {
       const std::int64_t at = min(first + lane, end - 1);
       const std::int64_t key = lists.keys[at];
       float score = -INFINITY;
@@ -121,16 +139,11 @@ __global__ void __launch_bounds__(kWarps * 32) any_kernel(AnyAttention call) {
           score, d,
           [&](int i) { return v + static_cast<std::int64_t>(__shfl_sync(kAll, key, i)) * d; }, v);
     }
+    if (lists.adds_own) add_range(call.pos_begin, pos);
   } else {
     const std::int64_t begin = call.window > 0 && pos + 1 > call.window ? pos + 1 - call.window : 0;
-    for (std::int64_t first = begin / 32 * 32; first <= pos; first += 32) {
-      const std::int64_t key = first + lane;
-      float score = -INFINITY;
-      if (key >= begin && key <= pos)
-        score = capped(call.score_scale * product(q, k + key * d, d), call.score_cap);
-      running.add(
-          score, d, [&](int i) { return v + min(first + i, pos) * d; }, v);
-    }
+    if (call.n_first > 0) add_range(0, min(call.n_first, begin) - 1);
+    add_range(begin, pos);
   }
 
   const bool has_keys = running.largest > -INFINITY;

@@ -17,6 +17,12 @@ struct AnyLists {
   int rows_per_list = 1;
   int n_row_blocks = 1;
   int heads_per_owner = 1;  // query heads that a list serves
+  /// Not null: begin is not looked at, and row t has a list per owner, number t * n_owners + owner,
+  /// of counts[number] keys from number * stride on.
+  const std::int32_t* counts = nullptr;
+  std::int64_t stride = 0;
+  int n_owners = 0;
+  bool adds_own = false;  // a query also sees the call's keys up to its own; lists end before them
 };
 
 /// Its summaries; begin null: there are none.
@@ -42,6 +48,7 @@ struct AnyAttention {
   float score_scale = 1.0f;
   float score_cap = 0.0f;              // 0: none
   std::int64_t window = 0;             // positions that a query sees; 0: all. Does not cut lists
+  std::int64_t n_first = 0;            // the first positions, which it sees beside its window
   const float* sink_logits = nullptr;  // [n_q] or null
   AnyLists lists;
   AnySummaries summaries;

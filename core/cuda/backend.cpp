@@ -78,6 +78,7 @@ bool takes_rule(const NativeRule& rule) {
   if (rule.method == NativeRule::Method::everything) return true;
   if (rule.budget < 1 || rule.budget > kMostBudget) return false;
   if (rule.method == NativeRule::Method::quoka) return rule.n_queries <= kMostQueries;
+  if (rule.method != NativeRule::Method::quest) return true;
   return rule.page_size <= kMostPage &&
          std::has_single_bit(static_cast<std::uint64_t>(rule.page_size));
 }

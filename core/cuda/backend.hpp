@@ -2,8 +2,8 @@
 //
 // Products: in f32 by one chain of multiply-adds per element, or in bf16 (rounded inputs, f32 sums)
 // by cuBLASLt. Attention: the kernels of attend.hpp where the layer is plain and d_head is 64 or
-// 128, the one of attend_any.hpp for everything else. QuoKA and Quest choose on the device
-// (NativeRule); other methods on the host, which gets copies of queries and keys.
+// 128, the one of attend_any.hpp for everything else. Methods with a NativeRule choose on the
+// device; other methods on the host, which gets copies of queries and keys.
 //
 // Bits: with products and keys in f32 a token's numbers have the same bits whatever the division of
 // the tokens into calls. With keys in bf16 they have not: the kernels for tensor cores divide the

@@ -84,6 +84,7 @@ void CudaCall::attend(Index layer, const Block&, Block& out) {
 void CudaCall::attend_lists(const AttentionQuestion& question, const Selection& selection,
                             const Block&, Block& out) {
   const StreamHandle stream = work_.stream;
+  if (is_plain(question.layer) && attend_shared_lists(question.layer, selection, out)) return;
   AnyAttention call = any_attention(question.layer, out);
   // A list without keys is a list all the same: there is always something to point to.
   constexpr KeyPos kNoKey = 0;
@@ -117,6 +118,7 @@ void CudaCall::attend_lists(const AttentionQuestion& question, const Selection& 
 bool CudaCall::choose(Index layer, const NativeRule& rule, const Block&) {
   quoka_ = nullptr;
   quest_ = nullptr;
+  picked_.reset();
   if (!is_plain(layer) || !takes_rule(rule)) return false;
   if (rule.method == NativeRule::Method::quoka) {
     if (n_tok_ > kMostChunk) return false;
@@ -138,10 +140,11 @@ bool CudaCall::choose(Index layer, const NativeRule& rule, const Block&) {
     note_choice(layer, quest_->lists(), /*own_keys_are_listed=*/true);
     return true;
   }
-  return false;
+  return pick(layer, rule);
 }
 
 void CudaCall::attend_chosen(Index layer, const Block&, Block& out) {
+  if (picked_) return attend_picked(layer, out);
   if (quoka_ != nullptr) {
     quoka_->attend(rows_of(layer), answer_, lse_, work_.stream);
   } else if (!quest_->steps_in_one_kernel()) {
@@ -183,6 +186,7 @@ void CudaCall::fetch_choices() {
 }
 
 Selection CudaCall::chosen_lists(Index layer) {
+  if (picked_) return picked_lists();  // the last one's
   const auto found = std::find_if(choices_.begin(), choices_.end(),
                                   [&](const Choice& choice) { return choice.layer == layer; });
   if (found == choices_.end()) return {};

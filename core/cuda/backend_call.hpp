@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/cuda/attend_any.hpp"
@@ -33,7 +34,7 @@ struct RowBlock final : Block {
   bool has_halves = false;
 };
 
-class CudaCall final : public BackendCall {
+class CudaCall final : public BackendCall, private RemoteRows {
  public:
   CudaCall(const CudaModel& model, Index n_tok, KvRows& store, Workspace& work);
 
@@ -49,6 +50,8 @@ class CudaCall final : public BackendCall {
   bool choose(Index layer, const NativeRule& rule, const Block& q) override;
   void attend_chosen(Index layer, const Block& q, Block& out) override;
   Selection chosen_lists(Index layer) override;
+  bool keeps_choices() const override { return !picked_; }
+  const RemoteRows* remote_rows(Index layer) override;
   void project_out(Index layer, const Block& x, Block& y) override;
   void gated_mlp(Index layer, const Block& x, Block& y) override;
   Routing mix_experts(Index layer, const Block& x, Block& y) override;
@@ -74,6 +77,29 @@ class CudaCall final : public BackendCall {
   bool is_plain(Index layer) const;
   AnyAttention any_attention(Index layer, Block& out);
   DeviceRows rows_of(Index layer) const;
+  /// StreamingLLM and the oracle of keys (backend_picks.cpp), as choose(), attend_chosen() and
+  /// chosen_lists().
+  bool pick(Index layer, const NativeRule& rule);
+  void attend_picked(Index layer, Block& out);
+  Selection picked_lists();
+  std::vector<std::vector<float>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
+                                                Index first_row, Index end_row) const override;
+  std::vector<std::vector<double>> mean_cosines(std::span<const std::span<const KeyPos>> lists,
+                                                bool takes_unit, double eps) const override;
+  /// True if the list ends with all of the call's own keys.
+  bool ends_with_own(std::span<const KeyPos> list) const;
+  /// Keys of the longest list; without any, of the context. Throws ShapeError for lists without
+  /// the call's own keys.
+  int longest_of(std::span<const std::span<const KeyPos>> lists) const;
+  /// [n_kv, stride] of the device as rows of the lists' lengths. Waits.
+  template <class T>
+  std::vector<std::vector<T>> fetch_by_list(const T* values, std::int64_t stride,
+                                            std::span<const std::span<const KeyPos>> lists) const;
+  /// The keys before the call of these lists.
+  DeviceLists upload_past(std::span<const std::span<const KeyPos>> lists) const;
+  /// Attends to lists that serve the whole call and end with its own keys, as evicting methods' do;
+  /// false, and nothing happened, for others.
+  bool attend_shared_lists(Index layer, const Selection& selection, Block& out);
   /// Attention's answer, head by head in answer_, to rows of tokens.
   void hand_on(Index layer, Block& out, bool may_see_nothing);
 
@@ -118,6 +144,11 @@ class CudaCall final : public BackendCall {
   Sum sum_;                 // x += y, not in the stream yet
   Quoka* quoka_ = nullptr;  // of the last choose()
   Quest* quest_ = nullptr;
+  Index remote_layer_ = 0;                     // of the last remote_rows()
+  std::optional<NativeRule> picked_;           // of the last choose(), if pick() took it
+  std::optional<NativeRule> streamed_;         // whose keys of a decode step lie in stream_keys
+  const std::int32_t* stream_keys_ = nullptr;  // those, and their number for every KV head
+  const std::int32_t* stream_counts_ = nullptr;
   std::vector<Choice> choices_;
   std::deque<Parcel> parcels_;
 };

@@ -88,7 +88,7 @@ void Quoka::append(const void* k, const std::int32_t* n_past, int n_tok, StreamH
   append_norms(shape_, k, n_past, n_tok, options_.eps, inverse_norms_, stream);
 }
 
-void Quoka::choose(const DeviceRows& rows, StreamHandle stream) {
+void Quoka::choose(const DeviceRows& rows, StreamHandle stream, Step last) {
   if (rows.n_tok < 1 || rows.n_tok > options_.most_tok)
     refuse("1 to " + std::to_string(options_.most_tok) + " queries", rows.n_tok);
   QueryChoice choice;
@@ -103,6 +103,7 @@ void Quoka::choose(const DeviceRows& rows, StreamHandle stream) {
   choice.n_past = rows.n_past;
   choice.inverse_norms = inverse_norms_;
   choose_queries(shape_, choice, stream);
+  if (last == Step::queries) return;
 
   RowScores scoring;
   scoring.rows = rows.k;
@@ -121,6 +122,7 @@ void Quoka::choose(const DeviceRows& rows, StreamHandle stream) {
   scoring.stride = stride_of(shape_);
   scoring.histogram = histogram_;
   score_rows(scoring, stream);
+  if (last == Step::scores) return;
 
   TopLists top;
   top.scores = scores_;

@@ -20,6 +20,9 @@ struct QuokaOptions {
 /// the stream and return; none of them waits. Order: choose, attend.
 class Quoka {
  public:
+  /// Where choose() ends; what the later steps make is not to be used then. For measurements.
+  enum class Step { queries, scores, lists };
+
   Quoka(const CallShape& shape, const QuokaOptions& options);
 
   /// What the constructor will ask for.
@@ -30,7 +33,7 @@ class Quoka {
 
   /// Chooses the keys before the call that its queries attend to, and notes its own keys' norms.
   /// Queries by f64 cosines, key scores by f32 products and sums; equal scores: the earlier key.
-  void choose(const DeviceRows& rows, StreamHandle stream);
+  void choose(const DeviceRows& rows, StreamHandle stream, Step last = Step::lists);
 
   /// Attention to the last choice and the causal part of the chunk.
   void attend(const DeviceRows& rows, void* out, float* lse, StreamHandle stream,

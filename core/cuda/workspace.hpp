@@ -3,11 +3,13 @@
 
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <vector>
 
+#include "core/cuda/best_keys.hpp"
 #include "core/cuda/blas_lt.hpp"
+#include "core/cuda/growing_buffer.hpp"
 #include "core/cuda/host_ring.hpp"
+#include "core/cuda/key_cosines.hpp"
 #include "core/cuda/layer_kernels.hpp"
 #include "core/cuda/transfer.hpp"
 
@@ -28,32 +30,6 @@ class Arena {
  private:
   std::vector<DeviceBuffer> parts_;  // the last one has room
   std::size_t used_ = 0;             // of it
-};
-
-/// Device memory that grows when more is asked for.
-class GrowingBuffer {
- public:
-  /// What it held is lost where it grows.
-  template <class T>
-  T* room(std::int64_t n, std::string_view use) {
-    const auto bytes = static_cast<std::size_t>(n) * sizeof(T);
-    if (buffer_.size() < bytes) {
-      buffer_ = {};  // first: there may not be memory for both
-      buffer_ = DeviceBuffer(bytes + bytes / 4, use);
-    }
-    return reinterpret_cast<T*>(buffer_.data());
-  }
-  /// Null for n = 0.
-  template <class T>
-  T* upload(const T* from, std::size_t n, std::string_view use, StreamHandle stream) {
-    if (n == 0) return nullptr;
-    T* const to = room<T>(static_cast<std::int64_t>(n), use);
-    copy_to_device(to, from, n * sizeof(T), stream);
-    return to;
-  }
-
- private:
-  DeviceBuffer buffer_;
 };
 
 /// Rows on their way to the host, copied beside the model's work.
@@ -94,6 +70,12 @@ struct Workspace {
   GrowingBuffer half_rows, gate_up, hidden, logits;  // of one operation
   GrowingBuffer tokens, list_keys, list_begin, list_weights;
   GrowingBuffer summary_begin, summary_k, summary_v, summary_count, list_share;
+  GrowingBuffer stream_keys, stream_counts;
+  GrowingBuffer past_items, past_counts;
+  PinnedBuffer host_votes;
+  BestKeys best_keys;
+  RowVotes votes;
+  KeyCosines key_cosines;
 };
 
 }  // namespace kvscope::gpu

@@ -41,6 +41,12 @@ class AttentionPolicy {
                          const std::function<Selection()>& lists) {
     (void)question, (void)rule, (void)lists;
   }
+  /// True if choose() may be asked about this layer with a question without data, whose `remote` it
+  /// then asks.
+  virtual bool takes_remote_rows(Index layer) {
+    (void)layer;
+    return false;
+  }
   /// Called after the layer attended, for bookkeeping: its time counts neither as selection nor as
   /// attention.
   virtual void on_attended(const AttentionQuestion& question, const Selection& selection) {

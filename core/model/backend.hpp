@@ -17,6 +17,7 @@
 
 #include "core/attention/native_rule.hpp"
 #include "core/attention/question.hpp"
+#include "core/attention/remote_rows.hpp"
 #include "core/attention/selection.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/stopwatch.hpp"
@@ -101,12 +102,21 @@ class BackendCall {
     (void)layer, (void)q, (void)out;
   }
 
+  /// The layer's queries and keys for a policy that does not need them on the host; null where the
+  /// backend does not answer about this layer. Good until the next layer.
+  virtual const RemoteRows* remote_rows(Index layer) {
+    (void)layer;
+    return nullptr;
+  }
+
   /// What choose() chose in this call for a layer, as lists on the host, those of the call's own
   /// keys included; waits. Also after finish().
   virtual Selection chosen_lists(Index layer) {
     (void)layer;
     return {};
   }
+  /// False if the last choice is lost with the next one: its lists must be asked for before.
+  virtual bool keeps_choices() const { return true; }
 
   /// The time of the operations between the two is added to `seconds`, at the latest by finish().
   virtual void start_clock() { clock_ = Stopwatch(); }

@@ -104,7 +104,14 @@ class Forward {
     TensorView<const float> q_rows;
     if (policy == nullptr) {
       timed(&ForwardTimes::attention_seconds, [&] { backend_.attend(layer, *q_, *attended_); });
-    } else if (!attend_natively(layer, *policy)) {
+    } else if (attend_natively(layer, *policy)) {
+      // chosen and attended to
+    } else if (const RemoteRows* remote =
+                   policy->takes_remote_rows(layer) ? backend_.remote_rows(layer) : nullptr) {
+      AttentionQuestion shapes = shapes_of(layer);
+      shapes.remote = remote;
+      attend_by_policy(shapes, *policy);
+    } else {
       const bool gives_values =
           policy->reads_values() || (backend_.reads_host_values() && store_.dtype() == DType::f32);
       q_rows = backend_.to_host_rows(*q_);
@@ -112,6 +119,7 @@ class Forward {
     }
     if (watched && !hand_out(layer))
       notify(layer, q_rows.empty() ? backend_.to_host_rows(*q_) : q_rows);
+    if (!backend_.keeps_choices()) tell_policy();
   }
 
   // True if the observer gets this layer's rows from the backend, sooner or later.
@@ -135,11 +143,7 @@ class Forward {
       timed(&ForwardTimes::attention_seconds,
             [&] { backend_.attend_chosen(layer, *q_, *attended_); });
     }
-    const Shape kv{config_.n_kv, pos_begin_ + n_tok_, config_.d_head};
-    AttentionQuestion shapes = question_of(layer);
-    shapes.q = {nullptr, Shape{config_.n_q, n_tok_, config_.d_head}};
-    shapes.k = shapes.v = {nullptr, kv};
-    followed_.push_back({shapes, *rule});
+    followed_.push_back({shapes_of(layer), *rule});
     if (followed_.size() == 1 && !policy.reads_lists(*rule)) tell_policy();
     return true;
   }
@@ -165,6 +169,15 @@ class Forward {
     question.q = q_rows;
     question.k = store_.host_k(layer, 0, n_ctx);
     if (gives_values) question.v = store_.host_v(layer, 0, n_ctx);
+    return question;
+  }
+
+  // With shapes, and no data.
+  AttentionQuestion shapes_of(Index layer) const {
+    AttentionQuestion question = question_of(layer);
+    question.q = {nullptr, Shape{config_.n_q, n_tok_, config_.d_head}};
+    question.k = {nullptr, Shape{config_.n_kv, pos_begin_ + n_tok_, config_.d_head}};
+    question.v = question.k;
     return question;
   }
 

@@ -49,6 +49,7 @@ inline std::string_view name_of(Phase phase) {
   return enum_name(phase);
 }
 
+class RemoteRows;
 class ScoreEngine;
 class ThreadPool;
 class TraceSource;
@@ -200,6 +201,8 @@ struct SelectCall {
   ScoreEngine* engine = nullptr;
   SelectionTrace* trace = nullptr;  // null = nobody wants to know
   const SideView* side = nullptr;   // null = the model's indexer, if it has one, was not recorded
+  /// Not null: q, k and v have shapes and no data (see takes_remote_rows).
+  const RemoteRows* remote = nullptr;
 
   ScoreRule score_rule() const { return {score_scale, score_cap}; }
 };
@@ -277,6 +280,10 @@ class Selector {
     (void)budget;
     return std::nullopt;
   }
+  /// True if queries, keys and values need not be on the host: in f32 the method asks
+  /// SelectCall::remote where it is set, and looks at no data of theirs. on_append is not called
+  /// then.
+  virtual bool takes_remote_rows() const { return false; }
 };
 
 }  // namespace kvscope

@@ -1,9 +1,11 @@
 #include "core/selectors/softmax_votes.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 
+#include "core/attention/remote_rows.hpp"
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/score_kernels.hpp"
 #include "core/attention/vote_kernels.hpp"
@@ -442,6 +444,26 @@ class LaneVotes {
   std::vector<std::vector<Offsets>> partial_offsets_;  // [batch][n_parts]
 };
 
+/// The votes of rows that lie elsewhere. Rows must follow each other.
+void add_remote_votes(const SelectCall& call, const VoteQuestion& question,
+                      std::span<const std::span<const KeyPos>> lists,
+                      std::span<const std::span<double>> sums) {
+  const Index first_row = question.rows.front();
+  const Index end_row = question.rows.back() + 1;
+  assert(question.owner == ListOwner::kv_head);
+  assert(end_row - first_row == static_cast<Index>(question.rows.size()));
+  const std::vector<std::vector<float>> votes =
+      call.remote->softmax_votes(lists, first_row, end_row);
+  for (std::size_t kv_head = 0; kv_head < votes.size(); ++kv_head) {
+    for (std::size_t i = 0; i < votes[kv_head].size(); ++i) {
+      const Index pos = lists.empty() ? static_cast<Index>(i) : Index{lists[kv_head][i]};
+      if (pos < question.keys.begin || pos >= question.keys.end) continue;
+      sums[kv_head][static_cast<std::size_t>(pos - question.keys.begin)] +=
+          question.factor * static_cast<double>(votes[kv_head][i]);
+    }
+  }
+}
+
 }  // namespace
 
 void add_votes_f32(const SelectCall& call, const VoteQuestion& question,
@@ -449,6 +471,7 @@ void add_votes_f32(const SelectCall& call, const VoteQuestion& question,
                    std::span<const std::span<double>> sums,
                    std::span<const std::span<double>> offsets) {
   if (question.rows.empty()) return;
+  if (call.remote != nullptr) return add_remote_votes(call, question, lists, sums);
   ScoreEngine& engine = engine_of(call);
   const AllVoterKeys keys(call, lists, engine);
   const Index group = call.q.dim(0) / call.k.dim(0);

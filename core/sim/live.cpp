@@ -48,9 +48,13 @@ class LiveSequence::Policy final : public AttentionPolicy {
   }
 
   const Selection& choose(const AttentionQuestion& question) override {
-    return live_.run_->layer_call({question.layer, question.q, question.k, question.v,
-                                   question.window, question.sink_logits, &live_.pool_})[0];
+    LayerCall call{question.layer,  question.q,           question.k,  question.v,
+                   question.window, question.sink_logits, &live_.pool_};
+    call.remote = question.remote;
+    return live_.run_->layer_call(call)[0];
   }
+
+  bool takes_remote_rows(Index) override { return live_.run_->takes_remote_rows(); }
 
   std::optional<NativeRule> native_rule(Index layer) override {
     if (!live_.model_.backend().follows_rules()) return std::nullopt;
@@ -59,7 +63,7 @@ class LiveSequence::Policy final : public AttentionPolicy {
 
   bool reads_lists(const NativeRule& rule) const override {
     return rule.method != NativeRule::Method::everything &&
-           rule.method != NativeRule::Method::quoka;
+           rule.method != NativeRule::Method::quoka && !rule.joins_rows;
   }
 
   void on_native(const AttentionQuestion& question, const NativeRule& rule,
@@ -78,8 +82,9 @@ class LiveSequence::Policy final : public AttentionPolicy {
   }
 
  private:
-  /// What statistics count. QuoKA's lists have the same number of keys before the call whichever
-  /// they are, so that nobody needs to wait for them.
+  /// What statistics count. Lists that serve a KV head's group in the whole call (QuoKA's, those of
+  /// an oracle per chunk) have the same number of keys before the call whichever they are, so that
+  /// nobody needs to wait for them.
   Selection counted(const AttentionQuestion& question, const NativeRule& rule,
                     const std::function<Selection()>& lists) const {
     if (rule.method == NativeRule::Method::everything) return dense_answer(question.n_tok);

@@ -125,7 +125,8 @@ void SelectorRun::begin_layer(const LayerCall& input) {
                      .draft_rows = draft_rows_,
                      .engine = engine_.get(),
                      .trace = input.trace,
-                     .side = input.side};
+                     .side = input.side,
+                     .remote = input.remote};
 }
 
 std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
@@ -134,7 +135,8 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
   const auto appended = [&](const TensorView<const float>& all) {
     return all.empty() ? all : all.range(1, pos_begin_, n_keys_);
   };
-  selector_->on_append(input.layer, pos_begin_, appended(input.k), appended(input.v));
+  if (input.remote == nullptr)
+    selector_->on_append(input.layer, pos_begin_, appended(input.k), appended(input.v));
 
   engine_->set_pool(input.pool);
   if (keeps_dense(input.layer)) {
@@ -171,6 +173,11 @@ std::optional<NativeRule> SelectorRun::native_rule(Index layer) const {
   if (rule && rule->method == NativeRule::Method::quest && phase_ != Phase::decode)
     return std::nullopt;
   return rule;
+}
+
+bool SelectorRun::takes_remote_rows() const {
+  return budgets_.size() == 1 && engine_->precision() == ScorePrecision::f32 &&
+         selector_->takes_remote_rows();
 }
 
 void SelectorRun::native_call(const LayerCall& input, Selection answer) {

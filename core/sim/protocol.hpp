@@ -34,8 +34,9 @@ struct LayerCall {
   /// Threads that the method may work on, outside any other loop of this pool; null = the
   /// calling thread alone.
   ThreadPool* pool = nullptr;
-  SelectionTrace* trace = nullptr;  // see SelectCall
-  const SideView* side = nullptr;   // see SelectCall
+  SelectionTrace* trace = nullptr;     // see SelectCall
+  const SideView* side = nullptr;      // see SelectCall
+  const RemoteRows* remote = nullptr;  // see SelectCall; only with takes_remote_rows()
 };
 
 /// True if one run may answer several budgets: nothing that it keeps depends on the budget.
@@ -74,6 +75,8 @@ class SelectorRun {
   /// The rule by which layer_call would answer for this layer in the running call, where a backend
   /// may follow it alone; the rule `everything` where all visible keys are the answer.
   std::optional<NativeRule> native_rule(Index layer) const;
+  /// True if layer_call needs the tensors' shapes alone, and a RemoteRows for their data.
+  bool takes_remote_rows() const;
   /// Takes the place of layer_call where a backend answered by native_rule: the shapes of its
   /// tensors are looked at, not their data.
   void native_call(const LayerCall& input, Selection answer);

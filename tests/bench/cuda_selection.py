@@ -185,9 +185,11 @@ def quoka(api, n_ctx, results, n_layers):
     def whole(i, n_splits=0):
         choose(i)  # notes the norms of the chunk's keys, too
         api.call("quoka_attend", methods[i], x.rows(i, n_splits), stream())
+    until = lambda step: lambda i: api.call("quoka_choose_until", methods[i], x.rows(i), step, stream())
     own = timed(whole, x.n)
     show("quoka: choice and attention", own)
-    show("quoka: choice", timed(choose, x.n))
+    for step, name in enumerate(("queries", "queries and scores", "choice: queries, scores and lists")):
+        show(f"quoka: {name}", timed(until(step), x.n))
     for n_splits in (0, 1, 2, 4, 6):
         show(f"quoka: attention, {n_splits or 'automatic'} splits",
              timed(lambda i: api.call("quoka_attend", methods[i], x.rows(i, n_splits), stream()), x.n))
@@ -258,15 +260,16 @@ def ceiling():
 
 
 def main():
+    global EAGER, N_Q
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True)
     parser.add_argument("--only", default="", help="part of a figure's name: quoka, quest, 32768, ...")
+    parser.add_argument("--n-q", type=int, default=N_Q, help="query heads, a multiple of the 8 KV heads: 32 is Llama-3.1-8B")
     parser.add_argument("--json", default="")
     parser.add_argument("--eager", action="store_true", help="every kernel once, without graphs and times: for a profiler")
     args = parser.parse_args()
-    global EAGER
     warnings.simplefilter("ignore")  # torch says of each backend why it does not run
-    EAGER = args.eager
+    EAGER, N_Q = args.eager, args.n_q
     api = Api(args.library)
     print(torch.cuda.get_device_name(0), "torch", torch.__version__, flush=True)
     results = {}

@@ -78,6 +78,14 @@ const char* quoka_choose(void* quoka, ApiRows rows, void* stream) {
                                                      static_cast<StreamHandle>(stream));
   });
 }
+/// Ends after the step (Quoka::Step).
+const char* quoka_choose_until(void* quoka, ApiRows rows, int step, void* stream) {
+  return sentence([&] {
+    using kvscope::gpu::Quoka;
+    static_cast<Quoka*>(quoka)->choose(rows_of(rows), static_cast<StreamHandle>(stream),
+                                       static_cast<Quoka::Step>(step));
+  });
+}
 const char* quoka_attend(void* quoka, ApiRows rows, void* stream) {
   return sentence([&] {
     AttendOptions options;

@@ -122,7 +122,7 @@ TEST_CASE("gpu: attention over lists and densely is the reference's", "[gpu]") {
       {"chunk of the figure", {.n_q = 24, .n_kv = 8, .n_past = {4096}, .n_tok = 128}, false, 0.25},
   };
   for (const Case& c : chunks) {
-    for (const int n_splits : {0, 1, 2, 4, 6, 8}) check_case(c, AttendBy::chunk, n_splits);
+    for (const int n_splits : {0, 1, 2, 4, 5, 6, 8}) check_case(c, AttendBy::chunk, n_splits);
     check_case(c, AttendBy::rows, 0);
   }
   const std::vector<Case> steps = {
@@ -147,6 +147,27 @@ TEST_CASE("gpu: attention over lists and densely is the reference's", "[gpu]") {
     c.batch.dtype = Dtype::f32;
     check_case(c, AttendBy::automatic, 0);
   }
+}
+
+TEST_CASE("gpu: a query that is no number gets no numbers, and nobody else does", "[gpu]") {
+  KVSCOPE_NEEDS_DEVICE();
+  DeviceBatch batch({.n_past = {300}, .n_tok = 60});
+  const RandomLists lists(batch, 2, 0.3, 7);
+  constexpr std::uint16_t kNaN = 0x7fc0;
+  constexpr std::size_t kRow = 3 * 60 + 17;  // of query head 3
+  batch.q.upload(&kNaN, 2, (kRow * 128 + 5) * 2);
+  gpu::attend(batch.shape, batch.rows(), lists.lists, batch.out_rows.data(),
+              reinterpret_cast<float*>(batch.lse_rows.data()),
+              {.by = AttendBy::chunk, .n_splits = 2}, batch.stream);
+  batch.stream.wait();
+  const std::vector<float> out = batch.out();
+  const std::vector<float> lse = batch.lse();
+  int n_wrong = 0;
+  for (std::size_t i = 0; i < out.size(); ++i)
+    n_wrong += std::isfinite(out[i]) == (i / 128 == kRow) ? 1 : 0;
+  for (std::size_t i = 0; i < lse.size(); ++i)
+    n_wrong += std::isfinite(lse[i]) == (i == kRow) ? 1 : 0;
+  CHECK(n_wrong == 0);
 }
 
 TEST_CASE("gpu: the device says what it is", "[gpu]") {

@@ -145,6 +145,19 @@ TEST_CASE("gpu: QuoKA's lists and attention are the reference's", "[gpu]") {
       {"chunk of 512", {.n_q = 4, .n_kv = 2, .n_past = {2048}, .n_tok = 512}, 16, 333},
       {"no group", {.n_q = 3, .n_kv = 3, .n_past = {1500}, .n_tok = 100}, 16, 200},
       {"group 8", {.n_q = 8, .n_kv = 1, .n_past = {1500}, .n_tok = 17}, 16, 200},
+      {"70k, one list", {.n_q = 3, .n_kv = 1, .n_past = {70001}, .n_tok = 40}, 16, 2048},
+      {"a longer list", {.n_q = 3, .n_kv = 1, .n_past = {5000}, .n_tok = 40}, 16, 2049},
+      {"all but one", {.n_past = {801}, .n_tok = 40}, 16, 800},
+      {"all", {.n_past = {800}, .n_tok = 40}, 16, 800},
+      {"chunk of 256", {.n_q = 4, .n_kv = 2, .n_past = {1700}, .n_tok = 256}, 16, 333},
+      {"64 lists",
+       {.n_q = 16, .n_kv = 8, .d = 64, .n_past = {700, 0, 31, 300, 1, 33, 64, 500}, .n_tok = 24},
+       16,
+       64},
+      {"96 lists",
+       {.n_q = 16, .n_kv = 8, .d = 64, .n_past = std::vector<int>(12, 150), .n_tok = 24},
+       16,
+       64},
   };
   for (const Case& c : cases) check_case(c);
 }
@@ -152,13 +165,13 @@ TEST_CASE("gpu: QuoKA's lists and attention are the reference's", "[gpu]") {
 TEST_CASE("gpu: a recorded graph of QuoKA follows the positions in device memory", "[gpu]") {
   KVSCOPE_NEEDS_DEVICE();
   // the same memory at two lengths: one graph, started at each
-  Case c{"graph", {.n_q = 6, .n_kv = 2, .n_past = {3000}, .n_tok = 16}, 16, 128};
+  Case c{"graph", {.n_q = 6, .n_kv = 2, .n_past = {3000}, .n_tok = 40}, 16, 128};
   DeviceBatch batch(c.batch);
   gpu::QuokaOptions options;
   options.budget = c.budget;
   gpu::Quoka quoka(batch.shape, options);
   gpu::DeviceBuffer from_zero(4, "positions");
-  quoka.append(batch.k.data(), reinterpret_cast<const std::int32_t*>(from_zero.data()), 3016,
+  quoka.append(batch.k.data(), reinterpret_cast<const std::int32_t*>(from_zero.data()), 3040,
                batch.stream);
   batch.stream.wait();
   const gpu::Graph graph(batch.stream, [&] {
@@ -180,6 +193,24 @@ TEST_CASE("gpu: a recorded graph of QuoKA follows the positions in device memory
                                                      std::min(past, c.budget), kRounding);
       CHECK(difference.is_right);
     }
+  }
+}
+
+TEST_CASE("gpu: QuoKA ends with lists of the right length where a query is no number", "[gpu]") {
+  KVSCOPE_NEEDS_DEVICE();
+  DeviceBatch batch({.n_past = {2000}, .n_tok = 40});
+  constexpr std::uint16_t kNaN = 0x7fc0;
+  batch.q.upload(&kNaN, 2, 7 * 128 * 2);
+  gpu::Quoka quoka(batch.shape, {.budget = 100});
+  gpu::DeviceBuffer from_zero(4, "positions");
+  quoka.append(batch.k.data(), reinterpret_cast<const std::int32_t*>(from_zero.data()), 2040,
+               batch.stream);
+  for (int repeat = 0; repeat < 3; ++repeat) quoka.choose(batch.rows(), batch.stream);
+  batch.stream.wait();
+  for (int head = 0; head < 2; ++head) {
+    const std::vector<int> list = list_of(quoka.lists(), 0, head);
+    CHECK(list.size() == 100);
+    CHECK(std::is_sorted(list.begin(), list.end()));
   }
 }
 

@@ -180,6 +180,69 @@ inline std::vector<double> quest_bounds(const Sequence1& s, int q_head, int page
   return bounds;
 }
 
+/// Exact scores of a row with all keys of the context, those that it does not see included.
+inline std::vector<double> row_scores(const Sequence1& s, int q_head, int row) {
+  std::vector<double> scores;
+  for (int pos = 0; pos < s.n_ctx(); ++pos)
+    scores.push_back(s.scale * dot(s.q_row(q_head, row), s.k_row(q_head / s.group(), pos), s.d));
+  return scores;
+}
+
+/// Softmax weights of rows [first_row, end_row) over the keys that each sees of a list (empty: of
+/// all), their sum (or the largest) over the rows and the heads of a KV head. [n_ctx]
+inline std::vector<double> joined_weights(const Sequence1& s, int kv_head, int first_row,
+                                          int end_row, bool takes_largest,
+                                          std::vector<int> list = {}) {
+  const int n_all = list.empty() ? s.n_ctx() : 0;
+  for (int pos = 0; pos < n_all; ++pos) list.push_back(pos);
+  std::vector<double> joined(static_cast<std::size_t>(s.n_ctx()), 0.0);
+  for (int head = kv_head * s.group(); head < (kv_head + 1) * s.group(); ++head) {
+    for (int row = first_row; row < end_row; ++row) {
+      const std::vector<double> scores = row_scores(s, head, row);
+      std::vector<int> seen;
+      double largest = -std::numeric_limits<double>::infinity();
+      for (const int pos : list) {
+        if (pos > s.n_past + row) continue;
+        seen.push_back(pos);
+        largest = std::max(largest, scores[static_cast<std::size_t>(pos)]);
+      }
+      double total = 0.0;
+      for (const int pos : seen) total += std::exp(scores[static_cast<std::size_t>(pos)] - largest);
+      for (const int pos : seen) {
+        const double weight = std::exp(scores[static_cast<std::size_t>(pos)] - largest) / total;
+        double& to = joined[static_cast<std::size_t>(pos)];
+        to = takes_largest ? std::max(to, weight) : to + weight;
+      }
+    }
+  }
+  return joined;
+}
+
+/// The cosine of each listed key with the mean of them, as unit keys or as they are.
+inline std::vector<double> mean_cosines(const Sequence1& s, int kv_head,
+                                        const std::vector<int>& list, bool takes_unit, double eps) {
+  std::vector<double> mean(static_cast<std::size_t>(s.d), 0.0);
+  const auto norm = [&](int pos) {
+    const float* key = s.k_row(kv_head, pos);
+    return std::max(std::sqrt(dot(key, key, s.d)), eps);
+  };
+  for (const int pos : list) {
+    const double weight = (takes_unit ? 1.0 / norm(pos) : 1.0) / static_cast<double>(list.size());
+    for (int c = 0; c < s.d; ++c)
+      mean[static_cast<std::size_t>(c)] += weight * static_cast<double>(s.k_row(kv_head, pos)[c]);
+  }
+  double square = 0.0;
+  for (const double x : mean) square += x * x;
+  std::vector<double> cosines;
+  for (const int pos : list) {
+    double product = 0.0;
+    for (int c = 0; c < s.d; ++c)
+      product += mean[static_cast<std::size_t>(c)] * static_cast<double>(s.k_row(kv_head, pos)[c]);
+    cosines.push_back(product / norm(pos) / std::max(std::sqrt(square), eps));
+  }
+  return cosines;
+}
+
 /// What is kept of n_pages by which rule: how many compete, how many of them stay, and the last
 /// page.
 struct PageCounts {

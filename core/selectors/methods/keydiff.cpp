@@ -16,6 +16,7 @@
 #include <cmath>
 
 #include "core/attention/key_kernels.hpp"
+#include "core/attention/remote_rows.hpp"
 #include "core/attention/score_kernels.hpp"
 #include "core/attention/score_rows.hpp"
 #include "core/selectors/candidates.hpp"
@@ -84,8 +85,11 @@ class KeyDiff final : public Selector {
 
   Selection select(const SelectCall& call) override { return alive_selection(call); }
 
+  bool takes_remote_rows() const override { return true; }
+
   void evict(const SelectCall& call, AliveMask& alive) override {
     const Index budget = eviction_budget(call);
+    if (call.remote != nullptr) return evict_remotely(call, budget, alive);
     ScoreEngine& engine = engine_of(call);
     const bool is_exact = engine.precision() == ScorePrecision::f64;
     if (is_exact && is_kept_) {  // scores are made from the keys alone
@@ -143,6 +147,29 @@ class KeyDiff final : public Selector {
     std::vector<float> anchor;  // f32: [d_head] of length 1
   };
   static constexpr std::size_t kPart = 2048;  // keys that a thread scores at a time
+
+  /// The keys lie elsewhere, and so nothing that grows with them is kept.
+  void evict_remotely(const SelectCall& call, Index budget, AliveMask& alive) {
+    const Index n_kv = call.k.dim(0);
+    std::vector<Crowded> heads(static_cast<std::size_t>(n_kv));
+    std::vector<std::span<const KeyPos>> lists;
+    bool is_crowded = false;
+    for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
+      std::vector<KeyPos>& keys = heads[static_cast<std::size_t>(kv_head)].keys;
+      keys = candidates(call, kv_head, TokenRange{0, call.pos_begin + call.n_tok});
+      is_crowded = is_crowded || static_cast<Index>(keys.size()) > budget;
+      lists.push_back(keys);
+    }
+    if (!is_crowded) return;
+    auto cosines = call.remote->mean_cosines(lists, options_.anchor == Anchor::unit, options_.eps);
+    for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
+      Crowded& one = heads[static_cast<std::size_t>(kv_head)];
+      if (static_cast<Index>(one.keys.size()) <= budget) continue;
+      one.scores = std::move(cosines[static_cast<std::size_t>(kv_head)]);
+      for (double& score : one.scores) score = -score;
+      keep_different(call, kv_head, one, budget, alive);
+    }
+  }
 
   Head& head_of(Index layer, Index kv_head) {
     return heads_[static_cast<std::size_t>(layer * shape_.n_kv + kv_head)];

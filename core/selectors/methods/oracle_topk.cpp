@@ -18,6 +18,7 @@
 //
 // Optimal for retained mass, not for the output's error: values are not looked at.
 #include <algorithm>
+#include <optional>
 
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/owners.hpp"
@@ -103,6 +104,19 @@ class OracleTopk final : public Selector {
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     return exact_scoring_cost(call, call_range(call), call.n_tok);
+  }
+
+  std::optional<NativeRule> native_rule(const Budget& budget) const override {
+    if (budget.kind != Budget::Kind::tokens) return std::nullopt;
+    NativeRule rule;
+    rule.method = NativeRule::Method::best;
+    rule.budget = static_cast<Index>(budget.value);
+    rule.owner = options_.variant == OracleVariant::per_q_head      ? NativeRule::Owner::q_head
+                 : options_.variant == OracleVariant::per_group_max ? NativeRule::Owner::group_max
+                                                                    : NativeRule::Owner::group_sum;
+    rule.joins_rows = options_.variant == OracleVariant::per_chunk;
+    rule.forces_own = forces_chunk();
+    return rule;
   }
 
  private:

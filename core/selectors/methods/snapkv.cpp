@@ -116,6 +116,8 @@ class SnapKv final : public Selector {
     }
   }
 
+  bool takes_remote_rows() const override { return !options_.official_mha; }
+
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     if (call.phase != Phase::prefill) return {};
     return exact_scoring_cost(call, call_range(call), std::min(options_.window, call.n_tok));

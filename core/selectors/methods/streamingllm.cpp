@@ -8,6 +8,7 @@
 // cannot be done on recorded keys.
 // Cost: no scoring. Stores nothing. Fails on everything between the sinks and the window.
 #include <algorithm>
+#include <optional>
 
 #include "core/base/work_tally.hpp"
 #include "core/selectors/registry.hpp"
@@ -58,6 +59,16 @@ class StreamingLlm final : public Selector {
   }
 
   SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
+
+  std::optional<NativeRule> native_rule(const Budget& budget) const override {
+    if (budget.kind != Budget::Kind::tokens) return std::nullopt;
+    NativeRule rule;
+    rule.method = NativeRule::Method::streaming;
+    rule.budget = static_cast<Index>(budget.value);
+    rule.n_sink = options_.n_sink;
+    if (rule.budget <= rule.n_sink) return std::nullopt;  // a query does not even see itself
+    return rule;
+  }
 
  private:
   StreamingLlmOptions options_;

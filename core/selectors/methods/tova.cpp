@@ -88,6 +88,8 @@ class Tova final : public Selector {
     });
   }
 
+  bool takes_remote_rows() const override { return true; }
+
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     // Heads have lost the same keys unless another evicting method came before.
     SelectCost cost;

@@ -107,6 +107,35 @@ TEST_CASE("the GPU's reference of Quest has the engine's bounds and pages") {
   }
 }
 
+TEST_CASE("the GPU's reference of exact attention has the oracle's lists") {
+  const std::string variant = GENERATE("per_q_head", "per_group_sum", "per_group_max", "per_chunk");
+  const std::string scope = GENERATE("all", "past");
+  const int n_tok = GENERATE(1, 7);
+  const int n_past = GENERATE(0, 30, 200);
+  CAPTURE(variant, scope, n_tok, n_past);
+  CallFixture f({.n_q = 6, .n_kv = 2, .d_head = 64, .n_past = n_past, .n_tok = n_tok});
+  f.call.budget = Budget::parse("tokens=40");
+  const Selection selection =
+      made("oracle-topk:variant=" + variant + ",scope=" + scope, f)->select(f.call);
+  const Sequence1 s = sequence_of(f);
+  const bool joins_rows = variant == "per_chunk";
+  const bool forces_own = joins_rows || scope == "past";
+  const int n_owners = variant == "per_q_head" ? s.n_q : s.n_kv;
+  const int n_blocks = joins_rows ? 1 : n_tok;
+  REQUIRE(selection.n_lists() == n_owners * n_blocks);
+  for (int owner = 0; owner < n_owners; ++owner) {
+    for (int block = 0; block < n_blocks; ++block) {
+      std::vector<double> scores =
+          variant == "per_q_head" ? row_scores(s, owner, block)
+                                  : joined_weights(s, owner, block, joins_rows ? n_tok : block + 1,
+                                                   variant == "per_group_max");
+      scores.resize(static_cast<std::size_t>(forces_own ? n_past : n_past + block + 1));
+      const ListView list = selection.at(owner * n_blocks + block);
+      CHECK(ints(list.scored()) == best_of(scores, 40));
+    }
+  }
+}
+
 TEST_CASE("the GPU's reference of attention has dense attention's outputs") {
   CallFixture f({.n_q = 6, .n_kv = 2, .d_head = 64, .n_past = 70, .n_tok = 5});
   AttentionQuestion question;

@@ -1,0 +1,26 @@
+// Queries and keys of a call that lie elsewhere, on a device: what evicting methods ask about them
+// instead of looking at them.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/attention/selection.hpp"
+
+namespace kvscope {
+
+class RemoteRows {
+ public:
+  virtual ~RemoteRows() = default;
+  /// Softmax weights of rows [first_row, end_row) of the call, over the keys of a list per KV head
+  /// up to each row's own, summed over the rows and the heads of the KV head. [n_kv][keys]. lists:
+  /// ascending positions that end with all of the call's own; none: every key of the context.
+  virtual std::vector<std::vector<float>> softmax_votes(
+      std::span<const std::span<const KeyPos>> lists, Index first_row, Index end_row) const = 0;
+  /// The cosine of each key of such a list with the list's mean, of unit keys or (takes_unit false)
+  /// of keys as they are. Vectors are divided by at least the norm eps. [n_kv][keys]
+  virtual std::vector<std::vector<double>> mean_cosines(
+      std::span<const std::span<const KeyPos>> lists, bool takes_unit, double eps) const = 0;
+};
+
+}  // namespace kvscope

@@ -1,0 +1,163 @@
+// A warp per key, whose lanes hold its channels; blocks add up their keys, and one block per KV
+// head adds up the blocks, all in the order of the keys.
+#include "core/cuda/key_cosines.hpp"
+
+#include "core/cuda/key_list.cuh"
+#include "core/cuda/launch.cuh"
+#include "core/cuda/ptx.cuh"
+
+namespace kvscope::gpu {
+
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kKeysPerWarp = 32;
+constexpr int kKeys = kWarps * kKeysPerWarp;  // of a block
+
+struct Cosines {
+  ListSource list;
+  const void* k;  // [n_kv, capacity, d_head]
+  std::int64_t capacity;
+  std::int64_t stride;  // of inverse_norms and cosines
+  int n_parts;          // blocks of a KV head
+  bool takes_unit;
+  double eps;
+  double* inverse_norms;  // [n_kv, stride]
+  double* parts;          // [n_kv, n_parts, d_head]
+  double* means;          // [n_kv, d_head] of length 1, or shorter than eps
+  double* cosines;        // [n_kv, stride]
+};
+
+template <class T, int kWidth>
+__device__ __forceinline__ void load_key(const Cosines& call, const KeyList& keys, int kv_head,
+                                         int key, float (&part)[kWidth / 32]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const std::int64_t row = kv_head * call.capacity + keys.position(key);
+  load_row_part(static_cast<const T*>(call.k) + row * kWidth + lane * (kWidth / 32), part);
+}
+
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kWarps * 32) mean_parts_kernel(Cosines call) {
+  constexpr int kEach = kWidth / 32;  // channels of a lane
+  __shared__ double of_warp[kWarps][kWidth];
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const KeyList keys(call.list, /*batch=*/0, kv_head);
+  const int first = static_cast<int>(blockIdx.x) * kKeys + warp * kKeysPerWarp;
+  const int end = min(first + kKeysPerWarp, keys.n_keys);
+  double sum[kEach] = {};
+  for (int key = first; key < end; ++key) {
+    float x[kEach];
+    load_key<T, kWidth>(call, keys, kv_head, key, x);
+    double square = 0.0;
+#pragma unroll
+    for (int c = 0; c < kEach; ++c) square += static_cast<double>(x[c]) * static_cast<double>(x[c]);
+    const double inverse = 1.0 / fmax(sqrt(warp_sum(square)), call.eps);
+    if (lane == 0) call.inverse_norms[kv_head * call.stride + key] = inverse;
+    const double weight = call.takes_unit ? inverse : 1.0;
+#pragma unroll
+    for (int c = 0; c < kEach; ++c) sum[c] += weight * static_cast<double>(x[c]);
+  }
+#pragma unroll
+  for (int c = 0; c < kEach; ++c) of_warp[warp][lane * kEach + c] = sum[c];
+  __syncthreads();
+  for (int c = static_cast<int>(threadIdx.x); c < kWidth; c += kWarps * 32) {
+    double whole = 0.0;
+    for (int w = 0; w < kWarps; ++w) whole += of_warp[w][c];
+    const std::int64_t part = static_cast<std::int64_t>(kv_head) * call.n_parts + blockIdx.x;
+    call.parts[part * kWidth + c] = whole;
+  }
+}
+
+template <int kWidth>
+__global__ void __launch_bounds__(kWidth) mean_kernel(Cosines call) {
+  __shared__ double of_warp[kWidth / 32];
+  const int kv_head = static_cast<int>(blockIdx.x);
+  const int c = static_cast<int>(threadIdx.x);
+  const KeyList keys(call.list, /*batch=*/0, kv_head);
+  double sum = 0.0;
+  for (int part = 0; part < call.n_parts; ++part)
+    sum += call.parts[(static_cast<std::int64_t>(kv_head) * call.n_parts + part) * kWidth + c];
+  const double square = warp_sum(sum * sum);
+  if (c % 32 == 0) of_warp[c / 32] = square;
+  __syncthreads();
+  double whole = 0.0;
+  for (int w = 0; w < kWidth / 32; ++w) whole += of_warp[w];
+  call.means[kv_head * kWidth + c] = sum / fmax(sqrt(whole), call.eps * keys.n_keys);
+}
+
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kWarps * 32) cosines_kernel(Cosines call) {
+  constexpr int kEach = kWidth / 32;
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const KeyList keys(call.list, /*batch=*/0, kv_head);
+  const int first = static_cast<int>(blockIdx.x) * kKeys + warp * kKeysPerWarp;
+  const int end = min(first + kKeysPerWarp, keys.n_keys);
+  double mean[kEach];
+#pragma unroll
+  for (int c = 0; c < kEach; ++c) mean[c] = call.means[kv_head * kWidth + lane * kEach + c];
+  for (int key = first; key < end; ++key) {
+    float x[kEach];
+    load_key<T, kWidth>(call, keys, kv_head, key, x);
+    double product = 0.0;
+#pragma unroll
+    for (int c = 0; c < kEach; ++c) product += mean[c] * static_cast<double>(x[c]);
+    product = warp_sum(product);
+    const std::int64_t at = kv_head * call.stride + key;
+    if (lane == 0) call.cosines[at] = product * call.inverse_norms[at];
+  }
+}
+
+template <class T, int kWidth>
+void start(const CallShape& shape, const Cosines& call, StreamHandle stream) {
+  const char* const what = "start the cosines of keys";
+  Launch how;
+  how.grid = dim3(static_cast<unsigned>(call.n_parts), static_cast<unsigned>(shape.n_kv));
+  how.threads = kWarps * 32;
+  how.overlaps = false;  // what came before has ended, and nothing begins earlier
+  launch(stream, how, what, mean_parts_kernel<T, kWidth>, call);
+  Launch of_heads = how;
+  of_heads.grid = dim3(static_cast<unsigned>(shape.n_kv));
+  of_heads.threads = kWidth;
+  launch(stream, of_heads, what, mean_kernel<kWidth>, call);
+  launch(stream, how, what, cosines_kernel<T, kWidth>, call);
+}
+
+template <class T>
+void start(const CallShape& shape, const Cosines& call, StreamHandle stream) {
+  if (shape.d_head == 64) return start<T, 64>(shape, call, stream);
+  start<T, 128>(shape, call, stream);
+}
+
+}  // namespace
+
+const double* KeyCosines::compute(const CallShape& shape, const CosineCall& of,
+                                  StreamHandle stream) {
+  check_shape(shape);
+  constexpr const char* kUse = "the cosines of keys";
+  stride_ = of.most_keys;
+  Cosines call;
+  call.list = {of.lists, of.rows.n_past, of.rows.n_tok, /*log2_page=*/0, /*adds_own=*/true};
+  call.k = of.rows.k;
+  call.capacity = shape.capacity;
+  call.stride = stride_;
+  call.n_parts = (of.most_keys + kKeys - 1) / kKeys;
+  call.takes_unit = of.takes_unit;
+  call.eps = of.eps;
+  const std::int64_t n_kv = shape.n_kv;
+  call.inverse_norms = inverse_norms_.room<double>(n_kv * stride_, kUse);
+  call.parts = parts_.room<double>(n_kv * call.n_parts * shape.d_head, kUse);
+  call.means = means_.room<double>(n_kv * shape.d_head, kUse);
+  call.cosines = cosines_.room<double>(n_kv * stride_, kUse);
+  if (shape.dtype == Dtype::bf16) {
+    start<Bf16>(shape, call, stream);
+  } else {
+    start<float>(shape, call, stream);
+  }
+  return call.cosines;
+}
+
+}  // namespace kvscope::gpu

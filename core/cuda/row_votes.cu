@@ -1,0 +1,38 @@
+#include "core/cuda/row_votes.hpp"
+
+#include <algorithm>
+
+#include "core/cuda/query_scores.cuh"
+
+namespace kvscope::gpu {
+
+const float* RowVotes::sum(const CallShape& shape, const VoteCall& call, StreamHandle stream) {
+  constexpr const char* kUse = "the votes for keys";
+  stride_ = (std::int64_t{call.most_keys} + 3) / 4 * 4;
+  const int n_rows = call.end_row - call.first_row;
+  const std::int64_t row_bytes = shape.n_q * stride_ * static_cast<std::int64_t>(sizeof(float));
+  const int most_rows =
+      static_cast<int>(std::clamp<std::int64_t>(call.most_bytes / row_bytes, 1, n_rows));
+  QueryWeights weighing;
+  QueryScores& scoring = weighing.from;
+  scoring.q = call.rows.q;
+  scoring.k = call.rows.k;
+  scoring.list = {call.lists, call.rows.n_past, call.rows.n_tok, /*log2_page=*/0,
+                  /*adds_own=*/true};
+  scoring.most_keys = call.most_keys;
+  scoring.scores = scores_.room<float>(most_rows * shape.n_q * stride_, kUse);
+  scoring.stride = stride_;
+  weighing.extremes = extremes_.room<float2>(std::int64_t{most_rows} * shape.n_q, kUse);
+  weighing.weights = weights_.room<float>(shape.n_kv * stride_, kUse);
+  weighing.joins_rows = true;
+  for (int row = call.first_row; row < call.end_row; row += most_rows) {
+    scoring.first_row = row;
+    scoring.n_rows = std::min(most_rows, call.end_row - row);
+    score_queries(shape, scoring, stream);
+    weighing.adds = row > call.first_row;
+    weigh_keys(shape, weighing, stream);
+  }
+  return weighing.weights;
+}
+
+}  // namespace kvscope::gpu

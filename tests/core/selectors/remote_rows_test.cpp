@@ -1,0 +1,158 @@
+// Methods whose queries and keys lie elsewhere: they ask a RemoteRows, look at no data of their
+// own, and answer as they do with the tensors at hand. tests/cuda/live_test.cpp has the GPU's.
+#include "core/attention/remote_rows.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include "core/selectors/method_spec.hpp"
+#include "tests/core/selectors/sequence.hpp"
+
+namespace kvscope::test {
+namespace {
+
+/// One layer of a sequence's call, by loops.
+class LoopRows final : public RemoteRows {
+ public:
+  LoopRows(const Sequence& sequence, Index layer, Index begin, Index n_tok)
+      : sequence_(sequence), layer_(layer), begin_(begin), n_tok_(n_tok) {}
+
+  std::vector<std::vector<float>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
+                                                Index first_row, Index end_row) const override {
+    const AttentionShape& shape = sequence_.shape;
+    std::vector<std::vector<float>> votes;
+    for (Index kv_head = 0; kv_head < shape.n_kv; ++kv_head) {
+      std::set<KeyPos> allowed = first_keys(begin_ + n_tok_);
+      if (!lists.empty()) {
+        const auto list = lists[static_cast<std::size_t>(kv_head)];
+        allowed = {list.begin(), list.end()};
+      }
+      REQUIRE(allowed.contains(static_cast<KeyPos>(begin_)));
+      REQUIRE(*allowed.rbegin() == begin_ + n_tok_ - 1);
+      std::vector<double> sums(static_cast<std::size_t>(begin_ + n_tok_), 0.0);
+      for (Index row = first_row; row < end_row; ++row) {
+        for (Index head = kv_head * shape.group(); head < (kv_head + 1) * shape.group(); ++head) {
+          const auto weights = naive_weights(sequence_, layer_, head, begin_ + row, allowed);
+          for (std::size_t i = 0; i < weights.size(); ++i) sums[i] += weights[i];
+        }
+      }
+      votes.emplace_back();
+      for (const KeyPos pos : allowed)
+        votes.back().push_back(static_cast<float>(sums[static_cast<std::size_t>(pos)]));
+    }
+    return votes;
+  }
+
+  std::vector<std::vector<double>> mean_cosines(std::span<const std::span<const KeyPos>> lists,
+                                                bool takes_unit, double eps) const override {
+    std::vector<std::vector<double>> cosines;
+    for (std::size_t kv_head = 0; kv_head < lists.size(); ++kv_head) {
+      const auto k =
+          sequence_.k[static_cast<std::size_t>(layer_)].view().sub(static_cast<Index>(kv_head));
+      const auto norm = [&](const auto& x) {
+        double square = 0.0;
+        for (const auto value : x)
+          square += static_cast<double>(value) * static_cast<double>(value);
+        return std::max(std::sqrt(square), eps);
+      };
+      std::vector<double> mean(static_cast<std::size_t>(k.dim(1)), 0.0);
+      for (const KeyPos pos : lists[kv_head]) {
+        const double weight = takes_unit ? 1.0 / norm(k.row(pos)) : 1.0;
+        for (std::size_t c = 0; c < mean.size(); ++c)
+          mean[c] += weight * static_cast<double>(k.row(pos)[c]) /
+                     static_cast<double>(lists[kv_head].size());
+      }
+      cosines.emplace_back();
+      for (const KeyPos pos : lists[kv_head]) {
+        double product = 0.0;
+        for (std::size_t c = 0; c < mean.size(); ++c)
+          product += mean[c] * static_cast<double>(k.row(pos)[c]);
+        cosines.back().push_back(product / norm(k.row(pos)) / norm(mean));
+      }
+    }
+    return cosines;
+  }
+
+ private:
+  const Sequence& sequence_;
+  Index layer_, begin_, n_tok_;
+};
+
+/// All calls of the sequence, and a verification of which one token stays before every decode step.
+std::vector<Answer> answers_of(const std::string& spec, const Sequence& sequence, bool is_remote) {
+  SelectorRun run(make_selector(spec, sequence), sequence.shape, {{Budget::Kind::tokens, 12.0}},
+                  std::nullopt, ScorePrecision::f32);
+  REQUIRE(run.takes_remote_rows());
+  std::vector<Answer> answers;
+  const auto ask = [&](Phase phase, Index n_tok) {
+    const Index begin = run.n_keys();
+    const Index end = begin + n_tok;
+    run.begin_call(phase, n_tok);
+    for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
+      const auto at = static_cast<std::size_t>(layer);
+      const LoopRows rows(sequence, layer, begin, n_tok);
+      LayerCall call;
+      call.layer = layer;
+      call.q = sequence.q[at].view().range(1, begin, end);
+      call.k = sequence.k[at].view().range(1, 0, end);
+      call.v = sequence.v[at].view().range(1, 0, end);
+      if (is_remote) {
+        call.q = {nullptr, call.q.shape()};
+        call.k = {nullptr, call.k.shape()};
+        call.v = {nullptr, call.v.shape()};
+        call.remote = &rows;
+      }
+      answers.push_back(answer_of(run.layer_call(call)[0]));
+    }
+  };
+  for (const auto& [phase, n_tok] : sequence.calls) {
+    if (phase == Phase::decode && run.n_keys() + 3 <= sequence.n_tokens()) {
+      const Index begin = run.n_keys();
+      ask(Phase::verify, 3);
+      run.rollback(begin + 1);
+      if (run.n_keys() + n_tok > sequence.n_tokens()) break;
+    }
+    ask(phase, n_tok);
+    if (run.n_keys() == sequence.n_tokens()) break;
+  }
+  return answers;
+}
+
+TEST_CASE("remote rows: the same lists as from tensors at hand", "[selectors]") {
+  const std::string spec =
+      GENERATE("tova", "tova-kvpress", "snapkv:window=4", "snapkv:window=3,kernel=3,pooling=max",
+               "keydiff", "keydiff:anchor=raw,recent-share=0.25");
+  const std::uint64_t seed = GENERATE(1u, 2u, 3u);
+  CAPTURE(spec, seed);
+  const Sequence sequence =
+      random_sequence({.n_tokens = 60, .n_decode = 12, .has_ties = false, .seed = seed});
+  const auto expected = answers_of(spec, sequence, /*is_remote=*/false);
+  const auto found = answers_of(spec, sequence, /*is_remote=*/true);
+  REQUIRE(expected.size() == found.size());
+  std::size_t n_sparse = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CHECK(expected[i] == found[i]);
+    n_sparse += expected[i].is_dense ? 0 : 1;
+  }
+  CHECK(n_sparse > 0);
+}
+
+TEST_CASE("remote rows: taken in f32 by methods that look at no data", "[selectors]") {
+  const AttentionShape shape{.n_layers = 1, .n_q = 4, .n_kv = 2, .d_head = 8, .max_tokens = 16};
+  const auto takes = [&](const char* method, ScorePrecision precision) {
+    return SelectorRun(MethodSpec(method).make(), shape, {{Budget::Kind::tokens, 12.0}},
+                       std::nullopt, precision)
+        .takes_remote_rows();
+  };
+  for (const char* method : {"tova", "snapkv", "keydiff"}) {
+    CHECK(takes(method, ScorePrecision::f32));
+    CHECK_FALSE(takes(method, ScorePrecision::f64));
+  }
+  for (const char* method : {"snapkv-official-mha", "quest", "h2o", "tova@tokens=8+quest"}) {
+    INFO(method);
+    CHECK_FALSE(takes(method, ScorePrecision::f32));
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,141 @@
+// The keys of largest exact attention on the GPU against the f64 reference.
+#include "core/cuda/best_keys.hpp"
+
+#include "tests/cuda/device_batch.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Owner = NativeRule::Owner;
+
+constexpr double kRounding = 1e-5;  // of a score, or of the logarithm of a sum of weights
+
+struct Case {
+  const char* name;
+  BatchShape batch;
+  gpu::BestKeysOptions options;
+};
+
+/// What the keys of a list are ranked by: scores, or logarithms of weights.
+std::vector<double> ranks(const Sequence1& s, const gpu::BestKeysOptions& options, int owner,
+                          int row) {
+  std::vector<double> scores;
+  if (options.owner == Owner::q_head) {
+    scores = row_scores(s, owner, row);
+  } else {
+    scores =
+        joined_weights(s, owner, options.joins_rows ? 0 : row,
+                       options.joins_rows ? s.n_tok : row + 1, options.owner == Owner::group_max);
+    for (double& x : scores) x = std::log(x);
+  }
+  scores.resize(static_cast<std::size_t>(options.forces_own ? s.n_past : s.n_past + row + 1));
+  return scores;
+}
+
+void check_case(const Case& c) {
+  INFO(c.name);
+  DeviceBatch batch(c.batch);
+  const Sequence1& s = batch.sequences[0];
+  gpu::BestKeys best;
+  best.choose(batch.shape, c.options, batch.rows(), s.n_past, batch.stream);
+  batch.stream.wait();
+  const int n_owners = c.options.owner == Owner::q_head ? s.n_q : s.n_kv;
+  REQUIRE(best.lists().n_owners == n_owners);
+  REQUIRE(best.n_row_blocks() == (c.options.joins_rows ? 1 : s.n_tok));
+  int n_lists = 0, n_unequal = 0, n_swapped = 0, n_wrong = 0;
+  double farthest = 0.0;
+  const int row_step = std::max(1, best.n_row_blocks() / 9);
+  for (int row = 0; row < best.n_row_blocks();
+       row = row_after(row, row_step, best.n_row_blocks())) {
+    for (int owner = 0; owner < n_owners; ++owner) {
+      const std::vector<double> scores = ranks(s, c.options, owner, row);
+      const int n_kept = std::min(c.options.budget, static_cast<int>(scores.size()));
+      const ListDifference difference =
+          compare_list(list_of(best.lists(), row, owner), scores, n_kept, kRounding);
+      ++n_lists;
+      n_unequal += difference.n_swapped > 0 ? 1 : 0;
+      n_swapped += difference.n_swapped;
+      n_wrong += difference.is_right ? 0 : 1;
+      farthest = std::max(farthest, difference.farthest);
+    }
+  }
+  std::printf("  best keys %-24s lists %d, unequal %d, swapped %d, farthest %.1e\n", c.name,
+              n_lists, n_unequal, n_swapped, farthest);
+  CHECK(n_wrong == 0);
+  // equal keys have equal scores, of which the earlier ones stay
+  if (c.batch.draw == Draw::copies) CHECK(n_swapped == 0);
+}
+
+TEST_CASE("gpu: lists of the keys of largest attention are the reference's", "[gpu][picks]") {
+  KVSCOPE_NEEDS_DEVICE();
+  using gpu::Dtype;
+  const BatchShape small{.n_q = 6, .n_kv = 2, .n_past = {300}, .n_tok = 40};
+  const auto with = [](BatchShape shape, const auto& change) {
+    change(shape);
+    return shape;
+  };
+  const auto in_f32 = [&](const BatchShape& shape) {
+    return with(shape, [](BatchShape& x) { x.dtype = Dtype::f32; });
+  };
+  const BatchShape step{.n_q = 24, .n_kv = 8, .n_past = {5000}, .n_tok = 1};
+  const BatchShape narrow{.n_q = 8, .n_kv = 2, .d = 64, .n_past = {777}, .n_tok = 9};
+  const BatchShape copies{.n_past = {3000}, .n_tok = 5, .draw = Draw::copies};
+  const BatchShape start{.n_past = {0}, .n_tok = 70};
+  const gpu::BestKeysOptions per_head{.budget = 64};
+  const gpu::BestKeysOptions past{.budget = 64, .forces_own = true};
+  const gpu::BestKeysOptions sum{.budget = 64, .owner = Owner::group_sum};
+  const gpu::BestKeysOptions largest{.budget = 64, .owner = Owner::group_max, .forces_own = true};
+  const gpu::BestKeysOptions joined{
+      .budget = 64, .owner = Owner::group_sum, .forces_own = true, .joins_rows = true};
+  const auto few_rows = [](gpu::BestKeysOptions options) {
+    options.most_bytes = 30000;  // three rows of `small` at a time
+    return options;
+  };
+  for (const Case& c : {Case{"per head", small, per_head},
+                        Case{"per head f32", in_f32(small), per_head},
+                        Case{"past", small, past},
+                        Case{"group's sum", small, sum},
+                        Case{"group's sum f32", in_f32(small), sum},
+                        Case{"group's largest", small, largest},
+                        Case{"all rows", small, joined},
+                        Case{"all rows f32", in_f32(small), joined},
+                        Case{"per head, few rows", small, few_rows(per_head)},
+                        Case{"group's sum, few rows", small, few_rows(sum)},
+                        Case{"all rows, few rows", small, few_rows(joined)},
+                        Case{"step", step, {.budget = 1024}},
+                        Case{"step f32", in_f32(step), {.budget = 1024}},
+                        Case{"step, sum", step, {.budget = 512, .owner = Owner::group_sum}},
+                        Case{"step, joined", step, joined},
+                        Case{"d 64", narrow, per_head},
+                        Case{"d 64, sum f32", in_f32(narrow), sum},
+                        Case{"d 64, joined", narrow, joined},
+                        Case{"copies", copies, per_head},
+                        Case{"copies, sum", copies, sum},
+                        Case{"copies, joined", copies, joined},
+                        Case{"no past", start, per_head},
+                        Case{"no past, past", start, past},
+                        Case{"no past, joined", start, joined},
+                        Case{"budget beyond all", narrow, {.budget = 5000}}})
+    check_case(c);
+}
+
+TEST_CASE("gpu: the keys of largest attention refuse shapes in sentences", "[gpu][picks]") {
+  KVSCOPE_NEEDS_DEVICE();
+  DeviceBatch batch({.n_past = {20, 30}, .n_tok = 2});
+  gpu::BestKeys best;
+  const auto sentence = [&](const gpu::BestKeysOptions& options, int n_past) -> std::string {
+    try {
+      best.choose(batch.shape, options, batch.rows(), n_past, batch.stream);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(sentence({}, 20).find("one sequence, found 2") != std::string::npos);
+  batch.shape.n_batch = 1;
+  CHECK(sentence({.budget = 0}, 20).find("at least one key, found 0") != std::string::npos);
+  CHECK(sentence({}, 31).find("within the capacity, found 33") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvscope::test
