@@ -67,6 +67,11 @@ void note_host_choice(const MethodSpec& method, const std::optional<Budget>& bud
         fmt::format("kvscope: {} chooses on the GPU in decode steps; in calls of several tokens "
                     "the host chooses, and gets copies of queries and keys",
                     method.text()));
+  } else if (rule->method == NativeRule::Method::sparq) {
+    note(
+        fmt::format("kvscope: {} chooses on the GPU in calls of several tokens; in decode steps "
+                    "the host chooses, and gets copies of queries and keys",
+                    method.text()));
   }
 }
 

@@ -14,6 +14,7 @@ struct NativeRule {
     streaming,   // the first n_sink keys and the latest budget - n_sink > 0 of each query
     best,        // the keys of largest exact attention; everything but what is named below as
                  // by default
+    sparq,       // of several queries, or one that is no decode step; joins_rows and forces_own
   };
   /// As PageRule and PageOwner of core/selectors/page_lists.hpp.
   enum class Pages { eval, kernel, frontier, hub };
@@ -26,9 +27,11 @@ struct NativeRule {
   Index page_size = 16;  // quest
   Pages pages = Pages::kernel;
   Owner owner = Owner::q_head;  // quest, best
+  Index n_channels = 0;         // sparq: as channels_of of core/selectors/head_share.hpp takes them
+  double channel_share = 0.0;   // sparq
   Index n_sink = 0;             // streaming
-  bool forces_own = false;      // best: keys before the call compete, its own come on top
-  bool joins_rows = false;      // best: one list for all rows of the call (with group_sum)
+  bool forces_own = false;      // best, sparq: keys before the call compete, its own come on top
+  bool joins_rows = false;      // best, sparq: one list for all rows of the call (with group_sum)
 
   bool operator==(const NativeRule&) const = default;
 };

@@ -77,11 +77,12 @@ class CudaCall final : public BackendCall, private RemoteRows {
   bool is_plain(Index layer) const;
   AnyAttention any_attention(Index layer, Block& out);
   DeviceRows rows_of(Index layer) const;
-  /// StreamingLLM and the oracle of keys (backend_picks.cpp), as choose(), attend_chosen() and
+  /// StreamingLLM, the oracle of keys and SparQ (backend_picks.cpp), as choose(), attend_chosen() and
   /// chosen_lists().
   bool pick(Index layer, const NativeRule& rule);
   void attend_picked(Index layer, Block& out);
   Selection picked_lists();
+  DeviceLists picked_on_device() const;  // but for StreamingLLM's
   std::vector<std::vector<float>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
                                                 Index first_row, Index end_row) const override;
   std::vector<std::vector<double>> mean_cosines(std::span<const std::span<const KeyPos>> lists,

@@ -1,10 +1,11 @@
-// Keys that a call's queries get by position (StreamingLLM) or by exact attention (the oracle of
-// keys): chosen, attended to, and fetched as lists.
+// Keys that a call's queries get by position (StreamingLLM), by exact attention (the oracle of
+// keys) or by some channels (SparQ): chosen, attended to, and fetched as lists.
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
 #include "core/cuda/backend_call.hpp"
+#include "core/selectors/head_share.hpp"
 
 namespace kvscope::gpu {
 
@@ -34,6 +35,11 @@ bool CudaCall::pick(Index layer, const NativeRule& rule) {
     options.joins_rows = rule.joins_rows;
     work_.best_keys.choose(store_.call_shape(), options, rows_of(layer),
                            static_cast<int>(pos_begin_), work_.stream);
+  } else if (rule.method == NativeRule::Method::sparq) {
+    const Index n_channels = channels_of(rule.n_channels, rule.channel_share, config_.d_head);
+    work_.sparq.choose(store_.call_shape(),
+                       {static_cast<int>(rule.budget), static_cast<int>(n_channels)},
+                       rows_of(layer), static_cast<int>(pos_begin_), work_.stream);
   } else if (rule.method != NativeRule::Method::streaming) {
     return false;
   } else if (n_tok_ == 1 && streamed_ != rule) {
@@ -50,11 +56,16 @@ bool CudaCall::pick(Index layer, const NativeRule& rule) {
   return true;
 }
 
+DeviceLists CudaCall::picked_on_device() const {
+  return picked_->method == NativeRule::Method::sparq ? work_.sparq.lists()
+                                                      : work_.best_keys.lists();
+}
+
 void CudaCall::attend_picked(Index layer, Block& out) {
   const bool is_stream = picked_->method == NativeRule::Method::streaming;
   const DeviceLists lists = is_stream ? DeviceLists{stream_keys_, stream_counts_, /*stride=*/0,
                                                     static_cast<int>(config_.n_kv), /*page_size=*/1}
-                                      : work_.best_keys.lists();
+                                      : picked_on_device();
   if (n_tok_ == 1 || picked_->joins_rows) {
     const OwnKeys own = picked_->forces_own ? OwnKeys::causal : OwnKeys::in_list;
     gpu::attend(store_.call_shape(), rows_of(layer), lists, answer_, lse_, {own}, work_.stream);
@@ -83,10 +94,10 @@ Selection CudaCall::picked_lists() {
       selection.add(stream_of(*picked_, pos_begin_ + row + 1));
     return selection;
   }
-  const DeviceLists lists = work_.best_keys.lists();
+  const DeviceLists lists = picked_on_device();
   work_.wait_and_check();
   const auto n_owners = static_cast<std::size_t>(lists.n_owners);
-  const auto n_blocks = static_cast<std::size_t>(work_.best_keys.n_row_blocks());
+  const auto n_blocks = static_cast<std::size_t>(picked_->joins_rows ? 1 : n_tok_);
   const auto stride = static_cast<std::size_t>(lists.stride);
   const std::vector<std::int32_t> counts = read_device(lists.counts, n_blocks * n_owners);
   const std::vector<std::int32_t> items = read_device(lists.items, n_blocks * n_owners * stride);

@@ -11,6 +11,7 @@
 #include "core/cuda/host_ring.hpp"
 #include "core/cuda/key_cosines.hpp"
 #include "core/cuda/layer_kernels.hpp"
+#include "core/cuda/sparq.hpp"
 #include "core/cuda/transfer.hpp"
 
 namespace kvscope::gpu {
@@ -76,6 +77,7 @@ struct Workspace {
   BestKeys best_keys;
   RowVotes votes;
   KeyCosines key_cosines;
+  Sparq sparq;
 };
 
 }  // namespace kvscope::gpu

@@ -169,9 +169,11 @@ std::optional<NativeRule> SelectorRun::native_rule(Index layer) const {
   if (budgets_.size() != 1 || engine_->precision() != ScorePrecision::f32) return std::nullopt;
   const std::optional<NativeRule> rule = selector_->native_rule(budgets_.front());
   if (rule && (keeps_dense(layer) || !is_open_)) return NativeRule{};
-  // its lists are those of decoding; a call of one token may also be the end of a prompt
-  if (rule && rule->method == NativeRule::Method::quest && phase_ != Phase::decode)
-    return std::nullopt;
+  // Quest's lists are those of decoding (a call of one token may also be the end of a prompt),
+  // SparQ's those of everything else
+  const bool is_decode = phase_ == Phase::decode;
+  if (rule && rule->method == NativeRule::Method::quest && !is_decode) return std::nullopt;
+  if (rule && rule->method == NativeRule::Method::sparq && is_decode) return std::nullopt;
   return rule;
 }
 

@@ -178,6 +178,8 @@ TEST_CASE("gpu: methods inside a model choose the lists of the host's engine",
                         Case{"tova-kvpress", 1, 64},
                         Case{"snapkv:window=16", 100, 64},
                         Case{"snapkv", 1, 96},
+                        Case{"sparq", 60, 64},
+                        Case{"sparq:n-channels=16", 128, 96},
                         Case{"keydiff", 60, 64},
                         Case{"keydiff:anchor=raw,recent-share=0.25", 1, 64}}) {
     INFO(c.method);

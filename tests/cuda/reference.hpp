@@ -218,6 +218,36 @@ inline std::vector<double> joined_weights(const Sequence1& s, int kv_head, int f
   return joined;
 }
 
+/// SparQ outside of decode steps: the score of every key before the call, of one KV head.
+inline std::vector<double> sparq_scores(const Sequence1& s, int kv_head, int n_channels) {
+  const auto d = static_cast<std::size_t>(s.d);
+  std::vector<const float*> rows;
+  for (int head = kv_head * s.group(); head < (kv_head + 1) * s.group(); ++head) {
+    for (int row = 0; row < s.n_tok; ++row) rows.push_back(s.q_row(head, row));
+  }
+  std::vector<double> size(d, 0.0), query(d, 0.0);
+  for (const float* row : rows) {
+    for (std::size_t c = 0; c < d; ++c) size[c] += std::abs(static_cast<double>(row[c]));
+  }
+  const std::vector<int> channels = best_of(size, n_channels);
+  for (const float* row : rows) {
+    double all = 0.0, kept = 0.0;
+    for (std::size_t c = 0; c < d; ++c) all += std::abs(static_cast<double>(row[c]));
+    for (const int c : channels) kept += std::abs(static_cast<double>(row[c]));
+    const double tau = std::sqrt(static_cast<double>(d) * (kept > 0.0 ? kept / all : 1.0));
+    for (const int c : channels)
+      query[static_cast<std::size_t>(c)] += static_cast<double>(row[c]) / tau;
+  }
+  std::vector<double> scores;
+  for (int pos = 0; pos < s.n_past; ++pos) {
+    double score = 0.0;
+    for (std::size_t c = 0; c < d; ++c)
+      score += query[c] * static_cast<double>(s.k_row(kv_head, pos)[c]);
+    scores.push_back(score / static_cast<double>(rows.size()));
+  }
+  return scores;
+}
+
 /// The cosine of each listed key with the mean of them, as unit keys or as they are.
 inline std::vector<double> mean_cosines(const Sequence1& s, int kv_head,
                                         const std::vector<int>& list, bool takes_unit, double eps) {

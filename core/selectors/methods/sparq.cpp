@@ -23,6 +23,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "core/attention/row_kernels.hpp"
@@ -111,6 +112,19 @@ class Sparq final : public SharedScoreSelector {
     return options_.mean_value
                ? "states which share of the output its own list has (expected mean-value=false)"
                : "";
+  }
+  /// Of calls that are no decode steps; in those the mean value stands in for what was left out.
+  std::optional<NativeRule> native_rule(const Budget& budget) const override {
+    if (budget.kind != Budget::Kind::tokens) return std::nullopt;
+    NativeRule rule;
+    rule.method = NativeRule::Method::sparq;
+    rule.budget = static_cast<Index>(budget.value);
+    rule.owner = NativeRule::Owner::group_sum;
+    rule.n_channels = options_.n_channels;
+    rule.channel_share = options_.channel_share;
+    rule.forces_own = true;
+    rule.joins_rows = true;
+    return rule;
   }
   void reset(const AttentionShape& shape) override {
     SharedScoreSelector::reset(shape);

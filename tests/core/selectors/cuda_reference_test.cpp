@@ -136,6 +136,21 @@ TEST_CASE("the GPU's reference of exact attention has the oracle's lists") {
   }
 }
 
+TEST_CASE("the GPU's reference of SparQ has the engine's lists outside of decode steps") {
+  const int n_tok = GENERATE(1, 7);
+  const int n_past = GENERATE(0, 30, 200);
+  const int n_channels = GENERATE(1, 16, 64);
+  CAPTURE(n_tok, n_past, n_channels);
+  CallFixture f({.n_q = 6, .n_kv = 2, .d_head = 64, .n_past = n_past, .n_tok = n_tok});
+  f.call.budget = Budget::parse("tokens=40");
+  const Selection selection =
+      made("sparq:n-channels=" + std::to_string(n_channels), f)->select(f.call);
+  const Sequence1 s = sequence_of(f);
+  for (int kv_head = 0; kv_head < s.n_kv; ++kv_head)
+    CHECK(ints(selection.at(kv_head).scored()) ==
+          best_of(sparq_scores(s, kv_head, n_channels), 40));
+}
+
 TEST_CASE("the GPU's reference of attention has dense attention's outputs") {
   CallFixture f({.n_q = 6, .n_kv = 2, .d_head = 64, .n_past = 70, .n_tok = 5});
   AttentionQuestion question;

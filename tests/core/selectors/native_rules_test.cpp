@@ -4,6 +4,7 @@
 
 #include "core/attention/native_rule.hpp"
 #include "core/selectors/method_spec.hpp"
+#include "core/sim/protocol.hpp"
 
 namespace kvscope::test {
 namespace {
@@ -55,6 +56,28 @@ TEST_CASE("native rules: QuoKA and Quest with the options that the kernels do no
   CHECK_FALSE(rule_of("quoka", "ratio=0.5"));
   CHECK(rule_of("quest")->method == NativeRule::Method::quest);
   CHECK_FALSE(rule_of("quest:bound-bits=4"));
+}
+
+TEST_CASE("native rules: SparQ's holds outside of decode steps") {
+  const auto rule = rule_of("sparq:n-channels=16,local-share=0.5");
+  REQUIRE(rule);
+  CHECK(rule->method == NativeRule::Method::sparq);
+  CHECK(rule->n_channels == 16);
+  CHECK((rule->forces_own && rule->joins_rows));
+  CHECK(rule_of("sparq")->channel_share == 0.5);
+  CHECK_FALSE(rule_of("sparq", "ratio=0.5"));
+  const AttentionShape shape{.n_layers = 1, .n_q = 4, .n_kv = 2, .d_head = 8, .max_tokens = 16};
+  const auto rule_in = [&](const char* method, Phase phase) {
+    SelectorRun run(MethodSpec(method).make(), shape, {{Budget::Kind::tokens, 12.0}}, std::nullopt,
+                    ScorePrecision::f32);
+    run.begin_call(phase, 1);
+    return run.native_rule(0).has_value();
+  };
+  CHECK(rule_in("sparq", Phase::prefill));
+  CHECK(rule_in("sparq", Phase::verify));
+  CHECK_FALSE(rule_in("sparq", Phase::decode));
+  CHECK(rule_in("quest:dense-layers=0", Phase::decode));
+  CHECK_FALSE(rule_in("quest:dense-layers=0", Phase::prefill));
 }
 
 TEST_CASE("native rules: what looks at tensors that no rule names has none") {
