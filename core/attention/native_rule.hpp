@@ -27,7 +27,7 @@ struct NativeRule {
   Index page_size = 16;  // quest
   Pages pages = Pages::kernel;
   Owner owner = Owner::q_head;  // quest, best
-  Index n_channels = 0;         // sparq: as channels_of of core/selectors/head_share.hpp takes them
+  Index n_channels = 0;         // sparq: as channels_of of core/attention/head_share.hpp takes them
   double channel_share = 0.0;   // sparq
   Index n_sink = 0;             // streaming
   bool forces_own = false;      // best, sparq: keys before the call compete, its own come on top

@@ -77,8 +77,8 @@ class CudaCall final : public BackendCall, private RemoteRows {
   bool is_plain(Index layer) const;
   AnyAttention any_attention(Index layer, Block& out);
   DeviceRows rows_of(Index layer) const;
-  /// StreamingLLM, the oracle of keys and SparQ (backend_picks.cpp), as choose(), attend_chosen() and
-  /// chosen_lists().
+  /// StreamingLLM, the oracle of keys and SparQ (backend_picks.cpp), as choose(), attend_chosen()
+  /// and chosen_lists().
   bool pick(Index layer, const NativeRule& rule);
   void attend_picked(Index layer, Block& out);
   Selection picked_lists();

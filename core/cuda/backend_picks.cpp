@@ -4,8 +4,8 @@
 #include <numeric>
 #include <vector>
 
+#include "core/attention/head_share.hpp"
 #include "core/cuda/backend_call.hpp"
-#include "core/selectors/head_share.hpp"
 
 namespace kvscope::gpu {
 

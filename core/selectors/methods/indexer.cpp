@@ -72,6 +72,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/attention/head_share.hpp"
 #include "core/attention/score_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"
@@ -79,7 +80,6 @@
 #include "core/selectors/block_fates.hpp"
 #include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/cost_units.hpp"
-#include "core/selectors/head_share.hpp"
 #include "core/selectors/index_vectors.hpp"
 #include "core/selectors/learned_index.hpp"
 #include "core/selectors/owners.hpp"

@@ -34,11 +34,11 @@
 #include <numeric>
 #include <utility>
 
+#include "core/attention/head_share.hpp"
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/cost_units.hpp"
-#include "core/selectors/head_share.hpp"
 #include "core/selectors/key_basis.hpp"
 #include "core/selectors/key_columns.hpp"
 #include "core/selectors/linear_scores.hpp"

@@ -26,12 +26,12 @@
 #include <optional>
 #include <utility>
 
+#include "core/attention/head_share.hpp"
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/topk.hpp"
 #include "core/base/error.hpp"
 #include "core/base/work_tally.hpp"
 #include "core/selectors/cost_units.hpp"
-#include "core/selectors/head_share.hpp"
 #include "core/selectors/key_columns.hpp"
 #include "core/selectors/linear_scores.hpp"
 #include "core/selectors/registry.hpp"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/tensor/tensor.hpp"
+#include "core/base/index.hpp"
 
 namespace kvscope {
 
