@@ -201,6 +201,8 @@ Selection CudaCall::chosen_lists(Index layer) {
       n_tok_, n_tok_);
   for (std::size_t owner = 0; owner < n_owners; ++owner) {
     KeyList list;
+    list.scored.reserve(static_cast<std::size_t>(counts[owner]) *
+                        static_cast<std::size_t>(lists.page_size));
     for (const std::int32_t item : items.subspan(owner * static_cast<std::size_t>(lists.stride),
                                                  static_cast<std::size_t>(counts[owner]))) {
       const Index first = Index{item} * lists.page_size;
