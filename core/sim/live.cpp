@@ -82,9 +82,9 @@ class LiveSequence::Policy final : public AttentionPolicy {
   }
 
  private:
-  /// What statistics count. Lists that serve a KV head's group in the whole call (QuoKA's, those of
-  /// an oracle per chunk) have the same number of keys before the call whichever they are, so that
-  /// nobody needs to wait for them.
+  /// What statistics count. Lists that serve a KV head's group in the whole call (QuoKA's, SparQ's,
+  /// those of an oracle per chunk) have the same number of keys before the call whichever they are,
+  /// so that nobody needs to wait for them.
   Selection counted(const AttentionQuestion& question, const NativeRule& rule,
                     const std::function<Selection()>& lists) const {
     if (rule.method == NativeRule::Method::everything) return dense_answer(question.n_tok);
