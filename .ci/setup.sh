@@ -5,7 +5,8 @@
 #   kvscope_configure PRESET ...  configures build/PRESET if that is not done yet (more arguments go to CMake)
 #   kvscope_build PRESET ...      builds (more arguments go to cmake --build)
 #
-# KVSCOPE_SKIP_INSTALL=1 leaves the system's packages alone; KVSCOPE_JOBS=N limits parallel compilers.
+# KVSCOPE_SKIP_INSTALL=1 leaves the system's packages alone; KVSCOPE_JOBS=N limits parallel compilers. Where ccache is installed, it
+# keeps what was compiled (KVSCOPE_CCACHE=0: not; KVSCOPE_CCACHE=1: it is installed too).
 
 kvscope_root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 
@@ -78,6 +79,7 @@ kvscope_install() {
     ! python3 -c 'import os, sysconfig; assert os.path.exists(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null; then
     wanted+=(python3-dev)
   fi
+  [ "${KVSCOPE_CCACHE:-}" != 1 ] || wanted+=(ccache)
   kvscope_missing=()
   [ -z "${KVSCOPE_SKIP_INSTALL:-}" ] || return 0
   if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
@@ -155,9 +157,13 @@ kvscope_jobs() {
 }
 
 kvscope_configure() {
-  local preset=$1
+  local preset=$1 launcher="" language
   shift
   kvscope_find_cmake
+  # Paths below the base folder become relative, so that what was compiled in one clone serves another.
+  [ "${KVSCOPE_CCACHE:-}" = 0 ] || ! command -v ccache >/dev/null 2>&1 ||
+    launcher="$kvscope_cmake;-E;env;CCACHE_BASEDIR=$kvscope_root;ccache"
+  for language in C CXX CUDA; do set -- "$@" "-DCMAKE_${language}_COMPILER_LAUNCHER=$launcher"; done
   (cd -- "$kvscope_root" && "$kvscope_cmake" --preset "$preset" "$@") >&2 ||
     kvscope_die "configuring failed; if $kvscope_root/build/$preset was made by another CMake or on another machine, delete it"
 }

@@ -9,7 +9,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::attention_map_test {
 namespace {
 
 TEST_CASE("attention-map: cells are maxima or means of exact weights", "[attention_map]") {
@@ -66,4 +66,4 @@ TEST_CASE("attention-map: cells are maxima or means of exact weights", "[attenti
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::attention_map_test

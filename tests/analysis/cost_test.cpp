@@ -15,7 +15,7 @@
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope {
+namespace kvscope::cost_test {
 namespace {
 
 using Catch::Approx;
@@ -480,4 +480,4 @@ TEST_CASE("cost: a sweep on a card has predicted microseconds in the rows of lay
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::cost_test

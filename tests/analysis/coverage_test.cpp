@@ -16,7 +16,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::coverage_test {
 namespace {
 
 using Catch::Approx;
@@ -583,4 +583,4 @@ TEST_CASE("coverage: what does not fit is refused with a sentence", "[coverage]"
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::coverage_test

@@ -12,7 +12,7 @@
 #include "core/sim/replay.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::explain_key_test {
 namespace {
 
 using Catch::Approx;
@@ -244,4 +244,4 @@ TEST_CASE("explain key: sentences say what became of a key, and problems what to
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::explain_key_test

@@ -11,7 +11,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::geometry_test {
 namespace {
 
 using Catch::Approx;
@@ -342,4 +342,4 @@ TEST_CASE("geometry: bad input gets a sentence", "[geometry]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::geometry_test

@@ -15,7 +15,7 @@
 #include "core/sim/replay.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::heads_test {
 namespace {
 
 using Catch::Approx;
@@ -254,4 +254,4 @@ TEST_CASE("heads: what cannot be measured is refused in a sentence", "[heads]") 
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::heads_test

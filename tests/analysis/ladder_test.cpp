@@ -13,7 +13,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::ladder_test {
 namespace {
 
 using Catch::Approx;
@@ -191,4 +191,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::ladder_test

@@ -13,7 +13,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::layer_map_test {
 namespace {
 
 using Catch::Approx;
@@ -301,4 +301,4 @@ TEST_CASE("layer-map: peaked rows that underflow are counted as smoothed", "[lay
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::layer_map_test

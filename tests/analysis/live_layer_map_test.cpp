@@ -9,7 +9,7 @@
 #include "core/trace/memory_trace.hpp"
 #include "tests/support/golden.hpp"
 
-namespace kvscope {
+namespace kvscope::live_layer_map_test {
 namespace {
 
 /// Records q and k of one forward call.
@@ -87,4 +87,4 @@ TEST_CASE("layer-map: running models and their recordings have the same divergen
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::live_layer_map_test

@@ -16,7 +16,7 @@
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope {
+namespace kvscope::match_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -267,4 +267,4 @@ TEST_CASE("costs alone are those of a whole replay") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::match_test

@@ -11,7 +11,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::query_scores_test {
 namespace {
 
 using Catch::Approx;
@@ -94,4 +94,4 @@ TEST_CASE("a selection is sorted, brings its KV heads, and names what is wrong",
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::query_scores_test

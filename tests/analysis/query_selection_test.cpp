@@ -14,7 +14,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::query_selection_test {
 namespace {
 
 using Catch::Approx;
@@ -313,4 +313,4 @@ TEST_CASE("query-selection: bad input gets a sentence", "[query_selection]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::query_selection_test

@@ -15,7 +15,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::quest_bounds_test {
 namespace {
 
 using Catch::Approx;
@@ -281,4 +281,4 @@ TEST_CASE("quest: bad input gets a sentence", "[quest]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::quest_bounds_test

@@ -7,7 +7,7 @@
 #include "core/sim/protocol.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::quoka_selector_test {
 namespace {
 
 struct Question {
@@ -165,4 +165,4 @@ TEST_CASE("quoka: the analysis keeps what the selector keeps, key by key", "[quo
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::quoka_selector_test

@@ -15,7 +15,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::quoka_test {
 namespace {
 
 using Catch::Approx;
@@ -467,4 +467,4 @@ TEST_CASE("quoka: one token is enough", "[quoka]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::quoka_test

@@ -5,7 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
-namespace kvscope {
+namespace kvscope::statistics_test {
 namespace {
 
 using Catch::Approx;
@@ -150,4 +150,4 @@ TEST_CASE("numbers that JSON lacks are null", "[statistics]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::statistics_test

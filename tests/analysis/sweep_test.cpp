@@ -13,7 +13,8 @@
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/temp_dir.hpp"
 
-using namespace kvscope;
+namespace kvscope::test::sweep_test {
+
 using Catch::Matchers::ContainsSubstring;
 using kvscope::test::PlantOptions;
 using kvscope::testing::TempDir;
@@ -309,3 +310,5 @@ TEST_CASE("bootstrap intervals hold the mean, shrink with the data and repeat") 
   CHECK(std::isnan(bootstrap_mean({}, 10, {1}).low));
   CHECK(std::isnan(bootstrap_mean(many, 0, {1}).high));
 }
+
+}  // namespace kvscope::test::sweep_test

@@ -8,7 +8,7 @@
 
 #include "core/base/error.hpp"
 
-namespace kvscope {
+namespace kvscope::table_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -150,4 +150,4 @@ TEST_CASE("tables of different columns stand below each other") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::table_test

@@ -13,7 +13,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::theorem_b1_test {
 namespace {
 
 using Catch::Approx;
@@ -224,4 +224,4 @@ TEST_CASE("theorem-b1: bad input gets a sentence", "[theorem_b1]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::theorem_b1_test

@@ -14,7 +14,7 @@
 #include "core/sim/replay.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::ties_test {
 namespace {
 
 using Catch::Approx;
@@ -188,4 +188,4 @@ TEST_CASE("ties: equal rows are all tied, a NaN is refused by name, methods with
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::ties_test

@@ -1,6 +1,7 @@
 // Who may include whom: the table of ARCHITECTURE.md, checked against every #include of the tree.
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <regex>
@@ -8,7 +9,7 @@
 
 #include "tests/architecture/source_tree.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::includes_test {
 namespace {
 
 using Parts = std::set<std::string>;
@@ -133,6 +134,22 @@ TEST_CASE("Eigen stays out of headers, so that translation units cannot disagree
   }
 }
 
+TEST_CASE("a source includes its own header first, which proves that it can stand alone") {
+  std::set<std::string> headers;
+  for (const auto& file : source_files()) headers.insert(file.path);
+  for (const auto& file : source_files()) {
+    if (!file.path.ends_with(".cpp")) continue;
+    const std::string own = file.path.substr(0, file.path.size() - 3) + "hpp";
+    if (!headers.contains(own)) continue;
+    const auto first = std::find_if(file.lines.begin(), file.lines.end(), [](const auto& line) {
+      return included_name(line).has_value();
+    });
+    INFO(file.path << " does not include " << own << " first");
+    REQUIRE(first != file.lines.end());
+    CHECK((*included_name(*first) == own || "tests/" + *included_name(*first) == own));
+  }
+}
+
 TEST_CASE("project headers are named from the root (tests also from theirs) and exist") {
   std::set<std::string> headers;
   for (const auto& file : source_files()) headers.insert(file.path);
@@ -150,4 +167,4 @@ TEST_CASE("project headers are named from the root (tests also from theirs) and 
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::includes_test

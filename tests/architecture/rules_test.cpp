@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "tests/architecture/source_tree.hpp"
+#include "tests/support/places.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::rules_test {
 namespace {
 
 bool is_library(const std::string& path) {
@@ -215,7 +216,7 @@ TEST_CASE("the pages name and link only files that exist") {
         std::vector<std::string>{"core/a.hpp"});
   CHECK(linked_files("[a](b/c.md#d) [e](https://f.org/g) [h](#i) ![j](k.png)") ==
         std::vector<std::string>{"b/c.md", "k.png"});
-  const std::filesystem::path root = KVSCOPE_SOURCE_DIR;
+  const std::filesystem::path root = testing::source_dir();
   std::size_t n_named = 0, n_linked = 0;
   for (const char* page :
        {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "analysis/cli/COMMANDS.md"}) {
@@ -238,4 +239,4 @@ TEST_CASE("the pages name and link only files that exist") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::rules_test

@@ -1,4 +1,5 @@
 #include "tests/architecture/source_tree.hpp"
+#include "tests/support/places.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -23,7 +24,7 @@ SourceFile read_source(const std::filesystem::path& root, const std::filesystem:
 
 const std::vector<SourceFile>& source_files() {
   static const std::vector<SourceFile> files = [] {
-    const std::filesystem::path root = KVSCOPE_SOURCE_DIR;
+    const std::filesystem::path root = testing::source_dir();
     std::vector<SourceFile> found;
     for (std::string_view folder : kFolders) {
       if (!std::filesystem::exists(root / folder)) continue;

@@ -3,10 +3,11 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <fstream>
 
+#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::analyze_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -19,13 +20,9 @@ const std::vector<std::string> kKinds = {"quoka",    "theorem-b1",      "quest",
 
 struct Pair {
   TempDir dir;
-  std::string verifier = (dir.path() / "verifier.h5").string();
-  std::string draft = (dir.path() / "draft.h5").string();
+  std::string verifier = recording(160, 4);
+  std::string draft = draft_recording(160, 4);
 
-  Pair() {
-    REQUIRE(kvscope_run({"record", verifier, "--max-tokens", "160", "--decode", "4"}).code == 0);
-    REQUIRE(kvscope_run({"record", draft, "--model", "draft", "--tokens", verifier}).code == 0);
-  }
   std::vector<std::string> command(const std::string& kind,
                                    std::vector<std::string> more = {}) const {
     std::vector<std::string> words = {"analyze", kind, verifier};
@@ -249,4 +246,4 @@ TEST_CASE("the three benchmarks report rates and what they were measured on") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::analyze_test

@@ -4,7 +4,7 @@
 
 #include "tests/cli/run_program.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::bench_select_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -97,4 +97,4 @@ TEST_CASE("wrong uses of bench select end with one sentence and exit code 2", "[
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::bench_select_test

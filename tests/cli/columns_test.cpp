@@ -5,10 +5,11 @@
 #include <set>
 
 #include "notebooks_export/metric_info.hpp"
+#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::columns_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -30,10 +31,8 @@ void collect(const nlohmann::json& report, std::set<std::string>& columns) {
 TEST_CASE("every column that any command writes is known by its whole name") {
   const TempDir dir;
   const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
-  const std::string trace = file("t.h5");
-  const std::string draft = file("d.h5");
-  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "96", "--decode", "4"}).code == 0);
-  REQUIRE(kvscope_run({"record", draft, "--model", "draft", "--tokens", trace}).code == 0);
+  const std::string trace = recording(96, 4);
+  const std::string draft = draft_recording(96, 4);
   const std::vector<Words> commands = {
       {"sweep", trace, "--selector", "full,quest,quoka", "--budget", "16", "--chunk", "16"},
       {"cost", trace, "--selector", "full,quest", "--budget", "16", "--hardware", "h200", "--chunk",
@@ -117,8 +116,7 @@ TEST_CASE("a simulation's JSON is drawn as its HDF5 is, and says the whole comma
 TEST_CASE("a sweep says its whole command, whatever the threads and shards were") {
   const TempDir dir;
   const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
-  const std::string trace = file("t.h5");
-  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "64"}).code == 0);
+  const std::string trace = recording(64);
   const auto run =
       kvscope_run({"sweep", trace, "--budget", "16,32", "--selector", "quest:page-size=8,full",
                    "--chunk", "16", "--layers", "2-3", "--threads", "1", "--json"});
@@ -145,4 +143,4 @@ TEST_CASE("options of earlier versions are taken, with a remark") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::columns_test

@@ -6,10 +6,11 @@
 #include <fstream>
 #include <set>
 
+#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::cost_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -17,9 +18,8 @@ using testing::TempDir;
 
 TEST_CASE("cost predicts methods on cards, and a figure shows it", "[cost]") {
   const TempDir dir;
-  const std::string trace = (dir.path() / "t.h5").string();
+  const std::string trace = recording(200, 4);
   const std::string out = (dir.path() / "cost.json").string();
-  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "200", "--decode", "4"}).code == 0);
   const auto run =
       kvscope_run({"cost", trace, "--phase", "decode", "--steps", "3", "--selector",
                    "full,quest:page-size=4", "--budget", "32", "--hardware", "h100-sxm,rtx-4090",
@@ -109,8 +109,7 @@ TEST_CASE("cost refuses what it cannot do in one sentence and writes nothing", "
   const std::string out = (dir.path() / "o.json").string();
   const std::string bad = (dir.path() / "bad.json").string();
   std::ofstream(bad) << "{\"format\": \"kvscope hardware 1\", \"name\": \"x\"}";
-  const std::string trace = (dir.path() / "t.h5").string();
-  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "64"}).code == 0);
+  const std::string trace = recording(64);
   using Words = std::vector<std::string>;
   const std::vector<std::pair<Words, std::string>> cases = {
       {{"cost", trace, "--selector", "full", "--hardware", "h1000"}, "h1000"},
@@ -146,4 +145,4 @@ TEST_CASE("cost refuses what it cannot do in one sentence and writes nothing", "
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::cost_test

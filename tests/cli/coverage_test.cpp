@@ -3,10 +3,11 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 
+#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::coverage_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -17,12 +18,8 @@ using Words = std::vector<std::string>;
 
 struct Pair {
   TempDir dir;
-  std::string verifier = (dir.path() / "verifier.h5").string();
-  std::string draft = (dir.path() / "draft.h5").string();
-  Pair() {
-    REQUIRE(kvscope_run({"record", verifier, "--max-tokens", "160"}).code == 0);
-    REQUIRE(kvscope_run({"record", draft, "--model", "draft", "--tokens", verifier}).code == 0);
-  }
+  std::string verifier = recording(160);
+  std::string draft = draft_recording(160);
   Words coverage(Words more) const {
     Words words = {"analyze", "coverage", verifier};
     words.insert(words.end(), more.begin(), more.end());
@@ -111,4 +108,4 @@ TEST_CASE("coverage refuses what makes no sense with one line and exit code 2") 
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::coverage_test

@@ -5,7 +5,7 @@
 #include "support/temp_dir.hpp"
 #include "tests/cli/run_program.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::explain_test {
 namespace {
 
 TEST_CASE("explain names the heads that look at a needle which a window lost") {
@@ -63,4 +63,4 @@ TEST_CASE("explain refuses what it cannot run") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::explain_test

@@ -10,10 +10,11 @@
 #include <fstream>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::failing_disk_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -99,7 +100,7 @@ struct Workshop {
 
 RunSetup failing(const std::string& call, long at, int reason, long n, const std::string& count) {
   return {"",
-          {"SOURCE_DATE_EPOCH=1700000000", "LD_PRELOAD=" KVSCOPE_FAILING_DISK,
+          {"SOURCE_DATE_EPOCH=1700000000", "LD_PRELOAD=" + testing::failing_disk().string(),
            "KVSCOPE_FAIL_CALL=" + call, "KVSCOPE_FAIL_AT=" + std::to_string(at),
            "KVSCOPE_FAIL_ERRNO=" + std::to_string(reason), "KVSCOPE_FAIL_FOR=" + std::to_string(n),
            "KVSCOPE_FAIL_COUNT=" + count}};
@@ -287,4 +288,4 @@ TEST_CASE("a user's own .part files stay, and links planted there lead nowhere")
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::failing_disk_test

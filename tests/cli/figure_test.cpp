@@ -9,7 +9,7 @@
 #include "tests/cli/run_program.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::figure_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -213,4 +213,4 @@ TEST_CASE("a figure without its font says which package to install") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::figure_test

@@ -3,9 +3,10 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::fit_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -20,7 +21,7 @@ struct TwoTexts {
   std::string tested = file("tested.h5");
   TwoTexts() {
     REQUIRE(kvscope_run({"record", text, "--max-tokens", "420"}).code == 0);
-    const auto other = dir.write("other.txt", read_file(KVSCOPE_SOURCE_DIR "/README.md"));
+    const auto other = dir.write("other.txt", read_file(testing::source_dir() / "README.md"));
     REQUIRE(kvscope_run({"record", tested, "--text", other.string(), "--max-tokens", "420"}).code ==
             0);
   }
@@ -107,4 +108,4 @@ TEST_CASE("fit and runs refuse with one sentence") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::fit_test

@@ -5,10 +5,11 @@
 #include <filesystem>
 #include <map>
 
+#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::match_test {
 namespace {
 
 using Catch::Approx;
@@ -19,10 +20,7 @@ using Words = std::vector<std::string>;
 
 struct MatchShop {
   TempDir dir;
-  std::string trace = file("t.h5");
-  MatchShop() {
-    REQUIRE(kvscope_run({"record", trace, "--max-tokens", "200", "--decode", "4"}).code == 0);
-  }
+  std::string trace = recording(200, 4);
   std::string file(const std::string& name) const { return (dir.path() / name).string(); }
   Words sweep(const std::string& selectors, Words more) const {
     Words words = {"sweep", trace,         "--phase", "decode",     "--steps",
@@ -178,4 +176,4 @@ TEST_CASE("a sweep at equal predicted microseconds meets them on the card, and s
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::match_test

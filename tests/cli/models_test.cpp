@@ -8,9 +8,10 @@
 #include <fstream>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::models_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -18,7 +19,7 @@ using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
 
-const fs::path kGolden = fs::path(KVSCOPE_SOURCE_DIR) / "tests/golden";
+const fs::path kGolden = testing::source_dir() / "tests/golden";
 
 // A copy of a golden checkpoint whose files may be changed.
 fs::path copy_of(const char* name, const TempDir& dir) {
@@ -97,16 +98,16 @@ TEST_CASE("the option --device: words that there are not, and GPUs that there ar
         3);
 }
 
-#ifdef KVSCOPE_OLD_DRIVER
 TEST_CASE("a driver that is too old ends with one sentence and 3, and nothing is begun") {
+  const auto driver = testing::old_driver();
+  if (!driver) SKIP("the CUDA kernels are not built here");
   const TempDir dir;
   const fs::path out = dir.path() / "t.h5";
   const fs::path asked = dir.path() / "asked";
-  const auto run =
-      kvscope_run({"record", out.string(), "--max-tokens", "32", "--device", "cuda"},
-                  {"",
-                   {"LD_LIBRARY_PATH=" + fs::path(KVSCOPE_OLD_DRIVER).parent_path().string(),
-                    "KVSCOPE_OLD_DRIVER_ASKED=" + asked.string()}});
+  const auto run = kvscope_run({"record", out.string(), "--max-tokens", "32", "--device", "cuda"},
+                               {"",
+                                {"LD_LIBRARY_PATH=" + driver->parent_path().string(),
+                                 "KVSCOPE_OLD_DRIVER_ASKED=" + asked.string()}});
   CHECK(run.code == 3);
   CHECK(fs::exists(asked));
   CHECK(run.err_is_one_line());
@@ -114,7 +115,6 @@ TEST_CASE("a driver that is too old ends with one sentence and 3, and nothing is
   CHECK_FALSE(fs::exists(out));
   CHECK_FALSE(fs::exists(out.string() + ".part"));
 }
-#endif
 
 TEST_CASE("info of a mixture of experts says how many there are, and what a token uses") {
   const auto info = kvscope_run({"info", (kGolden / "gpt_oss_mxfp4").string(), "--json"}).json();
@@ -272,4 +272,4 @@ TEST_CASE("tokenize --pieces shows each id with its text") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::models_test

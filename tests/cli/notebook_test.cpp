@@ -6,7 +6,7 @@
 #include "tests/cli/run_program.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::notebook_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -98,4 +98,4 @@ TEST_CASE("wrong kinds and files end with a sentence and leave no notebook") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::notebook_test

@@ -13,7 +13,7 @@
 #include "tests/support/temp_dir.hpp"
 #include "traces/layout.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::odd_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -133,4 +133,4 @@ TEST_CASE("a flipped bit in recorded data ends analyses with the array's name") 
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::odd_files_test

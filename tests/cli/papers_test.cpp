@@ -4,9 +4,10 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::papers_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,7 +65,7 @@ TEST_CASE("papers judges items from results, and does not run them again") {
 TEST_CASE("papers on a checkpoint without a tokenizer: items say why, the rest goes on") {
   const TempDir dir;
   const fs::path out = dir.path() / "report";
-  const fs::path golden = fs::path(KVSCOPE_SOURCE_DIR) / "tests/golden/llama3_gqa";
+  const fs::path golden = testing::source_dir() / "tests/golden/llama3_gqa";
   const auto run =
       kvscope_run({"papers", "--quick", "--model", golden.string(), "--out", out.string(),
                    "--items", "quoka-fig-2b,quoka-fig-4,specattn-fig-2,error-theorem-b1"});
@@ -109,4 +110,4 @@ TEST_CASE("bench nucleus finds the exact nucleus both ways and shows the printed
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::papers_test

@@ -6,9 +6,10 @@
 #include <thread>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::record_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -186,7 +187,7 @@ TEST_CASE("models that cannot be used: no folder, a file, a broken config, trunc
   CHECK(record("/no/such/model").code == 3);
   CHECK(record(dir.write("file", "x")).code == 3);
 
-  const fs::path draft = fs::path(KVSCOPE_SOURCE_DIR) / "traces/samples/draft";
+  const fs::path draft = testing::source_dir() / "traces/samples/draft";
   const fs::path copy = dir.path() / "model";
   fs::create_directory(copy);
   for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"})
@@ -347,4 +348,4 @@ TEST_CASE("memory of a recording of 32k tokens is bounded", "[heavy]") {
 #endif
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::record_test

@@ -1,4 +1,5 @@
 #include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -62,7 +63,7 @@ RunningProgram::RunningProgram(const std::vector<std::string>& args, const RunSe
     if (::pipe2(broken, O_CLOEXEC) != 0) throw std::runtime_error("pipe failed");
     ::close(broken[0]);
   }
-  std::vector<std::string> words = {KVSCOPE_PROGRAM};
+  std::vector<std::string> words = {testing::kvscope_program().string()};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<char*> argv;
   for (auto& word : words) argv.push_back(word.data());

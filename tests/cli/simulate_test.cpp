@@ -10,9 +10,10 @@
 #include <thread>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::simulate_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -244,7 +245,7 @@ TEST_CASE("wrong simulations end with a sentence and the right code") {
   check({"bench", "live", "--lengths", "40000"}, 2, "positions");
 
   // a draft with another tokenizer
-  const auto source = std::filesystem::path(KVSCOPE_SOURCE_DIR) / "traces" / "samples" / "draft";
+  const auto source = testing::source_dir() / "traces" / "samples" / "draft";
   const auto other = dir.path() / "other";
   std::filesystem::copy(source, other);
   std::string tokenizer = read_file(other / "tokenizer.json");
@@ -258,4 +259,4 @@ TEST_CASE("wrong simulations end with a sentence and the right code") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::simulate_test

@@ -10,7 +10,7 @@
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::stop_test {
 namespace {
 
 using testing::TempDir;
@@ -98,4 +98,4 @@ TEST_CASE("a signal ends every long command within seconds") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::stop_test

@@ -3,10 +3,11 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <fstream>
 
+#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::sweep_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -17,12 +18,8 @@ using Words = std::vector<std::string>;
 
 struct Recorded {
   TempDir dir;
-  std::string trace = file("trace.h5");
-  std::string draft = file("draft.h5");
-  Recorded() {
-    REQUIRE(kvscope_run({"record", trace, "--max-tokens", "120", "--decode", "4"}).code == 0);
-    REQUIRE(kvscope_run({"record", draft, "--model", "draft", "--tokens", trace}).code == 0);
-  }
+  std::string trace = recording(120, 4);
+  std::string draft = draft_recording(120, 4);
   std::string file(const std::string& name) const { return (dir.path() / name).string(); }
   Words sweep(Words more) const {
     Words words = {"sweep",    trace,          "--selector", "quest,streamingllm",
@@ -170,4 +167,4 @@ TEST_CASE("selectors lists every method with its options") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::sweep_test

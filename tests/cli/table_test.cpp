@@ -2,10 +2,12 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::table_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -14,7 +16,7 @@ using testing::TempDir;
 
 using Words = std::vector<std::string>;
 
-const std::string kPasskey = KVSCOPE_SOURCE_DIR "/tests/golden/results/passkey.csv";
+const std::string kPasskey = (testing::source_dir() / "tests/golden/results/passkey.csv").string();
 
 TEST_CASE("a simulation's CSV becomes Quest's table in every format") {
   const TempDir dir;
@@ -44,8 +46,7 @@ TEST_CASE("a simulation's CSV becomes Quest's table in every format") {
 TEST_CASE("sweeps give the same table from CSV, JSON and HDF5; analyses give one row per layer") {
   const TempDir dir;
   const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
-  const std::string trace = file("trace.h5");
-  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "96", "--decode", "4"}).code == 0);
+  const std::string trace = recording(96, 4);
   std::string first;
   for (const std::string extension : {".csv", ".json", ".h5"}) {
     const std::string sweep = file("sweep" + extension);
@@ -112,4 +113,4 @@ TEST_CASE("wrong words and files end with a sentence and leave nothing behind") 
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::table_test

@@ -12,7 +12,7 @@
 #include "tests/cli/run_program.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::trace_set_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -234,4 +234,4 @@ TEST_CASE("a killed recording of a set is recovered, up to the last unit that al
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::trace_set_test

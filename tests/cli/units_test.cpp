@@ -11,10 +11,11 @@
 #include <thread>
 
 #include "analysis/checked_lines.hpp"
+#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::units_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -30,8 +31,7 @@ Words with(Words words, const Words& more) {
 
 struct Bench {
   TempDir dir;
-  std::string trace = file("trace.h5");
-  Bench() { REQUIRE(kvscope_run({"record", trace, "--max-tokens", "96"}).code == 0); }
+  std::string trace = recording(96);
   std::string file(const std::string& name) const { return (dir.path() / name).string(); }
   Words sweep(const Words& more = {}) const {
     return with({"sweep", trace, "--selector", "quest,streamingllm,lessismore", "--budget", "16",
@@ -452,4 +452,4 @@ TEST_CASE("a list of 100000 units") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::units_test

@@ -6,9 +6,10 @@
 #include <regex>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::usage_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -88,7 +89,7 @@ TEST_CASE("every command has a help with usage and options, by --help, -h and he
 }
 
 TEST_CASE("the manual in the tree is what the program says") {
-  const std::string manual = read_file(KVSCOPE_SOURCE_DIR "/analysis/cli/MANUAL.md");
+  const std::string manual = read_file(testing::source_dir() / "analysis/cli/MANUAL.md");
   const auto run = kvscope_run({"help", "--all"});
   REQUIRE(run.code == 0);
   INFO("write it again: see the first lines of analysis/cli/MANUAL.md");
@@ -96,7 +97,7 @@ TEST_CASE("the manual in the tree is what the program says") {
 }
 
 TEST_CASE("the README names every command") {
-  const std::string readme = read_file(KVSCOPE_SOURCE_DIR "/README.md");
+  const std::string readme = read_file(testing::source_dir() / "README.md");
   for (const auto& command : listed_commands()) {
     INFO(joined(command));
     CHECK(readme.find("kvscope " + joined(command)) != std::string::npos);
@@ -240,4 +241,4 @@ TEST_CASE("missing embedded models are explained") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::usage_test

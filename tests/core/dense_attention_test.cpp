@@ -13,7 +13,7 @@
 #include "core/tensor/lane_kernels.hpp"
 #include "support/only_target.hpp"
 
-using namespace kvscope;
+namespace kvscope::test::dense_attention_test {
 
 namespace {
 
@@ -184,3 +184,5 @@ TEST_CASE("lanes and rows convert into each other", "[kernels]") {
   rows_from_lanes(lanes.data(), 29, 16, 11, back.data(), 29);
   CHECK(std::equal(rows.flat().begin(), rows.flat().end(), back.flat().begin()));
 }
+
+}  // namespace kvscope::test::dense_attention_test

@@ -8,7 +8,7 @@
 #include <numbers>
 #include <vector>
 
-namespace kvscope::test {
+namespace kvscope::test::gelu_kernel_test {
 
 TEST_CASE("the GELU gate equals its formula, far tails included", "[kernels]") {
   constexpr std::size_t n = 64;
@@ -79,4 +79,4 @@ TEST_CASE("the layer norm of every lane equals its formula, whatever the other l
   }
 }
 
-}  // namespace kvscope::test
+}  // namespace kvscope::test::gelu_kernel_test

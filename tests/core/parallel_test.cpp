@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-using namespace kvscope;
+namespace kvscope::test::parallel_test {
 
 TEST_CASE("every index runs exactly once, for any thread count", "[parallel]") {
   for (const int n_threads : {1, 2, 5}) {
@@ -131,3 +131,5 @@ TEST_CASE("where threads cannot be started, a pool works with those it has", "[p
   REQUIRE(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
 }
+
+}  // namespace kvscope::test::parallel_test

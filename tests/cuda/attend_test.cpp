@@ -5,7 +5,7 @@
 
 #include "tests/cuda/device_batch.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::attend_test {
 namespace {
 
 using gpu::AttendBy;
@@ -179,4 +179,4 @@ TEST_CASE("gpu: the device says what it is", "[gpu]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::attend_test

@@ -12,7 +12,7 @@
 #include "tests/support/golden.hpp"
 #include "tests/support/model_capture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::backend_test {
 namespace {
 
 constexpr const char* kFamilies[] = {"llama2_mha",     "llama3_gqa", "llama3_bf16_sharded",
@@ -378,4 +378,4 @@ TEST_CASE("gpu: what does not do is said in one sentence", "[gpu][backend]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::backend_test

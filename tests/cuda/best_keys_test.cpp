@@ -3,7 +3,7 @@
 
 #include "tests/cuda/device_batch.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::best_keys_test {
 namespace {
 
 using Owner = NativeRule::Owner;
@@ -138,4 +138,4 @@ TEST_CASE("gpu: the keys of largest attention refuse shapes in sentences", "[gpu
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::best_keys_test

@@ -4,7 +4,7 @@
 #include "core/cuda/row_votes.hpp"
 #include "tests/cuda/device_batch.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::listed_keys_test {
 namespace {
 
 constexpr double kRounding = 1e-5;  // of a sum of weights
@@ -134,4 +134,4 @@ TEST_CASE("gpu: cosines of listed keys with their mean are the reference's", "[g
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::listed_keys_test

@@ -14,7 +14,7 @@
 #include "tests/cuda/device_batch.hpp"
 #include "tests/support/model_capture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::live_test {
 namespace {
 
 /// One layer's call as the reference takes it.
@@ -254,4 +254,4 @@ TEST_CASE("gpu: a sequence under a method gives the CPU's logits and counts",
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::live_test

@@ -15,7 +15,7 @@
 #include "tests/cuda/device_batch.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::not_finite_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -88,4 +88,4 @@ TEST_CASE("gpu: weights that overflow are reported as on the CPU", "[gpu][backen
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::not_finite_test

@@ -3,7 +3,7 @@
 
 #include "tests/cuda/device_batch.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::quest_test {
 namespace {
 
 struct Case {
@@ -299,4 +299,4 @@ TEST_CASE("gpu: Quest's steps after each other are those of separate calls", "[g
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::quest_test

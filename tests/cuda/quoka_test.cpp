@@ -3,7 +3,7 @@
 
 #include "tests/cuda/device_batch.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::quoka_test {
 namespace {
 
 constexpr double kEps = 1e-12;
@@ -241,4 +241,4 @@ TEST_CASE("gpu: QuoKA refuses shapes in sentences, and says when memory does not
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::quoka_test

@@ -3,7 +3,7 @@
 
 #include "tests/cuda/device_batch.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::sparq_test {
 namespace {
 
 TEST_CASE("gpu: SparQ's lists of chunks are the reference's", "[gpu][picks]") {
@@ -46,4 +46,4 @@ TEST_CASE("gpu: SparQ's lists of chunks are the reference's", "[gpu][picks]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::sparq_test

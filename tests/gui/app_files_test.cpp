@@ -13,7 +13,7 @@
 #include "tests/gui/app_rig.hpp"
 #include "traces/reader.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::app_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -249,4 +249,4 @@ TEST_CASE("a screenshot of a panel that shows an error ends with an error, and i
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::app_files_test

@@ -1,11 +1,14 @@
 #include "tests/gui/app_rig.hpp"
+#include "support/places.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
-#include <map>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "core/base/data_dir.hpp"
+#include "support/fixture.hpp"
 #include "traces/reader.hpp"
 #include "traces/recorder.hpp"
 #include "traces/writer.hpp"
@@ -16,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path record(bool draft, Index n_tokens, Index n_decode, const fs::path& folder) {
+void record(bool draft, Index n_tokens, Index n_decode, const fs::path& out) {
   const fs::path model_dir = draft ? embedded_draft() : embedded_verifier();
   const Transformer model = Transformer::load(model_dir);
   const Tokenizer tokenizer = Tokenizer::load(model_dir);
@@ -36,32 +39,22 @@ fs::path record(bool draft, Index n_tokens, Index n_decode, const fs::path& fold
   options.chunk = 64;
   options.n_decode = n_decode;
   options.model_name = draft ? "draft" : "verifier";
-  const fs::path out = folder / (draft ? "draft.h5" : "verifier.h5");
   auto receiver = create_trace(out, {});
   record_trace(model, &tokenizer, ids, options, *receiver, pool, {});
-  return out;
 }
 
 }  // namespace
 
 fs::path embedded_trace(bool draft, Index n_tokens, Index n_decode) {
-  struct Made {
-    testing::TempDir folder;
-    fs::path file;
-  };
-  static std::map<std::tuple<bool, Index, Index>, std::unique_ptr<Made>> made;
-  auto& entry = made[{draft, n_tokens, n_decode}];
-  if (!entry) {
-    entry = std::make_unique<Made>();
-    entry->file = record(draft, n_tokens, n_decode, entry->folder.path());
-  }
-  return entry->file;
+  const auto name = fmt::format("{}-{}/{}.h5", n_tokens, n_decode, draft ? "draft" : "verifier");
+  return testing::fixture_file(
+      name, [&](const fs::path& file) { record(draft, n_tokens, n_decode, file); });
 }
 
 Rig::Rig(ImVec2 size) : backend_(size) {
   AppOptions options;
   options.n_threads = 2;
-  options.program = KVSCOPE_PROGRAM;
+  options.program = testing::kvscope_program();
   app_ = std::make_unique<App>(std::move(options), backend_.fonts(), backend_.texture_store());
 }
 

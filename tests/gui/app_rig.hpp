@@ -12,7 +12,7 @@
 namespace kvscope::gui::test {
 
 /// Records `n_tokens` of the embedded text and some decode steps with the embedded verifier or
-/// draft; made once per process and length.
+/// draft; made once (tests/support/fixture.hpp).
 std::filesystem::path embedded_trace(bool draft, Index n_tokens = 192, Index n_decode = 8);
 
 /// An App with a NullBackend; frames are drawn by hand.

@@ -11,7 +11,7 @@
 #include "core/base/error.hpp"
 #include "tests/gui/app_rig.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::app_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -232,4 +232,4 @@ TEST_CASE("panels' switches go through a session unchanged") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::app_test

@@ -13,7 +13,7 @@
 #include "core/base/error.hpp"
 #include "tests/gui/app_rig.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::attention_map_panel_test {
 namespace {
 
 using Catch::Approx;
@@ -312,4 +312,4 @@ TEST_CASE("only changed tiles are uploaded, a few per frame, and old ones droppe
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::attention_map_panel_test

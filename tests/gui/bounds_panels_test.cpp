@@ -13,7 +13,7 @@
 #include "gui/model/bounds/layer_map_view.hpp"
 #include "tests/gui/app_rig.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::bounds_panels_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -279,4 +279,4 @@ TEST_CASE("layer map panel: one trace, two that are exchanged, two of different 
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::bounds_panels_test

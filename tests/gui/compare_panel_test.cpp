@@ -7,7 +7,7 @@
 #include "gui/model/compare/compare_sides.hpp"
 #include "tests/gui/app_rig.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::compare_panel_test {
 namespace {
 
 using Catch::Approx;
@@ -125,4 +125,4 @@ TEST_CASE("compare: hovering costs no new drawing and never throws") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::compare_panel_test

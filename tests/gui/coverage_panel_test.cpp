@@ -5,7 +5,7 @@
 
 #include "tests/gui/app_rig.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::coverage_panel_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -132,4 +132,4 @@ TEST_CASE("coverage panel: a method that does not answer here is named; pages sh
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::coverage_panel_test

@@ -7,7 +7,7 @@
 #include "notebooks_export/figure_csv.hpp"
 #include "tests/gui/app_rig.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::geometry_panel_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -176,4 +176,4 @@ TEST_CASE("geometry panel: 1024x768 beside others, and switched off sets", "[geo
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::geometry_panel_test

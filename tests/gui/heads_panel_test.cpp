@@ -6,7 +6,7 @@
 
 #include "tests/gui/app_rig.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::heads_panel_test {
 namespace {
 
 ImVec2 place_of(Rig& rig, const std::string& name) {
@@ -54,4 +54,4 @@ TEST_CASE("heads panel: a click on a head selects it, in both orders") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::heads_panel_test

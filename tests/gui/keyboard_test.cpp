@@ -10,7 +10,7 @@
 #include "gui/model/session/help_texts.hpp"
 #include "tests/gui/app_rig.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::keyboard_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -263,4 +263,4 @@ TEST_CASE("switches of a narrow panel go on in further lines") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::keyboard_test

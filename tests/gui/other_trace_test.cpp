@@ -4,7 +4,7 @@
 
 #include "tests/gui/app_rig.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::other_trace_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -61,4 +61,4 @@ TEST_CASE("panels let go of traces that are closed") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::other_trace_test

@@ -4,7 +4,7 @@
 #include "core/base/error.hpp"
 #include "gui/platform/headless.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::platform_backend_test {
 namespace {
 
 TEST_CASE("an exception inside a frame goes on, and leaves a backend that still draws",
@@ -25,4 +25,4 @@ TEST_CASE("an exception inside a frame goes on, and leaves a backend that still 
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::platform_backend_test

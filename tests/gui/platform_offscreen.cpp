@@ -7,7 +7,7 @@
 #include "gui/platform/offscreen.hpp"
 #include "gui/render/figure_view.hpp"
 
-namespace kvscope::gui {
+namespace kvscope::gui::platform_offscreen_test {
 namespace {
 
 struct Pixel {
@@ -136,4 +136,4 @@ TEST_CASE("a picture too large is refused with a sentence", "[platform][offscree
 }
 
 }  // namespace
-}  // namespace kvscope::gui
+}  // namespace kvscope::gui::platform_offscreen_test

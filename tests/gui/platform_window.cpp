@@ -11,7 +11,7 @@
 #include "core/base/error.hpp"
 #include "gui/platform/window.hpp"
 
-namespace kvscope::gui {
+namespace kvscope::gui::platform_window_test {
 namespace {
 
 bool has_display() {
@@ -122,4 +122,4 @@ TEST_CASE("a window shows the ground and can be opened again", "[platform][windo
 }
 
 }  // namespace
-}  // namespace kvscope::gui
+}  // namespace kvscope::gui::platform_window_test

@@ -6,7 +6,7 @@
 #include "core/base/error.hpp"
 #include "tests/gui/app_rig.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::query_selection_panel_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -102,4 +102,4 @@ TEST_CASE("query-selection panel: small and wide windows, both grounds", "[query
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::query_selection_panel_test

@@ -9,7 +9,7 @@
 #include "traces/recorder.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::recall_panel_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -204,4 +204,4 @@ TEST_CASE("recall panel: another layer shows the last curves until its own are t
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::recall_panel_test

@@ -9,7 +9,7 @@
 #include "gui/render/imgui_canvas.hpp"
 #include "notebooks_export/cairo_canvas.hpp"
 
-namespace kvscope::gui {
+namespace kvscope::gui::render_canvas_test {
 namespace {
 
 using plot::Point;
@@ -162,4 +162,4 @@ TEST_CASE("one texture per content, kept while it is drawn", "[render][canvas]")
 }
 
 }  // namespace
-}  // namespace kvscope::gui
+}  // namespace kvscope::gui::render_canvas_test

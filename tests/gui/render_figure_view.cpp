@@ -9,7 +9,7 @@
 #include "gui/platform/headless.hpp"
 #include "gui/render/figure_view.hpp"
 
-namespace kvscope::gui {
+namespace kvscope::gui::render_figure_view_test {
 namespace {
 
 plot::Figure figure_of(std::vector<plot::Mark> marks) {
@@ -343,4 +343,4 @@ TEST_CASE("a large map has coarse pixels while the wheel turns, all of them afte
 }
 
 }  // namespace
-}  // namespace kvscope::gui
+}  // namespace kvscope::gui::render_figure_view_test

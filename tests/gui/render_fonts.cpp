@@ -5,7 +5,7 @@
 
 #include "gui/platform/headless.hpp"
 
-namespace kvscope::gui {
+namespace kvscope::gui::render_fonts_test {
 namespace {
 
 bool shows(const NullBackend&, ImFont* font, unsigned code) {
@@ -91,4 +91,4 @@ TEST_CASE("figure sizes are baked when they are first used", "[render][fonts]") 
 }
 
 }  // namespace
-}  // namespace kvscope::gui
+}  // namespace kvscope::gui::render_fonts_test

@@ -8,7 +8,7 @@
 #include "gui/render/shrink_image.hpp"
 #include "gui/render/stroke_geometry.hpp"
 
-namespace kvscope::gui {
+namespace kvscope::gui::render_geometry_test {
 namespace {
 
 using plot::Point;
@@ -114,4 +114,4 @@ TEST_CASE("a shrunk picture is the mean of its pixels", "[render][geometry]") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui
+}  // namespace kvscope::gui::render_geometry_test

@@ -7,7 +7,7 @@
 #include "analysis/plot/draw.hpp"
 #include "gui/render/visible_figure.hpp"
 
-namespace kvscope::gui {
+namespace kvscope::gui::render_visible_figure_test {
 namespace {
 
 plot::HeatMap numbered(Index rows, Index cols) {
@@ -164,4 +164,4 @@ TEST_CASE("labels are repeated where shared axes no longer line up", "[render][v
 }
 
 }  // namespace
-}  // namespace kvscope::gui
+}  // namespace kvscope::gui::render_visible_figure_test

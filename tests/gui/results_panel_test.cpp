@@ -8,7 +8,7 @@
 #include "tests/gui/app_rig.hpp"
 #include "traces/result_file.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::results_panel_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -209,4 +209,4 @@ TEST_CASE("results: opened alone at the start, one is shown; beside a trace, the
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::results_panel_test

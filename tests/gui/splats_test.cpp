@@ -8,7 +8,7 @@
 #include "gui/render/point_cloud.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::splats_test {
 namespace {
 
 const plot::Colour kWhite{255, 255, 255};
@@ -172,4 +172,4 @@ TEST_CASE("point cloud: a large one is rough while the camera moves, and whole a
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::splats_test

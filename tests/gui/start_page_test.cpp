@@ -13,7 +13,7 @@
 #include "tests/gui/app_rig.hpp"
 #include "traces/reader.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::start_page_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -280,4 +280,4 @@ TEST_CASE("a result that changes on disk is offered to be read again") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::start_page_test

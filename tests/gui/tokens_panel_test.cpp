@@ -16,7 +16,7 @@
 #include "tests/gui/app_rig.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::tokens_panel_test {
 namespace {
 
 using Catch::Approx;
@@ -274,4 +274,4 @@ TEST_CASE("all its states are drawn at all sizes: nothing open, reading, the tex
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::tokens_panel_test

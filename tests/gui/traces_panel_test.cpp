@@ -13,7 +13,7 @@
 #include "tests/gui/app_rig.hpp"
 #include "traces/reader.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::traces_panel_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -127,4 +127,4 @@ TEST_CASE("a number that is not finite is found when its layer is looked at") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::traces_panel_test

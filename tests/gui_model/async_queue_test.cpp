@@ -10,7 +10,7 @@
 
 #include "core/base/error.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::async_queue_test {
 namespace {
 
 constexpr double kSeconds = 20.0;
@@ -144,4 +144,4 @@ TEST_CASE("async queue: another question cancels what runs; its end leaves nothi
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::async_queue_test

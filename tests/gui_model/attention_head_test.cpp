@@ -7,7 +7,7 @@
 #include "core/base/error.hpp"
 #include "gui_model/naive_map.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::attention_head_test {
 namespace {
 
 TraceInfo without_lse(TraceInfo info) {
@@ -178,4 +178,4 @@ TEST_CASE("what cannot be shown is said, and a stop is obeyed", "[map]") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::attention_head_test

@@ -9,7 +9,7 @@
 #include "core/base/error.hpp"
 #include "gui_model/naive_map.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::attention_tiles_test {
 namespace {
 
 constexpr double kSeconds = 60.0;
@@ -464,4 +464,4 @@ TEST_CASE("tiles may go while their jobs run", "[map]") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::attention_tiles_test

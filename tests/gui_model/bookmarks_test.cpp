@@ -5,7 +5,7 @@
 
 #include "tests/gui_model/trace_files.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::bookmarks_test {
 namespace {
 
 TEST_CASE("bookmarks: they go through JSON, and what is none is left out", "[bookmarks]") {
@@ -67,4 +67,4 @@ TEST_CASE("bookmarks: a session adds, notes, goes back and saves them", "[bookma
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::bookmarks_test

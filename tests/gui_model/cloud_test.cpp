@@ -9,7 +9,7 @@
 #include "gui/model/geometry/orbit.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::cloud_test {
 namespace {
 
 using Catch::Approx;
@@ -175,4 +175,4 @@ TEST_CASE("orbit: a cloud of one place can be looked at") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::cloud_test

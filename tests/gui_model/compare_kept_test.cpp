@@ -11,7 +11,7 @@
 #include "support/planted_trace.hpp"
 #include "tests/gui_model/job_context.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::compare_kept_test {
 namespace {
 
 using Catch::Approx;
@@ -208,4 +208,4 @@ TEST_CASE("sides without a common query, and a single call") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::compare_kept_test

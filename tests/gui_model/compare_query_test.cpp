@@ -10,7 +10,7 @@
 #include "gui/model/compare/compare_figures.hpp"
 #include "support/planted_trace.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::compare_query_test {
 namespace {
 
 using Catch::Approx;
@@ -117,4 +117,4 @@ TEST_CASE("what lies under the cursor: positions above, the nearest kept key in 
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::compare_query_test

@@ -10,7 +10,7 @@
 #include "tests/gui_model/job_context.hpp"
 #include "tests/gui_model/trace_files.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::compare_sides_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -174,4 +174,4 @@ TEST_CASE("figures say what they show, and the CSV holds the numbers of the map"
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::compare_sides_test

@@ -12,7 +12,7 @@
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::coverage_view_test {
 namespace {
 
 using Catch::Approx;
@@ -317,4 +317,4 @@ TEST_CASE("coverage: a trace without what a replay needs is refused with a sente
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::coverage_view_test

@@ -12,7 +12,7 @@
 #include "core/base/error.hpp"
 #include "tests/gui_model/trace_files.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::data_check_test {
 namespace {
 
 using Catch::Approx;
@@ -201,4 +201,4 @@ TEST_CASE("norms as a figure") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::data_check_test

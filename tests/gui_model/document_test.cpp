@@ -12,7 +12,7 @@
 #include "tests/gui_model/trace_files.hpp"
 #include "traces/trace_set.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::document_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -239,4 +239,4 @@ TEST_CASE("a file that was replaced or deleted is noticed; what is open stays re
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::document_test

@@ -11,7 +11,7 @@
 #include "tests/gui_model/trace_files.hpp"
 #include "traces/hash.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::export_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -134,4 +134,4 @@ TEST_CASE("requests are filled from the session: names, traces, its JSON") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::export_test

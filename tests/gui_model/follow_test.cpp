@@ -12,7 +12,7 @@
 #include "traces/trace_set.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::follow_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -265,4 +265,4 @@ TEST_CASE("a finished trace that changes is offered to be read again, once for e
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::follow_test

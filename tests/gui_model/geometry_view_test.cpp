@@ -16,7 +16,7 @@
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::geometry_view_test {
 namespace {
 
 using Catch::Approx;
@@ -269,4 +269,4 @@ TEST_CASE("geometry: switches go through JSON; wrong ones are refused", "[geomet
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::geometry_view_test

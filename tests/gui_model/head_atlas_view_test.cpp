@@ -8,7 +8,7 @@
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::head_atlas_view_test {
 namespace {
 
 TEST_CASE("head atlas: the numbers are the analysis's, and each head lies where it is drawn") {
@@ -53,4 +53,4 @@ TEST_CASE("head atlas: the numbers are the analysis's, and each head lies where 
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::head_atlas_view_test

@@ -10,7 +10,7 @@
 #include "core/base/error.hpp"
 #include "gui/model/jobs/async_value.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::jobs_test {
 namespace {
 
 constexpr double kSeconds = 20.0;
@@ -196,4 +196,4 @@ TEST_CASE("the cache drops what was used longest ago and forgets by prefix") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::jobs_test

@@ -15,7 +15,7 @@
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::layer_map_view_test {
 namespace {
 
 using Catch::Approx;
@@ -165,4 +165,4 @@ TEST_CASE("layer map view: traces of other tokens get a sentence with the way ou
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::layer_map_view_test

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::map_colours_test {
 namespace {
 
 using Catch::Approx;
@@ -129,4 +129,4 @@ TEST_CASE("bytes are red, green, blue, opacity in memory", "[map]") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::map_colours_test

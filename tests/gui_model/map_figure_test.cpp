@@ -7,7 +7,7 @@
 #include "gui_model/naive_map.hpp"
 #include "notebooks_export/figure_csv.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::map_figure_test {
 namespace {
 
 using Catch::Approx;
@@ -162,4 +162,4 @@ TEST_CASE("the cell under a pair is found, and nothing is drawn from nothing", "
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::map_figure_test

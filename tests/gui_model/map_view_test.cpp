@@ -5,7 +5,7 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::map_view_test {
 namespace {
 
 using Catch::Approx;
@@ -143,4 +143,4 @@ TEST_CASE("the tiles in sight cover the view and nothing else", "[map]") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::map_view_test

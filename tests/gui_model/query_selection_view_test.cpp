@@ -17,7 +17,7 @@
 #include "tests/gui_model/trace_files.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::query_selection_view_test {
 namespace {
 
 using Catch::Approx;
@@ -281,4 +281,4 @@ TEST_CASE("query-selection: a trace that lacks queries is a sentence", "[query_s
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::query_selection_view_test

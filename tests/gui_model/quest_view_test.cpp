@@ -17,7 +17,7 @@
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::quest_view_test {
 namespace {
 
 using Catch::Approx;
@@ -291,4 +291,4 @@ TEST_CASE("quest csv: one line per page with the values that are shown", "[quest
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::quest_view_test

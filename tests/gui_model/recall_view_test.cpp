@@ -17,7 +17,7 @@
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::recall_view_test {
 namespace {
 
 using Catch::Approx;
@@ -515,4 +515,4 @@ TEST_CASE("methods: ticked ones first, each with its idea, obstacles as sentence
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::recall_view_test

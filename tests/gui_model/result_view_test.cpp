@@ -11,7 +11,7 @@
 #include "gui/model/results/result_figures.hpp"
 #include "gui/model/results/result_tables.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::result_view_test {
 namespace {
 
 using Catch::Approx;
@@ -234,4 +234,4 @@ TEST_CASE("a cell of a layer x head map leads to its layer and head") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::result_view_test

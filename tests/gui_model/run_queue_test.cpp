@@ -11,9 +11,10 @@
 #include "core/base/error.hpp"
 #include "gui/model/runs/child_program.hpp"
 #include "tests/gui_model/trace_files.hpp"
+#include "tests/support/places.hpp"
 #include "traces/reader.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::run_queue_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -22,7 +23,8 @@ using Words = std::vector<std::string>;
 
 /// A queue that is looked after until everything is over.
 struct Queue {
-  explicit Queue(const std::string& program = KVSCOPE_PROGRAM) : runs(jobs, program) {}
+  explicit Queue(const std::string& program = testing::kvscope_program().string())
+      : runs(jobs, program) {}
   template <class Holds>
   void until(const Holds& holds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -285,4 +287,4 @@ TEST_CASE("a program gets its words, no input, and is asked to end by SIGINT") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::run_queue_test

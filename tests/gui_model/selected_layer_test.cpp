@@ -3,7 +3,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::selected_layer_test {
 namespace {
 
 constexpr plot::Colour kRed{255, 0, 0, 1.0};
@@ -79,4 +79,4 @@ TEST_CASE("what was not measured is hatched up to the last key that its queries 
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::selected_layer_test

@@ -6,7 +6,7 @@
 
 #include "core/trace/memory_trace.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::selection_test {
 namespace {
 
 using Clock = History::Clock;
@@ -172,4 +172,4 @@ TEST_CASE("sliders end where the trace ends") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::selection_test

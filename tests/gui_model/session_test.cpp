@@ -8,7 +8,7 @@
 #include "core/base/error.hpp"
 #include "tests/gui_model/trace_files.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::session_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -472,4 +472,4 @@ TEST_CASE("a session of odd values is taken as far as it makes sense") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::session_test

@@ -10,7 +10,7 @@
 #include "core/base/error.hpp"
 #include "support/planted_trace.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::table_view_test {
 namespace {
 
 using Rows = std::vector<std::uint32_t>;
@@ -161,4 +161,4 @@ TEST_CASE("columns of HDF5 files, which come by alphabet, are read names first")
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::table_view_test

@@ -16,7 +16,7 @@
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::theorem_view_test {
 namespace {
 
 using Catch::Approx;
@@ -187,4 +187,4 @@ TEST_CASE("theorem view: cache keys name every option", "[theorem_view]") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::theorem_view_test

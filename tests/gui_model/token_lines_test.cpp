@@ -8,7 +8,7 @@
 #include "core/base/error.hpp"
 #include "tests/gui_model/trace_files.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::token_lines_test {
 namespace {
 
 using Catch::Approx;
@@ -181,4 +181,4 @@ TEST_CASE("a stopped reading ends") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::token_lines_test

@@ -5,7 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <random>
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::token_text_test {
 namespace {
 
 using Positions = std::vector<std::size_t>;
@@ -135,4 +135,4 @@ TEST_CASE("search agrees with comparing at every place") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::token_text_test

@@ -12,7 +12,7 @@
 #include "tests/gui_model/trace_files.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::token_view_test {
 namespace {
 
 using Catch::Approx;
@@ -246,4 +246,4 @@ TEST_CASE("words on what a method keeps") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::token_view_test

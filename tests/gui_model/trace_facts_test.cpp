@@ -6,7 +6,7 @@
 #include "core/trace/memory_trace.hpp"
 #include "tests/gui_model/trace_files.hpp"
 
-namespace kvscope::gui::test {
+namespace kvscope::gui::test::trace_facts_test {
 namespace {
 
 /// The value of a fact; "-" if it is not there.
@@ -143,4 +143,4 @@ TEST_CASE("the grid fits its room until cells are as small as they may be") {
 }
 
 }  // namespace
-}  // namespace kvscope::gui::test
+}  // namespace kvscope::gui::test::trace_facts_test

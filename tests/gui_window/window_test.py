@@ -1,16 +1,17 @@
 """The explorer as its users have it: the real program in a real window under Xvfb, pressed and dragged by xdotool, judged by what
 it says about itself (--state), by the files that it writes, and by what the screen shows. No reference pictures.
 
-usage: window_test.py KVSCOPE KVSCOPE_EXPLORER [WORD ...]      (WORDs: only behaviours whose names hold one of them)
+usage: window_test.py KVSCOPE KVSCOPE_EXPLORER [--file NAME] [WORD ...]
+
+--file: only the behaviours of that file of this folder; WORDs: only those whose names hold one of them. One after the other, on a
+screen of their own: several of these programs can run at a time.
 
 Pictures of failures, logs and files stay in WINDOW_TEST_FOLDER, if that names a folder. Exit code 77 (ctest: skipped), with the
 reason, where Xvfb or xdotool is missing.
 """
 
-import concurrent.futures
 import os
 import pathlib
-import queue
 import subprocess
 import sys
 import tempfile
@@ -49,31 +50,23 @@ def check(test, bench):
     return holds
 
 
-def run_all(kvscope, explorer, words, folder):
-    """Two at a time, each on a screen of its own: much of a behaviour is waiting."""
-    chosen = [test for test in BEHAVIOURS if not words or any(word in test.__name__ for word in words)]
+def run_all(kvscope, explorer, chosen, folder):
     traces = folder / "traces"
     traces.mkdir(parents=True)
     record_traces(kvscope, traces)
     begin = time.monotonic()
-    waiting = queue.SimpleQueue()
-    for test in chosen:
-        waiting.put(test)
-
-    def work(number):
-        n_held = 0
-        with Screen(folder / f"screen-{number}") as screen:
-            while True:
-                try:
-                    test = waiting.get_nowait()
-                except queue.Empty:
-                    return n_held
-                n_held += check(test, Bench(kvscope, explorer, screen, traces, folder / test.__name__))
-
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        n_held = sum(pool.map(work, [1, 2]))
+    with Screen(folder / "screen") as screen:
+        n_held = sum(check(test, Bench(kvscope, explorer, screen, traces, folder / test.__name__)) for test in chosen)
     print(f"{n_held} of {len(chosen)} behaviours hold; {time.monotonic() - begin:.0f} s")
     return 0 if n_held == len(chosen) else 1
+
+
+def choose(words):
+    chosen = BEHAVIOURS
+    if words[:1] == ["--file"]:
+        chosen = [test for test in chosen if test.__module__ == words[1]]
+        words = words[2:]
+    return [test for test in chosen if not words or any(word in test.__name__ for word in words)]
 
 
 def main():
@@ -81,12 +74,16 @@ def main():
         print(__doc__)
         return 2
     kvscope, explorer = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
+    chosen = choose(sys.argv[3:])
+    if not chosen:
+        print(f"no behaviour is chosen by {' '.join(sys.argv[3:])}")
+        return 2
     kept = os.environ.get("WINDOW_TEST_FOLDER")
     try:
         if kept:
-            return run_all(kvscope, explorer, sys.argv[3:], pathlib.Path(tempfile.mkdtemp(prefix="window-", dir=kept)).resolve())
+            return run_all(kvscope, explorer, chosen, pathlib.Path(tempfile.mkdtemp(prefix="window-", dir=kept)).resolve())
         with tempfile.TemporaryDirectory(prefix="kvscope-window-") as folder:
-            return run_all(kvscope, explorer, sys.argv[3:], pathlib.Path(folder).resolve())
+            return run_all(kvscope, explorer, chosen, pathlib.Path(folder).resolve())
     except Missing as reason:
         print(f"skipped: {reason}")
         return 77

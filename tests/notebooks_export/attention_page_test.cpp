@@ -10,7 +10,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::attention_page_test {
 namespace {
 
 using Catch::Approx;
@@ -150,4 +150,4 @@ TEST_CASE("attention page: maps get coarser until the page fits, or it is refuse
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::attention_page_test

@@ -16,7 +16,7 @@
 #include "notebooks_export/figure_manifest.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope {
+namespace kvscope::figure_export_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -282,4 +282,4 @@ TEST_CASE("the font's widths are those of its tables", "[figure]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::figure_export_test

@@ -16,7 +16,7 @@
 #include "notebooks_export/latex_table.hpp"
 #include "notebooks_export/markdown_table.hpp"
 
-namespace kvscope {
+namespace kvscope::hostile_text_test {
 namespace {
 
 const std::vector<std::string> kHostile = {
@@ -222,4 +222,4 @@ TEST_CASE("tables with hostile names are well-formed in every format") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::hostile_text_test

@@ -10,7 +10,7 @@
 #include "core/base/error.hpp"
 #include "notebooks_export/notebook_kinds.hpp"
 
-namespace kvscope {
+namespace kvscope::notebook_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -122,4 +122,4 @@ TEST_CASE("results of other kinds, two of one kind, or none are refused") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::notebook_test

@@ -9,7 +9,7 @@
 #include "tests/support/temp_dir.hpp"
 #include "traces/result_file.hpp"
 
-namespace kvscope {
+namespace kvscope::open_result_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -87,4 +87,4 @@ TEST_CASE("what is no result is refused in a sentence") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::open_result_test

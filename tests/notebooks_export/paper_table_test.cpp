@@ -9,7 +9,7 @@
 #include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
 
-namespace kvscope {
+namespace kvscope::paper_table_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -214,4 +214,4 @@ TEST_CASE("where matches numbers however they are written") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::paper_table_test

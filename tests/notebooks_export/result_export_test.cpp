@@ -5,7 +5,7 @@
 #include "core/base/error.hpp"
 #include "notebooks_export/result_csv.hpp"
 
-namespace kvscope {
+namespace kvscope::result_export_test {
 namespace {
 
 TEST_CASE("layers of a summary become lines, null stays empty", "[export]") {
@@ -27,4 +27,4 @@ TEST_CASE("texts with commas and quotes are quoted", "[export]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::result_export_test

@@ -1,7 +1,7 @@
 """Runs every kind of notebook as a reader would: records the embedded models, analyses, writes the notebooks with the program,
 validates them with nbformat and executes them with jupyter nbconvert, also on a recording that was killed and on its recovered copy.
 
-usage: run_notebooks.py KVSCOPE WORK_FOLDER PASSKEY_CSV
+usage: run_notebooks.py KVSCOPE WORK_FOLDER PASSKEY_CSV [NAME ...]      (NAMEs: all are written, these alone executed)
 
 Jupyter comes from a virtual environment below WORK_FOLDER that is made once, with pip. Exit code 77 (ctest: skipped), with the reason, if
 that is not possible. KVSCOPE_NOTEBOOK_PYTHON names a Python that has everything already.
@@ -147,6 +147,10 @@ def main():
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     notebooks = write_notebooks(Work(os.path.abspath(kvscope), folder), passkey)
+    chosen = sys.argv[4:] or list(notebooks)
+    if unknown := set(chosen) - set(notebooks):
+        sys.exit(f"no notebook is called {', '.join(sorted(unknown))}; there are {', '.join(notebooks)}")
+    notebooks = {name: notebooks[name] for name in chosen}
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(2, (os.cpu_count() or 2) // 2)) as pool:
         problems = [p for p in pool.map(lambda item: check_notebook(python, folder, *item), notebooks.items()) if p]
     for problem in problems:

@@ -11,7 +11,7 @@
 #include "notebooks_export/table_presets.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope {
+namespace kvscope::table_layouts_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -175,4 +175,4 @@ TEST_CASE("pdflatex takes the tables, where there is one") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::table_layouts_test

@@ -7,7 +7,7 @@
 #include "notebooks_export/paper_table.hpp"
 #include "notebooks_export/table_presets.hpp"
 
-namespace kvscope {
+namespace kvscope::table_marks_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -145,4 +145,4 @@ TEST_CASE("a label that says selector and budget stands for both") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::table_marks_test

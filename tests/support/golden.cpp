@@ -1,4 +1,5 @@
 #include "support/golden.hpp"
+#include "support/places.hpp"
 
 #include <hdf5.h>
 
@@ -8,7 +9,7 @@
 namespace kvscope::test {
 
 std::filesystem::path golden_dir() {
-  return std::filesystem::path(KVSCOPE_SOURCE_DIR) / "tests" / "golden";
+  return testing::source_dir() / "tests" / "golden";
 }
 
 Tensor<float> read_golden(const std::filesystem::path& h5_file, const std::string& dataset) {

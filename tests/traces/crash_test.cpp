@@ -20,7 +20,7 @@
 #include "traces/result_file.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::crash_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -173,4 +173,4 @@ TEST_CASE("files on which HDF5 crashed are refused with a sentence") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::crash_test

@@ -14,7 +14,7 @@
 #include "traces/reader.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::damaged_data_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -179,4 +179,4 @@ TEST_CASE("a compressed trace and a recording that goes on are compared too") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::damaged_data_test

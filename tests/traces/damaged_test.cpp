@@ -16,7 +16,7 @@
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::damaged_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -207,4 +207,4 @@ TEST_CASE("flipped bits anywhere give sentences, not crashes") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::damaged_test

@@ -21,7 +21,7 @@
 #include "traces/reader.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::first_look_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -193,4 +193,4 @@ TEST_CASE("threads that end take no look with them") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::first_look_test

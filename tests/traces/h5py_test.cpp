@@ -10,7 +10,7 @@
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::h5py_test {
 namespace {
 
 TEST_CASE("h5py reads every element where we say it is, in every storage type") {
@@ -130,4 +130,4 @@ TEST_CASE("a trace that h5py wrote reads and verifies") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::h5py_test

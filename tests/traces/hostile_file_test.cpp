@@ -19,7 +19,7 @@
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::hostile_file_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -208,4 +208,4 @@ TEST_CASE("a trace without its progress does not verify") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::hostile_file_test

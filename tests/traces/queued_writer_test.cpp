@@ -26,7 +26,7 @@
 #include "traces/trace_set.hpp"
 #include "traces/verify.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::queued_writer_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -450,4 +450,4 @@ TEST_CASE("a full disk ends a recording by a thread with the same advice and exi
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::queued_writer_test

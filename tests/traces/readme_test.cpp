@@ -3,17 +3,18 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "tests/support/places.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/result_file.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::readme_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
 std::vector<std::string> python_blocks() {
-  const std::string text = slurp(std::filesystem::path(KVSCOPE_SOURCE_DIR) / "traces/README.md");
+  const std::string text = slurp(testing::source_dir() / "traces/README.md");
   const std::string fence = "```python\n";
   std::vector<std::string> blocks;
   for (std::size_t at = text.find(fence); at != std::string::npos; at = text.find(fence, at)) {
@@ -46,4 +47,4 @@ TEST_CASE("the examples of the format's documentation run") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::readme_test

@@ -15,7 +15,7 @@
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::record_model_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -240,4 +240,4 @@ TEST_CASE("an error in the middle keeps the units before, and says how to save t
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::record_model_test

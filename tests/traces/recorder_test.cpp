@@ -18,7 +18,7 @@
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::recorder_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -243,4 +243,4 @@ TEST_CASE("impossible recordings are refused with a sentence") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::recorder_test

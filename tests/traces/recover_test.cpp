@@ -20,7 +20,7 @@
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::recover_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -279,4 +279,4 @@ TEST_CASE("what cannot be recovered is refused with a sentence") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::recover_test

@@ -6,7 +6,7 @@
 #include "core/base/error.hpp"
 #include "tests/traces/synthetic.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::result_file_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -137,4 +137,4 @@ TEST_CASE("a trace is not a result") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::result_file_test

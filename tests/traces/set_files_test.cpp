@@ -15,7 +15,7 @@
 #include "traces/trace_set.hpp"
 #include "traces/verify.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::set_files_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -314,4 +314,4 @@ TEST_CASE("files that an older manifest names, but that are not of its making, s
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::set_files_test

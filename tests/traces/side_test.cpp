@@ -14,7 +14,7 @@
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::side_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -331,4 +331,4 @@ TEST_CASE("absurd or contradictory shapes of side tensors are refused with a sen
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::side_test

@@ -22,7 +22,7 @@
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::trace_set_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -491,4 +491,4 @@ TEST_CASE("a set behind a symbolic link opens, and its parts are beside the real
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::trace_set_test

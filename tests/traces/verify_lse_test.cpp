@@ -11,7 +11,7 @@
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::verify_lse_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -131,4 +131,4 @@ TEST_CASE("the standard deviation of rounding is what many roundings give") {
   CHECK(squares / kDraws < 1.2);
 }
 
-}  // namespace kvscope::test
+}  // namespace kvscope::test::verify_lse_test

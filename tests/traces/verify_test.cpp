@@ -12,7 +12,7 @@
 #include "tests/traces/synthetic.hpp"
 #include "traces/writer.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::verify_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -197,4 +197,4 @@ TEST_CASE("a missing file is an IoError") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::verify_test

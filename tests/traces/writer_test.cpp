@@ -13,7 +13,7 @@
 #include "traces/copy.hpp"
 #include "traces/reader.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::writer_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -388,4 +388,4 @@ TEST_CASE("the estimated size is the size") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::writer_test

@@ -6,6 +6,7 @@
 #
 # --prepare           only makes the environment and builds the module
 # KVSCOPE_PYTHON_TESTS=0  skips them
+# KVSCOPE_PYTHON_PREPARED=1  the environment is made and has the package of this build: test.sh has just seen to that
 # KVSCOPE_PROGRAM     the kvscope program that has to read the files (default: the newest below build/)
 # KVSCOPE_PYTHON_ENV  where the environment is or goes (default: build/python-env); 1.2 GB
 # KVSCOPE_PIP_ARGS    more arguments for pip install, e.g. an --index-url with CPU builds of PyTorch
@@ -63,7 +64,9 @@ make_environment() {
 }
 
 [ "${KVSCOPE_PYTHON_TESTS:-1}" != 0 ] || skip "KVSCOPE_PYTHON_TESTS=0"
-if [ "$(cat "$environment/packages.txt" 2>/dev/null)" != "${packages[*]}" ] ||
+if [ -n "${KVSCOPE_PYTHON_PREPARED:-}" ]; then
+  :
+elif [ "$(cat "$environment/packages.txt" 2>/dev/null)" != "${packages[*]}" ] ||
   ! "$python" -c 'import torch, transformers, h5py, numpy, xxhash, pytest, nanobind, scikit_build_core, pandas' 2>/dev/null; then
   make_environment
 fi
@@ -82,8 +85,9 @@ if [ -n "${KVSCOPE_PROGRAM:-}" ] && [ -z "${KVSCOPE_PYTHON_BUILD:-}" ]; then
 fi
 
 # Installed as users install it.
-"$python" -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --force-reinstall \
-  "$here" >>"$log" 2>&1 || {
+[ -n "${KVSCOPE_PYTHON_PREPARED:-}" ] ||
+  "$python" -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --force-reinstall \
+    "$here" >>"$log" 2>&1 || {
   tail -n 15 "$log" >&2
   cannot "pip install of traces/python failed (log: $log)"
 }

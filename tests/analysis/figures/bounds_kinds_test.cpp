@@ -7,7 +7,7 @@
 #include "analysis/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
 
-namespace kvscope {
+namespace kvscope::bounds_kinds_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -101,4 +101,4 @@ TEST_CASE("quest-bounds: violations are the stored flags; the best page's rank a
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::bounds_kinds_test

@@ -8,7 +8,7 @@
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/read_table.hpp"
 
-namespace kvscope {
+namespace kvscope::data_kinds_test {
 namespace {
 
 using Catch::Approx;
@@ -376,4 +376,4 @@ TEST_CASE("curves along measured keys, bytes or the nominal budget", "[figures]"
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::data_kinds_test

@@ -8,7 +8,7 @@
 #include "analysis/heads.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::head_kinds_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -111,4 +111,4 @@ TEST_CASE("head-numbers: one map per measure that says something", "[figures]") 
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::head_kinds_test

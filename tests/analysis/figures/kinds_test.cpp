@@ -16,7 +16,7 @@
 #include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
 
-namespace kvscope {
+namespace kvscope::kinds_test {
 namespace {
 
 using Catch::Approx;
@@ -444,4 +444,4 @@ TEST_CASE("a dollar in a method's name is a dollar", "[figures]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::kinds_test

@@ -9,7 +9,7 @@
 #include "analysis/figures/figure_kind.hpp"
 #include "core/base/error.hpp"
 
-namespace kvscope {
+namespace kvscope::map_kinds_test {
 namespace {
 
 using Catch::Approx;
@@ -209,4 +209,4 @@ TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoK
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::map_kinds_test

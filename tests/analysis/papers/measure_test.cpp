@@ -9,7 +9,7 @@
 #include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
 
-namespace kvscope::papers {
+namespace kvscope::papers::measure_test {
 namespace {
 
 using Catch::Approx;
@@ -133,4 +133,4 @@ TEST_CASE("numbers in their units") {
 }
 
 }  // namespace
-}  // namespace kvscope::papers
+}  // namespace kvscope::papers::measure_test

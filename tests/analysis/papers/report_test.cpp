@@ -4,7 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-namespace kvscope::papers {
+namespace kvscope::papers::report_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -86,4 +86,4 @@ TEST_CASE("the TeX escapes what means something there") {
 }
 
 }  // namespace
-}  // namespace kvscope::papers
+}  // namespace kvscope::papers::report_test

@@ -8,7 +8,7 @@
 #include "analysis/papers/expand.hpp"
 #include "core/base/error.hpp"
 
-namespace kvscope::papers {
+namespace kvscope::papers::verdict_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -141,4 +141,4 @@ TEST_CASE("command lines become words") {
 }
 
 }  // namespace
-}  // namespace kvscope::papers
+}  // namespace kvscope::papers::verdict_test

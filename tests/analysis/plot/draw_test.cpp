@@ -11,9 +11,10 @@
 #include "analysis/plot/recording_canvas.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/error.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::plot {
+namespace kvscope::plot::draw_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -61,7 +62,7 @@ std::string drawn(const Figure& figure, double width) {
 
 TEST_CASE("a figure of every mark is drawn as it was", "[plot]") {
   const std::string log = drawn(sample_figure(), 400.0);
-  const std::string path = KVSCOPE_SOURCE_DIR "/tests/golden/figures/sample.txt";
+  const std::string path = (testing::source_dir() / "tests/golden/figures/sample.txt").string();
   if (std::getenv("KVSCOPE_WRITE_GOLDEN") != nullptr) std::ofstream(path) << log;
   CHECK(log == testing::read_file(path));
 }
@@ -213,4 +214,4 @@ TEST_CASE("rich text: scripts, widths, LaTeX", "[plot]") {
 }
 
 }  // namespace
-}  // namespace kvscope::plot
+}  // namespace kvscope::plot::draw_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace kvscope::plot {
+namespace kvscope::plot::scale_test {
 namespace {
 
 using Catch::Approx;
@@ -94,4 +94,4 @@ TEST_CASE("an extent skips what has no place and never has zero width", "[plot]"
 }
 
 }  // namespace
-}  // namespace kvscope::plot
+}  // namespace kvscope::plot::scale_test

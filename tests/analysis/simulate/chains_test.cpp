@@ -9,7 +9,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::chains_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -103,4 +103,4 @@ TEST_CASE("a budget of everything decodes what the dense model does, any threads
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::chains_test

@@ -5,7 +5,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 
-namespace kvscope::test {
+namespace kvscope::test::gates_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -130,4 +130,4 @@ TEST_CASE("cells are judged apart, and doubts name their rows in JSON", "[gates]
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::gates_test

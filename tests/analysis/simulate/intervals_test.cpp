@@ -5,7 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
-namespace kvscope::test {
+namespace kvscope::test::intervals_test {
 namespace {
 
 using Catch::Approx;
@@ -156,4 +156,4 @@ TEST_CASE("texts are drawn above windows and blocks; one text is the bootstrap o
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::intervals_test

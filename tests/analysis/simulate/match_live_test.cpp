@@ -13,7 +13,7 @@
 #include "tests/support/golden.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::match_live_test {
 namespace {
 
 using Catch::Approx;
@@ -202,4 +202,4 @@ TEST_CASE("threads change no knob, and budgets beside a match are refused", "[ma
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::match_live_test

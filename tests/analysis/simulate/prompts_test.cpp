@@ -9,7 +9,7 @@
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::prompts_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -90,4 +90,4 @@ TEST_CASE("prompts that cannot be are refused", "[simulate]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::prompts_test

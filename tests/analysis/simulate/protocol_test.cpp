@@ -11,7 +11,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::protocol_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -223,4 +223,4 @@ TEST_CASE("a wanted interval adds prompts until it is there, the same after inte
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::protocol_test

@@ -16,7 +16,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::simulation_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -373,4 +373,4 @@ TEST_CASE("simulations that cannot be are refused in a sentence", "[simulate]") 
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::simulation_test

@@ -12,7 +12,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::tasks_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -229,4 +229,4 @@ TEST_CASE("examples of a file: fields, cuts in the middle, wrong lines", "[tasks
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::tasks_test

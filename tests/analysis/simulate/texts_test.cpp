@@ -10,7 +10,7 @@
 #include "tests/support/golden.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::texts_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -69,4 +69,4 @@ TEST_CASE("perplexity over several texts: one mean over all, intervals over text
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::texts_test

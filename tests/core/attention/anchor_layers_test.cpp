@@ -7,7 +7,7 @@
 #include "core/base/error.hpp"
 #include "core/base/rng.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::anchor_layers_test {
 namespace {
 
 /// The best score of all divisions, and the first division in order of its layers that has it.
@@ -58,4 +58,4 @@ TEST_CASE("equal divisions take the lowest layers; there are never more anchors 
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::anchor_layers_test

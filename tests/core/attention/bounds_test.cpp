@@ -9,7 +9,7 @@
 #include "core/attention/theorem_b1.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::bounds_test {
 namespace {
 
 using Catch::Approx;
@@ -174,4 +174,4 @@ TEST_CASE("main-text theorem: both bounds hold, the exact one is the tighter", "
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::bounds_test

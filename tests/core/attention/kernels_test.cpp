@@ -12,7 +12,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::kernels_test {
 namespace {
 
 using Catch::Approx;
@@ -218,4 +218,4 @@ TEST_CASE("monotone map: infinite costs are avoided, NaN and empty matrices refu
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::kernels_test

@@ -7,7 +7,7 @@
 
 #include "core/base/error.hpp"
 
-namespace kvscope {
+namespace kvscope::nucleus_test {
 
 namespace {
 
@@ -96,4 +96,4 @@ TEST_CASE("nucleus: ties by rising index, p >= 1, zero rows, single keys, bad p"
   CHECK(nucleus(std::vector<float>(4, 1e-7f), 0.5, NucleusMode::paper_eps).size() == 4);
 }
 
-}  // namespace kvscope
+}  // namespace kvscope::nucleus_test

@@ -5,7 +5,7 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
-namespace kvscope {
+namespace kvscope::quoka_scores_test {
 namespace {
 
 using Catch::Approx;
@@ -82,4 +82,4 @@ TEST_CASE("quoka: opposite queries cancel: cosines are 0 and the first tokens ar
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::quoka_scores_test

@@ -12,7 +12,7 @@
 
 #include "core/tensor/dtype.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::rounded_scores_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -126,4 +126,4 @@ TEST_CASE("a row in fp8 is scaled by a power of two that just fits", "[rounded]"
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::rounded_scores_test

@@ -10,7 +10,7 @@
 #include "core/tensor/lane_kernels.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::sparse_attention_test {
 namespace {
 
 /// A call with outputs of its own, in rows.
@@ -227,4 +227,4 @@ TEST_CASE("a list of every key has the bits of dense attention", "[sparse]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::sparse_attention_test

@@ -13,7 +13,7 @@
 #include "core/selectors/candidates.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::top_cuts_test {
 namespace {
 
 using Catch::Approx;
@@ -219,4 +219,4 @@ TEST_CASE("kernels over lists equal plain loops", "[top_cuts]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::top_cuts_test

@@ -9,7 +9,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::top_mass_test {
 namespace {
 
 using Catch::Approx;
@@ -57,4 +57,4 @@ TEST_CASE("rows without mass have size 0, and p must be positive", "[top_mass]")
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::top_mass_test

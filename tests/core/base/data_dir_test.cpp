@@ -6,8 +6,9 @@
 #include <cstdlib>
 
 #include "core/base/error.hpp"
+#include "tests/support/places.hpp"
 
-namespace kvscope {
+namespace kvscope::data_dir_test {
 namespace {
 
 struct DataVariable {
@@ -19,7 +20,7 @@ struct DataVariable {
 
 TEST_CASE("the source tree's samples are found without any setting") {
   unsetenv("KVSCOPE_DATA");
-  CHECK(std::filesystem::equivalent(samples_dir(), KVSCOPE_SOURCE_DIR "/traces/samples"));
+  CHECK(std::filesystem::equivalent(samples_dir(), testing::source_dir() / "traces/samples"));
   CHECK(std::filesystem::exists(embedded_verifier() / "model.safetensors"));
   CHECK(std::filesystem::exists(embedded_draft() / "tokenizer.json"));
   CHECK(std::filesystem::file_size(embedded_text()) > 100000);
@@ -27,8 +28,8 @@ TEST_CASE("the source tree's samples are found without any setting") {
 
 TEST_CASE("KVSCOPE_DATA decides alone, right or wrong") {
   {
-    const DataVariable set(KVSCOPE_SOURCE_DIR "/traces/samples");
-    CHECK(samples_dir() == KVSCOPE_SOURCE_DIR "/traces/samples");
+    const DataVariable set((testing::source_dir() / "traces/samples").string());
+    CHECK(samples_dir() == testing::source_dir() / "traces/samples");
   }
   const DataVariable set("/no/such/folder");
   CHECK_THROWS_WITH(samples_dir(),
@@ -37,4 +38,4 @@ TEST_CASE("KVSCOPE_DATA decides alone, right or wrong") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::data_dir_test

@@ -6,7 +6,7 @@
 #include "core/base/csv_text.hpp"
 #include "core/base/utf8.hpp"
 
-namespace kvscope {
+namespace kvscope::escape_test {
 namespace {
 
 TEST_CASE("text from outside becomes UTF-8 that any format carries", "[escape]") {
@@ -127,4 +127,4 @@ TEST_CASE("CSV cells are no formulas, and read back as they were", "[escape]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::escape_test

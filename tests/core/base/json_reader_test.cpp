@@ -6,7 +6,7 @@
 
 #include "core/base/error.hpp"
 
-namespace kvscope {
+namespace kvscope::json_reader_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -99,4 +99,4 @@ TEST_CASE("quoted text is printable and of bounded length", "[json_reader]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::json_reader_test

@@ -11,7 +11,7 @@
 #include "core/base/suggest.hpp"
 #include "core/selectors/spec_lists.hpp"
 
-namespace kvscope {
+namespace kvscope::lists_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -94,4 +94,4 @@ TEST_CASE("the nearest word is suggested, a far one is not") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::lists_test

@@ -9,7 +9,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope {
+namespace kvscope::mapped_file_test {
 namespace {
 
 TEST_CASE("a mapped file shows the bytes of the file", "[mapped_file]") {
@@ -52,4 +52,4 @@ TEST_CASE("what cannot be mapped is an IoError", "[mapped_file]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::mapped_file_test

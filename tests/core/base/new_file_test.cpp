@@ -17,7 +17,7 @@
 #include "core/base/whole_file.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::testing {
+namespace kvscope::test::new_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -150,4 +150,4 @@ TEST_CASE("names from other files open nothing but regular files") {
 }
 
 }  // namespace
-}  // namespace kvscope::testing
+}  // namespace kvscope::test::new_file_test

@@ -7,7 +7,7 @@
 
 #include "core/base/splitmix64.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::rng_test {
 namespace {
 
 TEST_CASE("rng: SplitMix64 gives the published generator's numbers for seed 0", "[rng]") {
@@ -63,4 +63,4 @@ TEST_CASE("rng: uniform and normal have their moments", "[rng]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::rng_test

@@ -7,8 +7,9 @@
 #include "core/base/error.hpp"
 #include "core/model/config.hpp"
 #include "core/model/weights.hpp"
+#include "tests/support/places.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::config_plan_test {
 namespace {
 
 using nlohmann::json;
@@ -161,7 +162,7 @@ TEST_CASE("GPT-NeoX: parallel branches, layer norms, an MLP without a gate", "[c
 
 TEST_CASE("a small checkpoint of every family stores as many parameters as its shape implies",
           "[config]") {
-  const auto golden = std::filesystem::path(KVSCOPE_SOURCE_DIR) / "tests/golden";
+  const auto golden = testing::source_dir() / "tests/golden";
   for (const char* name : {"llama3_gqa", "qwen3", "qwen3_moe", "gpt_oss", "gemma2", "gemma3",
                            "phi3", "olmo2", "gpt_neox", "gpt_neox_serial"}) {
     CAPTURE(name);
@@ -171,4 +172,4 @@ TEST_CASE("a small checkpoint of every family stores as many parameters as its s
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::config_plan_test

@@ -9,17 +9,17 @@
 
 #include "core/base/error.hpp"
 #include "core/model/layer_weights.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope {
+namespace kvscope::config_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 using nlohmann::json;
 
-const std::filesystem::path kConfigs =
-    std::filesystem::path(KVSCOPE_SOURCE_DIR) / "tests/golden/configs";
+const std::filesystem::path kConfigs = testing::source_dir() / "tests/golden/configs";
 
 json small(const char* family) {
   return {{"model_type", family},     {"hidden_size", 64},        {"num_hidden_layers", 4},
@@ -535,4 +535,4 @@ TEST_CASE("names of families and rotary kinds", "[config]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::config_test

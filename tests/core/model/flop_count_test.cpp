@@ -2,7 +2,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-namespace kvscope {
+namespace kvscope::flop_count_test {
 namespace {
 
 ModelConfig small_config() {
@@ -64,4 +64,4 @@ TEST_CASE("chunks add up to the whole") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::flop_count_test

@@ -17,7 +17,7 @@
 #include "core/tensor/lane_kernels.hpp"
 #include "support/golden.hpp"
 
-namespace kvscope {
+namespace kvscope::moe_test {
 namespace {
 
 // The router's logits of one token in lane `lane` of a narrow block; other lanes hold nonsense.
@@ -199,4 +199,4 @@ TEST_CASE("many tokens in several batches of experts equal one token after anoth
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::moe_test

@@ -13,8 +13,8 @@
 #include "tests/support/model_capture.hpp"
 #include "tests/support/sanitizers.hpp"
 
-using namespace kvscope;
-using test::attention_maps;
+namespace kvscope::test::parity_test {
+
 using test::Capture;
 using test::check_same_bits;
 using test::run;
@@ -264,3 +264,5 @@ TEST_CASE("tokens outside the vocabulary and full contexts are refused") {
   CHECK_THROWS_AS(model.forward({}, cache, pool), ConfigError);
   CHECK_THROWS_AS(KvCache(model.config(), 513), ConfigError);
 }
+
+}  // namespace kvscope::test::parity_test

@@ -5,7 +5,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
-using namespace kvscope;
+namespace kvscope::test::rope_test {
+
 using Catch::Approx;
 
 TEST_CASE("plain RoPE frequencies fall from 1 to about 1 / theta", "[rope]") {
@@ -91,3 +92,5 @@ TEST_CASE("tables hold one position per lane and repeat the last one in spare la
   CHECK(sin[15] == sin[2]);
   CHECK(cos[16 + 1] == Approx(std::cos(1001.0 * 0.1)).margin(1e-5));
 }
+
+}  // namespace kvscope::test::rope_test

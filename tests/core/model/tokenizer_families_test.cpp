@@ -10,9 +10,10 @@
 
 #include "core/base/error.hpp"
 #include "core/model/tokenizer.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope {
+namespace kvscope::tokenizer_families_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -20,8 +21,7 @@ using Catch::Matchers::MessageMatches;
 using nlohmann::json;
 using Ids = std::vector<TokenId>;
 
-const std::filesystem::path kGolden =
-    std::filesystem::path(KVSCOPE_SOURCE_DIR) / "tests/golden/tokenizer";
+const std::filesystem::path kGolden = testing::source_dir() / "tests/golden/tokenizer";
 
 json read_json(const std::string& name) {
   return json::parse(testing::read_file(kGolden / name));
@@ -127,4 +127,4 @@ TEST_CASE("other normalizers, pre-tokenizers and decoders are refused by name", 
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::tokenizer_families_test

@@ -12,9 +12,10 @@
 #include "core/base/error.hpp"
 #include "core/model/byte_level.hpp"
 #include "core/model/nfc.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope {
+namespace kvscope::tokenizer_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -22,8 +23,7 @@ using Catch::Matchers::MessageMatches;
 using nlohmann::json;
 using Ids = std::vector<TokenId>;
 
-const std::filesystem::path kGolden =
-    std::filesystem::path(KVSCOPE_SOURCE_DIR) / "tests/golden/tokenizer";
+const std::filesystem::path kGolden = testing::source_dir() / "tests/golden/tokenizer";
 
 json read_json(const char* name) {
   return json::parse(testing::read_file(kGolden / name));
@@ -536,4 +536,4 @@ TEST_CASE("files that cannot be read", "[tokenizer]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::tokenizer_test

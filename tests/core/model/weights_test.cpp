@@ -13,7 +13,7 @@
 #include "tests/support/safetensors_builder.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope {
+namespace kvscope::weights_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -267,4 +267,4 @@ TEST_CASE("a folder without weights is an IoError", "[weights]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::weights_test

@@ -8,7 +8,7 @@
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::adakv_test {
 namespace {
 
 constexpr Index kWindow = 3;
@@ -168,4 +168,4 @@ TEST_CASE("adakv: decode evicts nothing, options have bounds", "[adakv]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::adakv_test

@@ -10,7 +10,7 @@
 #include "tests/core/selectors/sequence.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::artifact_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -191,4 +191,4 @@ TEST_CASE("values that no fit writes are refused, though the checksum holds", "[
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::artifact_test

@@ -9,7 +9,7 @@
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::bigbird_test {
 namespace {
 
 TEST_CASE("bigbird: window, global and random blocks, the same in every call", "[selectors]") {
@@ -51,4 +51,4 @@ TEST_CASE("bigbird: window, global and random blocks, the same in every call", "
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::bigbird_test

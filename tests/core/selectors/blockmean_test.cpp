@@ -14,7 +14,7 @@
 #include "core/selectors/score_engine.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::blockmean_test {
 namespace {
 
 struct NaiveBlocks {
@@ -324,4 +324,4 @@ TEST_CASE("blockmean: the compressed branch counts its windows, rests in prefill
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::blockmean_test

@@ -12,7 +12,7 @@
 #include "core/sim/protocol.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::coarsen_test {
 namespace {
 
 constexpr double kNone = -std::numeric_limits<double>::infinity();
@@ -205,4 +205,4 @@ TEST_CASE("coarsening counts its own work", "[selectors][coarsen][cost]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::coarsen_test

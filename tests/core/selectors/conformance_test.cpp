@@ -12,7 +12,7 @@
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::conformance_test {
 namespace {
 
 struct Method {
@@ -387,4 +387,4 @@ TEST_CASE("in a context of 3000 tokens a budget of 100 is kept, by every list", 
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::conformance_test

@@ -17,7 +17,7 @@
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::cost_test {
 
 namespace {
 
@@ -474,4 +474,4 @@ TEST_CASE("twilight reads the union of what its base keeps for a group", "[selec
   check_cost(cost, {640 + n_scored * 16, 320 + n_read * 8, 320 + 640});
 }
 
-}  // namespace kvscope::test
+}  // namespace kvscope::test::cost_test

@@ -7,7 +7,7 @@
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/cuda/reference.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::cuda_reference_test {
 namespace {
 
 /// The fixture's call as the reference takes it.
@@ -180,4 +180,4 @@ TEST_CASE("the GPU's reference of attention has dense attention's outputs") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::cuda_reference_test

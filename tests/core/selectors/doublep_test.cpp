@@ -8,7 +8,7 @@
 #include "core/selectors/method_spec.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::doublep_test {
 namespace {
 
 /// The fewest of `candidates`, heaviest first, that hold a share p of their weight.
@@ -105,4 +105,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::doublep_test

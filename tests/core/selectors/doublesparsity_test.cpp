@@ -10,7 +10,7 @@
 #include "tests/core/selectors/sequence.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::doublesparsity_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -180,4 +180,4 @@ TEST_CASE("doublesparsity: without channels, and out of bounds, there is a sente
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::doublesparsity_test

@@ -11,7 +11,7 @@
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::duoattention_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -155,4 +155,4 @@ TEST_CASE("duoattention: what cannot be fitted or was not is a sentence", "[duoa
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::duoattention_test

@@ -11,7 +11,7 @@
 #include "tests/core/selectors/sequence.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::every_test {
 namespace {
 
 SequenceOptions long_decode() {
@@ -154,4 +154,4 @@ TEST_CASE("every: a replay of some steps keeps what a replay of all steps keeps 
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::every_test

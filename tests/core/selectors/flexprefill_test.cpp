@@ -11,7 +11,7 @@
 #include "core/base/error.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::flexprefill_test {
 namespace {
 
 struct NaiveFlex {
@@ -201,4 +201,4 @@ TEST_CASE("flexprefill: what it takes is said", "[flexprefill]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::flexprefill_test

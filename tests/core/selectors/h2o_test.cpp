@@ -7,7 +7,7 @@
 #include "core/selectors/registry.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::h2o_test {
 namespace {
 
 /// The cache of one run: sums over all queries so far (or per query, or of the last `window`), even
@@ -97,4 +97,4 @@ TEST_CASE("h2o: the published index error hides the first recent key for one cal
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::h2o_test

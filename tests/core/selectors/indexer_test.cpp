@@ -16,7 +16,7 @@
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::indexer_test {
 namespace {
 
 using Catch::Approx;
@@ -518,4 +518,4 @@ TEST_CASE("indexer: recorded index vectors in replay; layers and traces without 
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::indexer_test

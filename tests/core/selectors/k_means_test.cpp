@@ -5,7 +5,7 @@
 #include "core/selectors/k_means.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::k_means_test {
 namespace {
 
 using Rows = std::vector<std::vector<double>>;
@@ -120,4 +120,4 @@ TEST_CASE("k-means: few rows are their own centroids, copies share the first, em
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::k_means_test

@@ -15,7 +15,7 @@
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/temp_dir.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::kascade_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -260,4 +260,4 @@ TEST_CASE("kascade: texts that name no anchors are sentences", "[kascade]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::kascade_test

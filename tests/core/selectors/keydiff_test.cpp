@@ -6,7 +6,7 @@
 #include "core/selectors/registry.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::keydiff_test {
 namespace {
 
 TEST_CASE("keydiff keeps the keys that differ most from the mean direction", "[selectors]") {
@@ -78,4 +78,4 @@ TEST_CASE("keydiff: a share of the budget for recent keys", "[selectors]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::keydiff_test

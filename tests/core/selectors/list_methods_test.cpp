@@ -7,7 +7,7 @@
 #include "core/base/error.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::list_methods_test {
 
 TEST_CASE("lessismore: the list of layer 2 in rank-major order serves the others") {
   CallFixture fixture(
@@ -224,4 +224,4 @@ TEST_CASE("oracle-topp reaches p with the fewest keys; oracle-pages keeps the he
   }
 }
 
-}  // namespace kvscope::test
+}  // namespace kvscope::test::list_methods_test

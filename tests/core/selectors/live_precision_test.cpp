@@ -8,7 +8,7 @@
 #include "core/selectors/registry.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::live_precision_test {
 namespace {
 
 Budget some_budget(const SelectorCaps& caps) {
@@ -102,4 +102,4 @@ TEST_CASE("live precision: the same lists from any number of threads, and those 
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::live_precision_test

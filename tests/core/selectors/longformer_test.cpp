@@ -9,7 +9,7 @@
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::longformer_test {
 namespace {
 
 TEST_CASE("longformer keeps a dilated window and global tokens", "[selectors]") {
@@ -36,4 +36,4 @@ TEST_CASE("longformer keeps a dilated window and global tokens", "[selectors]") 
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::longformer_test

@@ -12,7 +12,7 @@
 #include "core/trace/memory_trace.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::low_rank_keys_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -247,4 +247,4 @@ TEST_CASE("shadowkv: a text without keys before rotation, and no text at all, en
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::low_rank_keys_test

@@ -10,7 +10,7 @@
 #include "core/selectors/method_spec.hpp"
 #include "tests/core/selectors/decode_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::magicpig_test {
 namespace {
 
 using Vector = std::vector<double>;
@@ -221,4 +221,4 @@ TEST_CASE("magicpig: dense layers, and options out of range", "[selectors][magic
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::magicpig_test

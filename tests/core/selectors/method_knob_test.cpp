@@ -6,7 +6,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <set>
 
-namespace kvscope {
+namespace kvscope::method_knob_test {
 namespace {
 
 TEST_CASE("every method has a budget or declares a knob whose ends it takes", "[selectors]") {
@@ -62,4 +62,4 @@ TEST_CASE("the knob follows the options that decide which one there is", "[selec
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::method_knob_test

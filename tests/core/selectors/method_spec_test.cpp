@@ -8,7 +8,7 @@
 
 #include "core/base/error.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::method_spec_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -292,4 +292,4 @@ TEST_CASE("a method's name is read from any text", "[selectors]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::method_spec_test

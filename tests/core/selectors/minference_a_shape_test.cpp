@@ -9,7 +9,7 @@
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::minference_a_shape_test {
 namespace {
 
 TEST_CASE("a-shape keeps first tokens and a window in prefill; decode is dense", "[selectors]") {
@@ -37,4 +37,4 @@ TEST_CASE("a-shape keeps first tokens and a window in prefill; decode is dense",
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::minference_a_shape_test

@@ -9,7 +9,7 @@
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::minference_block_sparse_test {
 namespace {
 
 TEST_CASE("block-sparse keeps the blocks of keys with the best mean product", "[selectors]") {
@@ -62,4 +62,4 @@ TEST_CASE("block-sparse keeps the blocks of keys with the best mean product", "[
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::minference_block_sparse_test

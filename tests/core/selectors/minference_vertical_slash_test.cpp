@@ -9,7 +9,7 @@
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::minference_vertical_slash_test {
 namespace {
 
 TEST_CASE("vertical-slash keeps the best columns and offsets of the last queries", "[selectors]") {
@@ -60,4 +60,4 @@ TEST_CASE("vertical-slash keeps the best columns and offsets of the last queries
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::minference_vertical_slash_test

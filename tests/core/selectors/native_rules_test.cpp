@@ -6,7 +6,7 @@
 #include "core/selectors/method_spec.hpp"
 #include "core/sim/protocol.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::native_rules_test {
 namespace {
 
 std::optional<NativeRule> rule_of(const char* method, const char* budget = "tokens=64") {
@@ -91,4 +91,4 @@ TEST_CASE("native rules: what looks at tensors that no rule names has none") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::native_rules_test

@@ -7,7 +7,7 @@
 #include "core/selectors/method_spec.hpp"
 #include "core/selectors/registry.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::own_selectors_test {
 namespace {
 
 class Dense final : public Selector {
@@ -79,4 +79,4 @@ TEST_CASE("names of this build and odd names are refused", "[own selectors]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::own_selectors_test

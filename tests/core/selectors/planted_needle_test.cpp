@@ -10,7 +10,7 @@
 #include "core/sim/replay.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::planted_needle_test {
 namespace {
 
 /// How a method chooses.
@@ -256,4 +256,4 @@ TEST_CASE("the table of the needle test names no method that does not exist",
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::planted_needle_test

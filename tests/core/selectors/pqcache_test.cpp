@@ -8,7 +8,7 @@
 #include "core/selectors/method_spec.hpp"
 #include "tests/core/selectors/decode_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::pqcache_test {
 namespace {
 
 /// Scores of the past keys of a KV head: both halves of a key by their nearest centroid, summed
@@ -159,4 +159,4 @@ TEST_CASE("pqcache: budgets and options outside its meaning are named", "[select
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::pqcache_test

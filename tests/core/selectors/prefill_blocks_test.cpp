@@ -7,8 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/core/selectors/call_fixture.hpp"
+#include "tests/support/places.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::prefill_blocks_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -57,7 +58,7 @@ std::int64_t blocks_of(const ListView& list) {
 }
 
 Json golden() {
-  std::ifstream file(std::string(KVSCOPE_SOURCE_DIR) + "/tests/golden/prefill_blocks.json");
+  std::ifstream file(testing::source_dir() / "tests/golden/prefill_blocks.json");
   REQUIRE(file);
   return Json::parse(file);
 }
@@ -116,4 +117,4 @@ TEST_CASE("flexprefill: both kinds of heads are those of the public program", "[
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::prefill_blocks_test

@@ -7,7 +7,7 @@
 #include "core/selectors/page_table.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::quest_test {
 
 namespace {
 
@@ -243,4 +243,4 @@ TEST_CASE("quest: one-token pages rank as exact scores do; dead keys leave the b
   CHECK(rolled->select(drafts.call).at(1).scored() == fresh->select(drafts.call).at(1).scored());
 }
 
-}  // namespace kvscope::test
+}  // namespace kvscope::test::quest_test

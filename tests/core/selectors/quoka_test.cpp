@@ -5,7 +5,7 @@
 #include "core/attention/quoka_scores.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::quoka_test {
 
 namespace {
 
@@ -191,4 +191,4 @@ TEST_CASE("quoka: decode scores with the group's mean unit query, first chunk is
   CHECK(dense.at(1).forced() == positions(0, 7));
 }
 
-}  // namespace kvscope::test
+}  // namespace kvscope::test::quoka_test

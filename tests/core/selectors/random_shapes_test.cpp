@@ -9,7 +9,7 @@
 #include "core/sim/replay.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::random_shapes_test {
 namespace {
 
 struct RandomTrace {
@@ -169,4 +169,4 @@ TEST_CASE("a context of 3000 tokens keeps the order of mass too", "[selectors][s
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::random_shapes_test

@@ -9,7 +9,7 @@
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::random_test {
 namespace {
 
 TEST_CASE("random draws every past key equally often", "[selectors]") {
@@ -50,4 +50,4 @@ TEST_CASE("random: forced sinks and recents come on top", "[selectors]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::random_test

@@ -3,7 +3,7 @@
 
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::recent_test {
 namespace {
 
 TEST_CASE("recent chooses by position among the past", "[selectors]") {
@@ -12,4 +12,4 @@ TEST_CASE("recent chooses by position among the past", "[selectors]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::recent_test

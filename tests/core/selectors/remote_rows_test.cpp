@@ -8,7 +8,7 @@
 #include "core/selectors/method_spec.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::remote_rows_test {
 namespace {
 
 /// One layer of a sequence's call, by loops.
@@ -155,4 +155,4 @@ TEST_CASE("remote rows: taken in f32 by methods that look at no data", "[selecto
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::remote_rows_test

@@ -10,7 +10,7 @@
 #include "core/selectors/method_spec.hpp"
 #include "tests/core/selectors/decode_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::retroinfer_test {
 namespace {
 
 /// The clusters of a KV head, made apart from the method with the names of its random numbers.
@@ -238,4 +238,4 @@ TEST_CASE("retroinfer: values, budgets and options that it needs are named",
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::retroinfer_test

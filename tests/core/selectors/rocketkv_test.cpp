@@ -7,7 +7,7 @@
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::rocketkv_test {
 namespace {
 
 /// Scores of the past keys of one KV head by loops: chunks of `chunk` alive keys, r channels.
@@ -143,4 +143,4 @@ TEST_CASE("rocketkv: budgets and options outside its meaning are named", "[selec
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::rocketkv_test

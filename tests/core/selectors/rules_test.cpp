@@ -6,7 +6,7 @@
 #include "core/selectors/candidates.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::rules_test {
 
 namespace {
 
@@ -158,4 +158,4 @@ TEST_CASE("forced keys leave the scored part") {
   CHECK(list.forced == std::vector<KeyPos>{2, 4, 9, 12});
 }
 
-}  // namespace kvscope::test
+}  // namespace kvscope::test::rules_test

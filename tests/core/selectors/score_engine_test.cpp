@@ -9,7 +9,7 @@
 #include "core/selectors/score_engine.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::score_engine_test {
 namespace {
 
 std::vector<KeyPos> all_keys(const Selection& selection) {
@@ -123,4 +123,4 @@ TEST_CASE("the nucleus by digits is the sorted one", "[nucleus]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::score_engine_test

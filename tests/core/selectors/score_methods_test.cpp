@@ -10,7 +10,7 @@
 #include "core/trace/memory_trace.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::score_methods_test {
 
 TEST_CASE("key dots: any number of rows, any range, chosen channels") {
   std::mt19937 rng(5);
@@ -265,4 +265,4 @@ TEST_CASE("key basis: orthonormal, by falling variance, signs fixed, few keys") 
   CHECK_THROWS_AS(key_basis(keys.view().range(0, 0, 0)), ShapeError);
 }
 
-}  // namespace kvscope::test
+}  // namespace kvscope::test::score_methods_test

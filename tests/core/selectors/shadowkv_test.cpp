@@ -9,7 +9,7 @@
 #include "core/base/error.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::shadowkv_test {
 namespace {
 
 struct NaiveShadow {
@@ -135,4 +135,4 @@ TEST_CASE("shadowkv: rests in prefill; what it takes is said", "[shadowkv]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::shadowkv_test

@@ -4,7 +4,7 @@
 
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::sink_recent_test {
 namespace {
 
 TEST_CASE("sink-recent chooses by position among the past", "[selectors]") {
@@ -15,4 +15,4 @@ TEST_CASE("sink-recent chooses by position among the past", "[selectors]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::sink_recent_test

@@ -12,7 +12,7 @@
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::skip_softmax_test {
 namespace {
 
 std::vector<KeyPos> naive_stream(const CallFixture& f, Index block_q, Index block_k, double lambda,
@@ -224,4 +224,4 @@ TEST_CASE("skip-softmax: a target without a fit, a threshold beside it, a text t
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::skip_softmax_test

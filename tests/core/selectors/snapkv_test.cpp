@@ -6,7 +6,7 @@
 #include "core/selectors/registry.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::snapkv_test {
 namespace {
 
 struct Rule {
@@ -91,4 +91,4 @@ TEST_CASE("snapkv refuses an even kernel", "[selectors]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::snapkv_test

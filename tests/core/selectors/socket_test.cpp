@@ -7,7 +7,7 @@
 #include "core/selectors/method_spec.hpp"
 #include "tests/core/selectors/decode_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::socket_test {
 namespace {
 
 /// The score of the past keys for one query head, summed over the rows: a softmax over the 2^n_bits
@@ -129,4 +129,4 @@ TEST_CASE("socket: values, budgets and options outside its meaning are named",
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::socket_test

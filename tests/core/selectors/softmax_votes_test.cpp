@@ -10,7 +10,7 @@
 #include "core/selectors/score_engine.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::softmax_votes_test {
 namespace {
 
 using Sums = std::vector<std::vector<double>>;
@@ -93,4 +93,4 @@ TEST_CASE("votes by distance are the weights on the diagonals", "[engine]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::softmax_votes_test

@@ -9,7 +9,7 @@
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::spargeattn_test {
 namespace {
 
 using Row = std::vector<double>;
@@ -115,4 +115,4 @@ TEST_CASE("spargeattn keeps blocks by the compressed softmax, and those a mean c
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::spargeattn_test

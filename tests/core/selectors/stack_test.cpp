@@ -9,7 +9,7 @@
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::stack_test {
 namespace {
 
 const Budget kTwelve{Budget::Kind::tokens, 12};
@@ -160,4 +160,4 @@ TEST_CASE("several budgets of a stack are the answers to each of them", "[select
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::stack_test

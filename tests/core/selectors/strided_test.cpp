@@ -3,7 +3,7 @@
 
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::strided_test {
 namespace {
 
 TEST_CASE("strided chooses by position among the past", "[selectors]") {
@@ -13,4 +13,4 @@ TEST_CASE("strided chooses by position among the past", "[selectors]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::strided_test

@@ -6,7 +6,7 @@
 #include "core/selectors/registry.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::tova_test {
 namespace {
 
 TEST_CASE("tova keeps what the last query attends to, for all heads alike", "[selectors]") {
@@ -38,4 +38,4 @@ TEST_CASE("tova keeps what the last query attends to, for all heads alike", "[se
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::tova_test

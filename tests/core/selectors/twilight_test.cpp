@@ -4,7 +4,7 @@
 #include "core/base/error.hpp"
 #include "core/selectors/method_spec.hpp"
 
-namespace kvscope {
+namespace kvscope::twilight_test {
 namespace {
 
 TEST_CASE("twilight: caps are its base's before the first call", "[selectors][twilight]") {
@@ -43,4 +43,4 @@ TEST_CASE("twilight: a base that cannot be pruned is refused where it is written
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::twilight_test

@@ -12,7 +12,7 @@
 #include "core/selectors/page_table.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::unique_test {
 namespace {
 
 /// The score of the keys of one KV head in [begin, end) that are alive, for one query.
@@ -191,4 +191,4 @@ TEST_CASE("unique: what it takes is said", "[unique]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::unique_test

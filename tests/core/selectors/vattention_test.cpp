@@ -7,7 +7,7 @@
 #include "core/selectors/method_spec.hpp"
 #include "tests/core/selectors/decode_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::vattention_test {
 namespace {
 
 /// The method as printed, by loops, on a base that keeps the latest `n_base` past keys.
@@ -237,4 +237,4 @@ TEST_CASE("vattention: caps are its base's; what cannot be a base is refused whe
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::vattention_test

@@ -10,7 +10,7 @@
 #include "core/base/error.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::xattention_test {
 namespace {
 
 /// What the block of queries that begins at `first` is estimated to attend to, block by block of
@@ -217,4 +217,4 @@ TEST_CASE("xattention: what it takes is said", "[xattention]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::xattention_test

@@ -14,7 +14,7 @@
 #include "core/sim/memory_recording.hpp"
 #include "support/golden.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::live_test {
 namespace {
 
 struct Golden {
@@ -262,4 +262,4 @@ TEST_CASE("what cannot run is refused in a sentence", "[live]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::live_test

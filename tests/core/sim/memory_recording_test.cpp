@@ -7,7 +7,7 @@
 #include "core/model/kv_cache.hpp"
 #include "support/golden.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::memory_recording_test {
 
 TEST_CASE("a pass over a text in memory has the cache's keys, in any chunks", "[live]") {
   const Transformer model = Transformer::load(golden_dir() / "llama3_gqa");
@@ -34,4 +34,4 @@ TEST_CASE("a pass over a text in memory has the cache's keys, in any chunks", "[
   }
 }
 
-}  // namespace kvscope::test
+}  // namespace kvscope::test::memory_recording_test

@@ -9,7 +9,7 @@
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::protocol_test {
 namespace {
 
 TEST_CASE("a run refuses what does not fit, in a sentence", "[sim]") {
@@ -121,4 +121,4 @@ TEST_CASE("a rollback of a verification brings back what it evicted", "[sim]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::protocol_test

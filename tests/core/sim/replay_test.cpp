@@ -11,7 +11,8 @@
 #include "core/sim/metrics.hpp"
 #include "tests/support/planted_trace.hpp"
 
-using namespace kvscope;
+namespace kvscope::test::replay_test {
+
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::WithinAbs;
 using kvscope::test::planted_trace;
@@ -557,3 +558,5 @@ TEST_CASE("every method of the registry replays in every phase") {
     }
   }
 }
+
+}  // namespace kvscope::test::replay_test

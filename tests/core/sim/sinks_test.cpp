@@ -9,7 +9,7 @@
 #include "core/sim/metrics.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::sinks_test {
 namespace {
 
 TEST_CASE("softmax with a sink sums to what the sink leaves", "[sinks]") {
@@ -118,4 +118,4 @@ TEST_CASE("observed weights and draft rows know the sinks", "[sinks]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::sinks_test

@@ -12,7 +12,7 @@
 #include "core/sim/live_layer_map.hpp"
 #include "support/golden.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::speculative_test {
 namespace {
 
 struct Pair {
@@ -134,4 +134,4 @@ TEST_CASE("different tokenizers are refused", "[speculative]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::speculative_test

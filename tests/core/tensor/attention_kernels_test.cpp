@@ -13,7 +13,7 @@
 #include "core/tensor/dtype.hpp"
 #include "support/only_target.hpp"
 
-using namespace kvscope;
+namespace kvscope::test::attention_kernels_test {
 
 namespace {
 
@@ -204,3 +204,5 @@ TEST_CASE("a chunk across the edge of a span of keys keeps its bits", "[attentio
   for (const Index chunk : {1, 7, 64})
     CHECK(same_bits(whole, attend(s, in, begin, s.n_ctx, chunk, 3)));
 }
+
+}  // namespace kvscope::test::attention_kernels_test

@@ -12,7 +12,7 @@
 #include "core/tensor/bf16_kernels.hpp"
 #include "core/tensor/dtype.hpp"
 
-using namespace kvscope;
+namespace kvscope::test::bf16_kernels_test {
 
 namespace {
 
@@ -111,3 +111,5 @@ TEST_CASE("the names of products", "[kernels]") {
   CHECK_THROWS_WITH(matmul_from_name("fp8"),
                     Catch::Matchers::ContainsSubstring("expected f32, bf16"));
 }
+
+}  // namespace kvscope::test::bf16_kernels_test

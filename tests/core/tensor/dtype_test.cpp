@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace kvscope {
+namespace kvscope::dtype_test {
 namespace {
 
 // A format of 1 sign bit, `exponent_bits` and `mantissa_bits`, by the definition and in double.
@@ -197,4 +197,4 @@ TEST_CASE("dtype names", "[dtype]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::dtype_test

@@ -5,7 +5,7 @@
 
 #include "core/tensor/lane_kernels.hpp"
 
-namespace kvscope::test {
+namespace kvscope::test::gate_edges_test {
 namespace {
 
 TEST_CASE("gates of any size give a gated value near its limit", "[kernels]") {
@@ -23,4 +23,4 @@ TEST_CASE("gates of any size give a gated value near its limit", "[kernels]") {
 }
 
 }  // namespace
-}  // namespace kvscope::test
+}  // namespace kvscope::test::gate_edges_test

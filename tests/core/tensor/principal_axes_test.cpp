@@ -9,7 +9,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
-namespace kvscope {
+namespace kvscope::principal_axes_test {
 namespace {
 
 using Catch::Approx;
@@ -125,4 +125,4 @@ TEST_CASE("equal rows have no variance to explain; wrong rows are refused", "[pr
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::principal_axes_test

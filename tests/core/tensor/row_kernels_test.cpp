@@ -10,7 +10,7 @@
 #include "core/tensor/row_kernels.hpp"
 #include "support/only_target.hpp"
 
-using namespace kvscope;
+namespace kvscope::test::row_kernels_test {
 
 TEST_CASE("products of few tokens have the bits of the lane kernel", "[kernels]") {
   std::mt19937 rng(5);
@@ -56,3 +56,5 @@ TEST_CASE("products of few tokens have the bits of the lane kernel", "[kernels]"
     }
   }
 }
+
+}  // namespace kvscope::test::row_kernels_test

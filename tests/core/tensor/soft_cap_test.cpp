@@ -8,7 +8,7 @@
 #include "core/tensor/soft_cap_kernel.hpp"
 #include "support/only_target.hpp"
 
-namespace kvscope {
+namespace kvscope::soft_cap_test {
 namespace {
 
 TEST_CASE("a soft cap is cap tanh(x / cap), from tiny scores to huge ones", "[kernels]") {
@@ -43,4 +43,4 @@ TEST_CASE("no cap leaves scores as they are", "[kernels]") {
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::soft_cap_test

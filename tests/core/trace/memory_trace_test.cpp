@@ -9,7 +9,7 @@
 #include "core/base/error.hpp"
 #include "core/trace/result.hpp"
 
-namespace kvscope {
+namespace kvscope::memory_trace_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
@@ -167,4 +167,4 @@ TEST_CASE("memory result: slabs land in place, mistakes are refused", "[memory_r
 }
 
 }  // namespace
-}  // namespace kvscope
+}  // namespace kvscope::memory_trace_test
