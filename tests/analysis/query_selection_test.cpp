@@ -8,6 +8,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "analysis/quoka.hpp"
 #include "analysis/statistics.hpp"

@@ -9,6 +9,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <set>
 
 #include "analysis/statistics.hpp"

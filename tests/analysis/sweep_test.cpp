@@ -2,6 +2,7 @@
 // be trusted.
 #include "analysis/sweep.hpp"
 
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>

@@ -1,6 +1,7 @@
 // Tables from CSV and JSON, well formed and not, and below each other.
 #include "analysis/read_table.hpp"
 
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

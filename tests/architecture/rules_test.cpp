@@ -1,5 +1,6 @@
 // Rules of the code base that can be read off the text: silent libraries, file lengths, first
 // lines.
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>

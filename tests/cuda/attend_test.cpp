@@ -1,7 +1,9 @@
 // Attention on the GPU against f64: every kernel, splits, dense calls, and lists of every form.
 #include "core/cuda/attend.hpp"
 
+#include <limits>
 #include <numeric>
+#include <random>
 
 #include "tests/cuda/device_batch.hpp"
 

@@ -4,8 +4,10 @@
 
 #include <chrono>
 #include <cstdio>
+#include <random>
 #include <thread>
 
+#include <catch2/generators/catch_generators.hpp>
 #include "core/base/data_dir.hpp"
 #include "core/cuda/host_ring.hpp"
 #include "tests/cuda/device_batch.hpp"

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 
+#include <catch2/generators/catch_generators.hpp>
 #include "core/base/data_dir.hpp"
 #include "core/cuda/backend.hpp"
 #include "core/sim/live.hpp"

@@ -1,5 +1,6 @@
 // Weights that overflow are reported by the GPU with the CPU's sentence: what, layer and position.
 #include <array>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdint>
 #include <cstring>

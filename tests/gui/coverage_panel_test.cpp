@@ -1,4 +1,5 @@
 // The coverage panel on a null backend: clicks lead to heads, queries and keys; colours lock.
+#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

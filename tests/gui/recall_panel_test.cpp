@@ -1,4 +1,5 @@
 // The recall panel on a null backend: clicks, hovering, ticks, and every state.
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <sstream>

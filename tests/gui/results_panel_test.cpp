@@ -1,6 +1,7 @@
 // The results panel in every state: tables, figures, plots, what a file says, clicks, filters.
 #include <GLFW/glfw3.h>
 
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 

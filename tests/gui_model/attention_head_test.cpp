@@ -2,6 +2,7 @@
 #include "gui/model/map/attention_head.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <limits>
 
 #include "analysis/attention_map.hpp"
 #include "core/base/error.hpp"

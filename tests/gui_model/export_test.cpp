@@ -1,6 +1,7 @@
 // Exports: drawing, numbers and manifest together, all or none, and never over other files unasked.
 #include "gui/model/results/export.hpp"
 
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -2,6 +2,7 @@
 // by what they stand for, figures and tables.
 #include "gui/model/geometry/geometry_view.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

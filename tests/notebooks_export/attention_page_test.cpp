@@ -1,6 +1,7 @@
 // The page of all attention maps: what it holds are the analysis's numbers, and text stays text.
 #include "notebooks_export/attention_page.hpp"
 
+#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

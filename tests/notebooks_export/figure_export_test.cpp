@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <limits>
 
 #include "analysis/figures/maps.hpp"
 #include "core/base/error.hpp"

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <stop_token>
 #include <thread>
 

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <limits>
 
 #include "analysis/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"

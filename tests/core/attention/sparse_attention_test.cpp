@@ -5,6 +5,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "core/attention/dense_attention.hpp"
 #include "core/tensor/lane_kernels.hpp"

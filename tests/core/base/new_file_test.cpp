@@ -23,6 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
+using testing::read_file;
+using testing::TempDir;
 
 std::size_t n_files(const TempDir& dir) {
   return static_cast<std::size_t>(

@@ -2,6 +2,7 @@
 // calibration itself, and every wrong file ends in a sentence.
 #include "core/selectors/artifact.hpp"
 
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 

@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <random>
 
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"

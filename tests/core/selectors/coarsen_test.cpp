@@ -1,8 +1,10 @@
 // The wrapper coarsen against loops over the method's own scores.
 #include "core/selectors/coarsen.hpp"
 
+#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <limits>
 #include <set>
 
 #include "core/base/error.hpp"

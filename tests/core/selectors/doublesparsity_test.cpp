@@ -1,7 +1,9 @@
 // Double Sparsity: channels ranked by loops, lists by products of rounded labels.
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "core/base/error.hpp"

@@ -1,5 +1,6 @@
 // DuoAttention: gates measured by loops, heads named by share and threshold, lists of both kinds of
 // heads.
+#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

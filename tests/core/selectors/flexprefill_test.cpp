@@ -1,5 +1,6 @@
 // FlexPrefill against loops: its two kinds of heads, their test, and what the original's 0 * log 0
 // would do.
+#include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

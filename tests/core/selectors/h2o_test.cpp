@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"

@@ -4,7 +4,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <limits>
 #include <mutex>
+#include <random>
 
 #include "core/base/error.hpp"
 #include "core/selectors/artifact.hpp"

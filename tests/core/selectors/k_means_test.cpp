@@ -1,5 +1,6 @@
 // k-means against loops: the same start, the same steps, ties and empty clusters.
 #include <catch2/catch_test_macros.hpp>
+#include <random>
 #include <set>
 
 #include "core/selectors/k_means.hpp"

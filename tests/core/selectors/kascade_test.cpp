@@ -1,9 +1,11 @@
 // Kascade: lists of anchors and of the layers that reuse them against loops; the fit against loops;
 // OmniKV and TidalDecode.
+#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <map>
 
 #include "core/attention/anchor_layers.hpp"
 #include "core/base/error.hpp"

@@ -1,6 +1,7 @@
 // KeyDiff against cosines by loops.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <limits>
 #include <set>
 
 #include "core/base/error.hpp"

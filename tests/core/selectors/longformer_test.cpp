@@ -1,4 +1,5 @@
 // Longformer by its definition.
+#include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

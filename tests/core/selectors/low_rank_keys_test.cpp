@@ -4,6 +4,7 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <random>
 
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"

@@ -1,5 +1,6 @@
 // MagicPIG: its sample against loops over sign bits, its estimate over many seeds, its work by
 // hand.
+#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <numbers>

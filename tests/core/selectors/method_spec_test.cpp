@@ -1,6 +1,7 @@
 // Specifications of methods: what is read from a text, what is written back, and what is refused.
 #include "core/selectors/method_spec.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

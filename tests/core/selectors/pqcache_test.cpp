@@ -1,7 +1,9 @@
 // PQCache: its scores and lists against loops over codes, exactness where every key is a centroid,
 // its work by hand.
+#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <limits>
 
 #include "core/base/error.hpp"
 #include "core/selectors/k_means.hpp"

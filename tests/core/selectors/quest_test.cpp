@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <limits>
+#include <random>
 
 #include "core/selectors/key_dots.hpp"
 #include "core/selectors/page_lists.hpp"

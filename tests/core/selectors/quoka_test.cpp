@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <limits>
 
 #include "core/attention/quoka_scores.hpp"
 #include "tests/core/selectors/call_fixture.hpp"

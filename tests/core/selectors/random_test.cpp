@@ -1,4 +1,5 @@
 // The random control: uniform, seeded, nested.
+#include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

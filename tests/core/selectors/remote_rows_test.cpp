@@ -4,6 +4,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <set>
 
 #include "core/selectors/method_spec.hpp"
 #include "tests/core/selectors/sequence.hpp"

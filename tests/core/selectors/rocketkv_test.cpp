@@ -1,6 +1,8 @@
 // RocketKV: its second stage against loops, the whole as the stack that it stands for.
+#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <limits>
 
 #include "core/base/error.hpp"
 #include "core/selectors/method_spec.hpp"

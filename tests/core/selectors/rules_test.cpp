@@ -1,6 +1,7 @@
 // What every method that selects anew in each call has to keep, over random shapes.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <random>
 
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"

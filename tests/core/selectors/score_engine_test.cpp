@@ -1,6 +1,7 @@
 // Scoring on an engine: the same lists for any number of threads, f32 close to f64, and what is
 // kept follows the cache.
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <random>
 

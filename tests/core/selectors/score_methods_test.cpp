@@ -1,7 +1,10 @@
 // SampleAttention, SparQ, Loki: each against three naive loops.
+#include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <limits>
+#include <random>
 
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"

@@ -1,5 +1,6 @@
 // Skip softmax against a stream of tiles by loops; its limits; and that it saves half of the bytes
 // at most.
+#include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

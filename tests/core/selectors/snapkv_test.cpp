@@ -1,6 +1,7 @@
 // SnapKV against votes and pooling by loops.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"

@@ -1,6 +1,8 @@
 // SOCKET: its ranking against loops over all buckets, its phases and windows, its work by hand.
+#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <limits>
 
 #include "core/base/error.hpp"
 #include "core/base/rng.hpp"

@@ -1,8 +1,10 @@
 // SpargeAttn against means, similarities and a softmax by loops.
+#include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"

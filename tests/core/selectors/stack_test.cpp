@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <set>
 
 #include "core/selectors/method_spec.hpp"
 #include "core/sim/attended.hpp"

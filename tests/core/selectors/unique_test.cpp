@@ -5,7 +5,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <random>
 
 #include "core/base/error.hpp"
 #include "core/selectors/page_moments.hpp"

@@ -1,4 +1,5 @@
 // vAttention: its sample against loops, its guarantee over many seeds, its work by hand.
+#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 

@@ -6,6 +6,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "core/sim/metrics.hpp"
