@@ -164,7 +164,7 @@ kvscope_configure() {
   [ "${KVSCOPE_CCACHE:-}" = 0 ] || ! command -v ccache >/dev/null 2>&1 ||
     launcher="$kvscope_cmake;-E;env;CCACHE_BASEDIR=$kvscope_root;ccache"
   for language in C CXX CUDA; do set -- "$@" "-DCMAKE_${language}_COMPILER_LAUNCHER=$launcher"; done
-  (cd -- "$kvscope_root" && "$kvscope_cmake" --preset "$preset" "$@") >&2 ||
+  (cd -- "$kvscope_root" && "$kvscope_cmake" --preset "$preset" --no-warn-unused-cli "$@") >&2 ||
     kvscope_die "configuring failed; if $kvscope_root/build/$preset was made by another CMake or on another machine, delete it"
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <regex>
 #include <string>
@@ -24,11 +25,20 @@ bool is_library(const std::string& path) {
          part == "notebooks_export";
 }
 
+// Looked for before a regular expression is, which takes a hundred times as long.
+bool has_any(std::string_view line, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+    return line.find(word) != std::string_view::npos;
+  });
+}
+
 // What a library must not do: it reports by exceptions and callbacks, the programs speak.
 bool prints_or_ends_the_process(const std::string& code) {
   static const std::regex pattern(
       R"re(\bstd::(cout|cerr|clog)\b|(^|[^\w:.>])((std::|::)?(printf|puts|putchar|perror|exit|_exit|_Exit|quick_exit|abort|terminate))\s*\(|\bfprintf\s*\(|\bfputs\s*\(|\bfmt::print\s*\(|\bstd::(printf|puts|exit|abort|terminate)\s*\(|\b(stdout|stderr)\b)re");
-  return std::regex_search(code, pattern);
+  return has_any(code, {"cout", "cerr", "clog", "print", "put", "perror", "exit", "_Exit", "abort",
+                        "terminate", "stdout", "stderr"}) &&
+         std::regex_search(code, pattern);
 }
 
 TEST_CASE("the scan finds what it looks for and nothing else") {
@@ -55,8 +65,8 @@ TEST_CASE("libraries never print, exit or abort") {
     if (!is_library(file.path)) continue;
     const auto code = code_only(file.lines);
     for (std::size_t i = 0; i < code.size(); ++i) {
-      INFO(file.path << ":" << i + 1 << ": " << file.lines[i]);
-      CHECK_FALSE(prints_or_ends_the_process(code[i]));
+      if (prints_or_ends_the_process(code[i]))
+        FAIL_CHECK(file.path << ":" << i + 1 << ": " << file.lines[i]);
     }
   }
 }
@@ -67,8 +77,8 @@ TEST_CASE("JSON from outside goes through core/base/json_reader, which bounds it
     if (file.path.starts_with("tests/")) continue;
     const auto code = code_only(file.lines);
     for (std::size_t i = 0; i < code.size(); ++i) {
-      INFO(file.path << ":" << i + 1 << ": " << file.lines[i]);
-      CHECK_FALSE(std::regex_search(code[i], pattern));
+      if (has_any(code[i], {"parse"}) && std::regex_search(code[i], pattern))
+        FAIL_CHECK(file.path << ":" << i + 1 << ": " << file.lines[i]);
     }
   }
 }
@@ -155,7 +165,7 @@ std::vector<std::string> case_names(const std::string& text) {
   return names;
 }
 
-// ctest hands a case's name to the test program, which takes what begins with a dash for an option.
+// A test program takes what begins with a dash for an option, and cannot run such a case alone.
 TEST_CASE("no test's name begins with a dash") {
   CHECK(case_names(
             "TEST_CASE(\"-a\") TEMPLATE_TEST_CASE(\n  \"b\", int) TEST_CASE_METHOD(F, \"c\")") ==
@@ -178,8 +188,14 @@ TEST_CASE("no unfinished work is left in the code") {
   static const std::regex pattern(R"(\b(TO)DO\b|\b(FIX)ME\b|\bX{3}\b)");
   for (const auto& file : source_files()) {
     for (std::size_t i = 0; i < file.lines.size(); ++i) {
-      INFO(file.path << ":" << i + 1 << ": " << file.lines[i]);
-      CHECK_FALSE(std::regex_search(file.lines[i], pattern));
+      if (has_any(file.lines[i], {"TO"
+                                  "DO",
+                                  "FIX"
+                                  "ME",
+                                  "XX"
+                                  "X"}) &&
+          std::regex_search(file.lines[i], pattern))
+        FAIL_CHECK(file.path << ":" << i + 1 << ": " << file.lines[i]);
     }
   }
 }
