@@ -64,7 +64,7 @@ if [ -n "$case_name" ]; then
   found=
   failed=0
   for program in "$build"/tests/test_*; do
-    [ -n "$("$program" --list-tests --verbosity quiet "$case_name")" ] || continue
+    [ -x "$program" ] && [ -n "$("$program" --list-tests --verbosity quiet "$case_name")" ] || continue
     found=1
     "$program" "$case_name" || failed=$?
   done

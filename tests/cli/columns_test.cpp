@@ -29,8 +29,6 @@ void collect(const nlohmann::json& report, std::set<std::string>& columns) {
 }
 
 TEST_CASE("every column that any command writes is known by its whole name") {
-  const TempDir dir;
-  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
   const std::string trace = recording(96, 4);
   const std::string draft = draft_recording(96, 4);
   const std::vector<Words> commands = {
@@ -114,8 +112,6 @@ TEST_CASE("a simulation's JSON is drawn as its HDF5 is, and says the whole comma
 }
 
 TEST_CASE("a sweep says its whole command, whatever the threads and shards were") {
-  const TempDir dir;
-  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
   const std::string trace = recording(64);
   const auto run =
       kvscope_run({"sweep", trace, "--budget", "16,32", "--selector", "quest:page-size=8,full",
