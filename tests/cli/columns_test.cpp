@@ -120,7 +120,7 @@ TEST_CASE("a sweep says its whole command, whatever the threads and shards were"
   REQUIRE(run.code == 0);
   CHECK(
       run.json().at("command_line") ==
-      "kvscope sweep t.h5 --selector quest:page-size=8,full --budget tokens=16 --budget tokens=32 "
+      "kvscope sweep trace.h5 --selector quest:page-size=8,full --budget tokens=16 --budget tokens=32 "
       "--phase prefill --chunk 16 --steps 16 --drafts 4 --rows-per-chunk 8 --layers 2,3 "
       "--resamples 200 --seed 0");
 }

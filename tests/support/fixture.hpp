@@ -1,7 +1,8 @@
 // Files that several test cases read and none changes: recordings and results, made once.
 //
-// CTest makes an area's files once, by its set-up entry, into a folder of the build (tests/catch_tests.cmake); cases that depend
-// on it are not run where that fails. A test program that is started by hand makes what it needs, once per process.
+// CTest makes an area's files once, by its set-up entry, into a folder of the build
+// (tests/catch_tests.cmake); cases that depend on it are not run where that fails. A test program
+// that is started by hand makes what it needs, once per process.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,6 @@
-// Where this tree lies and what was built from it. One source knows: paths of a machine on every compiler's command line would
-// keep a compiler cache from knowing the same source in another folder.
+// Where this tree lies and what was built from it. One source knows: paths of a machine on every
+// compiler's command line would keep a compiler cache from knowing the same source in another
+// folder.
 #pragma once
 
 #include <filesystem>

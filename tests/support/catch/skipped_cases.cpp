@@ -1,6 +1,6 @@
-// Writes which cases were skipped, and why, into the file that KVSCOPE_SKIPPED_CASES names, as lines of
-// reason, tab and case: CTest runs many cases as one entry, whose one result would not tell. Linked into
-// every test program.
+// Writes which cases were skipped, and why, into the file that KVSCOPE_SKIPPED_CASES names, as
+// lines of reason, tab and case: CTest runs many cases as one entry, whose one result would not
+// tell. Linked into every test program.
 #include <catch2/catch_assertion_result.hpp>
 #include <catch2/catch_test_case_info.hpp>
 #include <catch2/reporters/catch_reporter_event_listener.hpp>

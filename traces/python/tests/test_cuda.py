@@ -50,6 +50,7 @@ def test_of_the_script(check):
     check("cuda")
 
 
+@pytest.mark.slow
 def test_the_script_runs_without_the_native_module():
     """On the CPU, as on a GPU machine that has torch and transformers alone."""
     environment = {name: value for name, value in os.environ.items() if name not in ("KVSCOPE_NATIVE", "PYTHONPATH")}

@@ -18,6 +18,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from kvscope_recorder import ConfigError, RecordWarning, UnsupportedModelError, record
 from kvscope_recorder.advice import NATIVE_FAMILIES, outside_of_interface
 
+pytestmark = pytest.mark.slow
+
 N_PROMPT, N_TOKENS = 20, 23
 
 

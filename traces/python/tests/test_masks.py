@@ -41,6 +41,7 @@ def small_mistral() -> torch.nn.Module:
 
 
 @torch.no_grad()
+@pytest.mark.slow
 def test_flex_attention_is_recorded(tmp_path, kvscope, flex):
     model, ids = small_llama(), token_ids(30)
     with record(model, tmp_path / "sdpa.h5"):
@@ -59,6 +60,7 @@ def test_flex_attention_is_recorded(tmp_path, kvscope, flex):
 
 
 @torch.no_grad()
+@pytest.mark.slow
 def test_flex_attention_with_a_window(tmp_path, kvscope, flex):
     model = with_flex(small_mistral())
     with record(model, tmp_path / "trace.h5", capture="attn"):

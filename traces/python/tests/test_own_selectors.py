@@ -241,6 +241,7 @@ def test_conformance_finds_faults(tmp_path):
     assert "dead" in str(kvs.selftest(deaf, seeds=2))
 
 
+@pytest.mark.slow
 def test_selftest_command(tmp_path):
     good, bad, empty = tmp_path / "good.py", tmp_path / "bad.py", tmp_path / "empty.py"
     good.write_text("import numpy as np, kvscope as kvs\n@kvs.selector\ndef my_good(n_kv, pos_begin):\n    return np.zeros((n_kv, pos_begin))\n")
@@ -263,6 +264,7 @@ def test_loaded_into_a_command(trace, tmp_path):
     assert "own-loaded" in done.stdout
 
 
+@pytest.mark.slow
 def test_overhead_of_a_call_of_a_builtin(tmp_path):
     """At most 1.3 times the method itself on a sweep of 4096 tokens, in processor time, the best of interleaved runs."""
     path = str(tmp_path / "long.h5")

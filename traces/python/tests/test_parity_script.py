@@ -14,7 +14,7 @@ import pytest
 from conftest import GOLDEN, IS_FIVE, ROOT, SAMPLES
 
 PROGRAM = os.environ.get("KVSCOPE_PROGRAM")
-pytestmark = [pytest.mark.skipif(not PROGRAM, reason="no kvscope program"),
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PROGRAM, reason="no kvscope program"),
               pytest.mark.skipif(not IS_FIVE, reason="config.json files of the fifth generation")]
 
 
