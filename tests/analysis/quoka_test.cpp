@@ -1,6 +1,7 @@
 // The QuoKA replay on synthetic traces: every array against three loops, scopes, windows, budgets,
 // decode steps.
 #include "analysis/quoka.hpp"
+#include "core/trace/result.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -9,6 +10,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "analysis/statistics.hpp"

@@ -1,6 +1,7 @@
 // The recall panel on a null backend: clicks, hovering, ticks, and every state.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/base/data_dir.hpp"

@@ -6,6 +6,7 @@
 
 #include "analysis/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 namespace {

@@ -4,9 +4,12 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/read_table.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 namespace {

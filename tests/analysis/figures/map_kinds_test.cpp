@@ -8,6 +8,7 @@
 #include "analysis/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 namespace {
