@@ -12,7 +12,7 @@
 
 #include "core/attention/score_rows.hpp"
 #include "core/base/parallel.hpp"
-#include "core/trace/result.hpp"
+#include "core/trace/result_writer.hpp"
 #include "core/trace/source.hpp"
 
 namespace kvscope {

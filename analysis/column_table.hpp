@@ -1,12 +1,12 @@
 // A result table of text and number columns, and its three spellings: CSV, JSON rows, HDF5 arrays.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/trace/result.hpp"
+#include "core/trace/result_writer.hpp"
 
 namespace kvscope {
 

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "analysis/coverage_writer.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -25,7 +28,7 @@ void require_share(std::string_view name, double p) {
 }
 
 /// What is computed, before anything is.
-struct Plan {
+struct CoveragePlan {
   PairPlan pairs;
   std::vector<std::size_t> alone;   // pairs that are replayed layer by layer
   std::vector<std::size_t> linked;  // pairs whose method passes context between layers
@@ -39,7 +42,7 @@ std::vector<Index> sorted_unique(std::vector<Index> items, std::string_view what
   return items;
 }
 
-Plan make_plan(const TraceSource& trace, bool has_draft, const CoverageOptions& options) {
+CoveragePlan make_plan(const TraceSource& trace, bool has_draft, const CoverageOptions& options) {
   check_fields(options);
   require_share("target-mass", options.target_mass);
   require_share("nucleus", options.nucleus);
@@ -49,7 +52,7 @@ Plan make_plan(const TraceSource& trace, bool has_draft, const CoverageOptions& 
   require_full_qkv(trace, "coverage");
   const TraceInfo& info = trace.info();
 
-  Plan plan;
+  CoveragePlan plan;
   if (options.selectors.empty() && !options.budgets.empty())
     throw ConfigError("coverage: a budget is of no use without a selector");
   if (!options.selectors.empty()) {
@@ -87,7 +90,7 @@ Plan make_plan(const TraceSource& trace, bool has_draft, const CoverageOptions& 
   return plan;
 }
 
-void check_cells(const MapGrid& grid, const Plan& plan, Index max_cells) {
+void check_cells(const MapGrid& grid, const CoveragePlan& plan, Index max_cells) {
   const auto n_held = static_cast<double>(plan.alone.size() + 1) +
                       static_cast<double>(plan.linked.size() * plan.axes.layers.size());
   const double n_cells = n_held * static_cast<double>(grid.n_cells());
@@ -98,7 +101,7 @@ void check_cells(const MapGrid& grid, const Plan& plan, Index max_cells) {
       n_held, grid.n_blocks(), grid.n_pages(), n_cells, max_cells));
 }
 
-Json config_of(const CoverageOptions& options, const Plan& plan) {
+Json config_of(const CoverageOptions& options, const CoveragePlan& plan) {
   Json config = {
       {"pairs", Json::array()},
       {"phase", std::string(name_of(options.replay.calls.phase))},
@@ -224,7 +227,7 @@ Json pinsker_summary(const PinskerResult& pinsker, Json& layers) {
           {"violations", violations}};
 }
 
-PinskerOptions pinsker_options(const CoverageOptions& options, const Plan& plan) {
+PinskerOptions pinsker_options(const CoverageOptions& options, const CoveragePlan& plan) {
   PinskerOptions out;
   out.nucleus = options.nucleus;
   out.layer_map = options.layer_map;
@@ -247,7 +250,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
                       const CoverageOptions& options, ResultWriter& output, ThreadPool& pool,
                       const ProgressFn& progress, std::stop_token stop,
                       const ResultProvenance& provenance) {
-  const Plan plan = make_plan(trace, draft != nullptr, options);
+  const CoveragePlan plan = make_plan(trace, draft != nullptr, options);
   const CoverageAxes& axes = plan.axes;
   const TraceInfo& info = trace.info();
   const MapGrid grid(axes.row_pos, static_cast<Index>(axes.q_heads.size()), options.query_block,

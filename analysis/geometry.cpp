@@ -4,10 +4,13 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "analysis/geometry_layer.hpp"
 #include "analysis/statistics.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

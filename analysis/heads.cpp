@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "analysis/heads_loss.hpp"
@@ -12,8 +13,10 @@
 #include "analysis/statistics.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/nan.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

@@ -6,15 +6,18 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "analysis/ladder_rungs.hpp"
 #include "analysis/layer_arrays.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/sim/replay.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "analysis/layer_store.hpp"
-#include "core/trace/result.hpp"
+#include "core/trace/result_writer.hpp"
 
 namespace kvscope {
 

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "analysis/mean_rows.hpp"
 #include "analysis/statistics.hpp"
 #include "core/attention/monotone_map.hpp"
 #include "core/attention/row_kernels.hpp"
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

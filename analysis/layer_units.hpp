@@ -7,14 +7,14 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "analysis/layer_store.hpp"
 #include "analysis/null_result.hpp"
 #include "analysis/unit_folder.hpp"
-#include "core/trace/result.hpp"
+#include "core/trace/result_writer.hpp"
 
 namespace kvscope {
 

@@ -1,7 +1,7 @@
 // A result that nobody wants: for runs that give their summary only, or keep arrays elsewhere.
 #pragma once
 
-#include "core/trace/result.hpp"
+#include "core/trace/result_writer.hpp"
 
 namespace kvscope {
 

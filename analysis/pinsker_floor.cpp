@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/layer_map.hpp"
 #include "analysis/mean_rows.hpp"
@@ -15,6 +16,7 @@
 #include "core/base/nan.hpp"
 #include "core/sim/draft_rows.hpp"
 #include "core/sim/replay.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

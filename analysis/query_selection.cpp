@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "analysis/query_correlation.hpp"
 #include "analysis/statistics.hpp"
 #include "core/attention/exact_rows.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -244,7 +247,7 @@ Json layer_summary(const Plan& plan, const LayerQueries& layer) {
   return json;
 }
 
-void add_plots(ResultWriter& output) {
+void add_selection_plots(ResultWriter& output) {
   const auto add = [&](const char* name, const char* signal, const char* third, const char* title) {
     std::vector<std::string> axes = {"layer", "q_head"};
     if (third) axes.emplace_back(third);
@@ -302,7 +305,7 @@ Json analyze_query_selection(const TraceSource& trace, const QuerySelectionOptio
   }
   summary["totals"] = mean_of_layers(summary["layers"]);
   summary["totals"]["queries_per_head"] = plan.positions.size() - plan.counted;
-  add_plots(output);
+  add_selection_plots(output);
   output.finish(summary);
   return summary;
 }

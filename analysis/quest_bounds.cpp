@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "analysis/layer_arrays.hpp"
@@ -10,7 +11,9 @@
 #include "analysis/statistics.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -120,7 +123,7 @@ struct QuestArrays {
 };
 
 /// Means and counts over the (head, step) pairs of some layers.
-struct Tally {
+struct BoundsTally {
   std::int64_t rows = 0;
   std::int64_t violations = 0;
   Mean gap_mean, gap_best, rank_correlation, best_first;
@@ -225,8 +228,8 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
 
   nlohmann::ordered_json summary;
   summary["layers"] = nlohmann::ordered_json::array();
-  Tally sparse;
-  Tally all;
+  BoundsTally sparse;
+  BoundsTally all;
   std::int64_t violations = 0;
   const auto n_layers = static_cast<Index>(info.layers.size());
   for (Index slot = 0; slot < n_layers; ++slot) {
@@ -245,7 +248,7 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
 
     std::vector<std::int64_t> visible;
     for (Index pos : step_pos) visible.push_back(visible_keys(pos, window).size());
-    Tally tally;
+    BoundsTally tally;
     tally.add(arrays, visible);
     all.add(arrays, visible);
     violations += tally.violations;

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "analysis/analysis.hpp"
 #include "analysis/sweep_journal.hpp"
+#include "analysis/sweep_result.hpp"
 #include "analysis/sweep_units.hpp"
 #include "core/base/error.hpp"
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -16,7 +17,7 @@
 
 #include "analysis/cost/hardware.hpp"
 #include "analysis/match.hpp"
-#include "analysis/sweep_table.hpp"
+#include "analysis/sweep_result.hpp"
 #include "core/base/progress.hpp"
 #include "core/sim/replay.hpp"
 #include "core/trace/source.hpp"

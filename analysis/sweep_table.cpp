@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "analysis/analysis.hpp"
 #include "analysis/calibration_notes.hpp"
 #include "analysis/column_table.hpp"
+#include "analysis/sweep_result.hpp"
 #include "core/base/shell_word.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

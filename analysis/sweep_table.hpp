@@ -3,14 +3,12 @@
 #pragma once
 
 #include <array>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "analysis/table.hpp"
 #include "core/sim/metrics.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -136,28 +134,8 @@ struct SweepBlock {
   std::vector<std::int64_t> ages;  // [kAgeBins] kept keys by age
 };
 
-struct SweepResult {
-  nlohmann::ordered_json config;
-  std::string config_hash;
-  std::vector<SweepTraceInfo> traces;
-  std::vector<std::string> pairs;  // "quest tokens=512"
-  std::vector<std::string> skipped;
-  std::vector<SweepBlock> blocks;  // by trace, pair, layer: all of them
-};
-
 /// The rows as a table for figures, with the columns that a sweep's file has. `name` is what
 /// messages call it.
 Table table_of(std::span<const SweepRow* const> rows, std::string name);
-
-/// Header and one line per row; NaN is empty, text is quoted where it must be.
-std::string sweep_csv(const SweepResult& result);
-
-/// {"kind": "sweep", "config_hash", "config", "skipped", "rows": [{...}]}, NaN is null.
-nlohmann::ordered_json sweep_json(const SweepResult& result);
-
-/// rows/COLUMN [row] (text columns as numbers of summary.categories.COLUMN); per trace t and pair p
-/// (see the summary) tT/layer, tT/q_head, tT/call_begin, tT/call_end, tT/pP/METRIC [layer, q_head,
-/// call], tT/pP/ages [layer, age].
-void write_sweep(const SweepResult& result, ResultWriter& output, const std::string& writer);
 
 }  // namespace kvscope

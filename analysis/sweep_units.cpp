@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "analysis/analysis.hpp"
 #include "analysis/cost/trace_cost.hpp"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "analysis/layer_arrays.hpp"
@@ -10,8 +11,10 @@
 #include "core/attention/quoka_scores.hpp"
 #include "core/attention/theorem_b1.hpp"
 #include "core/attention/topk.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/splitmix64.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/layer_arrays.hpp"
 #include "analysis/replay_pairs.hpp"
@@ -13,9 +14,11 @@
 #include "analysis/ties_live.hpp"
 #include "core/attention/rounded_scores.hpp"
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/sim/replay_run.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

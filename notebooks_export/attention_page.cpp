@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "analysis/heads.hpp"
 #include "analysis/plot/colour.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/nan.hpp"
+#include "core/trace/result.hpp"
 #include "notebooks_export/page_sources.hpp"
 
 namespace kvscope {

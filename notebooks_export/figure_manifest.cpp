@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

@@ -2,7 +2,7 @@
 // only, nothing is executed, equal input gives equal bytes.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -12,6 +12,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
+#include "core/trace/result.hpp"
 #include "notebooks_export/simulation_json.hpp"
 #include "traces/result_file.hpp"
 

@@ -1,5 +1,6 @@
 #include "notebooks_export/result_csv.hpp"
 
+#include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
 

@@ -1,10 +1,10 @@
 // The grids and curves of a simulation's JSON report as the arrays that its HDF5 result has.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "core/trace/result.hpp"
+#include "core/trace/result_writer.hpp"
 
 namespace kvscope {
 

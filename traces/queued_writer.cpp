@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/trace/result.hpp"
+
 namespace kvscope {
 
 namespace {

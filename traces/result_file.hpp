@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/trace/result.hpp"
+#include "core/trace/result_writer.hpp"
 
 namespace kvscope {
 

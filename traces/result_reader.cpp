@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/trace/result.hpp"
 #include "traces/first_look.hpp"
 #include "traces/result_file.hpp"
 #include "traces/result_schema.hpp"

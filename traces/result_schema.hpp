@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/trace/result.hpp"
+#include "core/trace/result_writer.hpp"
 #include "traces/h5.hpp"
 
 namespace kvscope::result_schema {

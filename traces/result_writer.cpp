@@ -6,6 +6,7 @@
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/version.hpp"
+#include "core/trace/result.hpp"
 #include "traces/hash.hpp"
 #include "traces/result_file.hpp"
 #include "traces/result_schema.hpp"

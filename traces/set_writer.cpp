@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
+#include "core/trace/result.hpp"
 #include "traces/part_writer.hpp"
 #include "traces/raw_file.hpp"
 #include "traces/set_files.hpp"

@@ -1,6 +1,8 @@
 // kvscope analyze attention-map: the attention map of one head, pooled to a size that can be drawn.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/attention_map.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"

@@ -1,6 +1,7 @@
 #include "analysis/cli/analyze_command.hpp"
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "analysis/cli/output.hpp"

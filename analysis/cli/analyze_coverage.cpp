@@ -1,5 +1,8 @@
 // kvscope analyze coverage: where the attention lies, what selections keep of it, how few keys
 // would do.
+#include <nlohmann/json.hpp>
+#include "core/base/fields_json.hpp"
+
 #include "analysis/cli/analyze_command.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/replay_arguments.hpp"

@@ -1,4 +1,6 @@
 // kvscope analyze geometry: principal axes, clustering and norms of queries and keys.
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/analyze_one.hpp"
 #include "analysis/geometry.hpp"
 #include "core/base/number_text.hpp"

@@ -1,4 +1,6 @@
 // kvscope analyze heads: which heads do what, and what they lose under sparse methods.
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/analyze_one.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/heads.hpp"

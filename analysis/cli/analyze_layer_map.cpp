@@ -1,4 +1,7 @@
 // kvscope analyze layer-map: which draft layer stands for which verifier layer.
+#include <nlohmann/json.hpp>
+#include "core/base/fields_json.hpp"
+
 #include "analysis/cli/analyze_command.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/layer_map.hpp"

@@ -8,6 +8,7 @@
 
 #include "analysis/cli/analyze_command.hpp"
 #include "analysis/cli/selection_options.hpp"
+#include "core/base/fields_json.hpp"
 
 namespace kvscope::cli {
 

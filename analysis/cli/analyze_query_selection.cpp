@@ -1,4 +1,6 @@
 // kvscope analyze query-selection: S_q against the largest attention weight of a query.
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/analyze_one.hpp"
 #include "analysis/query_selection.hpp"
 #include "core/base/number_text.hpp"

@@ -1,4 +1,6 @@
 // kvscope analyze quest: page bounds against the true maxima.
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/analyze_one.hpp"
 #include "analysis/quest_bounds.hpp"
 #include "core/base/number_text.hpp"

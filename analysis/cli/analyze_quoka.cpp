@@ -1,4 +1,6 @@
 // kvscope analyze quoka: QuoKA replayed on a recorded prefill.
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/analyze_one.hpp"
 #include "analysis/quoka.hpp"
 #include "core/base/number_text.hpp"

@@ -1,6 +1,7 @@
 #include "analysis/cli/analyze_report.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/text_table.hpp"

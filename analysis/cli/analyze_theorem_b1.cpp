@@ -1,4 +1,6 @@
 // kvscope analyze theorem-b1: the bounds on the cosine of a key with its query.
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/analyze_one.hpp"
 #include "analysis/theorem_b1.hpp"
 #include "core/base/number_text.hpp"

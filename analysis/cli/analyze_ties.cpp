@@ -1,5 +1,8 @@
 // kvscope analyze ties: how often the cut of a top-k lies among equal scores, and what their order
 // decides.
+#include <nlohmann/json.hpp>
+#include "core/base/fields_json.hpp"
+
 #include "analysis/cli/analyze_command.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_source.hpp"

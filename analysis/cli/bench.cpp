@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/capture_options.hpp"
 #include "analysis/cli/command.hpp"

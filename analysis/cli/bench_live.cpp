@@ -1,6 +1,7 @@
 // kvscope bench live: time to the first token with a selector in the running model, beside the
 // plain model, by prompt length.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/bench_live_run.hpp"
 #include "analysis/cli/bench_report.hpp"

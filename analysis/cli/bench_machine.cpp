@@ -1,5 +1,6 @@
 // kvscope bench machine: this machine as a hardware profile of kvscope cost.
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"

@@ -2,6 +2,7 @@
 // what SpecAttn's printed search leaves out.
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "analysis/cli/bench_report.hpp"

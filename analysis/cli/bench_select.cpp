@@ -1,6 +1,7 @@
 // kvscope bench select: how long selectors take to choose keys, beside dense attention of the same
 // call.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/bench_select_run.hpp"
 #include "analysis/cli/command.hpp"

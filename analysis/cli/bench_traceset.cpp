@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/bench_report.hpp"
 #include "analysis/cli/capture_options.hpp"

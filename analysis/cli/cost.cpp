@@ -3,6 +3,7 @@
 #include "analysis/cost/trace_cost.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "analysis/calibration_notes.hpp"
 #include "analysis/cli/all_methods.hpp"

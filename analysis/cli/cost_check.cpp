@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/bench_select_run.hpp"
 #include "analysis/cli/cost_check_rows.hpp"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/bench_live_run.hpp"
 #include "analysis/cli/model_source.hpp"

@@ -2,7 +2,7 @@
 // now, a report of kvscope bench select, prefills of a running model.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <stop_token>
 #include <string>

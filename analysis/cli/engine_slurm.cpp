@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/engine.hpp"

@@ -1,6 +1,8 @@
 // kvscope export: a trace as a page that a co-author opens without installing anything.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"

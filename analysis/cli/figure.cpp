@@ -1,6 +1,8 @@
 // kvscope figure: a figure from a result, in every format a paper needs.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"

@@ -1,6 +1,8 @@
 // kvscope figures: which figures there are, what they need, and which command makes that.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"

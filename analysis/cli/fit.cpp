@@ -1,6 +1,7 @@
 // kvscope fit: what a method learns from a recording before it sees a sequence, as a file that runs
 // load.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -9,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/calibration_rows.hpp"
+#include "core/selectors/learned.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "traces/reader.hpp"
 

@@ -1,5 +1,6 @@
 // kvscope info: what a trace, a result or a checkpoint folder holds.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "analysis/cli/command.hpp"
@@ -10,6 +11,7 @@
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/model/weights.hpp"
+#include "core/trace/result.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"
 

@@ -1,9 +1,12 @@
 // kvscope ladder: what each concession of a serving engine costs a method.
 #include "analysis/ladder.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/analyze_command.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {

@@ -1,4 +1,7 @@
 // kvscope merge: the shards of a sweep, or the units of any work, as one result.
+#include <nlohmann/json.hpp>
+#include "analysis/sweep_result.hpp"
+
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"

@@ -1,5 +1,6 @@
 // kvscope notebook: a Jupyter notebook that checks and draws results.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/notebook_files.hpp"

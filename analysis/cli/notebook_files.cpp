@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 #include "notebooks_export/open_result.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/host.hpp"
 #include "core/base/error.hpp"

@@ -2,6 +2,7 @@
 // model and judged.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "analysis/cli/command.hpp"

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/papers/expand.hpp"

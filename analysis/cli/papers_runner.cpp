@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/host.hpp"

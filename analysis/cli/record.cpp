@@ -1,5 +1,6 @@
 // kvscope record: runs a model over a text and writes what its attention layers saw.
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/capture_options.hpp"
 #include "analysis/cli/command.hpp"

@@ -1,6 +1,8 @@
 // kvscope recover: turns what a killed recording left into a valid trace.
 #include "traces/recover.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"

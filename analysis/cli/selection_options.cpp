@@ -1,5 +1,7 @@
 #include "analysis/cli/selection_options.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/list_options.hpp"
 
 namespace kvscope::cli {

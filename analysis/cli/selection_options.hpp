@@ -1,7 +1,7 @@
 // --layers and --heads of the analyses that can look at a part of a trace.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 

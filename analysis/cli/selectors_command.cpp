@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "analysis/cli/command.hpp"

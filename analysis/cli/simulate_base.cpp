@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/device_option.hpp"
 #include "analysis/cli/list_options.hpp"

@@ -1,5 +1,6 @@
 // kvscope simulate chain: thousands of decoded tokens whose right continuation is known.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/simulate_base.hpp"

@@ -2,6 +2,7 @@
 #include "analysis/simulate/perplexity.hpp"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/simulate_base.hpp"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/simulate_base.hpp"

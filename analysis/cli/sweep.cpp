@@ -2,6 +2,7 @@
 #include "analysis/sweep.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "analysis/calibration_notes.hpp"
 #include "analysis/cli/all_methods.hpp"
@@ -14,6 +15,7 @@
 #include "analysis/cli/sweep_output.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "analysis/cli/unit_options.hpp"
+#include "analysis/sweep_result.hpp"
 #include "analysis/sweep_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"

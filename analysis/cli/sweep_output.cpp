@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/calibration_notes.hpp"
 #include "analysis/cli/exit_code.hpp"
@@ -10,6 +11,7 @@
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/statistics.hpp"
+#include "analysis/sweep_result.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"

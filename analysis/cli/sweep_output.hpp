@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "analysis/sweep_table.hpp"
+#include "analysis/sweep_result.hpp"
 
 namespace kvscope::cli {
 

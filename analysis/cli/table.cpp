@@ -1,6 +1,7 @@
 // kvscope table: results as tables that go into a paper.
 #include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/output.hpp"

@@ -1,4 +1,6 @@
 // kvscope tokenize: text to token ids and back.
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/model_source.hpp"

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/engine.hpp"

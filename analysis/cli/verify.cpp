@@ -1,6 +1,8 @@
 // kvscope verify: checks a trace's structure, checksums and arithmetic.
 #include "traces/verify.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"

@@ -1,6 +1,7 @@
 #include "analysis/cost/cost_units.hpp"
 
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "analysis/calibration_notes.hpp"
 #include "analysis/checked_lines.hpp"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cost/cost_data.hpp"
 #include "core/base/error.hpp"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cost/cost_data.hpp"
 #include "analysis/statistics.hpp"

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/suggest.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -63,6 +65,18 @@ std::vector<double> ResultView::axis(std::string_view array, int axis) const {
   std::vector<double> numbers;
   for (Index i = 0; i < spec.shape[axis]; ++i) numbers.push_back(static_cast<double>(i));
   return numbers;
+}
+
+const ResultInfo& MemoryResultView::info() const {
+  return result_.info();
+}
+
+const nlohmann::ordered_json& MemoryResultView::summary() const {
+  return result_.summary();
+}
+
+const std::vector<ResultArray>& MemoryResultView::arrays() const {
+  return result_.arrays();
 }
 
 std::vector<double> MemoryResultView::read(std::string_view array) const {

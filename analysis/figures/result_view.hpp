@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "analysis/table.hpp"
-#include "core/trace/result.hpp"
+#include "core/trace/result_writer.hpp"
 
 namespace kvscope {
+
+class MemoryResult;
 
 class ResultView {
  public:
@@ -38,9 +40,9 @@ class MemoryResultView final : public ResultView {
   MemoryResultView(const MemoryResult& result, std::string name)
       : result_(result), name_(std::move(name)) {}
   std::string name() const override { return name_; }
-  const ResultInfo& info() const override { return result_.info(); }
-  const nlohmann::ordered_json& summary() const override { return result_.summary(); }
-  const std::vector<ResultArray>& arrays() const override { return result_.arrays(); }
+  const ResultInfo& info() const override;
+  const nlohmann::ordered_json& summary() const override;
+  const std::vector<ResultArray>& arrays() const override;
   std::vector<double> read(std::string_view array) const override;
 
  private:

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "analysis/papers/report.hpp"
 #include "analysis/statistics.hpp"

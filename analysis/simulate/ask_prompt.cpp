@@ -1,6 +1,7 @@
 #include "analysis/simulate/ask_prompt.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "analysis/analysis.hpp"

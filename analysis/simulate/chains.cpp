@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "analysis/simulate/ask_prompt.hpp"
 #include "analysis/simulate/measured_cost.hpp"
@@ -12,6 +13,7 @@
 #include "analysis/simulate/prompt_kit.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"
 
 namespace kvscope {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <nlohmann/json.hpp>
 
 #include "analysis/analysis.hpp"
 #include "analysis/simulate/measured_cost.hpp"

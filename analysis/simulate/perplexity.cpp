@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "analysis/analysis.hpp"
@@ -12,6 +13,7 @@
 #include "analysis/simulate/prefill_chunks.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/sim/draft_runner.hpp"
 
 namespace kvscope {

@@ -2,7 +2,7 @@
 // against other rows of the same prompts, the doubts of gates.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <vector>
 

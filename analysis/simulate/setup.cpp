@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "analysis/simulate/simulation.hpp"
 #include "core/attention/monotone_map.hpp"

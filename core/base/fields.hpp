@@ -20,7 +20,6 @@
 #include <cmath>
 #include <concepts>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -116,23 +115,6 @@ void check_fields(const Options& options) {
       }
     }
   });
-}
-
-/// All fields as a JSON object, in order; keys in snake_case.
-template <class Options>
-nlohmann::ordered_json fields_to_json(const Options& options) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  Options::visit_fields(options, [&](const Field& field, const auto& value) {
-    using T = std::remove_cvref_t<decltype(value)>;
-    std::string key(field.name);
-    for (char& c : key) c = c == '-' ? '_' : c;
-    if constexpr (std::is_enum_v<T>) {
-      json[key] = std::string(enum_name(value));
-    } else {
-      json[key] = value;
-    }
-  });
-  return json;
 }
 
 }  // namespace kvscope

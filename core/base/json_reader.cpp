@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -204,6 +205,10 @@ void JsonObject::refuse(const std::string& field, std::string_view expected) con
 const Json* JsonObject::find(const std::string& field) const {
   const auto it = value_->find(field);
   return it == value_->end() || it->is_null() ? nullptr : &*it;
+}
+
+bool JsonObject::has(const std::string& field) const {
+  return value_->contains(field);
 }
 
 const Json& JsonObject::require(const std::string& field) const {

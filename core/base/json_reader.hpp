@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,7 +40,7 @@ class JsonObject {
   /// The field's value, or null if the field is absent or JSON null.
   const nlohmann::json* find(const std::string& field) const;
   /// True if the field is there, null or not.
-  bool has(const std::string& field) const { return value_->contains(field); }
+  bool has(const std::string& field) const;
   /// The field's value; throws FormatError if it is absent or null.
   const nlohmann::json& require(const std::string& field) const;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <tuple>
 
@@ -39,7 +40,7 @@ constexpr std::array<StoredType, 15> kTypes = {{
     {"F8_E5M2", 1, std::nullopt},
 }};
 
-constexpr std::int64_t kMaxCount = std::numeric_limits<std::int64_t>::max() / 8;
+constexpr std::int64_t kMostElements = std::numeric_limits<std::int64_t>::max() / 8;
 
 std::uint64_t header_length(std::span<const std::byte> bytes, const std::string& file) {
   if (bytes.size() < 8) {
@@ -66,14 +67,14 @@ void read_shape(const JsonObject& fields, SafetensorsEntry& entry) {
   std::int64_t count = 1;
   for (const auto& extent : list) {
     if (!extent.is_number_unsigned() ||
-        extent.get<std::uint64_t>() > static_cast<std::uint64_t>(kMaxCount)) {
+        extent.get<std::uint64_t>() > static_cast<std::uint64_t>(kMostElements)) {
       throw FormatError(fmt::format("{}: expected extents from 0 to {}, found {}",
-                                    fields.name_of("shape"), kMaxCount, describe(extent)));
+                                    fields.name_of("shape"), kMostElements, describe(extent)));
     }
     const auto n = extent.get<std::int64_t>();
-    if (n > 0 && count > kMaxCount / n) {
+    if (n > 0 && count > kMostElements / n) {
       throw FormatError(fmt::format("{}: expected at most {} elements, found more",
-                                    fields.name_of("shape"), kMaxCount));
+                                    fields.name_of("shape"), kMostElements));
     }
     count *= n;
     entry.shape.push_back(n);
@@ -118,7 +119,7 @@ SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value
   if (known) entry.dtype = type->dtype;
   // Types that we do not know have at least one bit per element.
   const bool fits =
-      known ? entry.count <= kMaxCount / type->size && entry.count * type->size == n_bytes
+      known ? entry.count <= kMostElements / type->size && entry.count * type->size == n_bytes
             : entry.count / 8 <= n_bytes;
   if (!fits) {
     throw FormatError(fmt::format(

@@ -1,6 +1,7 @@
 // The BPE model of tokenizer.json: vocabulary, merges and what becomes of unknown symbols.
 #include <algorithm>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "core/attention/topk.hpp"
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
+#include "core/selectors/learned.hpp"
 #include "core/selectors/list_owner.hpp"
 
 namespace kvscope {

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
+#include "core/selectors/learned.hpp"
 
 namespace kvscope {
 

@@ -7,9 +7,11 @@
 #include <cmath>
 #include <complex>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/selectors/learned.hpp"
 
 namespace kvscope {
 

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "core/selectors/learned.hpp"
 
 namespace kvscope {
 

@@ -5,10 +5,16 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/selectors/learned.hpp"
 
 namespace kvscope {
+
+Learned Selector::learned() const {
+  return {};
+}
 
 Budget Budget::parse(std::string_view text) {
   const auto fail = [&](std::string_view expected) {

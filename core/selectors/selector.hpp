@@ -33,12 +33,14 @@
 #include "core/attention/native_rule.hpp"
 #include "core/attention/selection.hpp"
 #include "core/base/fields.hpp"
-#include "core/selectors/learned.hpp"
+#include "core/selectors/artifact_origin.hpp"
 #include "core/tensor/score_rule.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 
 namespace kvscope {
+
+struct Learned;  // core/selectors/learned.hpp
 
 enum class Phase { prefill, decode, verify };
 template <>
@@ -248,7 +250,7 @@ class Selector {
   }
   /// What calibrate() learned, or the file that an option names holds; for
   /// methods with caps().artifact_option.
-  virtual Learned learned() const { return {}; }
+  virtual Learned learned() const;
   /// The files that the method's options name, of all its parts. Reads them; throws what
   /// read_artifact throws (core/selectors/artifact.hpp).
   virtual std::vector<ArtifactOrigin> artifacts() const { return {}; }

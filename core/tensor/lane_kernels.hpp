@@ -3,7 +3,7 @@
 // A lane block holds up to `lanes` tokens (16 or 32) side by side: feature f of token t is at f *
 // lanes + t. All kernels treat each lane on its own and in one fixed order of operations, so a
 // token's result has the same bits whatever stands in the other lanes: chunked prefill, decode and
-// one-shot agree. The instruction set (SSE2 to AVX-512) is picked at run time.
+// one-shot agree. The instruction set (baseline to AVX-512) is picked at run time.
 #pragma once
 
 #include <cstdint>

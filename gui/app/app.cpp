@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
 #include "gui/app/help_overlay.hpp"

@@ -4,8 +4,10 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 #include "gui/app/app.hpp"
 #include "gui/model/session/methods.hpp"
 #include "gui/panels/landmarks.hpp"

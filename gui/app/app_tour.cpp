@@ -1,4 +1,5 @@
 // The App's tour of six steps: when it begins, and where its steps point.
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "gui/app/app.hpp"

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 #include "gui/model/session/methods.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"

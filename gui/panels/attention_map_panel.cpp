@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
+#include "core/base/fields_json.hpp"
 #include "gui/model/session/json_fields.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/switch_row.hpp"

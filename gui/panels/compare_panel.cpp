@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "gui/model/compare/compare_csv.hpp"

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/plot/theme.hpp"
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "gui/model/geometry/geometry_scene.hpp"
 #include "gui/model/tokens/token_view.hpp"
 #include "gui/panels/geometry_picture.hpp"

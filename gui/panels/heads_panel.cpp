@@ -1,6 +1,9 @@
 // The head atlas: a small attention map and a number of every layer and head of the selected trace.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
+#include "core/base/fields_json.hpp"
 #include "gui/model/traces/head_atlas_view.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"

@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -75,7 +75,7 @@ class Panel {
 
   /// The panel's own switches, for sessions. set_options ignores what it does not know and throws
   /// ConfigError for values of the wrong type.
-  virtual nlohmann::ordered_json options() const { return nlohmann::ordered_json::object(); }
+  virtual nlohmann::ordered_json options() const;
   virtual void set_options(const nlohmann::ordered_json& options) { (void)options; }
 
   /// Places inside the panel that a program may want to click, in pixels of the window, by name:

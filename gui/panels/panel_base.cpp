@@ -1,6 +1,7 @@
 #include "gui/panels/panel_base.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace kvscope::gui {
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/fields_json.hpp"
 #include "gui/model/jobs/async_value.hpp"
 #include "gui/model/session/json_fields.hpp"
 #include "gui/panels/panel.hpp"

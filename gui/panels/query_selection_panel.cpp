@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "gui/model/queries/query_selection_feed.hpp"
 #include "gui/model/queries/query_selection_figure.hpp"
 #include "gui/model/results/compact_figure.hpp"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "gui/model/bounds/quest_figures.hpp"
 #include "gui/model/tokens/range_text.hpp"

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "core/base/fields_json.hpp"
 #include "gui/model/results/compact_figure.hpp"
 #include "gui/model/results/result_figures.hpp"
 #include "gui/model/results/result_tables.hpp"

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/trace/result.hpp"
 #include "gui/panels/result_parts.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"

@@ -4,6 +4,7 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "gui/panels/result_parts.hpp"
 #include "gui/panels/widgets.hpp"

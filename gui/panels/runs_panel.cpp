@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "gui/model/runs/run_queue.hpp"
 #include "gui/panels/landmarks.hpp"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "gui/model/bounds/theorem_figures.hpp"
 #include "gui/panels/accent_marks.hpp"

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
+#include "core/base/fields_json.hpp"
 #include "gui/model/session/json_fields.hpp"
 #include "gui/panels/switch_row.hpp"
 #include "gui/panels/token_canvas.hpp"

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "core/base/number_text.hpp"
 #include "gui/model/methods/why_view.hpp"

@@ -15,12 +15,12 @@ namespace {
 using plot::HeatMap;
 using plot::Range;
 
-/// Cells [first, last) of n that a range shows; at least one.
-struct Cells {
+/// VisibleCells [first, last) of n that a range shows; at least one.
+struct VisibleCells {
   Index first;
   Index last;
 };
-Cells visible_cells(Range axis, Index n, Range shown) {
+VisibleCells visible_cells(Range axis, Index n, Range shown) {
   const double width = (axis.high - axis.low) / static_cast<double>(n);
   const auto cell = [&](double v) {
     return std::clamp((v - axis.low) / width, 0.0, static_cast<double>(n));
@@ -30,7 +30,7 @@ Cells visible_cells(Range axis, Index n, Range shown) {
   return {first, std::max(first + 1, last)};
 }
 
-Range edges(Range axis, Index n, Cells cells) {
+Range edges(Range axis, Index n, VisibleCells cells) {
   const double width = (axis.high - axis.low) / static_cast<double>(n);
   return {axis.low + width * static_cast<double>(cells.first),
           cells.last == n ? axis.high : axis.low + width * static_cast<double>(cells.last)};
@@ -39,8 +39,8 @@ Range edges(Range axis, Index n, Cells cells) {
 /// Some cells of what ranges show: where a map has values, for the layout's legend.
 HeatMap rough_map(const HeatMap& map, Range x, Range y) {
   constexpr Index kMost = 48;
-  const Cells cols = visible_cells(map.x, map.n_cols, x);
-  const Cells rows = visible_cells(map.y, map.n_rows, y);
+  const VisibleCells cols = visible_cells(map.x, map.n_cols, x);
+  const VisibleCells rows = visible_cells(map.y, map.n_rows, y);
   HeatMap out;
   out.show_masked = map.show_masked;
   out.x = edges(map.x, map.n_cols, cols);
@@ -226,8 +226,8 @@ void fit_maps(const plot::Figure& figure, const std::vector<plot::PanelRanges>& 
 }
 
 HeatMap visible_map(const HeatMap& map, Range x, Range y, Index most_cols, Index most_rows) {
-  const Cells cols = visible_cells(map.x, map.n_cols, x);
-  const Cells rows = visible_cells(map.y, map.n_rows, y);
+  const VisibleCells cols = visible_cells(map.x, map.n_cols, x);
+  const VisibleCells rows = visible_cells(map.y, map.n_rows, y);
   HeatMap out;
   out.print_values = map.print_values;
   out.show_masked = map.show_masked;
@@ -236,7 +236,7 @@ HeatMap visible_map(const HeatMap& map, Range x, Range y, Index most_cols, Index
   out.n_cols = std::min(cols.last - cols.first, most_cols);
   out.n_rows = std::min(rows.last - rows.first, most_rows);
   out.values.resize(static_cast<std::size_t>(out.n_rows * out.n_cols));
-  const auto begin_of = [](Cells cells, Index i, Index n) {
+  const auto begin_of = [](VisibleCells cells, Index i, Index n) {
     return cells.first + i * (cells.last - cells.first) / n;
   };
   // by the map's columns first: a loop that the compiler makes vectors of

@@ -1,5 +1,6 @@
 // Coverage against three loops: maps, kept mass, nucleus sizes, smallest budgets, Pinsker floors.
 #include "analysis/coverage.hpp"
+#include "core/trace/result.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -9,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "analysis/nucleus_sizes.hpp"

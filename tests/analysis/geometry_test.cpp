@@ -1,5 +1,6 @@
 // Geometry on synthetic traces: against loops, planted axes, rotations, degenerate traces.
 #include "analysis/geometry.hpp"
+#include "core/trace/result.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -7,6 +8,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"

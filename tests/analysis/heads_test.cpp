@@ -1,6 +1,7 @@
 // Numbers of heads against three loops: windows, attention sinks, grouped heads, repeated tokens,
 // needles, losses beside a replay.
 #include "analysis/heads.hpp"
+#include "core/trace/result.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -8,6 +9,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "core/base/error.hpp"

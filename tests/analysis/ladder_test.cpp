@@ -1,6 +1,7 @@
 // The serving ladder on synthetic traces: its rungs against loops, its reasons, sinks, windows and
 // threads.
 #include "analysis/ladder.hpp"
+#include "core/trace/result.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -8,6 +9,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/ladder_rungs.hpp"
 #include "core/base/error.hpp"

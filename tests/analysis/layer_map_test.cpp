@@ -1,6 +1,7 @@
 // The layer map on synthetic pairs of traces: divergences against three loops, identity,
 // mismatches, windows, thresholds.
 #include "analysis/layer_map.hpp"
+#include "core/trace/result.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -9,6 +10,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"

@@ -3,10 +3,13 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/layer_map.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/sim/live_layer_map.hpp"
 #include "core/trace/memory_trace.hpp"
+#include "core/trace/result.hpp"
 #include "tests/support/golden.hpp"
 
 namespace kvscope::live_layer_map_test {

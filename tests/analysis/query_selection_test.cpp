@@ -1,6 +1,7 @@
 // S_q against the largest weight on synthetic traces: against loops and against analyze quoka, with
 // a planted relation, a planted confounding, and degenerate traces.
 #include "analysis/query_selection.hpp"
+#include "core/trace/result.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -9,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "analysis/quoka.hpp"
 #include "analysis/statistics.hpp"

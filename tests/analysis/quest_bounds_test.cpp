@@ -1,6 +1,7 @@
 // Quest's bounds on synthetic traces: against three loops, with partial pages, windows, shared
 // groups and both programs.
 #include "analysis/quest_bounds.hpp"
+#include "core/trace/result.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -9,6 +10,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 

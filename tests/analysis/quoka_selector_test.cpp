@@ -5,6 +5,7 @@
 
 #include "analysis/quoka.hpp"
 #include "core/sim/protocol.hpp"
+#include "core/trace/result.hpp"
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::quoka_selector_test {

@@ -1,6 +1,7 @@
 // The QuoKA replay on synthetic traces: every array against three loops, scopes, windows, budgets,
 // decode steps.
 #include "analysis/quoka.hpp"
+#include "core/trace/result.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -10,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "analysis/statistics.hpp"

@@ -1,12 +1,14 @@
 // The sweep: same bytes for any thread count, any shards and any interruption; journals that cannot
 // be trusted.
 #include "analysis/sweep.hpp"
+#include "core/trace/result.hpp"
 
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "analysis/sweep_journal.hpp"
 #include "analysis/sweep_rows.hpp"

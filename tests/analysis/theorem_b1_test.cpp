@@ -1,6 +1,7 @@
 // Theorem B.1 on synthetic traces: against three loops, on sliding windows, with every choice of
 // k*.
 #include "analysis/theorem_b1.hpp"
+#include "core/trace/result.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -8,6 +9,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "core/base/error.hpp"

@@ -1,5 +1,6 @@
 // The census of ties: cuts by hand, counts against loops, and what must not change it.
 #include "analysis/ties.hpp"
+#include "core/trace/result.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -7,6 +8,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "analysis/tie_cut.hpp"

@@ -2,6 +2,7 @@
 // cannot mark the wrong method as best.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "notebooks_export/metric_info.hpp"

@@ -1,6 +1,7 @@
 // kvscope explain, run as a user runs it.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
 
 #include "support/temp_dir.hpp"
 #include "tests/cli/run_program.hpp"

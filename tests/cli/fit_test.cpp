@@ -2,6 +2,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"

@@ -4,6 +4,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"

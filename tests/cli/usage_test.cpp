@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "tests/cli/run_program.hpp"

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include <catch2/generators/catch_generators.hpp>

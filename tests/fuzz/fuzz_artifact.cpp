@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/selectors/artifact.hpp"
+#include "core/selectors/learned.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/sim/protocol.hpp"
 

@@ -9,6 +9,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "tests/gui/app_rig.hpp"

@@ -4,6 +4,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test::coverage_panel_test {

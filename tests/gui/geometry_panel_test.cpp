@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "notebooks_export/figure_csv.hpp"

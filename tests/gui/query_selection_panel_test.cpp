@@ -1,6 +1,7 @@
 // The query-selection panel in the app: clicks on points and heads, what the table holds, states.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/base/error.hpp"

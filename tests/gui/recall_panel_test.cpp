@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/base/data_dir.hpp"

@@ -5,7 +5,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/read_table.hpp"
+#include "core/trace/result.hpp"
 #include "tests/gui/app_rig.hpp"
 #include "traces/result_file.hpp"
 

@@ -1,5 +1,6 @@
 // Weights of one head: every level against a whole map by loops.
 #include "gui/model/map/attention_head.hpp"
+#include "core/trace/result.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <limits>

@@ -3,6 +3,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/gui_model/trace_files.hpp"
 
 namespace kvscope::gui::test::bookmarks_test {

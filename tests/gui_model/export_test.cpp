@@ -6,6 +6,8 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include "core/base/error.hpp"
 #include "core/base/version.hpp"
 #include "support/temp_dir.hpp"

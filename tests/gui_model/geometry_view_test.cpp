@@ -1,6 +1,8 @@
 // The geometry panel's model: the same numbers as the analysis of the whole trace, sets and colours
 // by what they stand for, figures and tables.
 #include "gui/model/geometry/geometry_view.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/trace/result.hpp"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/base/error.hpp"

@@ -1,5 +1,6 @@
 // The head atlas of the window: equal to the command line's analysis, every head where it is drawn.
 #include "gui/model/traces/head_atlas_view.hpp"
+#include "core/trace/result.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

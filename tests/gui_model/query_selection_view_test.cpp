@@ -1,6 +1,7 @@
 // The query-selection panel's model: heads as the whole analysis has them, single queries against
 // loops, the kept queries of a chunk, pictures, table, and what is asked for when.
 #include "gui/model/queries/query_selection_view.hpp"
+#include "core/trace/result.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>

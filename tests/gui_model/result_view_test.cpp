@@ -4,10 +4,12 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 #include "gui/model/results/result_figures.hpp"
 #include "gui/model/results/result_tables.hpp"
 

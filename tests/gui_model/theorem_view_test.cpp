@@ -1,5 +1,6 @@
 // Theorem B.1 of one head: equal to the command line's analysis, and what the panel draws from it.
 #include "gui/model/bounds/theorem_view.hpp"
+#include "core/trace/result.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,6 @@
 // What the side bar says about a trace, and where its grid's cells lie.
 #include "gui/model/traces/trace_facts.hpp"
+#include "core/trace/result.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

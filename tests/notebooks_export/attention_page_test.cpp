@@ -1,5 +1,6 @@
 // The page of all attention maps: what it holds are the analysis's numbers, and text stays text.
 #include "notebooks_export/attention_page.hpp"
+#include "core/trace/result.hpp"
 
 #include <fmt/format.h>
 #include <catch2/catch_approx.hpp>

@@ -1,9 +1,12 @@
 // Results from every kind of file, told apart by what is in it.
 #include "notebooks_export/open_result.hpp"
+#include "core/trace/result.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "tests/support/temp_dir.hpp"

@@ -1,5 +1,6 @@
 // The layers of a summary as CSV text, cell by cell.
 #include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/base/error.hpp"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/h5_internal.hpp"

@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "core/trace/result.hpp"
 #include "tests/support/places.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/result_file.hpp"

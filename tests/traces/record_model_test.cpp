@@ -5,6 +5,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "support/golden.hpp"

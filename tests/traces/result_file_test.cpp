@@ -1,7 +1,10 @@
 #include "traces/result_file.hpp"
+#include "core/trace/result.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "tests/traces/synthetic.hpp"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"

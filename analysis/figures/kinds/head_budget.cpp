@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "analysis/figures/head_measures.hpp"
 #include "analysis/figures/selection.hpp"

@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "analysis/figures/selection.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/query_panels.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

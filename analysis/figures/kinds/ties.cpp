@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/summary_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope {
 

@@ -25,6 +25,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/base/evenly_spaced.hpp"
@@ -33,6 +34,7 @@
 #include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/eviction.hpp"
+#include "core/selectors/learned.hpp"
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"

@@ -70,6 +70,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/attention/head_share.hpp"
@@ -81,6 +82,7 @@
 #include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/index_vectors.hpp"
+#include "core/selectors/learned.hpp"
 #include "core/selectors/learned_index.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"

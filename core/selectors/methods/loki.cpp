@@ -31,6 +31,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
@@ -41,6 +42,7 @@
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/key_basis.hpp"
 #include "core/selectors/key_columns.hpp"
+#include "core/selectors/learned.hpp"
 #include "core/selectors/linear_scores.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"

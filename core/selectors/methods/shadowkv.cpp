@@ -41,6 +41,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/attention/row_kernels.hpp"
@@ -51,6 +52,7 @@
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/key_pools.hpp"
 #include "core/selectors/key_rotation.hpp"
+#include "core/selectors/learned.hpp"
 #include "core/selectors/low_rank_keys.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"

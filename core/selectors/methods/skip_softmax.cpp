@@ -37,6 +37,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/base/parallel.hpp"
@@ -44,6 +45,7 @@
 #include "core/selectors/block_fates.hpp"
 #include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/learned.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/skip_tiles.hpp"

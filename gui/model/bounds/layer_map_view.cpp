@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/result_view.hpp"
+#include "core/trace/result.hpp"
 #include "gui/model/tokens/token_text.hpp"
 #include "gui/model/traces/trace_part.hpp"
 

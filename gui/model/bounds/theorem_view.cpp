@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
+#include "core/base/fields_json.hpp"
+#include "core/trace/result.hpp"
 #include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {

@@ -4,8 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/trace/result.hpp"
 #include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {

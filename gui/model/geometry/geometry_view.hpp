@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/geometry.hpp"
+#include "core/trace/result.hpp"
 #include "gui/model/geometry/cloud.hpp"
 #include "gui/model/jobs/jobs.hpp"
 

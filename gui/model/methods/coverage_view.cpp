@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/coverage.hpp"
 #include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"
+#include "core/trace/result.hpp"
 #include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
@@ -31,7 +34,7 @@ SweepNumber number_of(RecallMetric metric) {
   return kNumbers[static_cast<std::size_t>(metric)];
 }
 
-std::string budget_words(const std::optional<Budget>& budget) {
+std::string budget_phrase(const std::optional<Budget>& budget) {
   return budget ? budget->to_string() : "no budget";
 }
 
@@ -148,7 +151,7 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
   panel.colour->masked_label = n_to_come > 0 ? "dense, or still to come" : "dense or not measured";
   std::vector<std::string> caption = {
       fmt::format("{}, {}: {} of {} at {}.", question.trace, layer_words(question.layers),
-                  enum_name(question.metric), question.method.spec, budget_words(budget))};
+                  enum_name(question.metric), question.method.spec, budget_phrase(budget))};
   for (std::string& sentence : picture.figure.caption) caption.push_back(std::move(sentence));
   if (question.phase == Phase::prefill) {
     caption.push_back(fmt::format(

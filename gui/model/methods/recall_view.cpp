@@ -1,4 +1,5 @@
 #include "gui/model/methods/recall_view.hpp"
+#include "core/base/fields_json.hpp"
 #include "gui/model/results/compact_figure.hpp"
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "analysis/figures/selection.hpp"

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "core/base/fields_json.hpp"
+
+#include <nlohmann/json.hpp>
+
 namespace kvscope::gui {
 
 namespace {

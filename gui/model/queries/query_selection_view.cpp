@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/statistics.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"
 #include "gui/model/traces/trace_part.hpp"
 

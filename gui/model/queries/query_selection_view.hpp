@@ -10,6 +10,7 @@
 
 #include "analysis/query_correlation.hpp"
 #include "analysis/query_selection.hpp"
+#include "core/trace/result.hpp"
 #include "gui/model/jobs/cache.hpp"
 #include "gui/model/jobs/jobs.hpp"
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/version.hpp"
 #include "traces/hash.hpp"
 

@@ -9,6 +9,7 @@
 
 #include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 #include "gui/model/results/compact_figure.hpp"
 #include "gui/model/results/result_tables.hpp"
 

@@ -1,7 +1,7 @@
 // Bookmarks: places of a trace with a note, kept in the session file.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>

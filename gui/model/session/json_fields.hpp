@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "core/base/fields.hpp"
 

@@ -1,7 +1,10 @@
 // A session as JSON: files by uuid and path, what is selected, the sliders.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
 #include "gui/model/session/json_fields.hpp"
 #include "gui/model/session/session.hpp"
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/figures/head_atlas.hpp"
 #include "core/base/number_text.hpp"

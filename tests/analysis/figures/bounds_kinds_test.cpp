@@ -7,6 +7,7 @@
 
 #include "analysis/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope::bounds_kinds_test {
 namespace {

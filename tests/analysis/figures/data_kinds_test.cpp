@@ -5,9 +5,12 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <limits>
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/read_table.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope::data_kinds_test {
 namespace {

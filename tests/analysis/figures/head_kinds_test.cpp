@@ -7,6 +7,7 @@
 
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/heads.hpp"
+#include "core/trace/result.hpp"
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::head_kinds_test {

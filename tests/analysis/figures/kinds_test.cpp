@@ -15,6 +15,7 @@
 #include "analysis/plot/theme.hpp"
 #include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope::kinds_test {
 namespace {

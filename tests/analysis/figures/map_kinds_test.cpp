@@ -9,6 +9,7 @@
 #include "analysis/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope::map_kinds_test {
 namespace {

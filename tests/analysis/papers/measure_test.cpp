@@ -1,5 +1,6 @@
 // Values read from small tables whose numbers can be counted.
 #include "analysis/papers/measure.hpp"
+#include "core/trace/result.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

@@ -6,6 +6,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/perplexity.hpp"

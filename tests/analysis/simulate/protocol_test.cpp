@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "analysis/simulate/ask_prompt.hpp"
 #include "analysis/simulate/retrieval.hpp"

@@ -1,12 +1,14 @@
 // Simulations on the embedded pair: dense results are the plain model's, results do not depend on
 // threads or interruptions, the oracle is ahead of other methods.
 #include "analysis/simulate/simulation.hpp"
+#include "core/trace/result.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "analysis/checked_lines.hpp"
 #include "analysis/simulate/perplexity.hpp"

@@ -4,6 +4,7 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "analysis/simulate/perplexity.hpp"
 #include "core/base/error.hpp"

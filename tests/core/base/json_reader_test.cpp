@@ -5,6 +5,8 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include "core/base/error.hpp"
 
 namespace kvscope::json_reader_test {

@@ -1,10 +1,13 @@
 // Calibration artifacts: what is written is read back, lists from a file are those of the
 // calibration itself, and every wrong file ends in a sentence.
 #include "core/selectors/artifact.hpp"
+#include "core/selectors/learned.hpp"
 
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"

@@ -11,6 +11,7 @@
 #include "core/base/error.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/index_maps.hpp"
+#include "core/selectors/learned.hpp"
 #include "core/selectors/score_engine.hpp"
 #include "core/sim/replay.hpp"
 #include "tests/core/selectors/call_fixture.hpp"

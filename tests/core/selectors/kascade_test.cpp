@@ -6,12 +6,14 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "core/attention/anchor_layers.hpp"
 #include "core/base/error.hpp"
 #include "core/base/evenly_spaced.hpp"
 #include "core/base/new_file.hpp"
 #include "core/selectors/artifact.hpp"
+#include "core/selectors/learned.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/core/selectors/sequence.hpp"
 #include "tests/support/planted_trace.hpp"

@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"
+#include "core/selectors/learned.hpp"
 #include "core/selectors/skip_tiles.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/support/planted_trace.hpp"

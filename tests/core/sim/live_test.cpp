@@ -7,6 +7,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"

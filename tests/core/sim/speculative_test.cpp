@@ -5,6 +5,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/attention/monotone_map.hpp"
 #include "core/base/data_dir.hpp"

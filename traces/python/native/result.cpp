@@ -5,6 +5,9 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <nlohmann/json.hpp>
+
+#include "core/trace/result.hpp"
 #include "notebooks_export/metric_info.hpp"
 #include "notebooks_export/open_result.hpp"
 #include "traces/python/native/arrays.hpp"

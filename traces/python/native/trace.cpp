@@ -10,6 +10,7 @@
 
 #include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
+#include "core/trace/result.hpp"
 #include "traces/python/native/arrays.hpp"
 #include "traces/python/native/module.hpp"
 #include "traces/reader.hpp"
