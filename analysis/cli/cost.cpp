@@ -268,20 +268,20 @@ class CostCommand final : public Command {
   }
 
   CheckOptions check_options() const {
-    constexpr Index kMostTokens = 1 << 20;
+    constexpr Index kMostContext = 1 << 20;
     constexpr Index kShortest = 256;  // a prefill call of 128 queries and keys before it
     CheckOptions options = check_options_;
     options.hardware = split_list(hardware_);
     options.reports = measured_;
     options.lengths = index_list_of(check_tokens_, "tokens");
-    if (options.lengths.front() < kShortest || options.lengths.back() > kMostTokens)
+    if (options.lengths.front() < kShortest || options.lengths.back() > kMostContext)
       throw UsageError(fmt::format("--tokens: expected lengths in [{}, {}], found \"{}\"",
-                                   kShortest, kMostTokens, check_tokens_));
+                                   kShortest, kMostContext, check_tokens_));
     if (options.n_repeats < 1 || options.n_repeats > 1000)
       throw UsageError(
           fmt::format("--repeat: expected a value in [1, 1000], found {}", options.n_repeats));
-    if (options.live_tokens < 0 || options.live_tokens > kMostTokens)
-      throw UsageError(fmt::format("--live: expected a value in [0, {}], found {}", kMostTokens,
+    if (options.live_tokens < 0 || options.live_tokens > kMostContext)
+      throw UsageError(fmt::format("--live: expected a value in [0, {}], found {}", kMostContext,
                                    options.live_tokens));
     if (work_.threads) options.threads = {work_.n_threads()};
     if (options.clock == BenchClock::cpu && options.threads != std::vector{1} &&

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/error.hpp"
 #include "notebooks_export/figure_manifest.hpp"
