@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/temp_dir.hpp"
 
@@ -22,9 +23,11 @@ using Words = std::vector<std::string>;
 Words calls_of(const TempDir& dir, const Words& words) {
   const fs::path log = dir.path() / "log";
   fs::remove(log);
-  const auto run = kvscope_run(
-      words,
-      {"", {"LD_PRELOAD=" KVSCOPE_FAILING_DISK, "KVSCOPE_DISK_LOG=" + log.string()}, false, false});
+  const auto run = kvscope_run(words, {"",
+                                       {"LD_PRELOAD=" + testing::failing_disk().string(),
+                                        "KVSCOPE_DISK_LOG=" + log.string()},
+                                       false,
+                                       false});
   INFO(run.err);
   REQUIRE(run.code == 0);
   Words calls;
