@@ -94,7 +94,10 @@ class Copy:
         command = [os.path.join(self.folder, "traces", "python", "test.sh"), "-x"]
         command += [name + ".py" for name in names.split()]
         program = os.path.join(self.build, "bin", "kvscope")
-        status, output = run(["env", f"KVSCOPE_PROGRAM={program}", *command], self.folder, number, NEAR_LIMIT)
+        settings = [f"KVSCOPE_PROGRAM={program}"]
+        if number > 0:  # the run without a fault has installed the package
+            settings.append("KVSCOPE_PYTHON_PREPARED=1")
+        status, output = run(["env", *settings, *command], self.folder, number, NEAR_LIMIT)
         if status == SKIPPED:
             sys.exit(f"the Python tests cannot run here: {output.strip().splitlines()[-1]}")
         if status == 0:
