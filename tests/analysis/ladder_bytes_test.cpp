@@ -1,9 +1,11 @@
 // Bytes of the ladder's rungs stand for one query, also where a whole chunk shares what is read.
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "analysis/ladder.hpp"
+#include "core/trace/result.hpp"
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::test::ladder_bytes_test {
