@@ -1,0 +1,62 @@
+// Whoever waits for a queue of calls waits for the one that runs, too.
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "traces/queued_writer.hpp"
+
+namespace kvscope::test::settle_test {
+namespace {
+
+/// Takes long over a commit, and says when it begins and when it is over.
+class Slow final : public PartWriter {
+ public:
+  struct State {
+    std::atomic<bool> has_begun = false;
+    std::atomic<bool> is_over = false;
+  };
+  explicit Slow(State& state) : state_(state) {}
+  void begin(const TraceInfo&) override {}
+  void write_layer(const LayerRows&) override {}
+  void write_logits(TensorView<const float>) override {}
+  void write_tokens(std::span<const TokenId>, std::span<const std::string>) override {}
+  void commit_unit() override {
+    state_.has_begun = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    state_.is_over = true;
+  }
+  void complete(TraceStatus) override {}
+  std::filesystem::path whole_file() const override { return {}; }
+  void publish() override {}
+  std::size_t n_committed() const override { return state_.is_over ? 1 : 0; }
+
+ private:
+  State& state_;
+};
+
+TEST_CASE("what waits for a queue waits for the call that runs") {
+  Slow::State state;
+  const auto writer = queued(std::make_unique<Slow>(state), 1000);
+  writer->begin({});
+  writer->commit_unit();
+  while (!state.has_begun) std::this_thread::yield();  // the queue is empty, its last call runs
+  SECTION("settle") {
+    writer->settle();
+  }
+  SECTION("the number of bytes") {
+    (void)writer->bytes_written();
+  }
+  SECTION("the end") {
+    writer->complete(TraceStatus::complete);
+  }
+  CHECK(state.is_over);
+  CHECK(writer->n_committed() == 1);
+  CHECK(writer->n_waiting_units() == 0);
+}
+
+}  // namespace
+}  // namespace kvscope::test::settle_test
