@@ -125,6 +125,8 @@ Subject choice(const std::string& method, Phase phase, Index n_ctx, Index n_tok,
 void lay_out(const fs::path& file) {
   TraceInfo info = make_trace_info(36, 32, 8, 128, 2048, 256);
   info.dtype = DType::bf16;
+  info.n_vocab = 151936;
+  info.d_model = 32 * 128;
   TraceLayout layout = create_layout(file, info);
   const auto n_units = static_cast<std::int64_t>(info.units.size());
   layout.progress->write({0}, {1}, &n_units);
@@ -138,6 +140,31 @@ void lay_out(const fs::path& file) {
   layout.checksums(0).write({0}, {n_units}, checksums.data());
   layout.file.close();
 }
+
+/// One recording in memory for every opening.
+class Shared final : public TraceSource {
+ public:
+  explicit Shared(std::shared_ptr<const MemoryTrace> trace) : trace_(std::move(trace)) {}
+  const TraceInfo& info() const override { return trace_->info(); }
+  std::string where() const override { return trace_->where(); }
+  std::span<const TokenId> tokens() const override { return trace_->tokens(); }
+  std::vector<std::string> token_bytes() const override { return trace_->token_bytes(); }
+  Tensor<float> read_q(Index layer, Index head, TokenRange range) const override {
+    return trace_->read_q(layer, head, range);
+  }
+  Tensor<float> read_k(Index layer, Index head, TokenRange range) const override {
+    return trace_->read_k(layer, head, range);
+  }
+  Tensor<float> read_v(Index layer, Index head, TokenRange range) const override {
+    return trace_->read_v(layer, head, range);
+  }
+  Tensor<float> read_lse(Index layer, Index head, TokenRange range) const override {
+    return trace_->read_lse(layer, head, range);
+  }
+
+ private:
+  std::shared_ptr<const MemoryTrace> trace_;
+};
 
 double seconds_of_children() {
   rusage usage{};
@@ -171,12 +198,16 @@ double timed(const std::function<void()>& body) {
 
 Subject chunk_attention() {
   struct State {
-    State() : pool(1), layer(4096, 128), q({2, 24 * 128, 64}), out(q.shape()), lse({24, 128}) {}
+    State()
+        : pool(1),
+          layer(4096, 128),
+          q({128 / kWideLanes, 24 * 128, kWideLanes}),
+          out(q.shape()),
+          lse({24, 128}) {}
     ThreadPool pool;
     Layer layer;
     Tensor<float> q, out, lse;
   };
-  static_assert(kWideLanes == 64);
   const auto state = std::make_shared<State>();
   state->q = random_tensor(state->q.shape(), 4);
   const auto ours = [state] {
@@ -247,7 +278,7 @@ Subject sweep() {
   options.budgets = {Budget::parse("128")};
   options.n_resamples = 20;
   const auto state = std::make_shared<State>();
-  const auto open = [trace] { return std::make_unique<MemoryTrace>(*trace); };
+  const auto open = [trace] { return std::make_unique<Shared>(trace); };
   state->plan = plan_sweep({{"planted", open, {}}}, options);
   const auto ours = [state] {
     return timed([&] {
