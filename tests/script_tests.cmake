@@ -61,6 +61,9 @@ foreach(engine mpi slurm ray)
   set_tests_properties("engines: units by ${engine}" PROPERTIES RUN_SERIAL ON)
 endforeach()
 
+# The sixty planted faults still have their places in the sources; whether tests notice them is for people to ask.
+kvscope_script_test("mutation: every planted fault has its place" mutation/mutation.py ARGS --check)
+
 # The first page's first session, as a reader would type it.
 kvscope_script_test("readme: the first hour, command by command" readme/first_hour.py ARGS ${program})
 
