@@ -119,11 +119,11 @@ TEST_CASE("a sweep says its whole command, whatever the threads and shards were"
                    "--chunk", "16", "--layers", "2-3", "--threads", "1", "--json"});
   INFO(run.err);
   REQUIRE(run.code == 0);
-  CHECK(
-      run.json().at("command_line") ==
-      "kvscope sweep trace.h5 --selector quest:page-size=8,full --budget tokens=16 --budget tokens=32 "
-      "--phase prefill --chunk 16 --steps 16 --drafts 4 --rows-per-chunk 8 --layers 2,3 "
-      "--resamples 200 --seed 0");
+  CHECK(run.json().at("command_line") ==
+        "kvscope sweep trace.h5 --selector quest:page-size=8,full --budget tokens=16 "
+        "--budget tokens=32 "
+        "--phase prefill --chunk 16 --steps 16 --drafts 4 --rows-per-chunk 8 --layers 2,3 "
+        "--resamples 200 --seed 0");
 }
 
 TEST_CASE("options of earlier versions are taken, with a remark") {
