@@ -7,6 +7,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
+#include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/papers_examples.hpp"
 #include "analysis/cli/papers_pictures.hpp"
@@ -58,6 +59,9 @@ class PapersCommand final : public Command {
              "draft model with the same tokenizer [the embedded draft, for the embedded verifier]",
              draft_)
         .kind = ValueKind::folder;
+    options.add("device", "WORD",
+                "where the model is computed: cpu, or cuda or cuda:N, an NVIDIA GPU (H100, H200)",
+                engine_.device);
     options.add("items", "LIST", "only these, as quoka-fig-4,error-theorem-b1 [all]", only_);
     options.add("example", "NAME",
                 "write a constructed recording that contradicts a paper to --out instead: "
@@ -73,6 +77,7 @@ class PapersCommand final : public Command {
       write_example(*example_, *out_, /*overwrite=*/false);
       return kOk;
     }
+    engine_.check();
     const std::vector<const papers::Item*> chosen = chosen_items();
     if (fs::exists(*out_) && !fs::is_directory(*out_))
       throw UsageError(fmt::format("--out: {} is no folder", out_->string()));
@@ -108,6 +113,7 @@ class PapersCommand final : public Command {
     folder.out = *out_;
     folder.model = model_;
     folder.draft = draft_word();
+    folder.device = engine_.device;
     folder.quick = quick_;
     folder.n_threads = work_.n_threads();
     return folder;
@@ -188,6 +194,7 @@ class PapersCommand final : public Command {
   std::optional<std::string> example_;
   std::string model_ = "verifier";
   std::optional<std::string> draft_;
+  EngineOptions engine_;  // its device
   bool quick_ = false;
   bool json_ = false;
   WorkOptions work_;

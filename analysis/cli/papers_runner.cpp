@@ -136,7 +136,10 @@ std::string PapersRunner::picked(std::string_view name) {
 std::string PapersRunner::substitute(std::string_view name, const std::string& out,
                                      bool in_folder) {
   if (name == "out") return out;
-  if (name == "--model") return "--model\n" + model_word(folder_.model);
+  if (name == "--model") {
+    const std::string on = folder_.device == "cpu" ? "" : "\n--device\n" + folder_.device;
+    return "--model\n" + model_word(folder_.model) + on;
+  }
   if (name == "--draft") {
     return folder_.draft ? "--draft\n" + model_word(*folder_.draft) : "";
   }

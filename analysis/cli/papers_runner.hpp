@@ -34,6 +34,7 @@ struct PapersFolder {
   std::filesystem::path out;
   std::string model = "verifier";
   std::optional<std::string> draft;
+  std::string device = "cpu";  // of commands that run the model
   bool quick = false;
   int n_threads = 1;
 };

@@ -1,5 +1,6 @@
 // The commands behind all items, each run once. {--model} and {--draft} are the options that name
-// the report's models, {draft-model} the draft alone, {NAME} the result of another run,
+// the report's models ({--model} also the device that computes them), {draft-model} the draft
+// alone, {NAME} the result of another run,
 // {pick:RUN:BY:COLUMN} the cell of COLUMN in the row of RUN with the largest BY.
 #include "analysis/papers/item.hpp"
 

@@ -11,6 +11,7 @@
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/prefill_chunks.hpp"
 #include "analysis/simulate/prompt_kit.hpp"
+#include "analysis/simulate/side_by_side.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
@@ -121,7 +122,9 @@ class Chains final : public SimulationTask {
     LiveSequence dense(*setup_.models.verifier, {}, prompt.n_context, pool);
     prefill_chunks(dense, std::span(prompt.tokens).first(prompt.tokens.size() - 1),
                    setup_.options.chunk, stop, PrefillMode::dense);
-    for_each_pair(pairs, pool, [&](std::size_t p, ThreadPool& own) {
+    const std::size_t n_at_once =
+        sequences_at_once(setup_.models, setup_.options, options_.prompt + options_.steps);
+    for_each_pair(pairs, n_at_once, pool, [&](std::size_t p, ThreadPool& own) {
       const AskedTurn turn = ask_prompt(setup_, setup_.pairs[p], PromptKind::local, prompt, ask,
                                         dense.cache(), own, stop)
                                  .front();

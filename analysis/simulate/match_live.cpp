@@ -8,6 +8,7 @@
 
 #include "analysis/analysis.hpp"
 #include "analysis/simulate/measured_cost.hpp"
+#include "analysis/simulate/side_by_side.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {
@@ -73,7 +74,10 @@ void match_setup(SimulationSetup& setup, const MakeTask& make_task, ThreadPool& 
       progress({"equal cost", n_done, static_cast<std::int64_t>(matched.size()), "methods"});
   };
   report();
-  for_each_pair(places, pool, [&](std::size_t p, ThreadPool& own) {
+  // each probes a case at a time, with its dense prefix beside the method's own keys
+  const std::size_t n_at_once =
+      std::max<std::size_t>(1, sequences_at_once(setup.models, setup.options, context.n_keys) / 2);
+  for_each_pair(places, n_at_once, pool, [&](std::size_t p, ThreadPool& own) {
     matched[p] = matched_pair(setup, make_task, setup.pairs[p], own, context, stop);
     const std::lock_guard lock(mutex);
     ++n_done;

@@ -11,6 +11,7 @@
 #include "analysis/analysis.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/prefill_chunks.hpp"
+#include "analysis/simulate/side_by_side.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
@@ -69,7 +70,9 @@ class Perplexity final : public SimulationTask {
     const Transformer& model = *setup_.models.verifier;
     LiveSequence dense(model, {}, std::max<Index>(1, n_prefill()), all);
     prefill_chunks(dense, prompt, setup_.options.chunk, stop, PrefillMode::dense);
-    for_each_pair(pairs, pool, [&](std::size_t p, ThreadPool& own) {
+    const std::size_t n_at_once =
+        sequences_at_once(setup_.models, setup_.options, options_.n_tokens);
+    for_each_pair(pairs, n_at_once, pool, [&](std::size_t p, ThreadPool& own) {
       const LivePair& pair = setup_.pairs[p];
       LiveSequence live(model, pair.options, options_.n_tokens, own, calibration());
       if (live.shares_dense_prefill()) {

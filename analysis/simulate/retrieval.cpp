@@ -13,6 +13,7 @@
 #include "analysis/simulate/prefill_chunks.hpp"
 #include "analysis/simulate/prompt_kit.hpp"
 #include "analysis/simulate/retrieval_cells.hpp"
+#include "analysis/simulate/side_by_side.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
 
@@ -219,7 +220,9 @@ class Retrieval final : public SimulationTask {
     LiveSequence dense(*setup_.models.verifier, {}, std::max<Index>(1, n_dense), pool);
     prefill_chunks(dense, std::span(prompt.tokens).first(static_cast<std::size_t>(n_dense)),
                    setup_.options.chunk, stop, PrefillMode::dense);
-    for_each_pair(pairs, pool, [&](std::size_t p, ThreadPool& own) {
+    const std::size_t n_at_once = sequences_at_once(setup_.models, setup_.options,
+                                                    positions_of(prompt, *setup_.models.tokenizer));
+    for_each_pair(pairs, n_at_once, pool, [&](std::size_t p, ThreadPool& own) {
       UnitResult unit;
       for (const AskedTurn& turn :
            ask_prompt(setup_, setup_.pairs[p], kind, prompt, ask, dense.cache(), own, stop)) {

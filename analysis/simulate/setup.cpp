@@ -196,18 +196,6 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
   return set_up_simulation(models, options, std::span(&phase, 1), pool);
 }
 
-void for_each_pair(std::span<const std::size_t> pairs, ThreadPool& pool,
-                   const std::function<void(std::size_t, ThreadPool&)>& body) {
-  if (pairs.size() == 1) {
-    body(pairs.front(), pool);
-    return;
-  }
-  pool.parallel_for(static_cast<Index>(pairs.size()), [&](Index i, int) {
-    ThreadPool own(/*n_threads=*/1);
-    body(pairs[static_cast<std::size_t>(i)], own);
-  });
-}
-
 std::vector<std::string> pair_texts(const SimulationSetup& setup, const std::string& task,
                                     std::size_t pair) {
   const ReplayPair& asked = setup.pairs[pair].asked;

@@ -12,6 +12,7 @@
 #include "analysis/calibration_notes.hpp"
 #include "analysis/checked_lines.hpp"
 #include "analysis/simulate/measured_cost.hpp"
+#include "analysis/simulate/side_by_side.hpp"
 #include "analysis/simulate/simulation_units.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
@@ -192,12 +193,15 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
       for (std::size_t p = 0; p < n_pairs; ++p) n_planned += task.takes(c, p) ? 1 : 0;
     }
     report();
-    for (const std::size_t c : cases) {
+    for_each_case(task, setup, cases, pool, [&](std::size_t c, ThreadPool& own) {
       std::vector<std::size_t> todo;
-      for (std::size_t p = 0; p < n_pairs; ++p) {
-        if (task.takes(c, p) && !units.contains(c * n_pairs + p)) todo.push_back(p);
+      {
+        const std::lock_guard lock(mutex);
+        for (std::size_t p = 0; p < n_pairs; ++p) {
+          if (task.takes(c, p) && !units.contains(c * n_pairs + p)) todo.push_back(p);
+        }
       }
-      if (todo.empty()) continue;
+      if (todo.empty()) return;
       check_stop(stop, "simulate");
       task.run_case(
           c, todo,
@@ -207,8 +211,8 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
             units.emplace(c * n_pairs + pair, std::move(unit));
             report();
           },
-          pool, stop);
-    }
+          own, stop);
+    });
     for (const std::size_t c : cases) {
       for (std::size_t p = 0; p < n_pairs; ++p) {
         if (const auto found = units.find(c * n_pairs + p); found != units.end())

@@ -142,6 +142,9 @@ class SimulationTask {
     (void)case_index, (void)pair;
     return true;
   }
+  /// False if a case measures seconds: nothing runs beside it then. Else run_case may be called in
+  /// several threads at once, for different cases.
+  virtual bool cases_may_overlap() const { return true; }
   /// Cases whose cost is what a match meets: few, and one of every length.
   virtual std::vector<std::size_t> match_cases() const { return {0}; }
   /// Of every unit; a journal with other units is refused, since table() believes them.
@@ -200,9 +203,5 @@ void write_simulation(const SimulationTask& task, const SimulationResult& result
 std::vector<std::string> pair_texts(const SimulationSetup& setup, const std::string& task,
                                     std::size_t pair);
 double budget_value(const LivePair& pair);
-
-/// Runs body(pair, its own single-threaded pool) for all pairs side by side; one pair gets `pool`.
-void for_each_pair(std::span<const std::size_t> pairs, ThreadPool& pool,
-                   const std::function<void(std::size_t, ThreadPool&)>& body);
 
 }  // namespace kvscope

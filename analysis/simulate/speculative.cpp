@@ -80,6 +80,8 @@ class Speculative final : public SimulationTask {
   /// By gamma, then text, then prompt.
   std::size_t n_cases() const override { return gammas_.size() * n_prompts(); }
 
+  bool cases_may_overlap() const override { return false; }
+
   /// One prompt of every gamma.
   std::vector<std::size_t> match_cases() const override {
     std::vector<std::size_t> cases;

@@ -183,7 +183,6 @@ void start(const AnyAttention& call, StreamHandle stream) {
   how.grid = dim3(static_cast<unsigned>((call.n_tok + kWarps - 1) / kWarps),
                   static_cast<unsigned>(call.n_q));
   how.threads = kWarps * 32;
-  how.overlaps = false;
   launch(stream, how, "start attention of any shape", any_kernel<T, kEach>, call);
 }
 

@@ -311,6 +311,7 @@ Launch launch_of(const CallShape& shape, const AttendCall<Bf16>& call, int n_spl
   how.threads = kGroups * 128;
   how.cluster = n_splits;
   how.shared_bytes = Memory::kBytes;
+  how.overlaps = true;
   return how;
 }
 

@@ -248,6 +248,7 @@ void attend_decode(const CallShape& shape, const AttendCall<Bf16>& call, int n_s
   how.threads = kWarps * 32;
   how.cluster = n_splits;
   how.shared_bytes = kWarps * n_rows * shape.d_head * 4;
+  how.overlaps = true;
   launch(stream, how, "start the attention of a step",
          shape.d_head == 64 ? attend_decode_kernel<64> : attend_decode_kernel<128>, call);
 }

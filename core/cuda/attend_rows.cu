@@ -143,6 +143,7 @@ void start(const CallShape& shape, const AttendCall<T>& call, StreamHandle strea
                   static_cast<unsigned>(shape.n_batch));
   how.threads = kWarps * 32;
   how.shared_bytes = static_cast<int>(sizeof(RowMemory<kWidth>));
+  how.overlaps = true;
   launch(stream, how, "start attention in f32", attend_rows_kernel<T, kWidth>, call);
 }
 

@@ -29,7 +29,7 @@ class CudaBackend final : public Backend {
  public:
   CudaBackend(const ModelConfig& config, const ModelWeights& weights, const BackendOptions& options)
       : options_(options),
-        work_(options.device, options.has_bf16_products),
+        workspaces_(options.device, options.has_bf16_products),
         model_{config, DeviceWeights(config, weights, options.has_bf16_products)} {
     const auto uploaded = [&](DeviceBuffer& to, const RopeConfig& rope) -> const float* {
       const std::vector<float> values = rope_frequencies(rope, config.rotary_dim);
@@ -47,13 +47,12 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<KvStore> make_store(Index capacity) const override {
     return std::make_unique<KvRows>(model_.config, capacity, options_.kv_dtype, options_.device,
-                                    work_.stream);
+                                    this);
   }
 
   std::unique_ptr<BackendCall> begin(Index n_tok, KvStore& store, ThreadPool&) const override {
     auto* rows = dynamic_cast<KvRows*>(&store);
-    // a stream is one backend's; another one of the same device has other layers, or other weights
-    if (rows == nullptr || rows->stream() != static_cast<StreamHandle>(work_.stream)) {
+    if (rows == nullptr || rows->backend() != this) {
       throw ConfigError(
           "the CUDA backend fills its own stores, and found the store of another backend");
     }
@@ -62,12 +61,21 @@ class CudaBackend final : public Backend {
           "a call of {} tokens: the CUDA backend takes at most {} at a time (see --chunk)", n_tok,
           kMostTokens));
     }
-    return std::make_unique<CudaCall>(model_, n_tok, *rows, work_);
+    return std::make_unique<CudaCall>(model_, n_tok, *rows, workspaces_.take());
+  }
+
+  std::optional<SequenceMemory> memory_of(Index capacity, Index n_tok) const override {
+    use_device(options_.device);
+    const std::size_t store = KvRows::device_bytes(model_.config, capacity, options_.kv_dtype);
+    const std::size_t noted = store / 4;  // boxes of pages, norms of keys: by methods
+    return SequenceMemory{
+        store + noted + call_bytes(model_.config, n_tok, capacity, options_.has_bf16_products),
+        device_info().free_bytes};
   }
 
  private:
   BackendOptions options_;
-  mutable Workspace work_;  // one call at a time
+  mutable Workspaces workspaces_;
   CudaModel model_;
   DeviceBuffer frequencies_, local_frequencies_;
 };

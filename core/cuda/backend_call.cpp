@@ -22,25 +22,52 @@ const RowBlock& of(const Block& block) {
 
 }  // namespace
 
-CudaCall::CudaCall(const CudaModel& model, Index n_tok, KvRows& store, Workspace& work)
+namespace {
+
+/// Floats of activations per token: the diagram's seven blocks, and what a call takes for itself.
+Index floats_per_token(const ModelConfig& config, bool has_bf16_products) {
+  const Index d_q = config.n_q * config.d_head;
+  const Index d_kv = config.n_kv * config.d_head;
+  const Index blocks = 3 * config.d_model + 2 * d_q + 2 * d_kv;
+  return (has_bf16_products ? blocks + blocks / 2 : blocks) + d_q + 2 * d_kv + 2 * d_q +
+         config.n_q + 2 * config.rotary_dim;
+}
+
+}  // namespace
+
+std::size_t call_bytes(const ModelConfig& config, Index n_tok, Index n_context,
+                       bool has_bf16_products) {
+  constexpr Index kMostScores = Index{1} << 25;  // at a time, of methods
+  constexpr Index kScoreArrays = 3;
+  const Index d_ff = std::max(config.d_ff, config.moe.d_ff);
+  const Index scores = std::min(kMostScores, config.n_q * n_tok * n_context);
+  // buffers grow by a quarter more than was asked for
+  const Index grown = 3 * n_tok * d_ff + std::min(n_tok, kLogitRows) * config.n_vocab +
+                      n_tok * config.d_model + kScoreArrays * scores;
+  const Index floats = n_tok * floats_per_token(config, has_bf16_products) + grown + grown / 4;
+  return static_cast<std::size_t>(floats) * sizeof(float) +
+         (has_bf16_products ? BlasLt::kWorkspaceBytes : 0);
+}
+
+CudaCall::CudaCall(const CudaModel& model, Index n_tok, KvRows& store, Workspaces::Lease lease)
     : model_(model),
       config_(model.config),
       store_(store),
-      work_(work),
+      lease_(std::move(lease)),
+      work_(*lease_),
+      opened_{store, work_},
       pos_begin_(store.n_tokens()),
       n_tok_(static_cast<int>(n_tok)) {
+  Workspace& work = work_;
   use_device(work.device);
   work.clock.forget();  // spans of a call that ended by an error, and what it noted
-  copy_to_device(work.bad.data(), &kNowhere, sizeof(kNowhere), work.stream);
   const Index d_q = config_.n_q * config_.d_head;
-  const Index d_kv = config_.n_kv * config_.d_head;
-  const Index n_qkv = d_q + 2 * d_kv;
-  // per token: the diagram's seven blocks, and what is taken below; each begins at 256 bytes
-  const Index blocks = 3 * config_.d_model + 2 * d_q + 2 * d_kv;
-  const Index floats = (work.has_bf16_products() ? blocks + blocks / 2 : blocks) + n_qkv + 2 * d_q +
-                       config_.n_q + 2 * config_.rotary_dim;
+  const Index n_qkv = d_q + 2 * config_.n_kv * config_.d_head;
+  // each array begins at 256 bytes
+  const Index floats = floats_per_token(config_, work.has_bf16_products());
   work.arena.reset(static_cast<std::size_t>(n_tok * floats) * sizeof(float) + 30 * 256);
-  store.begin_call();
+  copy_to_device(work.bad.data(), &kNowhere, sizeof(kNowhere), work.stream);
+  store.begin_call(work.stream);
   const std::size_t q_bytes =
       static_cast<std::size_t>(n_tok * d_q) * kvscope::size_of(store.dtype());
   qkv_ = work.arena.take_many<float>(n_tok * n_qkv);
@@ -59,6 +86,15 @@ CudaCall::CudaCall(const CudaModel& model, Index n_tok, KvRows& store, Workspace
   angles(model.frequencies, config_.rope, cos_, sin_);
   if (config_.local_rope)
     angles(model.local_frequencies, *config_.local_rope, local_cos_, local_sin_);
+}
+
+CudaCall::Opened::~Opened() {
+  if (!is_finished) {
+    abandon(work.stream);
+    abandon(work.outbox.stream);
+    work.outbox.is_copying = false;
+  }
+  store.end_call();
 }
 
 std::unique_ptr<Block> CudaCall::make_block(Index n_features) {
@@ -270,6 +306,7 @@ void CudaCall::finish() {
   work_.wait_and_check();
   deliver();
   work_.clock.collect();
+  opened_.is_finished = true;
 }
 
 }  // namespace kvscope::gpu

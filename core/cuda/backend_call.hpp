@@ -34,9 +34,14 @@ struct RowBlock final : Block {
   bool has_halves = false;
 };
 
+/// What a call of n_tok tokens takes of the device beside weights and store, about: for plans of
+/// how many run at once. n_context: the last token's position.
+std::size_t call_bytes(const ModelConfig& config, Index n_tok, Index n_context,
+                       bool has_bf16_products);
+
 class CudaCall final : public BackendCall, private RemoteRows {
  public:
-  CudaCall(const CudaModel& model, Index n_tok, KvRows& store, Workspace& work);
+  CudaCall(const CudaModel& model, Index n_tok, KvRows& store, Workspaces::Lease work);
 
   std::unique_ptr<Block> make_block(Index n_features) override;
   void embed(std::span<const TokenId> tokens, Block& x) override;
@@ -130,7 +135,17 @@ class CudaCall final : public BackendCall, private RemoteRows {
   const CudaModel& model_;
   const ModelConfig& config_;
   KvRows& store_;
+  Workspaces::Lease lease_;
   Workspace& work_;
+  /// From the store's begin_call() on. Of a call that ends by an error, it waits for the work that
+  /// uses store and workspace: both go to others.
+  struct Opened {
+    ~Opened();
+    KvRows& store;
+    Workspace& work;
+    bool is_finished = false;
+  };
+  Opened opened_;
   Index pos_begin_;
   int n_tok_;
   float* qkv_ = nullptr;         // [n_tok, n_qkv]

@@ -2,6 +2,7 @@
 // keys) or by some channels (SparQ): chosen, attended to, and fetched as lists.
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "core/attention/head_share.hpp"
@@ -95,12 +96,18 @@ Selection CudaCall::picked_lists() {
     return selection;
   }
   const DeviceLists lists = picked_on_device();
-  work_.wait_and_check();
   const auto n_owners = static_cast<std::size_t>(lists.n_owners);
   const auto n_blocks = static_cast<std::size_t>(picked_->joins_rows ? 1 : n_tok_);
   const auto stride = static_cast<std::size_t>(lists.stride);
-  const std::vector<std::int32_t> counts = read_device(lists.counts, n_blocks * n_owners);
-  const std::vector<std::int32_t> items = read_device(lists.items, n_blocks * n_owners * stride);
+  const std::size_t n_lists = n_blocks * n_owners;
+  constexpr std::size_t kWord = sizeof(std::int32_t);
+  auto* const fetched =
+      reinterpret_cast<std::int32_t*>(work_.host_lists.room(n_lists * (1 + stride) * kWord));
+  copy_to_host(fetched, lists.counts, n_lists * kWord, work_.stream);
+  copy_to_host(fetched + n_lists, lists.items, n_lists * stride * kWord, work_.stream);
+  work_.wait_and_check();
+  const std::span counts(fetched, n_lists);
+  const std::span items(fetched + n_lists, n_lists * stride);
   const bool is_per_head = picked_->owner == NativeRule::Owner::q_head;
   Selection selection(is_per_head ? ListOwner::q_head : ListOwner::kv_head, n_tok_,
                       picked_->joins_rows ? n_tok_ : 1);

@@ -20,7 +20,6 @@ constexpr int kAttributeTransA = 3;        // CUBLASLT_MATMUL_DESC_TRANSA
 constexpr int kPreferWorkspace = 1;        // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
 constexpr int kPreferReductions = 3;       // CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK
 constexpr std::uint32_t kNoReduction = 0;  // CUBLASLT_REDUCTION_SCHEME_NONE
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
 struct MatmulAlgo {  // cublasLtMatmulAlgo_t
   std::uint64_t data[8];

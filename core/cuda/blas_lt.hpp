@@ -27,6 +27,7 @@ class BlasLt {
                 std::int64_t y_stride, int n_tok, StreamHandle stream);
 
   static constexpr int kTypicalTokens = 128;
+  static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
  private:
   struct Library;

@@ -56,7 +56,11 @@ struct BulkRing {
                      shared_address(state->full + stage)),
                  "r"(bytes)
                  : "memory");
-    *static_cast<volatile int*>(state->tile + stage) = tile;
+    asm volatile(
+        "{\n.reg .b32 before;\natom.release.cta.shared::cta.exch.b32 before, [%0], %1;\n}" ::"r"(
+            shared_address(state->tile + stage)),
+        "r"(tile)
+        : "memory");
   }
   /// A part of an announced tile; `bytes` and both addresses are multiples of 16.
   __device__ __forceinline__ void copy(int tile, int to, const void* from, int bytes) const {
@@ -66,13 +70,24 @@ struct BulkRing {
         "l"(from), "r"(bytes), "r"(shared_address(state->full + stage_of(tile)))
         : "memory");
   }
-  /// Until all bytes of an announced tile, or of one that somebody will announce, have come.
+  /// By a whole warp: until all bytes of an announced tile, or of one that somebody will announce,
+  /// have come.
   __device__ __forceinline__ void wait(int tile) const {
     const int stage = stage_of(tile);
     // The barrier knows rounds by their parity alone: an earlier tile of this stage may still be on
-    // its way to another warp, two rounds back.
-    while (*static_cast<const volatile int*>(state->tile + stage) != tile) {
+    // its way to another warp, and the one before it says "full" too. One lane looks: 32 of these
+    // in one place take turns. The first round has no earlier tile.
+    if (round_of(tile) > 0 && threadIdx.x % 32 == 0) {
+      const std::uint32_t flag = shared_address(state->tile + stage);
+      int found = -1;
+      while (found != tile) {
+        asm volatile("atom.acquire.cta.shared::cta.or.b32 %0, [%1], 0;"
+                     : "=r"(found)
+                     : "r"(flag)
+                     : "memory");
+      }
     }
+    __syncwarp();
     const std::uint32_t barrier = shared_address(state->full + stage);
     const auto parity = static_cast<std::uint32_t>(round_of(tile) & 1);
     std::uint32_t is_full = 0;

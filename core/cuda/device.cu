@@ -3,6 +3,9 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <list>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "core/cuda/launch.cuh"
@@ -17,7 +20,46 @@ std::string mebibytes(std::size_t bytes) {
   return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
 }
 
+/// The owners of spare memory, in the order in which they came.
+struct SpareOwners {
+  std::mutex mutex;  // held while they let go: nobody leaves meanwhile
+  std::list<std::pair<const SpareMemory*, std::function<void()>>> all;
+};
+
+SpareOwners& spare_owners() {
+  static SpareOwners owners;
+  return owners;
+}
+
+void let_spare_memory_go() {
+  SpareOwners& owners = spare_owners();
+  const std::lock_guard lock(owners.mutex);
+  for (const auto& [owner, let_go] : owners.all) let_go();
+}
+
 }  // namespace
+
+SpareMemory::SpareMemory(std::function<void()> let_go) {
+  const std::lock_guard lock(spare_owners().mutex);
+  spare_owners().all.emplace_back(this, std::move(let_go));
+}
+
+SpareMemory::~SpareMemory() {
+  const std::lock_guard lock(spare_owners().mutex);
+  spare_owners().all.remove_if([&](const auto& one) { return one.first == this; });
+}
+
+void allow_shared_bytes(const void* kernel, int bytes, const char* what) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, const void*>, int> allowed;
+  int device = 0;
+  check(cudaGetDevice(&device), what);
+  const std::lock_guard lock(mutex);
+  int& most = allowed[{device, kernel}];
+  if (bytes <= most) return;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), what);
+  most = bytes;
+}
 
 std::string why_no_device(int device) {
   int n_devices = 0;
@@ -80,24 +122,35 @@ void wait_for(StreamHandle stream) {
   check(cudaStreamSynchronize(stream), "finish its work");
 }
 
+void abandon(StreamHandle stream) noexcept {
+  cudaStreamSynchronize(stream);
+  cudaGetLastError();
+}
+
 DeviceBuffer::DeviceBuffer(std::size_t bytes, std::string_view use) : size_(bytes) {
   if (bytes == 0) return;
   void* memory = nullptr;
-  const cudaError_t code = cudaMalloc(&memory, bytes);
+  cudaError_t code = cudaMalloc(&memory, bytes);
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    let_spare_memory_go();
+    code = cudaMalloc(&memory, bytes);
+  }
   if (code == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
     cudaMemGetInfo(&free_bytes, &total_bytes);
-    throw DeviceError("the GPU has not enough memory for " + std::string(use) + ": expected " +
-                      mebibytes(bytes) + ", found " + mebibytes(free_bytes) + " free of " +
-                      mebibytes(total_bytes) + "; take a shorter context or a smaller batch");
+    throw DeviceMemoryError("the GPU has not enough memory for " + std::string(use) +
+                            ": expected " + mebibytes(bytes) + ", found " + mebibytes(free_bytes) +
+                            " free of " + mebibytes(total_bytes) +
+                            "; take a shorter context or a smaller batch");
   }
   check(code, "give memory");
   data_ = static_cast<std::byte*>(memory);
   try {
     check(cudaMemset(memory, 0, bytes), "clear memory");
-    check(cudaDeviceSynchronize(), "clear memory");
+    wait_for(nullptr);  // not for the streams of others
   } catch (...) {
     cudaFree(memory);  // no destructor runs
     throw;
@@ -123,6 +176,7 @@ void DeviceBuffer::upload(const void* from, std::size_t bytes, std::size_t offse
                      " bytes, found " + std::to_string(offset) + " + " + std::to_string(bytes));
   }
   check(cudaMemcpy(data_ + offset, from, bytes, cudaMemcpyHostToDevice), "take data");
+  wait_for(nullptr);  // a copy from ordinary memory may return before it has arrived
 }
 
 void DeviceBuffer::download(void* to, std::size_t bytes, std::size_t offset) const {

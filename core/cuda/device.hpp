@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/device_memory.hpp"
 #include "core/base/error.hpp"
 
 struct CUstream_st;     // cudaStream_t points to it
@@ -15,7 +16,8 @@ struct CUgraphExec_st;  // cudaGraphExec_t points to it
 
 namespace kvscope::gpu {
 
-/// The device, its driver or its memory refused; the sentence says what, found and what to do.
+/// The device or its driver refused; the sentence says what, found and what to do. Of memory that
+/// does not suffice a DeviceMemoryError says so.
 class DeviceError : public Error {
  public:
   using Error::Error;
@@ -35,6 +37,16 @@ struct DeviceInfo {
 };
 DeviceInfo device_info();
 
+/// Memory that its owner can do without: where an allocation does not fit, let_go() is called and
+/// the allocation tried once more. In any thread, also while other owners come and go.
+class SpareMemory {
+ public:
+  explicit SpareMemory(std::function<void()> let_go);
+  ~SpareMemory();
+  SpareMemory(const SpareMemory&) = delete;
+  SpareMemory& operator=(const SpareMemory&) = delete;
+};
+
 /// A queue of work with an owner. What is put into one returns before it is done.
 class Stream {
  public:
@@ -52,12 +64,15 @@ class Stream {
 
 /// Until all of a stream's work is done, as Stream::wait().
 void wait_for(StreamHandle stream);
+/// The same where an error is on its way already: says nothing about further ones.
+void abandon(StreamHandle stream) noexcept;
 
 /// Device memory with an owner; plain, never managed.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  /// Zeroed. `use` names it in the sentence that says that it does not fit.
+  /// Zeroed. `use` names it in the sentence of the DeviceMemoryError that says that it does not
+  /// fit.
   DeviceBuffer(std::size_t bytes, std::string_view use);
   ~DeviceBuffer();
   DeviceBuffer(DeviceBuffer&& other) noexcept;

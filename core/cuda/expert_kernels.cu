@@ -53,7 +53,6 @@ void start(StreamHandle stream, std::int64_t n_blocks, const char* what,
   Launch how;
   how.grid = dim3(static_cast<unsigned>(n_blocks));
   how.threads = kThreads;
-  how.overlaps = false;
   launch(stream, how, what, kernel, arguments...);
 }
 

@@ -117,7 +117,6 @@ void start(const CallShape& shape, const Cosines& call, StreamHandle stream) {
   Launch how;
   how.grid = dim3(static_cast<unsigned>(call.n_parts), static_cast<unsigned>(shape.n_kv));
   how.threads = kWarps * 32;
-  how.overlaps = false;  // what came before has ended, and nothing begins earlier
   launch(stream, how, what, mean_parts_kernel<T, kWidth>, call);
   Launch of_heads = how;
   of_heads.grid = dim3(static_cast<unsigned>(shape.n_kv));

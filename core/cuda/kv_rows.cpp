@@ -34,8 +34,13 @@ QuestOptions quest_options(const NativeRule& rule) {
 
 }  // namespace
 
+std::size_t KvRows::device_bytes(const ModelConfig& config, Index capacity, DType dtype) {
+  return 2 * static_cast<std::size_t>(config.n_layers * config.n_kv * capacity * config.d_head) *
+         kvscope::size_of(dtype);
+}
+
 KvRows::KvRows(const ModelConfig& config, Index capacity, DType dtype, int device,
-               StreamHandle stream)
+               const Backend* backend)
     : n_layers_(config.n_layers),
       n_kv_(config.n_kv),
       n_q_(config.n_q),
@@ -43,14 +48,14 @@ KvRows::KvRows(const ModelConfig& config, Index capacity, DType dtype, int devic
       score_scale_(config.score_scale()),
       capacity_(capacity),
       dtype_(dtype),
-      device_(device),
-      stream_(stream) {
+      device_((use_device(device), device)),  // where the stream is made
+      backend_(backend),
+      stream_(own_stream_) {
   if (capacity < 1 || capacity > config.max_positions) {
     throw ConfigError(
         fmt::format("a context of {} tokens: expected 1 to {}, the positions of the model",
                     capacity, config.max_positions));
   }
-  use_device(device);
   bytes_ = static_cast<std::size_t>(n_kv_ * capacity * d_head_) * kvscope::size_of(dtype);
   const auto n = static_cast<std::size_t>(n_layers_);
   const std::string use = fmt::format("the keys and values of {} tokens", capacity);
@@ -71,22 +76,27 @@ void KvRows::truncate(Index n_tokens) {
   n_tokens_ = n_tokens;
 }
 
-void KvRows::begin_call() {
+void KvRows::forget_from(Index n_tokens) {
   const auto forget = [&](auto& all) {
-    for (auto& one : all) one.n_noted = std::min(one.n_noted, n_tokens_);
+    for (auto& one : all) one.n_noted = std::min(one.n_noted, n_tokens);
   };
   forget(quoka_);
   forget(quest_);
   for (auto* rows : {&host_k_, &host_v_}) {
-    for (HostRows& one : *rows) one.n_copied = std::min(one.n_copied, n_tokens_);
+    for (HostRows& one : *rows) one.n_copied = std::min(one.n_copied, n_tokens);
   }
+}
+
+void KvRows::begin_call(StreamHandle stream) {
+  stream_ = stream;
+  forget_from(n_tokens_);
   set_word(reinterpret_cast<std::int32_t*>(positions_.data()), static_cast<std::int32_t>(n_tokens_),
            stream_);
 }
 
 void KvRows::copy_from(const KvStore& other) {
   const auto* from = dynamic_cast<const KvRows*>(&other);
-  if (from == nullptr || from->dtype_ != dtype_ || from->stream_ != stream_ ||
+  if (from == nullptr || from->dtype_ != dtype_ || from->backend_ != backend_ ||
       from->n_layers_ != n_layers_ || from->n_kv_ != n_kv_ || from->d_head_ != d_head_) {
     throw ConfigError(
         "a store of keys on the GPU takes over the tokens of another one of the same model and "
@@ -105,9 +115,9 @@ void KvRows::copy_from(const KvStore& other) {
   pieces.from_pitch = static_cast<std::size_t>(from->capacity_) * row;
   copy_pieces_on_device(k_.data(), from->k_.data(), pieces, stream_);
   copy_pieces_on_device(v_.data(), from->v_.data(), pieces, stream_);
-  n_tokens_ = 0;
-  begin_call();  // nothing that was noted holds
+  forget_from(0);  // nothing that was noted holds
   n_tokens_ = from->n_tokens_;
+  wait_for(stream_);
 }
 
 TensorView<const float> KvRows::host(const DeviceBuffer& from, HostRows& to, Index layer,

@@ -9,6 +9,7 @@
 #include "core/cuda/quest.hpp"
 #include "core/cuda/quoka.hpp"
 #include "core/cuda/transfer.hpp"
+#include "core/model/backend.hpp"
 #include "core/model/config.hpp"
 #include "core/model/kv_store.hpp"
 
@@ -20,12 +21,18 @@ inline Dtype device_dtype(DType dtype) {
 
 /// Fixed-capacity rows, [n_kv, capacity, d_head] per layer for keys and for values. Host rows are
 /// copies that are made, position by position, when they are asked for.
+///
+/// Work on a store is in one stream at a time: the running call's, and between calls its own, which
+/// is empty when a call begins. So each call may be in another stream, and others may read a store
+/// that no call fills.
 class KvRows final : public KvStore {
  public:
-  /// The stream and the device are those of the backend, which outlives its stores. Throws
-  /// ConfigError if capacity exceeds the model's max_positions, DeviceError if the memory does not
-  /// suffice.
-  KvRows(const ModelConfig& config, Index capacity, DType dtype, int device, StreamHandle stream);
+  /// `backend` outlives its stores. Throws ConfigError if capacity exceeds the model's
+  /// max_positions, DeviceMemoryError if the memory does not suffice.
+  KvRows(const ModelConfig& config, Index capacity, DType dtype, int device,
+         const Backend* backend);
+  /// What a store takes, without what methods note of its keys.
+  static std::size_t device_bytes(const ModelConfig& config, Index capacity, DType dtype);
 
   Index capacity() const override { return capacity_; }
   Index n_tokens() const override { return n_tokens_; }
@@ -41,13 +48,15 @@ class KvRows final : public KvStore {
     return host(v_, host_v_[static_cast<std::size_t>(layer)], layer, begin, end);
   }
 
-  /// Of the backend that made it; no two backends share one.
-  StreamHandle stream() const { return stream_; }
+  /// That made it: another one of the same device has other layers, or other weights.
+  const Backend* backend() const { return backend_; }
   std::byte* k(Index layer) const { return k_.data() + static_cast<std::size_t>(layer) * bytes_; }
   std::byte* v(Index layer) const { return v_.data() + static_cast<std::size_t>(layer) * bytes_; }
   /// A call begins at n_tokens(): host copies of later rows, and what methods noted of them, are
-  /// stale. Also puts the position where kernels look.
-  void begin_call();
+  /// stale. Also puts the position where kernels look. Work is in `stream` until end_call().
+  void begin_call(StreamHandle stream);
+  /// When all of the call's work is done.
+  void end_call() { stream_ = own_stream_; }
   /// n_tokens() of the running call, for kernels.
   const std::int32_t* n_past() const {
     return reinterpret_cast<const std::int32_t*>(positions_.data());
@@ -76,6 +85,7 @@ class KvRows final : public KvStore {
   };
   TensorView<const float> host(const DeviceBuffer& from, HostRows& to, Index layer, Index begin,
                                Index end) const;
+  void forget_from(Index n_tokens);
   /// Writes a position where append() of a method reads it.
   const std::int32_t* noted_until(Index position);
 
@@ -85,7 +95,9 @@ class KvRows final : public KvStore {
   Index n_tokens_ = 0;
   DType dtype_;
   int device_;
-  StreamHandle stream_;
+  const Backend* backend_;
+  Stream own_stream_;
+  StreamHandle stream_;    // the running call's, or the own one
   std::size_t bytes_ = 0;  // of a layer's keys
   DeviceBuffer k_, v_;     // [n_layers, n_kv, capacity, d_head]
   DeviceBuffer positions_;

@@ -16,23 +16,27 @@ inline void check(cudaError_t code, const char* what) {
   throw DeviceError(std::string("the GPU could not ") + what + ": " + cudaGetErrorString(code));
 }
 
+/// Lets the kernel have that much dynamic shared memory on the thread's device. The limit is the
+/// program's, one for all threads: it only rises, or a launch that needs more would fail beside one
+/// that needs less.
+void allow_shared_bytes(const void* kernel, int bytes, const char* what);
+
 /// How a kernel is started. `overlaps`: it may begin before the kernel ahead of it in the stream
-/// has ended, and waits for that one itself (wait_for_earlier_kernels in ptx.cuh).
+/// has ended. Only for kernels that wait for that one themselves (wait_for_earlier_kernels in
+/// ptx.cuh) before they touch what others touch.
 struct Launch {
   dim3 grid;
   int threads = 256;
   int shared_bytes = 0;
   int cluster = 1;  // blocks along x that can read each other's shared memory; divides grid.x
-  bool overlaps = true;
+  bool overlaps = false;
 };
 
 template <class... Parameters, class... Arguments>
 void launch(cudaStream_t stream, const Launch& shape, const char* what,
             void (*kernel)(Parameters...), Arguments... arguments) {
   if (shape.shared_bytes > 32 * 1024) {  // 48 KiB with the kernel's own arrays need to be asked for
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               shape.shared_bytes),
-          what);
+    allow_shared_bytes(reinterpret_cast<const void*>(kernel), shape.shared_bytes, what);
   }
   if (shape.cluster > 8) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), what);

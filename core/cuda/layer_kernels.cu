@@ -20,7 +20,6 @@ void start(StreamHandle stream, dim3 grid, const char* what, void (*kernel)(Para
   Launch how;
   how.grid = grid;
   how.threads = kThreads;
-  how.overlaps = false;
   launch(stream, how, what, kernel, arguments...);
 }
 

@@ -73,7 +73,6 @@ void start(const DeviceMatrix& matrix, const float* x, std::int64_t x_stride, fl
   how.grid = dim3(static_cast<unsigned>((matrix.n_rows + kOut - 1) / kOut),
                   static_cast<unsigned>((n_tok + kTok - 1) / kTok));
   how.threads = kThreads;
-  how.overlaps = false;
   launch(stream, how, "start a product", multiply_kernel<T, kOut, kTok, kOutEach, kTokEach>,
          static_cast<const T*>(matrix.data), matrix.n_rows, matrix.n_cols, x, x_stride, y, y_stride,
          n_tok);

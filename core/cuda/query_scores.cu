@@ -152,7 +152,6 @@ Launch plain_launch(unsigned x, unsigned y, unsigned z) {
   Launch how;
   how.grid = dim3(x, y, z);
   how.threads = kThreads;
-  how.overlaps = false;  // what came before has ended, and nothing begins earlier
   return how;
 }
 

@@ -47,6 +47,7 @@ void start_boxes(const CallShape& shape, const void* k, const std::int32_t* n_pa
   how.grid = dim3(static_cast<unsigned>(n_pages < 1024 ? (n_pages + 7) / 8 : 128),
                   static_cast<unsigned>(shape.n_kv), static_cast<unsigned>(shape.n_batch));
   how.threads = kThreads;
+  how.overlaps = true;
   launch(stream, how, "start the boxes of pages", append_boxes_kernel<T, kWidth>,
          static_cast<const T*>(k), n_past, n_tok, page_size, max_pages, shape.capacity, shape.n_kv,
          static_cast<T*>(boxes));

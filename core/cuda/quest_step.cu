@@ -346,6 +346,7 @@ void start_step(const CallShape& shape, const QuestStep& step, StreamHandle stre
   how.threads = kStepThreads;
   how.shared_bytes = static_cast<int>(call.n_stages * kStageBytes<kWidth> +
                                       fixed_bytes<kWidth>(step.bounds, step.lists));
+  how.overlaps = true;
   const char* const what = "start a step of Quest";
   // all of it to shared memory: two blocks of a multiprocessor, of two kernels perhaps
   check(cudaFuncSetAttribute(quest_step_kernel<kWidth>,

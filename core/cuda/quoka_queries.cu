@@ -225,6 +225,7 @@ void start_choice(const CallShape& shape, const QueryChoice& choice, StreamHandl
       dim3(static_cast<unsigned>(shape.n_q + shape.n_kv), static_cast<unsigned>(shape.n_batch));
   how.threads = kThreads;
   how.shared_bytes = 2 * 8 * choice.n_tok;
+  how.overlaps = true;
   launch(stream, how, "start QuoKA's choice of queries", choose_queries_kernel<T, kWidth>, choice,
          NewKeys{choice.k, choice.n_past, shape.capacity, choice.inverse_norms}, shape.n_q,
          shape.group());
@@ -236,6 +237,7 @@ void start_norms(const CallShape& shape, const void* k, const std::int32_t* n_pa
   Launch how;
   how.grid = dim3(static_cast<unsigned>(n_tok < 1024 ? (n_tok + 7) / 8 : 128),
                   static_cast<unsigned>(shape.n_kv), static_cast<unsigned>(shape.n_batch));
+  how.overlaps = true;
   launch(stream, how, "start the norms of keys", append_norms_kernel<T, kWidth>,
          static_cast<const T*>(k), n_past, n_tok, eps, shape.capacity, shape.n_kv, inverse_norms);
 }

@@ -281,6 +281,7 @@ void start(const RowScores& call, StreamHandle stream) {
   };
   Launch how;
   how.threads = kThreads;
+  how.overlaps = true;
   if (call.dtype == Dtype::f32) {
     how.grid = grid((2 * kMultiprocessors + n_lists - 1) / n_lists);
     how.shared_bytes = sizeof(PlainMemory<kWidth>);

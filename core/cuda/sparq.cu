@@ -98,7 +98,6 @@ void start(const CallShape& shape, const DeviceRows& rows, int n_channels, float
   Launch how;
   how.grid = dim3(static_cast<unsigned>(shape.n_kv));
   how.threads = kWarps * 32;
-  how.overlaps = false;  // what came before has ended, and nothing begins earlier
   launch(stream, how, "start the channels of queries",
          shape.d_head == 64 ? mean_query_kernel<T, 64> : mean_query_kernel<T, 128>,
          static_cast<const T*>(rows.q), shape.group() * rows.n_tok, rows.n_tok, n_channels,

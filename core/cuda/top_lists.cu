@@ -45,6 +45,7 @@ void make_top_lists(const TopLists& call, StreamHandle stream) {
                   static_cast<unsigned>(call.n_batch));
   const bool is_narrow = call.stride <= static_cast<std::int64_t>(how.cluster) * kNarrow * 4;
   how.threads = is_narrow ? kNarrow : kWide;
+  how.overlaps = true;
   launch(stream, how, "start the lists of the best scores",
          is_narrow ? top_lists_kernel<kNarrow> : top_lists_kernel<kWide>, call);
 }

@@ -101,7 +101,6 @@ void convert(const RowsToConvert& call, StreamHandle stream) {
       dim3(static_cast<unsigned>(std::min((call.n + kThreads - 1) / kThreads, kMostBlocks)),
            static_cast<unsigned>(call.n_heads));
   shape.threads = kThreads;
-  shape.overlaps = false;
   launch(stream, shape, "convert rows", convert_kernel<From, To>,
          static_cast<const From*>(call.from), call.from_pitch, static_cast<To*>(call.to), call.n);
 }

@@ -46,6 +46,56 @@ Workspace::Workspace(int device_index, bool is_half)
   bad.upload(&kNowhere, sizeof(kNowhere));
 }
 
+Workspaces::Workspaces(int device, bool is_half)
+    : device_(device), is_half_(is_half), spare_([this] { let_go(); }) {
+  idle_.push_back(std::make_unique<Workspace>(device, is_half));
+}
+
+Workspaces::Lease Workspaces::take() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    ++n_out_;
+    if (!idle_.empty()) {
+      Lease lease(idle_.back().release(), {this});
+      idle_.pop_back();
+      return lease;
+    }
+    lock.unlock();
+    try {
+      return {std::make_unique<Workspace>(device_, is_half_).release(), {this}};
+    } catch (const DeviceMemoryError&) {
+      lock.lock();
+      if (--n_out_ == 0) {
+        came_back_.notify_all();
+        throw;
+      }
+      came_back_.wait(lock, [&] { return !idle_.empty() || n_out_ == 0; });
+    } catch (...) {
+      lock.lock();
+      --n_out_;
+      came_back_.notify_all();
+      throw;
+    }
+  }
+}
+
+void Workspaces::give_back(Workspace* work) {
+  {
+    const std::lock_guard lock(mutex_);
+    idle_.emplace_back(work);
+    --n_out_;
+  }
+  came_back_.notify_all();
+}
+
+void Workspaces::let_go() {
+  std::vector<std::unique_ptr<Workspace>> idle;
+  {
+    const std::lock_guard lock(mutex_);
+    idle.swap(idle_);
+  }
+}
+
 void Workspace::multiply(const DeviceMatrix& matrix, const float* x, std::int64_t x_stride,
                          float* y, std::int64_t y_stride, int n_tok) {
   if (!has_bf16_products()) {

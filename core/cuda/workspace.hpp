@@ -1,7 +1,9 @@
-// What the calls of a CUDA backend use one after another: memory, the stream, the products.
+// What a call of a CUDA backend uses beside the model's weights: memory, the stream, the products.
 #pragma once
 
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -45,6 +47,7 @@ struct Outbox {
   std::shared_ptr<HostRing> ring = HostRing::make(kMostBytes);
 };
 
+/// Of one call at a time, and one thread.
 struct Workspace {
   /// is_half: products in bf16. Throws DeviceError without the device or cuBLASLt.
   Workspace(int device_index, bool is_half);
@@ -78,6 +81,37 @@ struct Workspace {
   RowVotes votes;
   KeyCosines key_cosines;
   Sparq sparq;
+};
+
+/// The workspaces of a backend: each running call has one for itself. Those that no call has are
+/// kept for later calls, until somebody needs their memory.
+class Workspaces {
+ public:
+  /// Makes one, whose errors are Workspace's.
+  Workspaces(int device, bool is_half);
+  Workspaces(const Workspaces&) = delete;
+  Workspaces& operator=(const Workspaces&) = delete;
+
+  struct GiveBack {
+    Workspaces* owner = nullptr;
+    void operator()(Workspace* work) const { owner->give_back(work); }
+  };
+  using Lease = std::unique_ptr<Workspace, GiveBack>;
+  /// From any thread; the owner outlives the lease. Where there is no memory for another one, waits
+  /// for one to come back; DeviceMemoryError if none is out.
+  Lease take();
+
+ private:
+  void give_back(Workspace* work);
+  void let_go();
+
+  int device_;
+  bool is_half_;
+  std::mutex mutex_;  // never held while memory is taken or given back
+  std::condition_variable came_back_;
+  std::vector<std::unique_ptr<Workspace>> idle_;
+  std::size_t n_out_ = 0;
+  SpareMemory spare_;  // the last member: it is used by others from its construction on
 };
 
 }  // namespace kvscope::gpu

@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -19,6 +20,7 @@
 #include "core/attention/question.hpp"
 #include "core/attention/remote_rows.hpp"
 #include "core/attention/selection.hpp"
+#include "core/base/device_memory.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/stopwatch.hpp"
 #include "core/model/config.hpp"
@@ -129,7 +131,15 @@ class BackendCall {
   Stopwatch clock_;
 };
 
-/// A model on some hardware. Immutable; one call at a time.
+/// Memory of a device for sequences that run side by side, in bytes.
+struct SequenceMemory {
+  std::size_t needed = 0;  // by one of them, about: its store and the memory of its calls
+  std::size_t free = 0;
+};
+
+/// A model on some hardware. Its weights are shared and read only; calls of different stores may
+/// run in several threads at once, and change no bit of each other's results. A store has one call
+/// at a time. What a device has no memory for ends in a DeviceMemoryError.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -142,6 +152,12 @@ class Backend {
   /// backend. The pool may be used until the call is destroyed.
   virtual std::unique_ptr<BackendCall> begin(Index n_tok, KvStore& store,
                                              ThreadPool& pool) const = 0;
+  /// For a sequence of up to `capacity` tokens in calls of at most n_tok; empty where sequences lie
+  /// in the host's memory.
+  virtual std::optional<SequenceMemory> memory_of(Index capacity, Index n_tok) const {
+    (void)capacity, (void)n_tok;
+    return std::nullopt;
+  }
 };
 
 /// Makes a backend from weights that outlive it.

@@ -90,12 +90,7 @@ void SelectorRun::check_input(const LayerCall& input) const {
   const Shape kv{shape_.n_kv, n_keys_, shape_.d_head};
   check_shape("q", input.layer, input.q, Shape{shape_.n_q, n_keys_ - pos_begin_, shape_.d_head});
   check_shape("k", input.layer, input.k, kv);
-  if (!input.v.empty()) {
-    check_shape("v", input.layer, input.v, kv);
-  } else if (caps_.needs_values) {
-    throw ConfigError(fmt::format("selector {}: needs the values (v), and layer {} has none",
-                                  selector_->name(), input.layer));
-  }
+  if (!input.v.empty()) check_shape("v", input.layer, input.v, kv);
 }
 
 bool SelectorRun::keeps_dense(Index layer) const {
@@ -130,6 +125,10 @@ void SelectorRun::begin_layer(const LayerCall& input) {
 }
 
 std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
+  if (caps_.needs_values && input.v.empty()) {  // a backend that answers has them itself
+    throw ConfigError(fmt::format("selector {}: needs the values (v), and layer {} has none",
+                                  selector_->name(), input.layer));
+  }
   begin_layer(input);
   AliveMask& alive = alive_[static_cast<std::size_t>(input.layer)];
   const auto appended = [&](const TensorView<const float>& all) {

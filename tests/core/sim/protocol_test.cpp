@@ -107,6 +107,27 @@ TEST_CASE("layers that are left dense, and phases that a method rests in, cost n
   CHECK(cost("spargeattn", Phase::decode, std::nullopt) == 0.0);
 }
 
+TEST_CASE("a backend that follows a rule hands no values over, whatever other calls read",
+          "[sim]") {
+  const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 20});
+  SelectorRun run(make_selector("sparq", sequence), sequence.shape, {{Budget::Kind::tokens, 8}});
+  REQUIRE(run.caps().needs_values);
+  const AttentionShape& shape = sequence.shape;
+  run.begin_call(Phase::prefill, 20);
+  const TensorView<const float> q(nullptr, Shape{shape.n_q, 20, shape.d_head});
+  const TensorView<const float> kv(nullptr, Shape{shape.n_kv, 20, shape.d_head});
+  LayerCall call;
+  call.layer = 0;
+  call.q = q;
+  call.k = call.v = kv;
+  Selection dense(ListOwner::layer, 20, 20);
+  dense.is_dense = true;
+  run.native_call(call, std::move(dense));
+  CHECK(run.last_answer().is_dense);
+  call.layer = 1;
+  CHECK_THROWS_AS(run.layer_call(call), ConfigError);
+}
+
 TEST_CASE("a rollback of a verification brings back what it evicted", "[sim]") {
   const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 20});
   SelectorRun run(make_selector("keydiff", sequence), sequence.shape, {{Budget::Kind::tokens, 8}});
