@@ -7,11 +7,11 @@ usage() {
 usage: ./test.sh [--asan | --tsan] [--slow | --heavy] [ctest arguments...]
        ./test.sh [--asan | --tsan] --case NAME
 
-Installs what is missing (apt; sudo only if needed), builds preset "release", runs the tests: TIMES_DEFAULT
+Installs what is missing (apt; sudo only if needed), builds preset "release", runs the tests (minutes).
 
   --asan    build and test with AddressSanitizer and UndefinedBehaviorSanitizer
   --tsan    build and test with ThreadSanitizer
-  --slow    also the tests labelled "slow", as continuous integration does: TIMES_SLOW
+  --slow    also the tests labelled "slow", as continuous integration does
   --heavy   these, and those labelled "heavy" (minutes each)
   --case    only the test cases of that name; * at its begin or end stands for anything
   --help    this text

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 

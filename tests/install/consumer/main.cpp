@@ -2,6 +2,7 @@
 // its layers, writes a table and reads it back.
 #include <cstdio>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/base/data_dir.hpp"
 #include "core/model/config.hpp"
