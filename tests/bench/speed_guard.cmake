@@ -7,6 +7,4 @@ if(KVSCOPE_BUILD_GUI)
   target_link_libraries(speed_guard PRIVATE kvscope::gui)
 endif()
 set_source_files_properties(bench/speed_guard_reference.cpp PROPERTIES COMPILE_DEFINITIONS HWY_BROKEN_EMU128=1)
-add_test(NAME "bench: nothing is slower than it was" COMMAND speed_guard)
-set_tests_properties("bench: nothing is slower than it was" PROPERTIES
-  LABELS slow SKIP_RETURN_CODE 77 TIMEOUT 600 RUN_SERIAL ON)
+# No entry of CTest yet: the ratios were measured once, under AVX-512, and how far they vary is not known.
