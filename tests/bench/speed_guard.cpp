@@ -7,6 +7,8 @@
 // build whose speed says nothing. To measure the table anew, after a change that is meant to be
 // slower or is faster: run `speed_guard --measure` and `speed_guard --target AVX2 --measure` on a
 // processor with AVX-512, which print the lines of the table.
+#include "tests/bench/speed_guard.hpp"
+
 #include <fmt/format.h>
 #include <hwy/targets.h>
 
@@ -22,7 +24,6 @@
 
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
-#include "tests/bench/speed_guard.hpp"
 #include "tests/support/only_target.hpp"
 
 namespace {
