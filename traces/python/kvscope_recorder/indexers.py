@@ -15,7 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from .errors import UnsupportedModelError
-from .interface import _namespace, attention_modules
+from .interface import _namespace, attention_modules, cache_of
 from .schema import IndexShape
 
 
@@ -129,7 +129,7 @@ def _read(indexer: torch.nn.Module, products: list, out: Any, args: tuple, kwarg
 
 def _read_qsa(indexer: Any, out: torch.Tensor, args: tuple, kwargs: dict[str, Any]) -> IndexedCall:
     """QSA normalises and rotates the mean of a block's raw keys; here of a block as far as each token knows it."""
-    names = ("hidden_states", "position_embeddings", "attention_mask", "past_key_values")
+    names = ("hidden_states", "position_embeddings", "attention_mask", "cache")
     given = dict(zip(names, args)) | kwargs
     hidden, (cos, sin) = given["hidden_states"], given["position_embeddings"]
     rotate = _namespace(indexer, "apply_rotary_pos_emb")
@@ -142,7 +142,7 @@ def _read_qsa(indexer: Any, out: torch.Tensor, args: tuple, kwargs: dict[str, An
     q = indexer.q_layernorm(parts[0].reshape(n_rows, n, -1, width))
     q = rotate(q, cos=cos[:, -n:], sin=sin[:, -n:], unsqueeze_dim=2)
     raw = parts[1].reshape(n_rows, n, width)
-    cache = given.get("past_key_values")
+    cache = cache_of(given)
     n_before = cos.shape[1] - n
     if n_before > 0:
         whole = _cached_keys(cache, indexer.layer_idx)

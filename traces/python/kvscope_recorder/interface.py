@@ -90,6 +90,12 @@ def _where_it_is_looked_up(module: torch.nn.Module, name: str) -> tuple[Any, str
     return interface, name
 
 
+def cache_of(arguments: dict[str, Any]) -> Any:
+    """The cache that a call was given: "cache" since transformers 5.24, "past_key_values" before; None without one."""
+    cache = arguments.get("cache")
+    return arguments.get("past_key_values") if cache is None else cache
+
+
 def attention_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
     """The modules that know their layer and whose source file uses the attention interface.
 
