@@ -27,23 +27,16 @@ struct PromptPart {
 class Asking {
  public:
   Asking(const SimulationSetup& setup, const LivePair& pair, const AskOptions& options,
-         Index capacity, TokenSpan before, const KvStore& dense, ThreadPool& pool,
-         const std::stop_token& stop)
+         Index capacity, const DensePrefix& dense, ThreadPool& pool, const std::stop_token& stop)
       : setup_(setup),
         options_(options),
         stop_(stop),
         live_(*setup.models.verifier, pair.options, capacity, pool, {setup.calibration.get()}) {
     if (pair.needs_draft) {
       draft_.emplace(*setup.models.draft, capacity, pool);
-      prefill_chunks(*draft_, before, setup.options.chunk, stop);
+      prefill_chunks(*draft_, dense.tokens(), setup.options.chunk, stop);
     }
-    if (before.empty()) return;
-    if (live_.shares_dense_prefill()) {
-      live_.adopt(dense);
-    } else {
-      prefill_chunks(live_, before, setup.options.chunk, stop, PrefillMode::dense);
-    }
-    live_.clear_stats();
+    dense.begin(live_, stop);
   }
 
   void feed(TokenSpan tokens, bool is_sparse, bool by_token) {
@@ -201,14 +194,13 @@ std::vector<TokenId> answer_tokens(const std::vector<std::string>& answers,
 
 std::vector<AskedTurn> ask_prompt(const SimulationSetup& setup, const LivePair& pair,
                                   PromptKind kind, const Prompt& prompt, const AskOptions& options,
-                                  const KvStore& dense, ThreadPool& pool,
+                                  const DensePrefix& dense, ThreadPool& pool,
                                   const std::stop_token& stop) {
   const Tokenizer& tokenizer = *setup.models.tokenizer;
   const Protocol& protocol = options.protocol;
   const TokenSpan tokens(prompt.tokens);
-  const Index n_dense = dense.n_tokens();
-  Asking asking(setup, pair, options, positions_of(prompt, tokenizer),
-                tokens.first(static_cast<std::size_t>(n_dense)), dense, pool, stop);
+  const auto n_dense = static_cast<Index>(dense.tokens().size());
+  Asking asking(setup, pair, options, positions_of(prompt, tokenizer), dense, pool, stop);
   std::vector<AskedTurn> turns;
   if (protocol.inside) {
     turns.push_back(ask_inside(asking, kind, prompt, n_dense, tokenizer));

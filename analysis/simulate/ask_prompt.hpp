@@ -5,6 +5,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "analysis/simulate/dense_prefix.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "analysis/simulate/protocol.hpp"
 #include "analysis/simulate/simulation.hpp"
@@ -39,10 +40,10 @@ Index positions_of(const Prompt& prompt, const Tokenizer& tokenizer);
 std::vector<TokenId> answer_tokens(const std::vector<std::string>& answers,
                                    const Tokenizer& tokenizer, std::vector<std::size_t>& begins);
 
-/// One entry per turn. `dense`: the model's store after the first n_dense_tokens of the prompt.
+/// One entry per turn. `dense`: the first n_dense_tokens of the prompt.
 std::vector<AskedTurn> ask_prompt(const SimulationSetup& setup, const LivePair& pair,
                                   PromptKind kind, const Prompt& prompt, const AskOptions& options,
-                                  const KvStore& dense, ThreadPool& pool,
+                                  const DensePrefix& dense, ThreadPool& pool,
                                   const std::stop_token& stop);
 
 }  // namespace kvscope

@@ -9,9 +9,7 @@
 
 #include "analysis/simulate/ask_prompt.hpp"
 #include "analysis/simulate/measured_cost.hpp"
-#include "analysis/simulate/prefill_chunks.hpp"
 #include "analysis/simulate/prompt_kit.hpp"
-#include "analysis/simulate/side_by_side.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
@@ -110,32 +108,28 @@ class Chains final : public SimulationTask {
     return {1 + kKeptValues, static_cast<std::size_t>(options_.steps), {1}};
   }
 
-  void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
-                ThreadPool& pool, std::stop_token stop) override {
+  OpenCase open_case(std::size_t index, ThreadPool& pool, std::stop_token stop) override {
     const Chain chain = chain_of(index);
-    const AskOptions ask = {protocol_};
     Prompt prompt;
     prompt.tokens = chain.prompt;
     prompt.n_context = static_cast<Index>(chain.prompt.size()) - 1;
     prompt.n_answer_tokens = options_.steps;
     prompt.answers = {"none"};  // the tokens are compared below
-    LiveSequence dense(*setup_.models.verifier, {}, prompt.n_context, pool);
-    prefill_chunks(dense, std::span(prompt.tokens).first(prompt.tokens.size() - 1),
-                   setup_.options.chunk, stop, PrefillMode::dense);
-    const std::size_t n_at_once =
-        sequences_at_once(setup_.models, setup_.options, options_.prompt + options_.steps);
-    for_each_pair(pairs, n_at_once, pool, [&](std::size_t p, ThreadPool& own) {
-      const AskedTurn turn = ask_prompt(setup_, setup_.pairs[p], PromptKind::local, prompt, ask,
-                                        dense.cache(), own, stop)
+    DensePrefix prefix(setup_, std::span(prompt.tokens).first(prompt.tokens.size() - 1), pool,
+                       stop);
+    return [this, stop, expected = chain.expected, prompt, prefix = std::move(prefix)](
+               std::size_t p, ThreadPool& own) {
+      const AskedTurn turn = ask_prompt(setup_, setup_.pairs[p], PromptKind::local, prompt,
+                                        {protocol_}, prefix, own, stop)
                                  .front();
-      const auto wrong = std::mismatch(chain.expected.begin(), chain.expected.end(),
-                                       turn.answer.begin(), turn.answer.end());
+      const auto wrong =
+          std::mismatch(expected.begin(), expected.end(), turn.answer.begin(), turn.answer.end());
       UnitResult unit;
-      unit.values = {static_cast<double>(wrong.first - chain.expected.begin())};
+      unit.values = {static_cast<double>(wrong.first - expected.begin())};
       unit.values.insert(unit.values.end(), turn.kept.begin(), turn.kept.end());
       unit.series.assign(turn.answer.begin(), turn.answer.end());
-      done(p, std::move(unit));
-    });
+      return unit;
+    };
   }
 
   ColumnTable table(const SimulationUnits& units) const override {

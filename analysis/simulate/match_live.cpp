@@ -27,10 +27,8 @@ CostTotals probe(const SimulationSetup& setup, const MakeTask& make_task, LivePa
   for (const std::size_t c : task->match_cases()) {
     if (!task->takes(c, only)) continue;
     check_stop(stop, "simulate");
-    task->run_case(
-        c, {&only, 1},
-        [&](std::size_t, const UnitResult& unit) { costs.add(costs_of({&unit}, places)); }, pool,
-        stop);
+    const UnitResult unit = task->open_case(c, pool, stop)(/*pair=*/0, pool);
+    costs.add(costs_of({&unit}, places));
   }
   return costs;
 }
@@ -74,15 +72,21 @@ void match_setup(SimulationSetup& setup, const MakeTask& make_task, ThreadPool& 
       progress({"equal cost", n_done, static_cast<std::int64_t>(matched.size()), "methods"});
   };
   report();
-  // each probes a case at a time, with its dense prefix beside the method's own keys
-  const std::size_t n_at_once =
-      std::max<std::size_t>(1, sequences_at_once(setup.models, setup.options, context.n_keys) / 2);
-  for_each_pair(places, n_at_once, pool, [&](std::size_t p, ThreadPool& own) {
-    matched[p] = matched_pair(setup, make_task, setup.pairs[p], own, context, stop);
+  const auto open = [&](std::size_t, ThreadPool&) -> OpenCase {
+    return [&](std::size_t p, ThreadPool& own) {
+      matched[p] = matched_pair(setup, make_task, setup.pairs[p], own, context, stop);
+      return UnitResult{};
+    };
+  };
+  const auto done = [&](std::size_t, std::size_t, const UnitResult&) {
     const std::lock_guard lock(mutex);
     ++n_done;
     report();
-  });
+  };
+  // each probes a case at a time, with its dense prefix beside the method's own keys
+  const CaseWork all{0, places};
+  const std::size_t n_sequences = sequences_at_once(setup.models, setup.options, context.n_keys);
+  run_cases({&all, 1}, 1 + n_sequences / 2, pool, {open, done});
   setup.pairs.clear();
   for (LivePair& pair : matched) {
     const bool is_refused = pair.options.selector.empty();

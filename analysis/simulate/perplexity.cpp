@@ -1,4 +1,5 @@
 #include "analysis/simulate/perplexity.hpp"
+#include "analysis/simulate/dense_prefix.hpp"
 
 #include <fmt/format.h>
 
@@ -10,8 +11,6 @@
 
 #include "analysis/analysis.hpp"
 #include "analysis/simulate/measured_cost.hpp"
-#include "analysis/simulate/prefill_chunks.hpp"
-#include "analysis/simulate/side_by_side.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
@@ -59,33 +58,24 @@ class Perplexity final : public SimulationTask {
     return {kKeptValues, static_cast<std::size_t>(n_scored()), {0}};
   }
 
-  void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
-                ThreadPool& pool, std::stop_token stop) override {
-    const std::vector<TokenId> window =
+  OpenCase open_case(std::size_t index, ThreadPool& pool, std::stop_token stop) override {
+    std::vector<TokenId> window =
         text_window(setup_.models, texts_[index / n_windows()].tokens,
                     options_.offset + static_cast<Index>(index % n_windows()) * options_.n_tokens,
                     options_.n_tokens);
-    const auto prompt = std::span(window).first(static_cast<std::size_t>(n_prefill()));
-    ThreadPool& all = pool;
-    const Transformer& model = *setup_.models.verifier;
-    LiveSequence dense(model, {}, std::max<Index>(1, n_prefill()), all);
-    prefill_chunks(dense, prompt, setup_.options.chunk, stop, PrefillMode::dense);
-    const std::size_t n_at_once =
-        sequences_at_once(setup_.models, setup_.options, options_.n_tokens);
-    for_each_pair(pairs, n_at_once, pool, [&](std::size_t p, ThreadPool& own) {
+    DensePrefix prefix(setup_, std::span(window).first(static_cast<std::size_t>(n_prefill())), pool,
+                       stop);
+    return [this, stop, window = std::move(window), prefix = std::move(prefix)](std::size_t p,
+                                                                                ThreadPool& own) {
       const LivePair& pair = setup_.pairs[p];
-      LiveSequence live(model, pair.options, options_.n_tokens, own, calibration());
-      if (live.shares_dense_prefill()) {
-        live.adopt(dense.cache());
-      } else {
-        prefill_chunks(live, prompt, setup_.options.chunk, stop, PrefillMode::dense);
-      }
-      live.clear_stats();
+      LiveSequence live(*setup_.models.verifier, pair.options, options_.n_tokens, own,
+                        calibration());
+      prefix.begin(live, stop);
       UnitResult unit;
       unit.series = losses(live, pair, window, own, stop);
       unit.values = kept_values(live.stats());
-      done(p, std::move(unit));
-    });
+      return unit;
+    };
   }
 
   ColumnTable table(const Units& units) const override {

@@ -10,10 +10,8 @@
 #include "analysis/analysis.hpp"
 #include "analysis/checked_lines.hpp"
 #include "analysis/simulate/ask_prompt.hpp"
-#include "analysis/simulate/prefill_chunks.hpp"
 #include "analysis/simulate/prompt_kit.hpp"
 #include "analysis/simulate/retrieval_cells.hpp"
-#include "analysis/simulate/side_by_side.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
 
@@ -209,31 +207,26 @@ class Retrieval final : public SimulationTask {
     return cases;
   }
 
-  void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
-                ThreadPool& pool, std::stop_token stop) override {
+  OpenCase open_case(std::size_t index, ThreadPool& pool, std::stop_token stop) override {
     const RetrievalPlace place = grid_.place_of(index);
-    const PromptKind kind = options_.kinds[place.kind];
-    const Prompt prompt = prompt_of(place);
     const AskOptions ask = {options_.protocols[place.protocol], options_.n_fed,
                             options_.shared_prefix};
-    const Index n_dense = n_dense_tokens(prompt, ask);
-    LiveSequence dense(*setup_.models.verifier, {}, std::max<Index>(1, n_dense), pool);
-    prefill_chunks(dense, std::span(prompt.tokens).first(static_cast<std::size_t>(n_dense)),
-                   setup_.options.chunk, stop, PrefillMode::dense);
-    const std::size_t n_at_once = sequences_at_once(setup_.models, setup_.options,
-                                                    positions_of(prompt, *setup_.models.tokenizer));
-    for_each_pair(pairs, n_at_once, pool, [&](std::size_t p, ThreadPool& own) {
+    Prompt prompt = prompt_of(place);
+    const auto n_dense = static_cast<std::size_t>(n_dense_tokens(prompt, ask));
+    DensePrefix prefix(setup_, std::span(prompt.tokens).first(n_dense), pool, stop);
+    return [this, stop, ask, kind = options_.kinds[place.kind], prompt = std::move(prompt),
+            prefix = std::move(prefix)](std::size_t p, ThreadPool& own) {
       UnitResult unit;
       for (const AskedTurn& turn :
-           ask_prompt(setup_, setup_.pairs[p], kind, prompt, ask, dense.cache(), own, stop)) {
+           ask_prompt(setup_, setup_.pairs[p], kind, prompt, ask, prefix, own, stop)) {
         unit.values.push_back(turn.score);
         unit.values.insert(unit.values.end(), turn.kept.begin(), turn.kept.end());
         for (std::size_t i = 0; i < n_kept_tokens_; ++i)
           unit.series.push_back(i < turn.answer.size() ? static_cast<double>(turn.answer[i])
                                                        : kNan);
       }
-      done(p, std::move(unit));
-    });
+      return unit;
+    };
   }
 
   ColumnTable table(const SimulationUnits& units) const override {

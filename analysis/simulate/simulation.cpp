@@ -193,26 +193,29 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
       for (std::size_t p = 0; p < n_pairs; ++p) n_planned += task.takes(c, p) ? 1 : 0;
     }
     report();
-    for_each_case(task, setup, cases, pool, [&](std::size_t c, ThreadPool& own) {
-      std::vector<std::size_t> todo;
-      {
-        const std::lock_guard lock(mutex);
-        for (std::size_t p = 0; p < n_pairs; ++p) {
-          if (task.takes(c, p) && !units.contains(c * n_pairs + p)) todo.push_back(p);
-        }
+    std::vector<CaseWork> todo;
+    Index longest = 0;
+    for (const std::size_t c : cases) {
+      CaseWork work{c, {}};
+      for (std::size_t p = 0; p < n_pairs; ++p) {
+        if (task.takes(c, p) && !units.contains(c * n_pairs + p)) work.pairs.push_back(p);
       }
-      if (todo.empty()) return;
+      longest = std::max(longest, task.case_tokens(c));
+      if (!work.pairs.empty()) todo.push_back(std::move(work));
+    }
+    const auto open = [&](std::size_t c, ThreadPool& own) {
       check_stop(stop, "simulate");
-      task.run_case(
-          c, todo,
-          [&](std::size_t pair, UnitResult unit) {
-            const std::lock_guard lock(mutex);
-            writer->write(unit_line(c * n_pairs + pair, unit));
-            units.emplace(c * n_pairs + pair, std::move(unit));
-            report();
-          },
-          own, stop);
-    });
+      return task.open_case(c, own, stop);
+    };
+    const auto done = [&](std::size_t c, std::size_t pair, UnitResult unit) {
+      const std::lock_guard lock(mutex);
+      writer->write(unit_line(c * n_pairs + pair, unit));
+      units.emplace(c * n_pairs + pair, std::move(unit));
+      report();
+    };
+    const std::size_t n_sequences =
+        task.measures_seconds() ? 1 : sequences_at_once(setup.models, setup.options, longest);
+    run_cases(todo, n_sequences, pool, {open, done});
     for (const std::size_t c : cases) {
       for (std::size_t p = 0; p < n_pairs; ++p) {
         if (const auto found = units.find(c * n_pairs + p); found != units.end())
@@ -254,16 +257,9 @@ UnitWork simulation_work(SimulationTask& task, const SimulationSetup& setup, Thr
                                             std::stop_token stop) {
     const auto [c, p] = units[unit];
     check_stop(stop, "simulate");
-    Json line;
-    const std::size_t alone[] = {p};
-    task.run_case(
-        c, alone,
-        [&, c = c](std::size_t pair, const UnitResult& result) {
-          line = unit_line(c * n_pairs + pair, result);
-        },
-        pool, stop);
+    const UnitResult result = task.open_case(c, pool, stop)(p, pool);
     if (progress) progress({task.name(), 1, 1, "runs"});
-    return line;
+    return unit_line(c * n_pairs + p, result);
   };
   return work;
 }

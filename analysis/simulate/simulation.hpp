@@ -118,8 +118,9 @@ std::vector<TokenId> text_window(const SimulationModels& models, Index begin, In
 std::vector<TokenId> text_window(const SimulationModels& models, std::span<const TokenId> text,
                                  Index begin, Index n);
 
-/// Called with a finished unit; from any thread.
-using UnitDone = std::function<void(std::size_t pair, UnitResult)>;
+/// A case that is being measured, with what its pairs share (a prompt, a dense model's store of
+/// it): measures a pair; in several threads at once, for different pairs.
+using OpenCase = std::function<UnitResult(std::size_t pair, ThreadPool& pool)>;
 
 /// All units, [n_cases][n_pairs]; those that a task did not ask for are empty.
 using SimulationUnits = std::vector<std::vector<UnitResult>>;
@@ -142,16 +143,15 @@ class SimulationTask {
     (void)case_index, (void)pair;
     return true;
   }
-  /// False if a case measures seconds: nothing runs beside it then. Else run_case may be called in
-  /// several threads at once, for different cases.
-  virtual bool cases_may_overlap() const { return true; }
+  /// True if a case measures seconds: nothing runs beside it then.
+  virtual bool measures_seconds() const { return false; }
   /// Cases whose cost is what a match meets: few, and one of every length.
   virtual std::vector<std::size_t> match_cases() const { return {0}; }
   /// Of every unit; a journal with other units is refused, since table() believes them.
   virtual UnitShape unit_shape() const = 0;
-  /// Runs case `index` under `pairs` (indices into setup.pairs) and calls `done` once for each.
-  virtual void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
-                        ThreadPool& pool, std::stop_token stop) = 0;
+  /// Prepares case `index`; from several threads at once, for different cases. Its runs (of pairs
+  /// of setup.pairs) end with Interrupted on a stop. It keeps nothing of the pool.
+  virtual OpenCase open_case(std::size_t index, ThreadPool& pool, std::stop_token stop) = 0;
   /// The table of all units, [n_cases][n_pairs].
   virtual ColumnTable table(const std::vector<std::vector<UnitResult>>& units) const = 0;
   /// Further arrays of the HDF5 result; may add to `json`, which goes beside the rows.

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/analysis.hpp"
+#include "analysis/simulate/dense_prefix.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/prefill_chunks.hpp"
@@ -80,7 +81,7 @@ class Speculative final : public SimulationTask {
   /// By gamma, then text, then prompt.
   std::size_t n_cases() const override { return gammas_.size() * n_prompts(); }
 
-  bool cases_may_overlap() const override { return false; }
+  bool measures_seconds() const override { return true; }
 
   /// One prompt of every gamma.
   std::vector<std::size_t> match_cases() const override {
@@ -92,46 +93,36 @@ class Speculative final : public SimulationTask {
   Index case_tokens(std::size_t) const override { return options_.prompt + options_.n_new; }
   UnitShape unit_shape() const override { return {kKept + kKeptValues, 0, {kKept}}; }
 
-  void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
-                ThreadPool& pool, std::stop_token stop) override {
+  OpenCase open_case(std::size_t index, ThreadPool& pool, std::stop_token stop) override {
     const Index gamma = gammas_[index / n_prompts()];
     const auto n_per_text = static_cast<std::size_t>(options_.prompts);
     const std::vector<TokenId> prompt =
         text_window(setup_.models, texts_[text_of(index % n_prompts())].tokens,
                     options_.offset + static_cast<Index>(index % n_per_text) * options_.prompt,
                     options_.prompt);
-    const auto before = std::span(prompt).first(prompt.size() - 1);
-    const Index chunk = setup_.options.chunk;
-    const auto on_tokens = [&](Index) {
+    const auto on_tokens = [stop](Index) {
       check_stop(stop, "simulate");
       return true;
     };
+    const DensePrefix prefix(setup_, std::span(prompt).first(prompt.size() - 1), pool, stop);
     LiveSequence greedy(*setup_.models.verifier, {}, capacity(), pool);
-    prefill_chunks(greedy, before, chunk, stop, PrefillMode::dense);
-    const std::unique_ptr<KvStore> prefix = setup_.models.verifier->make_store(options_.prompt);
-    prefix->copy_from(greedy.cache());
+    prefix.begin(greedy, stop);
     const auto start = std::chrono::steady_clock::now();
     const std::vector<TokenId> expected =
         decode_greedily(greedy, prompt.back(), options_.n_new, on_tokens);
     const double greedy_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-
-    DraftRunner draft(*setup_.models.draft, capacity(), pool);
-    prefill_chunks(draft, before, chunk, stop);
-    for (const std::size_t p : pairs) {
-      LiveSequence live(*setup_.models.verifier, setup_.pairs[p].options, capacity(), pool,
+    return [this, stop, on_tokens, gamma, prefix, expected, greedy_seconds, last = prompt.back()](
+               std::size_t p, ThreadPool& own) {
+      LiveSequence live(*setup_.models.verifier, setup_.pairs[p].options, capacity(), own,
                         {setup_.calibration.get()});
-      if (live.shares_dense_prefill()) {
-        live.adopt(*prefix);
-      } else {
-        prefill_chunks(live, before, chunk, stop, PrefillMode::dense);
-      }
-      live.clear_stats();
-      draft.truncate(static_cast<Index>(before.size()));
+      prefix.begin(live, stop);
+      DraftRunner draft(*setup_.models.draft, capacity(), own);
+      prefill_chunks(draft, prefix.tokens(), setup_.options.chunk, stop);
       const SpeculativeResult result =
-          decode_speculatively(live, draft, prompt.back(), options_.n_new, gamma, on_tokens);
-      done(p, to_unit(result, live.stats(), expected, greedy_seconds));
-    }
+          decode_speculatively(live, draft, last, options_.n_new, gamma, on_tokens);
+      return to_unit(result, live.stats(), expected, greedy_seconds);
+    };
   }
 
   ColumnTable table(const Units& units) const override {

@@ -131,7 +131,7 @@ class BackendCall {
   Stopwatch clock_;
 };
 
-/// Memory of a device for sequences that run side by side, in bytes.
+/// Memory of a device, or the host's, for sequences that run side by side, in bytes.
 struct SequenceMemory {
   std::size_t needed = 0;  // by one of them, about: its store and the memory of its calls
   std::size_t free = 0;
@@ -152,8 +152,7 @@ class Backend {
   /// backend. The pool may be used until the call is destroyed.
   virtual std::unique_ptr<BackendCall> begin(Index n_tok, KvStore& store,
                                              ThreadPool& pool) const = 0;
-  /// For a sequence of up to `capacity` tokens in calls of at most n_tok; empty where sequences lie
-  /// in the host's memory.
+  /// For a sequence of up to `capacity` tokens in calls of at most n_tok; empty where nobody knows.
   virtual std::optional<SequenceMemory> memory_of(Index capacity, Index n_tok) const {
     (void)capacity, (void)n_tok;
     return std::nullopt;

@@ -82,6 +82,8 @@ class LiveSequence {
 
   Index n_tokens() const { return cache_->n_tokens(); }
   KvStore& cache() { return *cache_; }
+  /// The cache, for others to adopt(); the sequence is at its end.
+  std::unique_ptr<KvStore> take_cache() && { return std::move(cache_); }
   const LiveStats& stats() const { return stats_; }
   void clear_stats() { stats_ = {}; }
   const SelectorRun& selector_run() const { return *run_; }

@@ -10,6 +10,7 @@
 #include "core/attention/dense_attention.hpp"
 #include "core/attention/sparse_attention.hpp"
 #include "core/base/error.hpp"
+#include "core/base/host_memory.hpp"
 #include "core/model/backend.hpp"
 #include "core/model/kv_cache.hpp"
 #include "core/model/linear.hpp"
@@ -422,6 +423,18 @@ class LaneBackend final : public Backend {
       throw ConfigError("the lane backend fills a KvCache, and found the store of another backend");
     }
     return std::make_unique<LaneCall>(model_, n_tok, *cache, cache->lists(), pool);
+  }
+
+  std::optional<SequenceMemory> memory_of(Index capacity, Index n_tok) const override {
+    const std::optional<std::size_t> free = available_memory();
+    if (!free) return std::nullopt;
+    const ModelConfig& config = model_.config;
+    // of keys in bf16 a copy in f32 may be asked for
+    const Index bytes = model_.options.kv_dtype == DType::f32 ? 4 : 6;
+    const Index cache = 2 * config.n_layers * config.n_kv * config.d_head * capacity * bytes;
+    // hidden states and their products, and a method's scores of every key
+    const Index width = 4 * config.d_model + 3 * config.n_q * config.d_head + config.n_q * capacity;
+    return SequenceMemory{static_cast<std::size_t>(cache + 4 * n_tok * width), *free};
   }
 
  private:

@@ -122,10 +122,10 @@ TEST_CASE("inside: one list for the chunk that holds the answer, read off where 
   std::vector<std::size_t> begins;
   const auto expected = answer_tokens(prompt.answers, world.tokenizer, begins);
   CHECK(world.tokenizer.decode(expected) == " " + prompt.answers.front());
-  LiveSequence empty(world.verifier, {}, 1, world.pool);
+  const DensePrefix nothing(setup, {}, world.pool, {});
   for (const LivePair& pair : setup.pairs) {
     const auto turn = ask_prompt(setup, pair, PromptKind::passkey, prompt,
-                                 {parse_protocol("inside")}, empty.cache(), world.pool, {})
+                                 {parse_protocol("inside")}, nothing, world.pool, {})
                           .front();
     // by hand: whole chunks of 64 with the shorter one first, the last of them holds the answer
     auto tokens = prompt.tokens;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
 #include <fstream>
 #include <mutex>
 #include <thread>
@@ -31,62 +32,150 @@ class Room {
     }
   }
   void leave() { --n_; }
+  int now() const { return n_; }
   int most() const { return most_; }
 
  private:
   std::atomic<int> n_{0}, most_{0};
 };
 
-TEST_CASE("pairs run side by side up to a bound, each once", "[simulate]") {
-  const std::size_t n_at_once = GENERATE(1, 2, 3, 100);
-  ThreadPool pool(4);
-  const std::vector<std::size_t> pairs = {3, 5, 7, 11, 13, 17, 19};
-  std::mutex mutex;
-  std::vector<std::size_t> seen;
-  Room room;
-  for_each_pair(pairs, n_at_once, pool, [&](std::size_t p, ThreadPool& own) {
-    CHECK(own.n_threads() == 1);
-    room.enter();
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    room.leave();
-    const std::lock_guard lock(mutex);
-    seen.push_back(p);
-  });
-  std::sort(seen.begin(), seen.end());
-  CHECK(seen == pairs);
-  CHECK(room.most() <= static_cast<int>(n_at_once));
+/// n_cases cases of n_pairs pairs each.
+std::vector<CaseWork> grid(std::size_t n_cases, std::size_t n_pairs) {
+  std::vector<CaseWork> cases(n_cases);
+  for (std::size_t c = 0; c < n_cases; ++c) {
+    cases[c].index = 10 + c;
+    for (std::size_t p = 0; p < n_pairs; ++p) cases[c].pairs.push_back(2 * p + 1);
+  }
+  return cases;
 }
 
-TEST_CASE("pairs without memory beside others run again, one after another", "[simulate]") {
-  const std::size_t n_at_once = GENERATE(2, 100);
-  ThreadPool pool(4);
-  const std::vector<std::size_t> pairs = {1, 2, 3, 4, 5, 6};
+using Runs = std::vector<std::pair<std::size_t, std::size_t>>;
+
+/// Runs all with `body`, and says what was handed over, in order.
+template <class Body>
+Runs run_all(std::span<const CaseWork> cases, std::size_t n_sequences, int n_threads, Body body) {
+  ThreadPool pool(n_threads);
   std::mutex mutex;
-  std::vector<std::size_t> tries(7), done;
-  Room alone;
-  for_each_pair(pairs, n_at_once, pool, [&](std::size_t p, ThreadPool&) {
-    {
-      const std::lock_guard lock(mutex);
-      if (++tries[p] == 1 && p % 2 == 0) throw DeviceMemoryError("no room");
-    }
-    if (tries[p] == 2) {
-      alone.enter();
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      alone.leave();
-    }
+  Runs seen;
+  const auto open = [&](std::size_t c, ThreadPool&) -> OpenCase {
+    return [&body, c](std::size_t p, ThreadPool& own) {
+      body(c, p, own);
+      return UnitResult{{static_cast<double>(100 * c + p)}, {}};
+    };
+  };
+  const auto done = [&](std::size_t c, std::size_t p, const UnitResult& unit) {
     const std::lock_guard lock(mutex);
-    done.push_back(p);
+    CHECK(unit.values == std::vector{static_cast<double>(100 * c + p)});
+    seen.emplace_back(c, p);
+  };
+  run_cases(cases, n_sequences, pool, {open, done});
+  return seen;
+}
+
+TEST_CASE("every pair of every case runs once, with no more sequences and threads than there are",
+          "[simulate]") {
+  const std::size_t n_sequences = GENERATE(1, 2, 3, 5, 1000);
+  const int n_threads = GENERATE(1, 4);
+  const std::vector<CaseWork> cases = grid(5, 3);
+  std::atomic<int> n_at_work{0}, most_at_work{0};
+  Room room;
+  Runs seen = run_all(cases, n_sequences, n_threads, [&](auto, auto, ThreadPool& own) {
+    const int n = n_at_work += own.n_threads();
+    for (int most = most_at_work; n > most && !most_at_work.compare_exchange_weak(most, n);) {
+    }
+    room.enter();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    room.leave();
+    n_at_work -= own.n_threads();
   });
-  CHECK(tries == std::vector<std::size_t>{0, 1, 2, 1, 2, 1, 2});
-  CHECK(std::vector(done.end() - 3, done.end()) == std::vector<std::size_t>{2, 4, 6});
-  CHECK(alone.most() == 1);
-  // alone it is the caller's error, as others are at once
-  CHECK_THROWS_AS(for_each_pair(pairs, n_at_once, pool,
-                                [](std::size_t, ThreadPool&) { throw DeviceMemoryError("none"); }),
+  std::sort(seen.begin(), seen.end());
+  Runs expected;
+  for (const CaseWork& work : cases)
+    for (const std::size_t p : work.pairs) expected.emplace_back(work.index, p);
+  CHECK(seen == expected);
+  CHECK(most_at_work <= n_threads);
+  // a case counts beside its runs
+  CHECK(room.most() <= static_cast<int>(std::max<std::size_t>(n_sequences, 2)) - 1);
+}
+
+TEST_CASE("a slow pair keeps no thread from the next cases", "[simulate]") {
+  std::atomic<int> n_waiting{0}, n_threads{0};
+  std::atomic<bool> is_late{false};
+  run_all(grid(4, 2), 1000, 4, [&](auto, std::size_t p, ThreadPool& own) {
+    if (p != 1) return;
+    n_threads += own.n_threads();
+    ++n_waiting;  // one of each case: they wait for each other
+    const auto begin = std::chrono::steady_clock::now();
+    while (n_waiting < 4 && !is_late) {
+      is_late = std::chrono::steady_clock::now() - begin > std::chrono::seconds(60);
+      std::this_thread::yield();
+    }
+  });
+  CHECK_FALSE(is_late);
+  CHECK(n_threads == 4);
+}
+
+TEST_CASE("fewer runs than threads share them", "[simulate]") {
+  std::mutex mutex;
+  std::vector<int> threads;
+  const auto note = [&](auto, auto, ThreadPool& own) {
+    const std::lock_guard lock(mutex);
+    threads.push_back(own.n_threads());
+  };
+  run_all(grid(1, 1), 1000, 4, note);
+  CHECK(threads == std::vector{4});
+  threads.clear();
+  run_all(grid(3, 2), /*n_sequences=*/1, 4, note);  // what measures seconds
+  CHECK(threads == std::vector(6, 4));
+}
+
+TEST_CASE("what has no memory beside others is tried again with fewer", "[simulate]") {
+  const int n_threads = GENERATE(1, 4);
+  const std::vector<CaseWork> cases = grid(3, 4);
+  Room room;
+  Runs seen = run_all(cases, 1000, n_threads, [&](auto, auto, ThreadPool&) {
+    room.enter();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const bool is_crowded = room.now() > 1;
+    room.leave();
+    if (is_crowded) throw DeviceMemoryError("no room");
+  });
+  CHECK(seen.size() == 12);
+  std::sort(seen.begin(), seen.end());
+  CHECK(std::unique(seen.begin(), seen.end()) == seen.end());
+  CHECK_THROWS_AS(run_all(cases, 1000, n_threads,
+                          [](auto, auto, ThreadPool&) { throw DeviceMemoryError("none"); }),
                   DeviceMemoryError);
-  CHECK_THROWS_AS(for_each_pair(pairs, n_at_once, pool,
-                                [](std::size_t, ThreadPool&) { throw ConfigError("wrong"); }),
-                  ConfigError);
+}
+
+TEST_CASE("the failure that is told is the first of all, whichever thread is quicker",
+          "[simulate]") {
+  const int n_threads = GENERATE(1, 4);
+  for (int i = 0; i < 20; ++i) {
+    std::atomic<int> n_begun{0};
+    const auto fail_later = [&](std::size_t c, std::size_t p, ThreadPool&) {
+      ++n_begun;
+      if (c == 11 && p == 3) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      if (c > 11 || (c == 11 && p >= 3))
+        throw ConfigError(std::to_string(c) + " " + std::to_string(p));
+    };
+    CHECK_THROWS_WITH(run_all(grid(40, 3), 1000, n_threads, fail_later), "11 3");
+    CHECK(n_begun < 40);
+  }
+}
+
+TEST_CASE("nothing begins when results cannot be handed over", "[simulate]") {
+  ThreadPool pool(2);
+  std::atomic<int> n_begun{0};
+  const auto open = [&](std::size_t, ThreadPool&) -> OpenCase {
+    return [&](std::size_t, ThreadPool&) {
+      ++n_begun;
+      return UnitResult{};
+    };
+  };
+  const auto done = [](std::size_t, std::size_t, const UnitResult&) { throw IoError("full"); };
+  CHECK_THROWS_AS(run_cases(grid(50, 2), 1000, pool, {open, done}), IoError);
+  CHECK(n_begun <= 4);
 }
 
 /// Stores of another backend, of which only so many exist at a time.
@@ -151,8 +240,8 @@ std::vector<ColumnTable::Row> perplexity_rows(const BackendFactory& backend) {
   SimulationModels models{&verifier, nullptr, &tokenizer, "verifier", "", text, "book", {}};
   const SimulationSetup setup = set_up_simulation(models, options, Phase::decode, pool);
   PerplexityOptions of_task;
-  of_task.n_tokens = 100;
-  of_task.windows = 4;
+  of_task.n_tokens = 48;
+  of_task.windows = 3;
   of_task.offset = 0;
   const auto task = make_perplexity_task(setup, of_task);
   const TempDir dir;
@@ -166,8 +255,8 @@ TEST_CASE("a device that holds fewer runs than planned gives the same rows", "[s
       return std::make_unique<SmallDevice>(make_lane_backend(config, weights), n_stores);
     };
   };
-  // of 2 stores one is the dense prefix; of 3 two cases at once have two
-  for (const int n_stores : {2, 3, 4, 100}) {
+  // of 2 stores one is the dense prefix
+  for (const int n_stores : {2, 3, 4}) {
     INFO(n_stores);
     const auto found = perplexity_rows(on_device(n_stores));
     REQUIRE(found.size() == expected.size());
