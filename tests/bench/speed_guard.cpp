@@ -1,10 +1,11 @@
 // A guard of speed: what people wait for, as ratios of its processor time to that of other work in
 // the same process, and a failure where a ratio grew by more than half.
 //
-//   build/release/tests/speed_guard [--target AVX2] [--measure]
+//   build/release/tests/speed_guard [--target AVX2] [--only BENCH] [--slowed FACTOR] [--measure]
 //
 // Exit code 1, with a sentence, if something is slower than its row of kExpected allows; 77 for a
-// build whose speed says nothing. To measure the table anew, after a change that is meant to be
+// build whose speed says nothing. --slowed judges as if the program took FACTOR times as long: the
+// guard's own test. To measure the table anew, after a change that is meant to be
 // slower or is faster: run `speed_guard --measure` and `speed_guard --target AVX2 --measure` on a
 // processor with AVX-512, which print the lines of the table.
 #include "tests/bench/speed_guard.hpp"
@@ -16,7 +17,9 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,7 +52,9 @@ struct Row {
   double ratio;
 };
 
-constexpr std::array<Row, 7> kExpected = {{
+// On Xeon processors with and without AVX-512 (2026-11-24 and 25, --measure beside other work; runs
+// differ by a tenth). Processors of another make divide their time otherwise and are not judged.
+constexpr std::array<Row, 14> kExpected = {{
     {"first look at a file", "AVX3", 0.959},
     {"chunk attention", "AVX3", 4.15},
     {"prefill", "AVX3", 6.4},
@@ -57,6 +62,13 @@ constexpr std::array<Row, 7> kExpected = {{
     {"quest's choice", "AVX3", 1.67},
     {"sweep", "AVX3", 2.86},
     {"frame of a map", "AVX3", 2.7},
+    {"first look at a file", "AVX2", 0.915},
+    {"chunk attention", "AVX2", 4.05},
+    {"prefill", "AVX2", 6.64},
+    {"quoka's choice", "AVX2", 1.04},
+    {"quest's choice", "AVX2", 1.44},
+    {"sweep", "AVX2", 1.92},
+    {"frame of a map", "AVX2", 2.8},
 }};
 
 struct Bench {
@@ -76,6 +88,11 @@ constexpr Bench kBenches[] = {
     {"frame of a map", bench::map_frame},
 #endif
 };
+
+bool is_bench(std::string_view name) {
+  return std::any_of(std::begin(kBenches), std::end(kBenches),
+                     [&](const Bench& bench) { return bench.name == name; });
+}
 
 struct Found {
   double ours = 1e30;       // seconds
@@ -111,8 +128,8 @@ std::string target_name() {
   return all[0].starts_with("AVX3") ? "AVX3" : all[0];
 }
 
-/// True unless it is too slow.
-bool judge(const Bench& bench, const std::string& target) {
+/// True unless it is too slow. slowed: what the program's time is multiplied by.
+bool judge(const Bench& bench, const std::string& target, double slowed) {
   const std::optional<double> row = expected(bench.name, target);
   if (!row) {
     fmt::print("{:<21} not judged: no row for {}\n", bench.name, target);
@@ -125,10 +142,11 @@ bool judge(const Bench& bench, const std::string& target) {
     fmt::print("{:<21} not judged: {}\n", bench.name, error.what());
     return true;
   }
-  Found found = measure(*subject);
-  if (found.ratio() > kFactor * *row) {
-    const Found again = measure(*subject);
-    if (again.ratio() < found.ratio()) found = again;
+  Found found{.reference = 1.0};
+  for (int i = 0; i < 3 && found.ratio() > kFactor * *row; ++i) {
+    Found next = measure(*subject);
+    next.ours *= slowed;
+    if (next.ratio() < found.ratio()) found = next;
   }
   fmt::print("{:<21} {:9.5f} {:9.5f} {:8.3f} {:8.3f} {:7.2f}\n", bench.name, found.ours,
              found.reference, found.ratio(), *row, found.ratio() / *row);
@@ -161,20 +179,35 @@ int main(int argc, char** argv) try {
     return 77;
   }
   bool is_table = false;
-  std::optional<test::OnlyTarget> only;
+  double slowed = 1.0;
+  std::string_view only_bench;
+  std::optional<test::OnlyTarget> only_target;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
+    const std::string value = i + 1 < argc ? argv[i + 1] : "";
     if (word == "--measure") {
       is_table = true;
-    } else if (word == "--target" && i + 1 < argc && argv[i + 1] == std::string_view("AVX2")) {
-      only.emplace(HWY_AVX2);
+    } else if (word == "--target" && value == "AVX2") {
+      only_target.emplace(HWY_AVX2);
       ++i;
+    } else if (word == "--only" && is_bench(value)) {
+      only_bench = argv[++i];
+    } else if (word == "--slowed" && std::atof(value.c_str()) >= 1.0) {
+      slowed = std::atof(argv[++i]);
     } else {
-      std::fputs("usage: speed_guard [--target AVX2] [--measure]\n", stderr);
+      std::fputs(
+          "usage: speed_guard [--target AVX2] [--only BENCH] [--slowed FACTOR] [--measure]\n",
+          stderr);
       return 2;
     }
   }
   const std::string target = target_name();
+#if defined(__x86_64__)
+  if (!is_table && !__builtin_cpu_is("intel")) {
+    fmt::print("not measured: the expected ratios are those of another make of processor\n");
+    return 77;
+  }
+#endif
   if (is_table) {
     print_rows(target);
     return 0;
@@ -182,7 +215,9 @@ int main(int argc, char** argv) try {
   fmt::print("{:<21} {:>9} {:>9} {:>8} {:>8} {:>7}\n", target, "seconds", "reference", "ratio",
              "expected", "factor");
   bool is_good = true;
-  for (const Bench& bench : kBenches) is_good = judge(bench, target) && is_good;
+  for (const Bench& bench : kBenches)
+    if (only_bench.empty() || only_bench == bench.name)
+      is_good = judge(bench, target, slowed) && is_good;
 #ifndef KVSCOPE_WITH_WINDOW
   fmt::print("{:<21} not judged: built without the explorer\n", "frame of a map");
 #endif
