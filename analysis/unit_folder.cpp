@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "analysis/checked_lines.hpp"
+#include "analysis/same_weights.hpp"
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/number_text.hpp"
@@ -73,6 +74,27 @@ std::vector<fs::path> unit_files(const fs::path& folder) {
   return files;
 }
 
+/// The numbers of the units there whose ids begin with the hash, ascending.
+std::vector<std::size_t> numbers_of(const fs::path& folder, const std::string& hash) {
+  std::vector<std::size_t> numbers;
+  for (const fs::path& file : unit_files(folder)) {
+    const std::string id = file.stem().string();
+    if (!id.starts_with(hash + "-")) continue;
+    if (const auto number = number_from<std::size_t>(id.substr(hash.size() + 1)))
+      numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+/// Which weights a unit was made with; null if it does not say, or cannot be read.
+Json weights_in(const fs::path& file) {
+  try {
+    return read_unit(file).about.value("weights", Json());
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 void seal(UnitWork& work) {
@@ -127,6 +149,7 @@ void do_unit_file(const UnitWork& work, std::size_t unit, const fs::path& folder
   if (has_unit(folder, id)) return;
   Json about = {{"kvscope_unit", 1}, {"command", work.command}, {"version", writer_name()},
                 {"work", work.hash}, {"n_units", work.n_units}, {"unit", unit}};
+  if (!work.weights.is_null()) about["weights"] = work.weights;
   if (unit == 0) {
     about["words"] = work.words;
     about["header"] = work.header;
@@ -149,7 +172,8 @@ UnitFolder read_unit_folder(const fs::path& folder) {
   }
   UnitFolder units;
   units.folder = folder;
-  std::vector<bool> is_there;
+  Json weights;  // of the first
+  std::vector<std::size_t> found;
   for (const fs::path& file : files) {
     const Json about = read_unit(file).about;
     try {
@@ -167,9 +191,9 @@ UnitFolder read_unit_folder(const fs::path& folder) {
         units.version = version;
         units.hash = hash;
         units.n_units = n_units;
+        weights = about.value("weights", Json());
         if (n_units == 0 || n_units > kMostUnits)
           throw ConfigError("a number of units that cannot be");
-        is_there.assign(n_units, false);
       }
       if (version != units.version) {
         throw ConfigError(
@@ -177,13 +201,16 @@ UnitFolder read_unit_folder(const fs::path& folder) {
                         folder.string(), units.version, version));
       }
       if (hash != units.hash || command != units.command || n_units != units.n_units) {
+        if (command == units.command)
+          require_same_weights(about.value("weights", Json()), weights, file.string(), found,
+                               "units of one model make a result");
         throw ConfigError(fmt::format("{} holds units of different inputs or options: {} and {}",
                                       folder.string(), files.front().filename().string(),
                                       file.filename().string()));
       }
       if (unit >= n_units)
         throw FormatError(fmt::format("{}: a unit beyond the last", file.string()));
-      is_there[unit] = true;
+      found.push_back(unit);
       if (unit != 0) continue;
       units.words = about.at("words").get<std::vector<std::string>>();
       units.header = about.at("header");
@@ -196,8 +223,8 @@ UnitFolder read_unit_folder(const fs::path& folder) {
           fmt::format("{}: not what a unit's file says: {}", file.string(), wrong.what()));
     }
   }
-  for (std::size_t unit = 0; unit < units.n_units; ++unit) {
-    if (is_there[unit]) continue;
+  for (std::size_t unit = 0, next = 0; unit < units.n_units; ++unit) {
+    if (next < found.size() && found[next] == unit && ++next > 0) continue;
     if (units.n_missing++ < kShown) units.missing.push_back(unit_id(units.hash, unit));
   }
   return units;
@@ -207,7 +234,11 @@ void require_no_other_units(const UnitWork& work, const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) return;
   for (const fs::path& file : unit_files(folder)) {
-    if (file.filename().string().starts_with(work.hash + "-")) continue;
+    const std::string name = file.filename().string();
+    if (name.starts_with(work.hash + "-")) continue;
+    require_same_weights(work.weights, weights_in(file), folder.string(),
+                         numbers_of(folder, name.substr(0, kHashDigits)),
+                         "name another folder with --units, or remove this one");
     throw ConfigError(fmt::format(
         "{} holds units of other inputs, options or another version: {}; name another folder with "
         "--units, or remove this one",

@@ -34,6 +34,7 @@ struct UnitWork {
   std::string command;             // "sweep", "simulate needle"
   std::vector<std::string> words;  // of a command line that makes the same table
   nlohmann::ordered_json header;   // the journal's first line: everything that decides the numbers
+  nlohmann::ordered_json weights;  // of the models it computes (same_weights.hpp); null: of none
   std::size_t n_units = 0;
   std::function<UnitCost(std::size_t)> cost;
   /// The unit's line in the journal.

@@ -10,7 +10,7 @@
 #include "analysis/cli/text_table.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
-#include "core/model/weights.hpp"
+#include "core/model/model_hash.hpp"
 #include "core/trace/result.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"
@@ -43,6 +43,7 @@ Json describe_trace(const fs::path& file) {
                {"file_bytes", trace.file_bytes()},
                {"status", name_of(info.status)}};
   json["model"] = {{"name", info.model_name},
+                   {"hash", info.model_hash},
                    {"family", info.model_family},
                    {"n_layers", info.n_layers},
                    {"n_q", info.n_q},
@@ -136,6 +137,7 @@ Json describe_checkpoint(const fs::path& dir) {
   }
   return {{"what", "checkpoint"},
           {"folder", dir.string()},
+          {"hash", model_hash(dir, weights)},
           {"family", name_of(config.family)},
           {"n_parameters", config.n_parameters()},
           {"n_active_parameters", config.n_active_parameters()},

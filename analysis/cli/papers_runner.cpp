@@ -20,6 +20,7 @@
 #include "core/base/stopwatch.hpp"
 #include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
+#include "core/model/model_hash.hpp"
 #include "notebooks_export/open_result.hpp"
 #include "traces/hash.hpp"
 
@@ -48,19 +49,6 @@ class OutputCatcher final : public Host {
   const std::stop_token& stop_;
 };
 
-/// What a checkpoint is: its configuration, and names, sizes and times of its files.
-std::string identity_of(const std::string& word) {
-  const fs::path dir = model_dir(word);
-  std::vector<std::string> lines;
-  for (const auto& entry : fs::directory_iterator(dir)) {
-    if (!entry.is_regular_file()) continue;
-    lines.push_back(fmt::format("{} {} {}", entry.path().filename().string(), entry.file_size(),
-                                entry.last_write_time().time_since_epoch().count()));
-  }
-  std::sort(lines.begin(), lines.end());
-  return hash_text(fmt::format("{}\n{}", config_json_of(dir), fmt::join(lines, "\n")));
-}
-
 /// The embedded names as they are, a folder by its full name: the report's commands run anywhere.
 std::string model_word(const std::string& word) {
   return word == "verifier" || word == "draft" ? word
@@ -88,8 +76,8 @@ PapersRunner::PapersRunner(PapersFolder folder, ProgressFn progress, std::stop_t
       progress_(std::move(progress)),
       stop_(std::move(stop)),
       say_(std::move(say)) {
-  models_ = identity_of(folder_.model);
-  if (folder_.draft) models_ += identity_of(*folder_.draft);
+  models_ = model_hash(model_dir(folder_.model));
+  if (folder_.draft) models_ += model_hash(model_dir(*folder_.draft));
   fs::create_directories(folder_.out / "runs");
 }
 

@@ -126,6 +126,7 @@ class RecordCommand final : public Command {
     const Transformer model = load_transformer(dir, engine_);
     // On a GPU the keys may not fit: that is found before a file is begun.
     if (engine_.is_on_gpu()) model.make_store(plan.n_tokens);
+    options.model_hash = hash_of_model(dir, model);
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
     ProgressReporter progress(work_.progress);

@@ -219,6 +219,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   models.verifier = &verifier;
   models.tokenizer = &tokenizer;
   models.verifier_name = model_name(dir);
+  models.verifier_hash = hash_of_model(dir, verifier);
   const bool wants_draft =
       needs_draft() || std::any_of(options.selectors.begin(), options.selectors.end(),
                                    [](const MethodSpec& spec) { return spec.caps().needs_draft; });
@@ -228,6 +229,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
     draft.emplace(load_transformer(draft_dir, engine_));
     models.draft = &*draft;
     models.draft_name = model_name(draft_dir);
+    models.draft_hash = hash_of_model(draft_dir, *draft);
   }
   std::vector<Prompt> texts;
   for (std::size_t i = 0; i < std::max<std::size_t>(1, texts_.size()); ++i) {

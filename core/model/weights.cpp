@@ -187,6 +187,13 @@ std::vector<std::string> WeightFiles::names() const {
   return names;
 }
 
+std::vector<ListedTensor> WeightFiles::list() const {
+  std::vector<ListedTensor> tensors;
+  for (const auto& [name, entry] : impl_->entries)
+    tensors.push_back({name, entry.tensor.dtype_name, entry.tensor.shape, entry.tensor.bytes});
+  return tensors;
+}
+
 std::int64_t WeightFiles::n_parameters() const {
   std::int64_t n = 0;
   for (const auto& [name, entry] : impl_->entries) n += entry.tensor.count;
