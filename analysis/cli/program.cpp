@@ -136,6 +136,8 @@ int run_program(const std::vector<std::string>& words) {
     return kOk;  // the reader had enough
   } catch (const UsageError& error) {
     return fail(kUsageError, fmt::format("{} (see {})", error.what(), help_hint));
+  } catch (const PartlyFailed& error) {
+    return fail(kPartlyFailed, error.what());
   } catch (const ConfigError& error) {
     return fail(kUsageError, error.what());
   } catch (const Interrupted& error) {

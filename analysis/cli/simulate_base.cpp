@@ -275,14 +275,15 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   // threads, files and interruptions do not decide the numbers
   result.command_line = given.command_line(name(), kOptionsOfNoNumber);
   if (out_) write_output(*task, result);
+  const int code = finished_.failed.empty() ? kOk : kPartlyFailed;
   if (json_) {
     print_json(simulation_json(*task, result));
-    return kOk;
+    return code;
   }
   if (n_shown_ > 0) print(task->show(result.units, static_cast<std::size_t>(n_shown_)) + "\n");
   print(summary_table(answered_rows(result)) + matches_text(result.table) +
         doubts_text(result.doubts));
-  return kOk;
+  return code;
 }
 
 UnitWork SimulateCommand::work_of(SimulationTask& task, const SimulationSetup& setup,
@@ -299,7 +300,11 @@ SimulationResult SimulateCommand::compute(SimulationTask& task, const Simulation
   if (units_.is_used()) {
     const TemporaryJournal temporary("simulate");
     finished_ = units_.finish(work_of(task, setup, pool, given), out_, work_, temporary.file());
-    return run_simulation(task, setup, temporary.file(), JournalMode::resume, pool);
+    SimulationResult result =
+        run_simulation(task, setup, temporary.file(), JournalMode::resume, pool);
+    const std::vector<std::string> lacking = lacking_sentences(finished_);
+    result.skipped.insert(result.skipped.end(), lacking.begin(), lacking.end());
+    return result;
   }
   const StopOnSignal stop;
   ProgressReporter progress(work_.progress);

@@ -146,18 +146,19 @@ class SweepCommand final : public Command {
                        journal.string(), shard.count));
       return kOk;
     }
-    const SweepResult result = merge_sweep({journal});
+    const SweepResult result = merge_sweep({journal}, lacking_sentences(finished));
+    int code = kOk;
     if (out_) {
       write_sweep_output(result, *out_, force_);
       fs::remove(journal);
-      if (has_units) units_.clean_up(finished);
     }
+    if (has_units) code = units_.clean_up(finished);
     if (json_) {
       print_json(sweep_json(result));
     } else {
       print(sweep_summary(result));
     }
-    return kOk;
+    return code;
   }
 
  private:

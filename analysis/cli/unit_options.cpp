@@ -86,6 +86,37 @@ class SharedList {
 
 }  // namespace
 
+std::string failed_text(const UnitFolder& units) {
+  constexpr std::size_t kNamed = 5;
+  std::vector<std::string> ids;
+  for (const FailedUnit& failed : units.failed) {
+    if (ids.size() < kNamed) ids.push_back(failed.id);
+  }
+  return units.failed.empty()
+             ? ""
+             : fmt::format("{} of {} units failed ({}{}), {} are done in {}", units.failed.size(),
+                           units.n_units, fmt::join(ids, ", "),
+                           ids.size() < units.failed.size() ? ", ..." : "", units.n_done,
+                           units.folder.string());
+}
+
+void note_failed(const UnitFolder& units) {
+  constexpr std::size_t kTold = 20;
+  for (std::size_t i = 0; i < std::min(kTold, units.failed.size()); ++i)
+    note(fmt::format("kvscope: unit {} failed: {}", units.failed[i].id, units.failed[i].sentence));
+  if (units.failed.size() > kTold)
+    note(fmt::format("kvscope: and {} more failed; kvscope info {} --json names all",
+                     units.failed.size() - kTold, units.folder.string()));
+}
+
+std::vector<std::string> lacking_sentences(const UnitFolder& units) {
+  std::vector<std::string> sentences;
+  for (const FailedUnit& failed : units.failed)
+    sentences.push_back(
+        fmt::format("unit {} failed, its rows are empty: {}", failed.unit, failed.sentence));
+  return sentences;
+}
+
 std::vector<std::string> merging_words(const UnitFolder& units) {
   const auto refuse = [&](const std::string& why) {
     throw FormatError(
@@ -97,7 +128,7 @@ std::vector<std::string> merging_words(const UnitFolder& units) {
   for (const std::string& word : units.words) {
     const std::string name = word.substr(0, word.find('='));
     if (name == "--") break;  // names of files follow
-    if (name.starts_with("-o")) refuse("found " + word);
+    if (name.starts_with("-o") || name == "-h") refuse("found " + word);
     for (const std::string_view outside : kOptionsOfNoNumber) {
       if (name == "--" + std::string(outside)) refuse("found " + word);
     }
@@ -122,6 +153,12 @@ void UnitOptions::declare(OptionSet& options) {
   options.add("engine", "NAME", "who does the units: local (processes here), mpi, slurm or ray",
               engine_);
   options.add("workers", "N", "processes of the engine [all cores]", workers_);
+  options.flag("retry-failed", "with --units or --engine: try units again that failed before",
+               retry_failed_);
+  options.flag("without-failed",
+               "with --units or --engine: make the result although units failed; their rows are "
+               "empty, and the code is 4",
+               without_failed_);
 }
 
 void UnitOptions::check(const std::optional<fs::path>& out) const {
@@ -130,6 +167,9 @@ void UnitOptions::check(const std::optional<fs::path>& out) const {
   if (workers_ && (*workers_ < 1 || *workers_ > kMostWorkers))
     throw UsageError(
         fmt::format("--workers: expected a value in [1, {}], found {}", kMostWorkers, *workers_));
+  if ((retry_failed_ || without_failed_) && !folder_ && !engine_)
+    throw UsageError(fmt::format("--{} needs --units or --engine",
+                                 retry_failed_ ? "retry-failed" : "without-failed"));
   if (list_ && unit_) throw UsageError("--list-units and --unit exclude each other");
   if (is_alone() && (engine_ || folder_))
     throw UsageError(fmt::format("--{} and --{} exclude each other", list_ ? "list-units" : "unit",
@@ -166,15 +206,21 @@ int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& 
   }
   const StopOnSignal stop;
   ProgressReporter progress(options.progress);
+  std::size_t n_failed = 0;
   const auto do_one = [&](std::size_t unit) {
-    do_unit_file(work, unit, *out, progress.callback(), stop.token());
-    print_data(unit_id(work.hash, unit) + "\n");
+    const std::string id = unit_id(work.hash, unit);
+    const std::string sentence = do_unit_file(work, unit, *out, progress.callback(), stop.token());
+    print_data(id + (sentence.empty() ? "\n" : std::string(kSaysFailed) + "\n"));
+    if (sentence.empty()) return;
+    ++n_failed;
+    note(fmt::format("kvscope: unit {} failed: {}", id, sentence));
   };
   if (*unit_ == "-") {
     require_named_inputs(work, "--unit -");
+    print_data(std::string(kSaysReady) + "\n");
     InputLines lines(stop.token());
     while (const auto id = lines.next()) do_one(unit_of_id(work, *id));
-    return kOk;
+    return n_failed == 0 ? kOk : kPartlyFailed;
   }
   std::vector<std::size_t> units;  // all are looked at before the first is done
   for (const std::string& id : listed_units(*unit_)) units.push_back(unit_of_id(work, id));
@@ -182,7 +228,8 @@ int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& 
     if (stop.token().stop_requested()) throw Interrupted("units: stopped before the next one");
     do_one(unit);
   }
-  return kOk;
+  // mpirun ends all ranks when one ends with another code; the folder says what failed.
+  return n_failed == 0 || rank_of_many().is_mpi ? kOk : kPartlyFailed;
 }
 
 UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::path>& out,
@@ -191,7 +238,8 @@ UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::pat
   require_no_other_units(work, folder);
   std::vector<std::size_t> lacking;
   for (std::size_t u = 0; u < work.n_units; ++u) {
-    if (!has_unit(folder, unit_id(work.hash, u))) lacking.push_back(u);
+    const std::string id = unit_id(work.hash, u);
+    if (!has_unit(folder, id) && (retry_failed_ || !has_failed(folder, id))) lacking.push_back(u);
   }
   if (!lacking.empty()) {
     std::error_code error;
@@ -210,8 +258,21 @@ UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::pat
       do_unit_file(work, u, folder, progress.callback(), stop.token());
   }
   UnitFolder units = read_unit_folder(folder);
-  write_journal(units, journal);
+  if (!units.failed.empty()) refuse_failed(work, units);
+  write_journal(units, journal, work.empty_line);
   return units;
+}
+
+void UnitOptions::refuse_failed(const UnitWork& work, const UnitFolder& units) const {
+  note_failed(units);
+  if (without_failed_ && work.may_lack) return;
+  throw PartlyFailed(fmt::format(
+      "{}: {}; {}", work.command, failed_text(units),
+      without_failed_ ? "a result without them cannot be made: leave their layers out by --layers"
+      : work.may_lack
+          ? "--retry-failed tries them again, --without-failed makes the result without "
+            "them"
+          : "--retry-failed tries them again"));
 }
 
 void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
@@ -232,14 +293,18 @@ void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
   const SharedList list(job.folder, todo);
   job.list = list.file();
   job.todo = std::move(todo);
+  job.give_up = [&](const std::string& id, const std::string& sentence) {
+    give_up_unit(work, unit_of_id(work, id), job.folder, sentence);
+  };
   const StopOnSignal stop;
   ProgressReporter progress(options.progress);
   job.progress = progress.callback();
   job.stop = stop.token();
   const std::string failure = engine(job);
   const auto n_missing =
-      std::count_if(job.todo.begin(), job.todo.end(),
-                    [&](const std::string& id) { return !has_unit(job.folder, id); });
+      std::count_if(job.todo.begin(), job.todo.end(), [&](const std::string& id) {
+        return !has_unit(job.folder, id) && !has_failed(job.folder, id);
+      });
   if (n_missing == 0) return;
   const std::string state =
       fmt::format("{} of {} units are missing from {}; the same command continues", n_missing,
@@ -251,8 +316,10 @@ void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
                             state));
 }
 
-void UnitOptions::clean_up(const UnitFolder& units) const {
+int UnitOptions::clean_up(const UnitFolder& units) const {
+  if (!units.failed.empty()) return kPartlyFailed;
   if (!folder_) remove_units(units);
+  return kOk;
 }
 
 }  // namespace kvscope::cli

@@ -258,6 +258,13 @@ UnitWork simulation_work(SimulationTask& task, const SimulationSetup& setup, Thr
   work.header = header_line(config);
   work.weights = weights_of(config);
   work.n_units = units.size();
+  work.may_lack = true;
+  work.empty_line = [shape = task.unit_shape(), units, n_pairs](std::size_t unit) {
+    const auto [c, p] = units[unit];
+    const auto nothing = std::numeric_limits<double>::quiet_NaN();
+    return unit_line(c * n_pairs + p, {std::vector<double>(shape.n_values, nothing),
+                                       std::vector<double>(shape.n_series, nothing)});
+  };
   work.cost = [&task, &setup, units](std::size_t unit) {
     const auto [c, p] = units[unit];
     return case_cost(task, setup.models, c, setup.pairs[p].label());

@@ -337,7 +337,7 @@ TEST_CASE("workers that signals end lose no unit and do none twice") {
   std::map<std::string, fs::file_time_type> finished;  // before the last signal
   RunningProgram run(command);
   int n_killed = 0;
-  for (int tries = 0; tries < 400 && run.is_running() && n_killed < 5; ++tries) {
+  for (int tries = 0; tries < 400 && run.is_running() && n_killed < 8; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 40));
     const std::vector<pid_t> workers = workers_of(run.pid());
     if (workers.empty()) continue;
@@ -347,16 +347,13 @@ TEST_CASE("workers that signals end lose no unit and do none twice") {
       if (entry->path().extension() == ".unit")
         finished.try_emplace(entry->path(), fs::last_write_time(entry->path()));
     }
-    ::kill(workers[random() % workers.size()], SIGKILL);
+    ::kill(workers[random() % workers.size()], n_killed % 2 == 0 ? SIGKILL : SIGTERM);
     ++n_killed;
   }
   const RunResult ended = run.wait();
   INFO(ended.err << " after " << n_killed << " kills");
   CHECK(n_killed > 0);
-  if (ended.code != 0) {  // one unit met every kill
-    CHECK_THAT(ended.err, ContainsSubstring("the same command continues"));
-    REQUIRE(kvscope_run(command).code == 0);
-  }
+  CHECK(ended.code == 0);  // a worker that is killed, or asked to stop, is replaced
   CHECK(read_file(out) == read_file(whole));
   for (const auto& [file, time] : finished) {
     INFO(file);
