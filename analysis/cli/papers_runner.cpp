@@ -42,6 +42,7 @@ class OutputCatcher final : public Host {
     if (progress_) progress_(progress);
   }
   std::stop_token stop_token() const override { return stop_; }
+  void ended_by(const std::exception& error) override { outcome.is_system = is_of_system(error); }
   CommandOutcome outcome;
 
  private:
@@ -61,6 +62,14 @@ bool keeps_journal(const std::string& command) {
 }
 
 }  // namespace
+
+bool is_of_system(const std::exception& error) {
+  if (dynamic_cast<const Error*>(&error) != nullptr) {
+    return dynamic_cast<const IoError*>(&error) != nullptr &&
+           dynamic_cast<const MissingFile*>(&error) == nullptr;
+  }
+  return dynamic_cast<const UsageError*>(&error) == nullptr;
+}
 
 CommandOutcome run_inside(const std::vector<std::string>& words, const ProgressFn& progress,
                           const std::stop_token& stop) {
@@ -111,6 +120,7 @@ std::string PapersRunner::picked(std::string_view name) {
   if (parts.size() != 4)
     throw ConfigError(fmt::format("\"{}\": expected pick:RUN:BY:COLUMN", name));
   const papers::RunResult found = result(parts[1]);
+  if (found.view == nullptr && found.not_run) throw IoError(found.missing);
   if (found.view == nullptr) throw ConfigError(found.missing);
   const Table table = rows_of(*found.view);
   const auto by = table.numbers(parts[2]);
@@ -182,7 +192,7 @@ papers::RunResult PapersRunner::result(const std::string& name) {
     make(find(name), state);
     state.done = true;
   }
-  return {state.view.get(), state.missing};
+  return {state.view.get(), state.missing, state.not_run};
 }
 
 void PapersRunner::make(const papers::Run& run, State& state) {
@@ -199,6 +209,7 @@ void PapersRunner::make(const papers::Run& run, State& state) {
       const papers::RunResult needed = result(name);
       if (needed.view == nullptr && !needed.missing.empty()) {
         state.missing = needed.missing;
+        state.not_run = needed.not_run;
         return;
       }
     }
@@ -211,6 +222,7 @@ void PapersRunner::make(const papers::Run& run, State& state) {
     throw;
   } catch (const std::exception& error) {
     state.missing = error.what();
+    state.not_run = is_of_system(error);
   }
 }
 
@@ -257,6 +269,7 @@ void PapersRunner::execute(const papers::Run& run, State& state) {
     state.missing = outcome.last_note.starts_with("kvscope: ") ? outcome.last_note.substr(9)
                                                                : outcome.last_note;
     if (state.missing.empty()) state.missing = fmt::format("exit code {}", outcome.code);
+    state.not_run = outcome.is_system;
     return;
   }
   if (run.ending == ".json") save_text(out, outcome.printed, /*overwrite=*/true);

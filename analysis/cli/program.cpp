@@ -10,6 +10,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help.hpp"
+#include "analysis/cli/host.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/signals.hpp"
 #include "core/base/error.hpp"
@@ -110,7 +111,8 @@ int run(const Words& words, std::string& help_hint) {
 }
 
 // One line, whatever the message holds.
-int fail(int code, std::string_view message) {
+int fail(int code, std::string_view message, const std::exception& error) {
+  if (Host* const to = host()) to->ended_by(error);
   std::string line = fmt::format("kvscope: {}", short_message(terminal_text(message)));
   for (char& c : line) c = c == '\n' || c == '\r' ? ' ' : c;
   note(line);
@@ -135,22 +137,23 @@ int run_program(const std::vector<std::string>& words) {
   } catch (const OutputClosed&) {
     return kOk;  // the reader had enough
   } catch (const UsageError& error) {
-    return fail(kUsageError, fmt::format("{} (see {})", error.what(), help_hint));
+    return fail(kUsageError, fmt::format("{} (see {})", error.what(), help_hint), error);
   } catch (const PartlyFailed& error) {
-    return fail(kPartlyFailed, error.what());
+    return fail(kPartlyFailed, error.what(), error);
   } catch (const ConfigError& error) {
-    return fail(kUsageError, error.what());
+    return fail(kUsageError, error.what(), error);
   } catch (const Interrupted& error) {
     const int code = StopOnSignal::exit_code();
-    return fail(code != 0 ? code : kInterrupted, error.what());
+    return fail(code != 0 ? code : kInterrupted, error.what(), error);
   } catch (const Error& error) {
-    return fail(kInputError, error.what());
+    return fail(kInputError, error.what(), error);
   } catch (const std::filesystem::filesystem_error& error) {
-    return fail(kInputError, fmt::format("{}: {}", error.path1().string(), error.code().message()));
-  } catch (const std::bad_alloc&) {
-    return fail(kInternalError, "out of memory");
+    return fail(kInputError, fmt::format("{}: {}", error.path1().string(), error.code().message()),
+                error);
+  } catch (const std::bad_alloc& error) {
+    return fail(kInternalError, "out of memory", error);
   } catch (const std::exception& error) {
-    return fail(kInternalError, fmt::format("internal error: {}", error.what()));
+    return fail(kInternalError, fmt::format("internal error: {}", error.what()), error);
   }
 }
 

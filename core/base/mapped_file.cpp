@@ -17,8 +17,10 @@ namespace kvscope {
 namespace {
 
 [[noreturn]] void fail(const char* what, const std::filesystem::path& path, int error_number) {
-  throw IoError(fmt::format("cannot {} {}: {}", what, path.string(),
-                            std::generic_category().message(error_number)));
+  const std::string sentence = fmt::format("cannot {} {}: {}", what, path.string(),
+                                           std::generic_category().message(error_number));
+  if (error_number == ENOENT) throw MissingFile(sentence);
+  throw IoError(sentence);
 }
 
 class Descriptor {

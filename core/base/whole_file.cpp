@@ -19,7 +19,9 @@ namespace kvscope {
 namespace {
 
 [[noreturn]] void fail_reading(const std::string& name, int reason) {
-  throw IoError(fmt::format("cannot read {}: {}", name, std::strerror(reason)));
+  const std::string sentence = fmt::format("cannot read {}: {}", name, std::strerror(reason));
+  if (reason == ENOENT) throw MissingFile(sentence);
+  throw IoError(sentence);
 }
 
 [[noreturn]] void fail_too_long(const std::string& name, std::size_t max_bytes) {
