@@ -7,6 +7,7 @@
 #include "analysis/checked_lines.hpp"
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
+#include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
 
 namespace kvscope {
@@ -39,6 +40,7 @@ UnitFile read_unit_file(const fs::path& file) {
 std::optional<UnitFile> try_unit_file(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return std::nullopt;
+  const OwnFiles may_be_replaced;
   try {
     return read_unit_file(file);
   } catch (const Error&) {

@@ -13,6 +13,7 @@
 #include <new>
 #include <utility>
 
+#include "core/base/read_files.hpp"
 #include "traces/h5_internal.hpp"
 
 namespace kvscope::h5 {
@@ -36,6 +37,7 @@ Device::Device(const std::filesystem::path& path, Mode mode)
     throw IoError(fmt::format("cannot {} {}: it is not a regular file", verb, name_));
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
+  if (mode == Mode::read) note_read_file(fd_, path);
 }
 
 Device::~Device() {

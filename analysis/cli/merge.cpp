@@ -66,7 +66,7 @@ class MergeCommand final : public Command {
  private:
   int merge_journals(const std::vector<fs::path>& journals,
                      const std::vector<std::string>& lacking = {}) const {
-    if (out_) check_sweep_output(*out_, force_, parts_);
+    if (out_) check_sweep_output(*out_, force_);
     const SweepResult result = merge_sweep(journals, lacking);
     if (out_) write_sweep_output(result, *out_, force_);
     if (json_) {

@@ -17,6 +17,7 @@
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/number_text.hpp"
+#include "core/base/read_files.hpp"
 #include "core/base/stopwatch.hpp"
 #include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
@@ -173,6 +174,7 @@ std::string PapersRunner::stamp_of(const std::string& command) {
 }
 
 bool PapersRunner::is_done(const fs::path& mark, const std::string& stamp) const {
+  const OwnFiles own;
   try {
     if (!fs::is_regular_file(mark)) return false;
     const auto json = parse_json(read_regular_file(mark, 1 << 20), mark.string());
@@ -228,6 +230,7 @@ void PapersRunner::make(const papers::Run& run, State& state) {
 
 bool PapersRunner::reuse(const papers::Run& run, State& state) {
   const fs::path mark = path_of(run).string() + ".done";
+  const OwnFiles own;
   try {
     if (!fs::is_regular_file(mark) || !fs::is_regular_file(path_of(run))) return false;
     const auto json = parse_json(read_regular_file(mark, 1 << 20), mark.string());

@@ -15,6 +15,7 @@
 #include "analysis/cli/signals.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/read_files.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/version.hpp"
 #include "traces/hdf5_library.hpp"
@@ -131,6 +132,7 @@ void end_after_crash(const char* file) {
 }  // namespace
 
 int run_program(const std::vector<std::string>& words) {
+  const ReadFiles inputs;  // of this command alone, which may run within another one
   std::string help_hint = "kvscope --help";
   try {
     return run(words, help_hint);

@@ -20,6 +20,7 @@
 #include "core/base/escape.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
+#include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
 #include "core/selectors/spec_lists.hpp"
 #include "core/sim/draft_runner.hpp"
@@ -31,14 +32,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void check_simulation_output(const fs::path& out, bool overwrite,
-                             std::span<const fs::path> inputs) {
+void check_simulation_output(const fs::path& out, bool overwrite) {
   const std::string extension = out.extension().string();
   if (extension != ".csv" && extension != ".json" && extension != ".h5") {
     throw UsageError(fmt::format(
         "--out: expected a file name that ends in .csv, .json or .h5, found {}", out.string()));
   }
-  check_new_output(out, "out", inputs, overwrite, "--force");
+  check_new_output(out, overwrite, "--force");
 }
 
 fs::path journal_of(const fs::path& out) {
@@ -204,9 +204,7 @@ void SimulateCommand::check_usage() const {
 int SimulateCommand::run(const OptionSet& given, const std::string&) {
   check_usage();
   check_task();
-  std::vector<fs::path> inputs = texts_;
-  if (tokens_) inputs.push_back(*tokens_);
-  if (out_ && !units_.is_alone()) check_simulation_output(*out_, force_, inputs);
+  if (out_ && !units_.is_alone()) check_simulation_output(*out_, force_);
   const SimulationOptions options = simulation_options();
   const int n_threads = work_.n_threads();
   engine_.check();
@@ -262,6 +260,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
         progress.callback(), stop.token());
   }
   const auto task = make_task(setup);
+  if (out_ && !units_.is_alone()) refuse_read_file(*out_);
   for (const std::string& sentence : setup.skipped)
     note(fmt::format("kvscope: left out: {}", sentence));
   for (const MethodSpec& method : options.selectors) {
@@ -326,7 +325,7 @@ SimulationResult SimulateCommand::compute(SimulationTask& task, const Simulation
 
 void SimulateCommand::write_output(const SimulationTask& task,
                                    const SimulationResult& result) const {
-  check_simulation_output(*out_, force_, {});
+  check_simulation_output(*out_, force_);
   if (out_->extension() == ".h5") {
     const auto output = create_result_file(*out_, force_);
     write_simulation(task, result, *output, writer_name());

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/read_files.hpp"
 
 namespace kvscope {
 
@@ -50,6 +51,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
     throw IoError(fmt::format(
         "cannot map {}: expected a regular file, found a device, pipe or socket", path.string()));
   }
+  note_read_file(file.get(), path);
   if (info.st_size == 0) return;  // mmap refuses a length of zero
   const auto size = static_cast<std::size_t>(info.st_size);
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);

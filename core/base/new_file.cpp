@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/read_files.hpp"
 
 namespace kvscope {
 
@@ -54,6 +55,7 @@ void sync_descriptor(int fd, const std::string& name) {
 }
 
 void give_name(const fs::path& from, const fs::path& to, bool overwrite) {
+  refuse_read_file(to);  // read since the work began
   int status = -1;
   if (overwrite) {
     status = ::rename(from.c_str(), to.c_str());
@@ -103,6 +105,7 @@ void check_output(const fs::path& out, bool overwrite) {
     throw IoError(
         fmt::format("{} exists; choose another name or ask to overwrite it", out.string()));
   }
+  refuse_read_file(out);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
     refuse(fmt::format("folder {}: {}", folder.string(), std::strerror(errno)));
   }

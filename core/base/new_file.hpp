@@ -16,7 +16,7 @@ namespace kvscope {
 
 /// Throws IoError unless a file named `out` can be made: its folder exists and may be
 /// written; `out` is no folder, device, pipe or link to nothing; it does not exist yet or
-/// may be overwritten.
+/// may be overwritten. Throws ConfigError if it is a file that was read (read_files.hpp).
 void check_output(const std::filesystem::path& out, bool overwrite);
 
 /// The input that `out` is, under whatever name (same device and inode); empty if it is none. "-"

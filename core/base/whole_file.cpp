@@ -13,6 +13,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
+#include "core/base/read_files.hpp"
 
 namespace kvscope {
 
@@ -56,6 +57,7 @@ std::string read_whole_file(const std::filesystem::path& file, std::size_t max_b
   const std::unique_ptr<std::FILE, decltype(close)> in(
       is_stdin ? stdin : open_without_waiting(file), close);
   if (!in) fail_reading(name, errno);
+  if (!is_stdin) note_read_file(::fileno(in.get()), file);
   struct stat status {};
   // Told before the memory is filled. What has no size (a pipe) is counted as it comes.
   if (::fstat(::fileno(in.get()), &status) == 0 && S_ISREG(status.st_mode) &&
