@@ -15,6 +15,7 @@
 #include "analysis/cli/signals.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/version.hpp"
@@ -121,12 +122,20 @@ int fail(int code, std::string_view message, const std::exception& error) {
 }
 
 // In a signal handler: nothing but system calls.
-void end_after_crash(const char* file) {
-  for (const char* part :
-       {"kvscope: ", file, ": the HDF5 library crashed on it: the file is damaged\n"}) {
+void end_with(const char* file, const char* what) {
+  remove_unfinished_files();
+  for (const char* part : {"kvscope: ", file, what}) {
     if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
   }
   ::_exit(kInputError);
+}
+
+void end_after_crash(const char* file) {
+  end_with(file, ": the HDF5 library crashed on it: the file is damaged\n");
+}
+
+void end_after_loss(const char* file) {
+  end_with(file, ": cannot be read any more: it was cut while it was in use, or its disk failed\n");
 }
 
 }  // namespace
@@ -161,7 +170,8 @@ int run_program(const std::vector<std::string>& words) {
 
 int run_as_process(const std::vector<std::string>& words) {
   prepare_standard_streams();
-  on_crash_in_hdf5(end_after_crash);
+  on_crash_in_hdf5(end_after_crash, end_after_loss);
+  clean_up_on_signals();
   return run_program(words);
 }
 

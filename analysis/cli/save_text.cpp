@@ -16,6 +16,7 @@ void check_new_output(const fs::path& out, bool overwrite, std::string_view repl
   if (!overwrite && fs::is_regular_file(out, error))
     throw IoError(fmt::format("{} exists; {} replaces it", out.string(), replace));
   kvscope::check_output(out, overwrite);
+  remove_old_temporaries(out);
 }
 
 void save_text(const fs::path& file, std::string_view text, bool overwrite) {

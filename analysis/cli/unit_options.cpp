@@ -236,6 +236,7 @@ UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::pat
                                const WorkOptions& options, const fs::path& journal) const {
   const fs::path folder = folder_ ? *folder_ : fs::path(out->string() + ".units");
   require_no_other_units(work, folder);
+  remove_old_temporaries(folder, work.hash + "-");
   std::vector<std::size_t> lacking;
   for (std::size_t u = 0; u < work.n_units; ++u) {
     const std::string id = unit_id(work.hash, u);
