@@ -25,7 +25,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kHashDigits = 16;
 constexpr std::size_t kMostUnits = 100'000'000;
-constexpr std::size_t kShown = 5;  // missing units that a sentence names
 constexpr const char* kFailure = "failure";
 
 std::string hash_of(std::string_view command, const std::string& version, const Json& header) {
@@ -66,7 +65,7 @@ void make_folder(const fs::path& folder) {
     throw IoError(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
 }
 
-/// What one file adds to the folder; `first` is what the folder's first file says.
+/// Collects what the files of a folder say of themselves.
 class FolderReader {
  public:
   explicit FolderReader(UnitFolder& units) : units_(units) {}
@@ -82,27 +81,15 @@ class FolderReader {
   }
 
   void finish() {
-    std::sort(done_.begin(), done_.end());
+    std::vector<std::size_t>& done = units_.done;
+    std::sort(done.begin(), done.end());
     // What was done after it had failed, is done.
     std::erase_if(units_.failed, [&](const FailedUnit& failed) {
-      return std::binary_search(done_.begin(), done_.end(), failed.unit);
+      return std::binary_search(done.begin(), done.end(), failed.unit);
     });
     std::sort(units_.failed.begin(), units_.failed.end(),
               [](const FailedUnit& a, const FailedUnit& b) { return a.unit < b.unit; });
-    units_.n_done = done_.size();
-    units_.n_missing = units_.n_units - units_.n_done - units_.failed.size();
-    auto done = done_.begin();
-    auto failed = units_.failed.begin();
-    for (std::size_t unit = 0; unit < units_.n_units; ++unit) {
-      if (units_.missing.size() == std::min(kShown, units_.n_missing)) break;
-      if (done != done_.end() && *done == unit) {
-        ++done;
-      } else if (failed != units_.failed.end() && failed->unit == unit) {
-        ++failed;
-      } else {
-        units_.missing.push_back(unit_id(units_.hash, unit));
-      }
-    }
+    units_.n_missing = units_.n_units - done.size() - units_.failed.size();
   }
 
  private:
@@ -134,7 +121,7 @@ class FolderReader {
     if (has_failed) {
       units_.failed.push_back({unit, unit_id(hash, unit), about.at(kFailure).get<std::string>()});
     } else {
-      done_.push_back(unit);
+      units_.done.push_back(unit);
     }
     if (unit != 0) return;
     units_.words = about.at("words").get<std::vector<std::string>>();
@@ -156,14 +143,13 @@ class FolderReader {
         about.at("n_units") == units_.n_units)
       return;
     if (about.at("command") == units_.command)
-      require_same_weights(weights_in(about), weights_, file.string(), done_,
+      require_same_weights(weights_in(about), weights_, file.string(), units_.done,
                            "units of one model make a result");
     throw ConfigError(fmt::format("{} holds units of different inputs or options: {} and {}",
                                   folder, first_, file.filename().string()));
   }
 
   UnitFolder& units_;
-  std::vector<std::size_t> done_;
   Json weights_;       // of the first
   std::string first_;  // its file's name
 };
@@ -275,12 +261,36 @@ void require_no_other_units(const UnitWork& work, const fs::path& folder) {
   }
 }
 
+std::vector<std::string> missing_units(const UnitFolder& units, std::size_t most) {
+  std::vector<std::string> missing;
+  auto done = units.done.begin();
+  auto failed = units.failed.begin();
+  const std::size_t n = std::min(most, units.n_missing);
+  for (std::size_t unit = 0; unit < units.n_units && missing.size() < n; ++unit) {
+    if (done != units.done.end() && *done == unit) {
+      ++done;
+    } else if (failed != units.failed.end() && failed->unit == unit) {
+      ++failed;
+    } else {
+      missing.push_back(unit_id(units.hash, unit));
+    }
+  }
+  return missing;
+}
+
+bool is_unit_folder(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_directory(folder, error) && !unit_files(folder).empty();
+}
+
 void require_all_units(const UnitFolder& units, std::string_view who) {
+  constexpr std::size_t kShown = 5;
   if (units.n_missing == 0) return;
+  const std::vector<std::string> missing = missing_units(units, kShown);
   throw ConfigError(fmt::format("{}: {} of {} units are missing from {}: {}{}", who,
                                 units.n_missing, units.n_units, units.folder.string(),
-                                fmt::join(units.missing, ", "),
-                                units.n_missing > units.missing.size() ? ", ..." : ""));
+                                fmt::join(missing, ", "),
+                                units.n_missing > missing.size() ? ", ..." : ""));
 }
 
 void write_journal(const UnitFolder& units, const fs::path& journal, const EmptyLine& empty_line) {

@@ -26,8 +26,9 @@ namespace kvscope {
 struct UnitCost {
   std::vector<std::string> inputs;  // "trace.h5, layer 3"
   double bytes_to_read = 0.0;
-  double predicted_seconds = 0.0;  // on one core; a rough guide, see analysis/engines.md
-  double predicted_memory = 0.0;   // bytes beyond what the program takes by itself
+  /// On one core, up to a factor that the machine and the work decide: analysis/engines.md.
+  double predicted_seconds = 0.0;
+  double predicted_memory = 0.0;  // bytes beyond what the program takes by itself
 };
 
 /// The journal's line of a unit that failed, in which every number is missing.
@@ -97,11 +98,16 @@ struct UnitFolder {
   std::size_t n_units = 0;
   std::vector<std::string> words;  // empty while unit 0 is neither done nor failed
   nlohmann::ordered_json header;   // null then, too
-  std::size_t n_done = 0;
-  std::vector<FailedUnit> failed;    // ascending
-  std::size_t n_missing = 0;         // neither done nor failed
-  std::vector<std::string> missing;  // ids of the first few, ascending
+  std::vector<std::size_t> done;   // ascending
+  std::vector<FailedUnit> failed;  // ascending
+  std::size_t n_missing = 0;       // neither done nor failed
 };
+
+/// The ids of at most `most` units that are neither done nor failed, ascending.
+std::vector<std::string> missing_units(const UnitFolder& units, std::size_t most);
+
+/// True for a folder that holds a unit's file.
+bool is_unit_folder(const std::filesystem::path& folder);
 
 /// Reads every unit's first line. Throws ConfigError for units of several works or versions;
 /// FormatError for a folder without units, damaged files and files under another unit's name.

@@ -10,8 +10,9 @@
 #include "analysis/cli/host.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/signals.hpp"
-#include "analysis/cli/text_table.hpp"
+#include "analysis/cli/unit_list.hpp"
 #include "analysis/cli/unit_source.hpp"
+#include "analysis/unit_file.hpp"
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/number_text.hpp"
@@ -20,37 +21,10 @@
 namespace kvscope::cli {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
 constexpr int kMostWorkers = 100'000;
-
-Json list_json(const UnitWork& work) {
-  Json units = Json::array();
-  for (std::size_t u = 0; u < work.n_units; ++u) {
-    const UnitCost cost = work.cost(u);
-    units.push_back({{"id", unit_id(work.hash, u)},
-                     {"inputs", cost.inputs},
-                     {"bytes_to_read", cost.bytes_to_read},
-                     {"predicted_seconds", cost.predicted_seconds},
-                     {"predicted_memory", cost.predicted_memory}});
-  }
-  return {{"kind", "units"},          {"command", work.command}, {"words", work.words},
-          {"version", writer_name()}, {"work", work.hash},       {"n_units", work.n_units},
-          {"units", std::move(units)}};
-}
-
-std::string list_text(const UnitWork& work) {
-  TextTable table({"unit", "reads", "bytes", "seconds", "memory"});
-  for (std::size_t u = 0; u < work.n_units; ++u) {
-    const UnitCost cost = work.cost(u);
-    table.add_row({unit_id(work.hash, u), cost.inputs.empty() ? "" : cost.inputs.front(),
-                   bytes_text(cost.bytes_to_read), number_text(cost.predicted_seconds, 3),
-                   bytes_text(cost.predicted_memory)});
-  }
-  return table.text();
-}
 
 /// Workers hear their units on standard input, so no other input may be read there.
 void require_named_inputs(const UnitWork& work, const char* option) {
@@ -96,7 +70,7 @@ std::string failed_text(const UnitFolder& units) {
              ? ""
              : fmt::format("{} of {} units failed ({}{}), {} are done in {}", units.failed.size(),
                            units.n_units, fmt::join(ids, ", "),
-                           ids.size() < units.failed.size() ? ", ..." : "", units.n_done,
+                           ids.size() < units.failed.size() ? ", ..." : "", units.done.size(),
                            units.folder.string());
 }
 
@@ -138,6 +112,10 @@ std::vector<std::string> merging_words(const UnitFolder& units) {
 
 void UnitOptions::declare(OptionSet& options) {
   options.flag("list-units", "print the units of this work, and compute none", list_);
+  options.flag("probe",
+               "with --list-units: do two units to predict the seconds of all, which are else "
+               "unknown",
+               probe_);
   options.add(
       "unit", "ID[,ID]",
       "compute only these units, each into a file of the folder --out; @FILE: ids of a file, of "
@@ -170,6 +148,7 @@ void UnitOptions::check(const std::optional<fs::path>& out) const {
   if ((retry_failed_ || without_failed_) && !folder_ && !engine_)
     throw UsageError(fmt::format("--{} needs --units or --engine",
                                  retry_failed_ ? "retry-failed" : "without-failed"));
+  if (probe_ && !list_) throw UsageError("--probe needs --list-units");
   if (list_ && unit_) throw UsageError("--list-units and --unit exclude each other");
   if (is_alone() && (engine_ || folder_))
     throw UsageError(fmt::format("--{} and --{} exclude each other", list_ ? "list-units" : "unit",
@@ -197,10 +176,17 @@ void UnitOptions::seal(UnitWork& work, const OptionSet& given, const std::string
 int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& out, bool json,
                            const WorkOptions& options) const {
   if (list_) {
+    const double process = memory_of_process();
+    UnitClock clock;
+    if (probe_) {
+      const StopOnSignal stop;
+      ProgressReporter progress(options.progress);
+      clock = UnitClock::measured(work, progress.callback(), stop.token());
+    }
     if (json) {
-      print_json(list_json(work));
+      print_json(unit_list_json(work, clock, process));
     } else {
-      print(list_text(work));
+      print(unit_list_text(work, clock, process));
     }
     return kOk;
   }
@@ -240,7 +226,9 @@ UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::pat
   std::vector<std::size_t> lacking;
   for (std::size_t u = 0; u < work.n_units; ++u) {
     const std::string id = unit_id(work.hash, u);
-    if (!has_unit(folder, id) && (retry_failed_ || !has_failed(folder, id))) lacking.push_back(u);
+    if (has_unit(folder, id)) continue;
+    if (retry_failed_) remove_quietly(failed_file(folder, id));
+    if (retry_failed_ || !has_failed(folder, id)) lacking.push_back(u);
   }
   if (!lacking.empty()) {
     std::error_code error;

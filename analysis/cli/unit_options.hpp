@@ -18,9 +18,10 @@ namespace kvscope::cli {
 /// Options of any command that decide neither the numbers nor what a table shows: where it goes,
 /// who computes it, and how fast. They are no part of a result's command line.
 inline constexpr std::string_view kOptionsOfNoNumber[] = {
-    "out",     "csv",      "resume",       "force", "overwrite",    "json",
-    "threads", "progress", "list-units",   "unit",  "units",        "engine",
-    "workers", "shard",    "show-prompts", "help",  "retry-failed", "without-failed"};
+    "out",   "csv",          "resume",         "force",      "overwrite",
+    "json",  "threads",      "progress",       "list-units", "unit",
+    "units", "engine",       "workers",        "shard",      "show-prompts",
+    "help",  "retry-failed", "without-failed", "probe"};
 
 /// Names what failed, some of it; empty if nothing did. `n_units`: of the whole work.
 std::string failed_text(const UnitFolder& units);
@@ -65,6 +66,7 @@ class UnitOptions {
   void refuse_failed(const UnitWork& work, const UnitFolder& units) const;
 
   bool list_ = false;
+  bool probe_ = false;
   std::optional<std::string> unit_;
   std::optional<std::filesystem::path> folder_;
   std::optional<std::string> engine_;

@@ -293,7 +293,7 @@ void sync_folder_of(const fs::path& file) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return;  // a folder that may be written but not listed
   try {
-    sync_descriptor(fd, folder.string());
+    sync_descriptor(fd, fmt::format("the folder of {}", file.string()));
   } catch (...) {
     ::close(fd);
     throw;

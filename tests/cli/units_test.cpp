@@ -81,7 +81,7 @@ TEST_CASE("units say what they read before anything is computed") {
   const auto model = kvscope_run({"info", bench.trace, "--json"}).json().at("model");
   const double n_kv = model.at("n_kv"), n_q = model.at("n_q"), d_head = model.at("d_head");
   CHECK(unit.at("bytes_to_read") == 96 * d_head * (n_q + 2 * n_kv) * 4);
-  CHECK(unit.at("predicted_seconds") > 0.0);
+  CHECK(unit.at("predicted_seconds").is_null());                    // until two units are timed
   CHECK(unit.at("predicted_memory") > 96 * d_head * 2 * n_kv * 4);  // keys and values
   CHECK(list.at("units").at(8).at("bytes_to_read") == 8.0 * unit.at("bytes_to_read").get<double>());
   CHECK(n_files(bench.dir.path()) == 0);
