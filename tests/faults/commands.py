@@ -27,10 +27,10 @@ COMMANDS = [
             ["o.csv"], "--overwrite"),
     Command("figure", ["figure", "budget", "in/s.csv", "--format", "svg", "--out", "out"], ["out/budget.svg", "out/budget.json"],
             "--force"),
-    Command("notebook", ["notebook", "recall", "in/s.csv", "--out", "o.ipynb"], ["o.ipynb"], "--overwrite"),
+    Command("notebook", ["notebook", "bounds", "in/q.h5", "--out", "o.ipynb"], ["o.ipynb"], "--overwrite"),
     Command("export", ["export", "in/t.h5", "--html", "--out", "o.html", "--max-cells", "16"], ["o.html"], "--overwrite"),
     Command("analyze", ["analyze", "quest", "in/t.h5", "--out", "o.h5", "--csv", "o.csv"], ["o.h5", "o.csv"], "--overwrite"),
-    Command("fit", ["fit", "kascade", "in/t.h5", "--out", "o.json"], ["o.json"], "--overwrite"),
+    Command("fit", ["fit", "kascade", "in/all.h5", "--out", "o.json"], ["o.json"], "--overwrite"),
     Command("cost", ["cost", "in/t.h5", "--selector", "recent", "--budget", "8", "--hardware", "h200", "--out", "o.json"],
             ["o.json"], "--overwrite"),
     Command("sweep", ["sweep", "in/t.h5", *METHODS, "--out", "o.csv"], ["o.csv"], "--force", left=["o.csv.journal"]),
@@ -62,6 +62,8 @@ class Folder:
             text.write("One word after another, and then the same again. " * 8)
         self.clear()
         for words in (["record", "in/t.h5", "--model", "in/llm", "--text", "in/text.txt", "--max-tokens", "32", "--layers", "0,1"],
+                      ["record", "in/all.h5", "--model", "in/llm", "--text", "in/text.txt", "--max-tokens", "16"],
+                      ["analyze", "quest", "in/t.h5", "--out", "in/q.h5"],
                       ["sweep", "in/t.h5", *METHODS, "--out", "in/s.csv"],
                       ["sweep", "in/t.h5", *METHODS, "--shard", "1/1", "--out", "in/shard.csv"],
                       ["sweep", "in/t.h5", *METHODS, "--units", "in/units"]):
