@@ -6,15 +6,16 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
+#include "core/base/read_files.hpp"
 #include "core/base/whole_file.hpp"
 
 namespace kvscope {
@@ -42,6 +43,60 @@ std::optional<std::string_view> checked_data(std::string_view line) {
   if (line.substr(kSumKey.size(), kSumDigits) != text_checksum(data)) return std::nullopt;
   return data;
 }
+
+/// Lines of a file. What the system does not let it read is an error, never the file's end: a
+/// journal would be cut there.
+class LineReader {
+ public:
+  explicit LineReader(const std::filesystem::path& file) : name_(file.string()) {
+    check_regular_file(file);
+    fd_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd_ < 0) fail();
+    note_read_file(fd_, file);
+  }
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
+  ~LineReader() { ::close(fd_); }
+
+  /// False at the end.
+  bool next(std::string& line) {
+    line.clear();
+    for (;;) {
+      if (at_ == n_ && !fill()) return !line.empty();
+      const char* const begin = buffer_.data() + at_;
+      const auto* const end = static_cast<const char*>(std::memchr(begin, '\n', n_ - at_));
+      has_break_ = end != nullptr;
+      const std::size_t n = has_break_ ? static_cast<std::size_t>(end - begin) : n_ - at_;
+      line.append(begin, n);
+      at_ += n + (has_break_ ? 1 : 0);
+      if (has_break_) return true;
+    }
+  }
+  bool had_line_break() const { return has_break_; }
+  bool is_at_end() { return at_ == n_ && !fill(); }
+
+ private:
+  bool fill() {
+    ssize_t n = 0;
+    do {
+      n = ::read(fd_, buffer_.data(), buffer_.size());
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) fail();
+    at_ = 0;
+    n_ = static_cast<std::size_t>(n);
+    return n > 0;
+  }
+  [[noreturn]] void fail() const {
+    throw IoError(fmt::format("cannot read {}: {}", name_, std::strerror(errno)));
+  }
+
+  std::string name_;
+  int fd_ = -1;
+  std::vector<char> buffer_ = std::vector<char>(1 << 16);
+  std::size_t at_ = 0;
+  std::size_t n_ = 0;
+  bool has_break_ = false;
+};
 
 }  // namespace
 
@@ -83,16 +138,14 @@ std::string first_difference(const Json& now, const Json& then) {
 
 std::uintmax_t read_checked_lines(const std::filesystem::path& file, std::string_view what,
                                   const std::function<void(const Json&, bool is_first)>& visit) {
-  check_regular_file(file);
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw IoError(fmt::format("cannot read {}", file.string()));
+  LineReader in(file);
   std::uintmax_t valid_bytes = 0;
   std::string line;
-  for (std::size_t number = 1; std::getline(in, line); ++number) {
-    const bool is_whole = !in.eof();  // a line break was found
+  for (std::size_t number = 1; in.next(line); ++number) {
+    const bool is_whole = in.had_line_break();
     const auto data = checked_data(line);
     if (!is_whole || !data) {
-      const bool is_last = !is_whole || in.peek() == std::ifstream::traits_type::eof();
+      const bool is_last = !is_whole || in.is_at_end();
       if (is_last && number > 1) return valid_bytes;
       throw FormatError(
           fmt::format("{}, line {}: expected a line of a {}'s journal with its checksum{}",

@@ -30,6 +30,20 @@ void check_same_sweep(const std::filesystem::path& file, const JournalHeader& th
   }
 }
 
+using SweepBlocks = std::map<std::tuple<std::size_t, std::size_t, std::size_t>, SweepBlock>;
+
+/// Blocks of units that failed: their rows with names and places, without a number.
+void add_empty_blocks(const SweepResult& result, SweepBlocks& blocks) {
+  for (std::size_t t = 0; t < result.traces.size(); ++t) {
+    for (std::size_t p = 0; p < result.pairs.size(); ++p) {
+      for (std::size_t slot = 0; slot < result.traces[t].layers.size(); ++slot) {
+        if (!blocks.contains({t, p, slot}))
+          blocks.emplace(std::tuple(t, p, slot), empty_sweep_block(result, {t, p, slot}));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void run_sweep(const SweepPlan& plan, const std::filesystem::path& journal, JournalMode mode,
@@ -78,11 +92,12 @@ void run_sweep(const SweepPlan& plan, const std::filesystem::path& journal, Jour
   }
 }
 
-SweepResult merge_sweep(const std::vector<std::filesystem::path>& journals) {
+SweepResult merge_sweep(const std::vector<std::filesystem::path>& journals,
+                        const std::vector<std::string>& lacking) {
   if (journals.empty()) throw ConfigError("merge: expected at least one shard");
   SweepResult result;
   std::map<Index, std::string> shards;  // index -> file
-  std::map<std::tuple<std::size_t, std::size_t, std::size_t>, SweepBlock> blocks;
+  SweepBlocks blocks;
   std::size_t n_units = 0;
   std::size_t n_expected = 0;
   Index n_shards = 0;
@@ -114,7 +129,7 @@ SweepResult merge_sweep(const std::vector<std::filesystem::path>& journals) {
     for (std::size_t u = 0; u < n_expected; ++u) {
       n_of_shard += static_cast<Index>(u) % n_shards == header.shard - 1 ? 1 : 0;
     }
-    if (static_cast<Index>(journal.units.size()) != n_of_shard) {
+    if (static_cast<Index>(journal.units.size() + lacking.size()) != n_of_shard) {
       throw ConfigError(
           fmt::format("merge: {} holds {} of its {} units of work; finish it with --resume",
                       file.string(), journal.units.size(), n_of_shard));
@@ -132,10 +147,12 @@ SweepResult merge_sweep(const std::vector<std::filesystem::path>& journals) {
                                     shards.size(), n_shards));
     }
   }
+  if (!lacking.empty()) add_empty_blocks(result, blocks);
+  result.skipped.insert(result.skipped.end(), lacking.begin(), lacking.end());
   std::size_t n_blocks = 0;
   for (const SweepTraceInfo& trace : result.traces)
     n_blocks += trace.layers.size() * result.pairs.size();
-  if (n_units != n_expected || blocks.size() != n_blocks) {
+  if (n_units + lacking.size() != n_expected || blocks.size() != n_blocks) {
     throw FormatError(fmt::format("merge: found {} units with {} blocks, expected {} with {}",
                                   n_units, blocks.size(), n_expected, n_blocks));
   }

@@ -6,6 +6,7 @@
 #include "analysis/match_replay.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/nan.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope {
 
@@ -144,6 +145,41 @@ Interval Bootstrap::mean(std::span<const double> values) {
 Interval bootstrap_mean(std::span<const double> values, Index n_resamples,
                         std::initializer_list<std::uint64_t> stream) {
   return Bootstrap(n_resamples, stream).mean(values);
+}
+
+SweepBlock empty_sweep_block(const SweepResult& result, const BlockPlace& place) {
+  const SweepTraceInfo& trace = result.traces[place.trace];
+  // A pair's label is its method, and behind a blank its budget or what it is to meet.
+  const std::string& label = result.pairs[place.pair];
+  const std::size_t blank = label.rfind(' ');
+  const std::string amount = blank == std::string::npos ? "" : label.substr(blank + 1);
+  const bool is_matched = result.config.contains("match");
+  const std::size_t equals = amount.find('=');
+  SweepRow row;
+  row.numbers.fill(kNan);
+  row.text(SweepText::trace) = trace.name;
+  row.text(SweepText::phase) = result.config.value("phase", "");
+  row.text(SweepText::selector) = label.substr(0, blank);
+  row.text(SweepText::budget_kind) =
+      is_matched || amount.empty() ? "none" : amount.substr(0, equals);
+  if (is_matched) row.text(SweepText::match) = amount;
+  if (!is_matched && equals != std::string::npos)
+    row.number(SweepNumber::budget) =
+        number_from<double>(std::string_view(amount).substr(equals + 1)).value_or(kNan);
+  row.number(SweepNumber::layer) = static_cast<double>(trace.layers[place.layer_slot]);
+  SweepBlock block;
+  block.trace = place.trace;
+  block.pair = place.pair;
+  block.layer_slot = place.layer_slot;
+  block.rows.push_back(row);
+  for (const Index q_head : trace.q_heads) {
+    row.number(SweepNumber::q_head) = static_cast<double>(q_head);
+    block.rows.push_back(row);
+  }
+  block.grid.assign(kReplayMetrics * trace.q_heads.size() * trace.calls.size(),
+                    static_cast<float>(kNan));
+  block.ages.assign(kAgeBins, 0);
+  return block;
 }
 
 SweepBlock make_sweep_block(const LayerReplay& replay, std::size_t pair_slot,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/match.hpp"
+#include "analysis/sweep_result.hpp"
 #include "analysis/sweep_table.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/rng.hpp"
@@ -56,6 +57,17 @@ struct RowLabels {
   double predicted_us = kNan;  // of the layer's row
   double predicted_dense_us = kNan;
 };
+
+/// Which block of a sweep: places in its lists of traces and pairs, and among a trace's layers.
+struct BlockPlace {
+  std::size_t trace = 0;
+  std::size_t pair = 0;
+  std::size_t layer_slot = 0;
+};
+
+/// A block that could not be measured: its rows name trace, method, budget, layer and heads, every
+/// number else is NaN, no key has an age.
+SweepBlock empty_sweep_block(const SweepResult& result, const BlockPlace& place);
 
 /// The rows and arrays of pair `pair_slot` of `replay`.
 SweepBlock make_sweep_block(const LayerReplay& replay, std::size_t pair_slot,

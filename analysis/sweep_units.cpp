@@ -130,6 +130,7 @@ UnitWork sweep_work(const SweepPlan& plan, ThreadPool& pool) {
   work.command = "sweep";
   work.header = header_line(sweep_header(plan, Shard{}));
   work.n_units = plan.units.size();
+  work.may_lack = true;
   // One description for all units of a trace: opening it is what takes time.
   auto infos = std::make_shared<std::map<std::size_t, TraceInfo>>();
   work.cost = [&plan, infos](std::size_t index) {

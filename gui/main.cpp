@@ -25,12 +25,19 @@ int fail(const std::string& words, int code) {
 }
 
 // In a signal handler: nothing but system calls.
-void end_after_crash(const char* file) {
-  for (const char* part :
-       {"kvscope-explorer: ", file, ": the HDF5 library crashed on it: the file is damaged\n"}) {
+void end_with(const char* file, const char* what) {
+  for (const char* part : {"kvscope-explorer: ", file, what}) {
     if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
   }
   ::_exit(kInput);
+}
+
+void end_after_crash(const char* file) {
+  end_with(file, ": the HDF5 library crashed on it: the file is damaged\n");
+}
+
+void end_after_loss(const char* file) {
+  end_with(file, ": cannot be read any more: it was cut while it was in use, or its disk failed\n");
 }
 
 }  // namespace
@@ -40,7 +47,7 @@ void end_after_crash(const char* file) {
 int main(int argc, char** argv) {
   using namespace kvscope;
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit ends in a sentence, not in a signal
-  on_crash_in_hdf5(end_after_crash);
+  on_crash_in_hdf5(end_after_crash, end_after_loss);
   try {
     const gui::CommandLine line = gui::parse_command_line(argc, argv);
     if (!line.text.empty()) {

@@ -81,8 +81,9 @@ std::unique_ptr<ResultView> view_of(const Table& table, ResultInfo info,
 Json config_of(const nlohmann::json& report) {
   if (report.contains("config") && report["config"].is_object()) return Json(report["config"]);
   Json config = Json::object();
+  auto& fields = config.get_ref<Json::object_t&>();  // [] would look for each key among all others
   for (const auto& [key, value] : report.items()) {
-    if (!value.is_structured()) config[key] = value;
+    if (!value.is_structured()) fields.emplace_back(key, Json(value));
   }
   return config;
 }

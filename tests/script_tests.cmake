@@ -55,6 +55,20 @@ kvscope_script_test("attack: every kind of hostile input, a little of each" atta
 kvscope_script_test("attack: every kind of hostile input, half an hour" attack/attack.py LABELS heavy TIMEOUT 2400
                     ARGS ${program} --seconds 1700 --seed 2)
 
+# Every call that can fail, fails once: for the cheapest commands each of them, for all commands a share that a seed draws.
+kvscope_script_test("faults: every failing call of small commands" faults/faults.py
+                    ARGS ${program} "$<TARGET_FILE:kvscope_failing_disk>" --commands "tokenize,table,figure,merge,merge DIR")
+kvscope_script_test("faults: a tenth of the failing calls of every command" faults/faults.py LABELS slow
+                    ARGS ${program} "$<TARGET_FILE:kvscope_failing_disk>" --share 0.1 --reads 0.01 --seed 1)
+kvscope_script_test("faults: every failing call of every command" faults/faults.py LABELS heavy TIMEOUT 3600
+                    ARGS ${program} "$<TARGET_FILE:kvscope_failing_disk>")
+
+# What a power cut may leave of a command's files, and what is made of it.
+kvscope_script_test("faults: power cuts" faults/power_cut.py LABELS slow
+                    ARGS ${program} "$<TARGET_FILE:kvscope_failing_disk>" --share 0.1 --seed 1)
+kvscope_script_test("faults: power cuts at every change" faults/power_cut.py LABELS heavy TIMEOUT 3600
+                    ARGS ${program} "$<TARGET_FILE:kvscope_failing_disk>")
+
 # Units under the launchers of clusters; Slurm's is a cluster of one node that the test starts itself.
 foreach(engine mpi slurm ray)
   kvscope_script_test("engines: units by ${engine}" engines/engines_test.py LABELS heavy ${engine} ARGS ${program} ${engine})

@@ -94,6 +94,7 @@ std::optional<Answer> ask_staying(const std::filesystem::path& path, const FileS
     case Kind::config_error:
       throw ConfigError(answer.words);
     case Kind::io_error:
+    case Kind::ended:
       throw IoError(answer.words);
     case Kind::format_error:
       throw FormatError(answer.words);
@@ -126,10 +127,13 @@ FirstLook::FirstLook(const std::filesystem::path& path, OpenFunction open, unsig
   if (n_threads() > 1) return;
 #endif
   std::optional<Answer> answer = ask_staying(path, *stamp, open, options);
-  if (!answer) {
+  int n_ended = answer && answer->kind == Kind::ended ? 1 : 0;
+  // One more try after a process that somebody ended: long work must not hang on one process.
+  while (!answer || (answer->kind == Kind::ended && n_ended < 2)) {
     own_ = Looker::start(Looker::Life::one_question);
     if (!own_) return;  // no process to be had: without the look
     answer = own_->ask(path, *stamp, open, options);
+    if (answer->kind == Kind::ended) ++n_ended;
   }
   if (answer->kind != Kind::good) {
     own_.reset();

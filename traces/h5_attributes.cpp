@@ -51,6 +51,7 @@ bool Node::has_attribute(const std::string& name) const {
   const Lock lock(where_.c_str());
   const bool found = H5Aexists(id_.get(), name.c_str()) > 0;
   H5Eclear2(H5E_DEFAULT);
+  if (!found) require_readable();
   return found;
 }
 

@@ -122,6 +122,23 @@ void check_filters(hid_t creation, const std::string& where) {
   }
 }
 
+/// A chunk is unpacked as a whole for whatever is read of it: one that is much larger than its
+/// dataset takes the memory and the time of a dataset that is not there.
+void check_chunk(hid_t creation, int rank, Index dataset_bytes, Index element_bytes,
+                 const std::string& where) {
+  constexpr Index kAlwaysFits = Index{64} << 20;
+  std::vector<hsize_t> chunk(static_cast<std::size_t>(rank));
+  Index bytes = element_bytes;
+  bool fits = H5Pget_chunk(creation, rank, chunk.data()) == rank;
+  for (const hsize_t extent : chunk)
+    fits = fits && !__builtin_mul_overflow(bytes, static_cast<Index>(extent), &bytes);
+  if (fits && bytes <= std::max(kAlwaysFits, 2 * dataset_bytes)) return;
+  throw FormatError(
+      fmt::format("{}: stored in chunks of shape {}, expected none larger than 64 MiB and twice "
+                  "the dataset's {} bytes",
+                  where, to_string(Dims(chunk.begin(), chunk.end())), dataset_bytes));
+}
+
 }  // namespace
 
 Dataset File::create_dataset(const std::string& path, Type type, const Dims& dims,
@@ -196,9 +213,10 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
   const haddr_t place = H5Dget_offset(dataset.id_.get());
   H5Eclear2(H5E_DEFAULT);
   H5D_layout_t layout = H5D_CONTIGUOUS;
+  Id creation;
   if (place == HADDR_UNDEF || has_user_block_) {
-    const Id creation(check_format(H5Dget_create_plist(dataset.id_.get()),
-                                   fmt::format("{}: has no storage description", where)));
+    creation = Id(check_format(H5Dget_create_plist(dataset.id_.get()),
+                               fmt::format("{}: has no storage description", where)));
     layout = H5Pget_layout(creation.get());
     if (H5Pget_external_count(creation.get()) > 0 || layout == H5D_VIRTUAL) {
       throw FormatError(
@@ -222,6 +240,8 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
     }
     dataset.dims_.push_back(static_cast<Index>(d));
   }
+  if (layout == H5D_CHUNKED)
+    check_chunk(creation.get(), rank, bytes, static_cast<Index>(size_of(*known)), where);
 
   const Index stored = static_cast<Index>(H5Dget_storage_size(dataset.id_.get()));
   const Index most = layout == H5D_CHUNKED ? std::min(stored, storage_limit_) : stored;

@@ -2,6 +2,7 @@
 #include "traces/h5_device.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <new>
 #include <utility>
 
+#include "core/base/read_files.hpp"
 #include "traces/h5_internal.hpp"
 
 namespace kvscope::h5 {
@@ -36,6 +38,7 @@ Device::Device(const std::filesystem::path& path, Mode mode)
     throw IoError(fmt::format("cannot {} {}: it is not a regular file", verb, name_));
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
+  if (mode == Mode::read) note_read_file(fd_, path);
 }
 
 Device::~Device() {
@@ -53,10 +56,18 @@ bool Device::read(std::uint64_t offset, void* out, std::size_t n_bytes) {
                               static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      read_error_ = errno;
+      read_failure_ = fmt::format("cannot read {}: {}", name_, std::strerror(errno));
       return false;
     }
-    if (n == 0) break;
+    if (n == 0) {
+      // Zeros in place of what was there would be numbers like any others.
+      if (writable_ || offset + done >= size_) break;
+      read_failure_ = fmt::format(
+          "cannot read {}: it has fewer than the {} bytes that it was opened with: it was cut "
+          "while it was read",
+          name_, size_);
+      return false;
+    }
     done += static_cast<std::size_t>(n);
   }
   std::memset(static_cast<char*>(out) + done, 0, n_bytes - done);
@@ -209,7 +220,8 @@ herr_t device_read(H5FD_t* file, H5FD_mem_t /*kind*/, hid_t /*list*/, haddr_t ad
     return fail("device_read", H5E_OVERFLOW, "an address beyond every file");
   }
   if (self(file)->device->read(address, out, n_bytes)) return 0;
-  return fail("device_read", H5E_READERROR, std::strerror(self(file)->device->read_error()));
+  read_failure() = self(file)->device->read_failure();
+  return fail("device_read", H5E_READERROR, read_failure().c_str());
 }
 
 /// HDF5 asks for it where the path is a symbolic link, to see that the link still leads to

@@ -34,7 +34,8 @@ class Device {
   int descriptor() const { return fd_; }
   int* descriptor_place() { return &fd_; }  // for HDF5, which reads it
 
-  /// Zeros where the file has no bytes. False if the system could not read them.
+  /// Zeros where the file never had bytes. False if the system could not read them, or if the file
+  /// is shorter than it was when it was opened for reading.
   bool read(std::uint64_t offset, void* out, std::size_t n_bytes);
   void write(std::uint64_t offset, const void* data, std::size_t n_bytes);
   void resize(std::uint64_t n_bytes);
@@ -47,8 +48,8 @@ class Device {
   /// Puts everything on the device, closes, and throws IoError if anything failed since the
   /// file was opened.
   void finish();
-  /// The reason why reading failed (errno); 0 if it did not.
-  int read_error() const { return read_error_; }
+  /// The sentence of the last reading that failed; empty if none did.
+  const std::string& read_failure() const { return read_failure_; }
   int lock_error() const { return lock_error_; }
 
  private:
@@ -64,7 +65,7 @@ class Device {
   bool writable_;
   std::uint64_t size_ = 0;
   int write_error_ = 0;  // errno of the first refusal
-  int read_error_ = 0;
+  std::string read_failure_;
   int lock_error_ = 0;
   std::vector<Piece> refused_;  // what HDF5 believes to be in the file, in the order of writing
 };

@@ -19,9 +19,7 @@ constexpr const char* kLockedAdvice =
   if (device != nullptr && device->lock_error() != 0) {
     throw IoError(fmt::format("cannot open {}{} (HDF5: {})", name, kLockedAdvice, reason));
   }
-  if (device != nullptr && device->read_error() != 0) {
-    throw IoError(fmt::format("cannot read {}: {}", name, std::strerror(device->read_error())));
-  }
+  require_readable();
   constexpr std::string_view kWhole = "stored_eof = ";
   const std::size_t at = reason.find(kWhole);
   if (reason.find("truncated file") != std::string::npos && at != std::string::npos) {
@@ -130,7 +128,9 @@ bool File::has(const std::string& path) const {
   const Lock lock(where_.c_str());
   if (path.size() <= 1) return true;
   const Handle parent = parent_of(path);
-  return parent >= 0 && has_hard_link(parent, path.c_str() + path.rfind('/') + 1);
+  const bool found = parent >= 0 && has_hard_link(parent, path.c_str() + path.rfind('/') + 1);
+  if (!found) require_readable();
+  return found;
 }
 
 bool File::is_group(const std::string& path) const {
@@ -138,6 +138,7 @@ bool File::is_group(const std::string& path) const {
   if (!has(path)) return false;
   const Id group(H5Gopen2(id_.get(), path.c_str(), H5P_DEFAULT));
   H5Eclear2(H5E_DEFAULT);
+  if (!group) require_readable();
   return static_cast<bool>(group);
 }
 

@@ -42,10 +42,17 @@ const char* file_in_use();
 /// How many objects HDF5 could not close in good order so far. Call with the Lock held.
 std::uint64_t& n_failed_closes();
 
+/// What the system did not let this thread read below its outermost Lock; empty if nothing. HDF5
+/// goes on from some failures as if something were not in the file.
+std::string& read_failure();
+/// Throws IoError if there is one.
+void require_readable();
+
 /// The description at the bottom of HDF5's error stack: what really went wrong.
 std::string innermost_error();
 
-/// The sentence with HDF5's own words behind it, as FormatError (reading) or IoError (writing).
+/// The sentence with HDF5's own words behind it, as FormatError (reading; IoError if the system did
+/// not let it read) or IoError (writing).
 [[noreturn]] void fail_format(const std::string& sentence);
 [[noreturn]] void fail_io(const std::string& sentence);
 

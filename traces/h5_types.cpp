@@ -1,4 +1,5 @@
 #include <array>
+#include <utility>
 
 #include "traces/h5_internal.hpp"
 
@@ -45,6 +46,7 @@ Lock::Lock(const char* file) : outer_file_(current_file) {
   if (!is_alone) guard_ = std::unique_lock(lock_of_hdf5());
   [[maybe_unused]] static const bool is_prepared = prepare_library();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  if (current_file == nullptr) read_failure().clear();
   if (file != nullptr) {
     current_file = file;
   } else if (current_file == nullptr) {
@@ -75,7 +77,19 @@ std::string innermost_error() {
   H5Eclear2(H5E_DEFAULT);
   return text.empty() ? "no further reason given" : text;
 }
+std::string& read_failure() {
+  static thread_local std::string sentence;
+  return sentence;
+}
+
+void require_readable() {
+  if (read_failure().empty()) return;
+  H5Eclear2(H5E_DEFAULT);
+  throw IoError(std::exchange(read_failure(), {}));
+}
+
 [[noreturn]] void fail_format(const std::string& sentence) {
+  require_readable();
   throw FormatError(fmt::format("{} (HDF5: {})", sentence, innermost_error()));
 }
 

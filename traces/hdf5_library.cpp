@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "core/base/mapped_file.hpp"
 #include "traces/h5_internal.hpp"
 
 namespace kvscope {
@@ -15,8 +16,14 @@ namespace kvscope {
 namespace {
 
 std::atomic<void (*)(const char*)> end_of_program{nullptr};
+std::atomic<void (*)(const char*)> end_for_loss{nullptr};
 
-extern "C" void on_fault(int signal) {
+extern "C" void on_fault(int signal, siginfo_t* info, void* /*context*/) {
+  if (signal == SIGBUS) {
+    const char* const mapped = mapped_file_at(info->si_addr);
+    const auto lost = end_for_loss.load();
+    if (mapped != nullptr && lost != nullptr) lost(mapped);
+  }
   const char* file = h5::file_in_use();
   const auto end = end_of_program.load();
   if (file != nullptr && end != nullptr) end(file);
@@ -26,8 +33,9 @@ extern "C" void on_fault(int signal) {
 
 }  // namespace
 
-void on_crash_in_hdf5(void (*end)(const char* file)) {
+void on_crash_in_hdf5(void (*end)(const char* file), void (*lost)(const char* file)) {
   end_of_program.store(end);
+  end_for_loss.store(lost);
   // HDF5 may have used up the stack, going in circles.
   static std::byte reserve[1 << 16];
   stack_t stack{};
@@ -35,8 +43,8 @@ void on_crash_in_hdf5(void (*end)(const char* file)) {
   stack.ss_size = sizeof reserve;
   ::sigaltstack(&stack, nullptr);
   struct sigaction action {};
-  action.sa_handler = on_fault;
-  action.sa_flags = SA_ONSTACK;
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_ONSTACK | SA_SIGINFO;
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
     ::sigaction(signal, &action, nullptr);
 }

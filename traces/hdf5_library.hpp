@@ -17,6 +17,6 @@ std::vector<std::string> hdf5_filters();
 /// in a sentence: `end` is called with the file's name, in a signal handler, and must end the
 /// process with nothing but write and _exit. Crashes elsewhere stay what they are. For programs,
 /// once, in main.
-void on_crash_in_hdf5(void (*end)(const char* file));
+void on_crash_in_hdf5(void (*end)(const char* file), void (*lost)(const char* file) = nullptr);
 
 }  // namespace kvscope

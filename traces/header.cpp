@@ -286,6 +286,7 @@ void write_header(h5::File& file, const TraceInfo& info) {
   visit_texts(info, [&](const char* name, const std::string& value) {
     file.set_text(name, shortened(value));
   });
+  if (!info.model_hash.empty()) file.set_text("model_hash", info.model_hash);
   visit_integers(info, [&](const char* name, Index value) { file.set_integer(name, value); });
   file.set_text("seed", fmt::format("{}", info.seed));
   file.set_real("score_scale", info.score_scale);
@@ -333,6 +334,7 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   visit_texts(info, [&](const char* name, std::string& value) {
     if (file.has_attribute(name)) value = file.text(name);
   });
+  if (file.has_attribute("model_hash")) info.model_hash = file.text("model_hash");
   if (file.has_attribute("seed")) {
     const std::string seed = file.text("seed");
     std::from_chars(seed.data(), seed.data() + seed.size(), info.seed);

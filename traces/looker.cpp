@@ -139,7 +139,7 @@ Answer look(const QuestionHead& head, const char* folder, const char* path) {
 [[noreturn]] void serve(int socket, Looker::Life life) {
   const pid_t parent = ::getppid();
   h5::Lock::stay_alone();
-  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGXCPU, SIGTERM})
+  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGXCPU, SIGTERM, SIGHUP})
     ::signal(signal, SIG_DFL);
   ::signal(SIGINT, SIG_IGN);  // the program decides
   if (life == Looker::Life::stays) keep_only(socket);
@@ -260,9 +260,9 @@ Answer Looker::ask(const std::filesystem::path& path, const FileStamp& stamp, Op
   }
   if (signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP) {
     return {
-        Kind::io_error,
-        fmt::format("{}: the process that looks at it first was ended (signal {}), by a lack of "
-                    "memory or by hand: try again",
+        Kind::ended,
+        fmt::format("{}: the process that looks at it first was ended twice (signal {}), by a lack "
+                    "of memory or by hand: try again",
                     path.string(), signal)};
   }
   return {Kind::died, fmt::format("crashes on it (signal {})", signal)};

@@ -45,6 +45,7 @@ struct Answer {
     elsewhere = 'e',  // the path leads to another file there (/dev/stdin, another root)
     too_long = 't',
     died = 'd',
+    ended = 'k',  // somebody ended the process: by hand, or for want of memory
   };
   Kind kind = Kind::died;
   std::string words;  // of the error, or what happened

@@ -93,6 +93,7 @@ bool is_unfinished_recording(const std::filesystem::path& path) {
   std::string head(std::min<std::uintmax_t>(size, kHeader), '\0');
   std::ifstream in(path, std::ios::binary);
   in.read(head.data(), static_cast<std::streamsize>(head.size()));
+  if (in.bad() || !in.is_open()) return true;  // nobody knows: it is not to be replaced
   head.resize(static_cast<std::size_t>(in.gcount()));
   if (!head.starts_with(kSignature)) return false;
   return size <= kLayoutBegun || (head.find(schema::kFormat) != std::string::npos &&

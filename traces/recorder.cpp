@@ -190,6 +190,7 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
   check_captures(options.capture, info.n_tokens);
 
   info.model_name = options.model_name;
+  info.model_hash = options.model_hash;
   info.model_family = name_of(config.family);
   info.model_config = options.model_config_json;
   info.n_layers = config.n_layers;

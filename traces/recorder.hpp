@@ -28,6 +28,7 @@ struct RecordOptions {
   /// Positions whose q, lse, attention rows and logits are kept; default all.
   std::optional<TokenRange> rows;
   std::string model_name;
+  std::string model_hash;
   std::string model_config_json;
   std::string text_source;
   std::string command_line;

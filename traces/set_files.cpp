@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
+#include "core/base/read_files.hpp"
 #include "traces/raw_file.hpp"
 
 namespace kvscope {
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 /// The parts that a set named `out` has under the names that a recorder gives them. A link has
 /// none: what takes its place leaves the set behind it alone.
 std::vector<SetPart> parts_of_older(const fs::path& out) {
+  const OwnFiles replaced;
   std::error_code error;
   if (!fs::exists(out, error) || fs::is_symlink(out, error)) return {};
   try {
@@ -86,6 +88,7 @@ fs::path file_of_part(const fs::path& manifest, const SetManifest& set, const Se
 }
 
 std::vector<fs::path> files_of_set(const fs::path& manifest) {
+  const OwnFiles looked_at;  // for the names alone
   std::vector<fs::path> files = {manifest};
   try {
     const SetManifest set = read_set_manifest(manifest);

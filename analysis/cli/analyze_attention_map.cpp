@@ -44,7 +44,7 @@ class AttentionMapCommand final : public Command {
 
   int run(const OptionSet&, const std::string& command_line) override {
     if (!out_) throw UsageError("--out is missing: the map goes to a file");
-    check_new_output(*out_, "out", {&trace_, 1}, overwrite_, "--overwrite");
+    check_new_output(*out_, overwrite_, "--overwrite");
     const int n_threads = work_.n_threads();
     const TraceFile trace = TraceFile::open(trace_);
     const auto output = create_result_file(*out_, overwrite_);

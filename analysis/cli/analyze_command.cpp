@@ -12,6 +12,7 @@
 #include "analysis/null_result.hpp"
 #include "analysis/unit_cost.hpp"
 #include "core/base/error.hpp"
+#include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
 #include "notebooks_export/result_csv.hpp"
 #include "traces/result_file.hpp"
@@ -46,10 +47,6 @@ std::int64_t AnalyzeCommand::violations(const Json&) const {
   return 0;
 }
 
-std::vector<fs::path> AnalyzeCommand::more_inputs() const {
-  return {};
-}
-
 std::string AnalyzeCommand::more_text(const Json&) const {
   return "";
 }
@@ -77,6 +74,9 @@ int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
   if (!units_.is_alone()) check_outputs();
   const int n_threads = work_.n_threads();
   const Traces traces = open_traces();
+  for (const auto& file : {out_, csv_}) {
+    if (file && !units_.is_alone()) refuse_read_file(*file);
+  }
   // As the same options give it in any order; files and threads do not decide the numbers.
   const std::string command_line = given.command_line(name(), kOptionsOfNoNumber);
   UnitFolder finished;
@@ -132,11 +132,9 @@ UnitWork AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool,
 void AnalyzeCommand::check_outputs() const {
   if (json_ && csv_ && *csv_ == "-")
     throw UsageError("--json and --csv - both want standard output");
-  std::vector<fs::path> inputs = more_inputs();
-  inputs.insert(inputs.begin(), files_, files_ + n_traces_);
-  if (out_) check_new_output(*out_, "out", inputs, overwrite_, "--overwrite");
+  if (out_) check_new_output(*out_, overwrite_, "--overwrite");
   if (csv_ && *csv_ != "-") {
-    check_new_output(*csv_, "csv", inputs, overwrite_, "--overwrite");
+    check_new_output(*csv_, overwrite_, "--overwrite");
     std::error_code error;
     if (out_ && fs::weakly_canonical(*out_, error) == fs::weakly_canonical(*csv_, error))
       throw UsageError(fmt::format("--out and --csv both name {}", csv_->string()));

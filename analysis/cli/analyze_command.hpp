@@ -52,8 +52,6 @@ class AnalyzeCommand : public Command {
   virtual void declare_kind(OptionSet& options) = 0;
   /// Their values, for the report.
   virtual Json options_json() const = 0;
-  /// Traces that an option names: --out must be none of them. Most kinds have none.
-  virtual std::vector<std::filesystem::path> more_inputs() const;
   /// Runs the analysis; returns its summary with "layers" and "totals".
   virtual Json call(const Traces& traces, const AnalysisRun& run) const = 0;
   virtual std::vector<ReportColumn> columns() const = 0;

@@ -63,9 +63,6 @@ class AnalyzeCoverage final : public AnalyzeCommand {
                 shares_);
     options.fields(options_);
   }
-  std::vector<fs::path> more_inputs() const override {
-    return draft_ ? std::vector<fs::path>{*draft_} : std::vector<fs::path>{};
-  }
   CoverageOptions coverage_options() const {
     CoverageOptions options = options_;
     options.selectors = replay_.selectors();

@@ -10,6 +10,7 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/ties.hpp"
 #include "core/base/number_text.hpp"
+#include "core/model/model_hash.hpp"
 #include "core/selectors/spec_lists.hpp"
 
 namespace kvscope::cli {
@@ -64,6 +65,7 @@ class AnalyzeTies final : public AnalyzeCommand {
                  {"budget", options.budget.to_string()},
                  {"layers", layers_ ? Json(options.layers) : Json(nullptr)},
                  {"model", model_ ? Json(*model_) : Json(nullptr)}};
+    if (model_) json["model_hash"] = model_hash(model_dir(*model_));
     for (const MethodSpec& method :
          options.selectors.empty() ? default_tie_methods() : options.selectors)
       json["selectors"].push_back(method.text());

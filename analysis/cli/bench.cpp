@@ -68,6 +68,7 @@ class BenchCommand : public Command {
     ProgressReporter progress(work_.progress);
     Json report = {{"bench", name().substr(6)},
                    {"model", model_name(dir)},
+                   {"model_hash", hash_of_model(dir, model)},
                    {"n_parameters", config.n_parameters()},
                    {"tokens", n_tokens_},
                    {"chunk", chunk_},

@@ -82,6 +82,7 @@ class BenchLive final : public BenchReportCommand {
     const std::vector<TokenId> text = book_tokens(model.config(), longest);
     Json report = {{"bench", "live"},
                    {"model", model_name(dir)},
+                   {"model_hash", hash_of_model(dir, model)},
                    {"chunk", chunk_},
                    {"repeat", n_repeats_},
                    {"threads", means.pool.n_threads()},

@@ -53,7 +53,7 @@ class BenchMachine final : public Command {
     declare_json(options, json_);
   }
   int run(const OptionSet&, const std::string&) override {
-    if (out_) check_new_output(*out_, "out", {}, overwrite_, "--overwrite");
+    if (out_) check_new_output(*out_, overwrite_, "--overwrite");
     const StopOnSignal stop;
     ThreadPool pool(work_.n_threads());
     ProgressReporter progress(work_.progress);

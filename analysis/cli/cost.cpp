@@ -25,6 +25,7 @@
 #include "core/base/error.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
+#include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
 #include "core/trace/info.hpp"
 #include "traces/reader.hpp"
@@ -247,11 +248,7 @@ class CostCommand final : public Command {
       throw UsageError(
           fmt::format("--weight-bits: expected a value in [1, 64], found {}", weight_bits_));
     if (!out_ || units_.is_alone()) return;
-    std::vector<fs::path> inputs = measured_;
-    for (const auto& file : {trace_, draft_, calibration_}) {
-      if (file) inputs.push_back(*file);
-    }
-    check_new_output(*out_, "out", inputs, overwrite_, "--overwrite");
+    check_new_output(*out_, overwrite_, "--overwrite");
   }
 
   static std::vector<double> counts_of(const std::string& list, const char* option) {
@@ -345,6 +342,7 @@ class CostCommand final : public Command {
     }
     const TraceInfo& info = trace.info();
     check_artifacts(methods.methods, info);
+    if (out_ && !units_.is_alone()) refuse_read_file(*out_);
     std::vector<Index> layers = replay_.layers();
     if (layers.empty()) layers = info.layers;
     CostReplay replay{trace, draft ? &*draft : nullptr, layers, plan.pairs, replay_.replay()};

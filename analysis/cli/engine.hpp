@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -20,6 +21,8 @@ struct EngineJob {
   std::filesystem::path list;        // a file of the ids in `todo`, one per line
   int workers = 1;
   int threads = 1;  // of a worker, named in `command` already
+  /// Writes of a unit that it failed, and why.
+  std::function<void(const std::string& id, const std::string& sentence)> give_up;
   ProgressFn progress;
   std::stop_token stop;
 };
@@ -28,7 +31,7 @@ struct EngineJob {
 using Engine = std::string (*)(const EngineJob&);
 
 /// Processes on this machine; each gets the next unit when it has done one. A worker that a signal
-/// ended is replaced, and its unit given to another.
+/// ended or asked to stop is replaced, and its unit given to another.
 std::string run_local(const EngineJob& job);
 /// mpirun of Open MPI, one rank per worker; rank r takes every workers-th unit of the list.
 std::string run_mpi(const EngineJob& job);

@@ -10,18 +10,23 @@
 
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/engine.hpp"
+#include "analysis/cli/exit_code.hpp"
+#include "analysis/cli/unit_source.hpp"
 
 namespace kvscope::cli {
 namespace {
 
 /// A unit that ended as many workers by a signal is given up: it needs more memory than there is,
-/// say.
+/// say. The others go on.
 constexpr int kMostTries = 5;
+/// Workers in a row that a signal ended before they listened.
+constexpr int kMostStarts = 20;
 /// What is kept of a worker's standard error.
 constexpr std::size_t kMostWords = 1 << 16;
 
 struct Worker {
   std::unique_ptr<ChildProcess> process;
+  bool listens = false;
   std::string at;   // the unit it is at; empty: none
   std::string out;  // what it said, as far as it is no whole line
   std::string err;
@@ -61,7 +66,6 @@ class LocalRun {
   Worker start() {
     Worker worker;
     worker.process = std::make_unique<ChildProcess>(worker_words(job_, "-"));
-    give_next(worker);
     return worker;
   }
 
@@ -95,16 +99,29 @@ class LocalRun {
     if (!ready_[worker.process->out()]) return true;
     const bool goes_on = read_some(worker.process->out(), worker.out);
     for (std::size_t end = 0; (end = worker.out.find('\n')) != std::string::npos;) {
-      if (worker.out.substr(0, end) == worker.at) {
-        worker.at.clear();
-        if (job_.progress) {
-          job_.progress({"units", ++n_done_, static_cast<std::int64_t>(job_.todo.size()), "units"});
-        }
-        give_next(worker);
-      }
+      hear(worker, worker.out.substr(0, end));
       worker.out.erase(0, end + 1);
     }
     return goes_on;
+  }
+
+  void hear(Worker& worker, const std::string& line) {
+    if (line == kSaysReady) {
+      worker.listens = true;
+      n_deaf_ = 0;
+      give_next(worker);
+    } else if (!worker.at.empty() &&
+               (line == worker.at || line == worker.at + std::string(kSaysFailed))) {
+      worker.at.clear();
+      tell_progress();
+      give_next(worker);
+    }
+  }
+
+  void tell_progress() {
+    ++n_done_;
+    if (job_.progress)
+      job_.progress({"units", n_done_, static_cast<std::int64_t>(job_.todo.size()), "units"});
   }
 
   /// After a worker's end: its unit goes back to the others, and another worker takes its place.
@@ -114,15 +131,27 @@ class LocalRun {
     ready_.erase(worker.process->out());  // the next worker may get the same descriptors
     ready_.erase(worker.process->err());
     const int ended = worker.process->wait();
-    if (ends || (ended == 0 && worker.at.empty())) return;
+    // Code 4: it did all that it was given, and some of it failed, which the folder says.
+    const bool is_done =
+        worker.at.empty() && worker.listens && (ended == kOk || ended == kPartlyFailed);
+    if (ends || is_done) return;
     const bool is_killed = ended >= 256;
-    if (!is_killed || ++tries_[worker.at] >= kMostTries) {
-      failure_ = is_killed && !worker.at.empty()
-                     ? fmt::format("unit {} ended {} workers, the last one {}", worker.at,
-                                   kMostTries, end_text(ended).substr(4))
-                     : launcher_text("a worker", ended, worker.err);
+    const bool is_stopped = ended == 128 + SIGTERM || ended == 128 + SIGINT;
+    if (!is_killed && !is_stopped) {
+      failure_ = launcher_text("a worker", ended, worker.err);
       if (failure_.empty()) failure_ = "a worker ended before its work did";
       return;
+    }
+    if (!worker.listens && ++n_deaf_ >= kMostStarts) {
+      failure_ = fmt::format("{} workers in a row ended while they started, the last one {}",
+                             kMostStarts, end_text(ended));
+      return;
+    }
+    if (is_killed && !worker.at.empty() && ++tries_[worker.at] >= kMostTries) {
+      job_.give_up(worker.at, fmt::format("it ended {} workers, the last one {}", kMostTries,
+                                          end_text(ended)));
+      worker.at.clear();
+      tell_progress();
     }
     if (!worker.at.empty()) todo_.push_front(worker.at);
     if (!todo_.empty()) workers_.push_back(start());
@@ -133,6 +162,7 @@ class LocalRun {
   std::vector<Worker> workers_;
   std::map<int, bool> ready_;         // descriptors that have something to say
   std::map<std::string, int> tries_;  // how many workers a unit ended
+  int n_deaf_ = 0;                    // workers in a row that ended before they listened
   std::int64_t n_done_ = 0;
   std::string failure_;
 };

@@ -23,6 +23,12 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The work is finished but for units that failed, which were named. Ends with exit code 4.
+class PartlyFailed : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// What `parse` returns; a value that the library refuses is an error of the command line.
 template <class Parse>
 auto as_usage(Parse&& parse) {

@@ -97,9 +97,13 @@ class ExplainCommand final : public Command {
     ThreadPool pool(work_.n_threads());
     ProgressReporter progress(work_.progress);
     const ProgressFn report = progress.callback();
-    Json json = {
-        {"kind", "explain"}, {"command_line", command_line}, {"selector", options_.selector.text()},
-        {"budget", budget_}, {"prompts", Json::array()},     {"rows", Json::array()}};
+    Json json = {{"kind", "explain"},
+                 {"command_line", command_line},
+                 {"model_hash", hash_of_model(dir, model)},
+                 {"selector", options_.selector.text()},
+                 {"budget", budget_},
+                 {"prompts", Json::array()},
+                 {"rows", Json::array()}};
     std::string text;
     Index n_missed = 0;
     for (Index depth = 0; depth < n_depths_; ++depth) {

@@ -10,6 +10,7 @@
 #include "analysis/cli/selection_options.hpp"
 #include "analysis/cli/signals.hpp"
 #include "core/base/number_text.hpp"
+#include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
 #include "notebooks_export/attention_page.hpp"
 #include "traces/reader.hpp"
@@ -50,10 +51,11 @@ class ExportCommand final : public Command {
   int run(const OptionSet&, const std::string& command_line) override {
     if (!html_) throw UsageError("--html is missing: it says what the trace is exported as");
     if (!out_) throw UsageError("--out is missing: the page goes to a file");
-    check_new_output(*out_, "out", {&trace_, 1}, overwrite_, "--overwrite");
+    check_new_output(*out_, overwrite_, "--overwrite");
     options_.selection = selection_.selection();
     const int n_threads = work_.n_threads();
     const TraceFile trace = TraceFile::open(trace_);
+    refuse_read_file(*out_);
     for (const auto& warning : trace.warnings())
       note(fmt::format("kvscope: {}: {}", trace_.string(), warning));
     const StopOnSignal stop;

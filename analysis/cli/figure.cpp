@@ -8,6 +8,7 @@
 #include "analysis/cli/output.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/new_file.hpp"
+#include "core/base/read_files.hpp"
 #include "notebooks_export/figure_job.hpp"
 
 namespace kvscope::cli {
@@ -104,14 +105,8 @@ class FigureCommand final : public Command {
         {target.stem + ".json", manifest.dump(1, ' ', /*ensure_ascii=*/false,
                                               nlohmann::ordered_json::error_handler_t::replace) +
                                     "\n"});
-    for (const OutputFile& file : outcome.files) {
-      if (const auto input = input_behind(target.folder / file.name, results_)) {
-        throw UsageError(
-            fmt::format("--out: {} would be written over the input {}; name another "
-                        "folder or file",
-                        file.name, input->string()));
-      }
-    }
+    // All of them before the first is written.
+    for (const OutputFile& file : outcome.files) refuse_read_file(target.folder / file.name);
     write_output_files(target.folder, outcome.files, force_);
     if (json_) {
       print_json(manifest);

@@ -8,6 +8,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "core/base/error.hpp"
+#include "core/base/read_files.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/learned.hpp"
@@ -64,9 +65,10 @@ class FitCommand final : public Command {
     }
     // Says what contradicts a file.
     MethodSpec(spec).set(spec.stages().front().caps.artifact_option, out_->string());
-    check_new_output(*out_, "out", std::span(&trace_, 1), overwrite_, "--overwrite");
+    check_new_output(*out_, overwrite_, "--overwrite");
     const int n_threads = work_.n_threads();
     const TraceFile text = TraceFile::open(trace_, {});
+    refuse_read_file(*out_);
     for (const auto& warning : text.warnings())
       note(fmt::format("kvscope: {}: {}", trace_.string(), warning));
     const MethodSpec::Stage& stage = spec.stages().front();

@@ -3,6 +3,7 @@
 // heed signals.
 #pragma once
 
+#include <exception>
 #include <stop_token>
 #include <string_view>
 
@@ -21,6 +22,8 @@ class Host {
   /// Called as ProgressFn is.
   virtual void report(const Progress& progress) = 0;
   virtual std::stop_token stop_token() const = 0;
+  /// The command ended by this error, of which note() gets the sentence.
+  virtual void ended_by(const std::exception& error) { (void)error; }
 };
 
 /// The host of the running command; null in the program.

@@ -1,4 +1,4 @@
-// kvscope info: what a trace, a result or a checkpoint folder holds.
+// kvscope info: what a trace, a result, a checkpoint folder or a folder of units holds.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -8,9 +8,11 @@
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/cli/unit_status.hpp"
+#include "analysis/unit_folder.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
-#include "core/model/weights.hpp"
+#include "core/model/model_hash.hpp"
 #include "core/trace/result.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"
@@ -43,6 +45,7 @@ Json describe_trace(const fs::path& file) {
                {"file_bytes", trace.file_bytes()},
                {"status", name_of(info.status)}};
   json["model"] = {{"name", info.model_name},
+                   {"hash", info.model_hash},
                    {"family", info.model_family},
                    {"n_layers", info.n_layers},
                    {"n_q", info.n_q},
@@ -136,6 +139,7 @@ Json describe_checkpoint(const fs::path& dir) {
   }
   return {{"what", "checkpoint"},
           {"folder", dir.string()},
+          {"hash", model_hash(dir, weights)},
           {"family", name_of(config.family)},
           {"n_parameters", config.n_parameters()},
           {"n_active_parameters", config.n_active_parameters()},
@@ -223,20 +227,24 @@ class InfoCommand final : public Command {
  public:
   std::string name() const override { return "info"; }
   std::string summary() const override {
-    return "what a trace, a result or a checkpoint folder holds";
+    return "what a trace, a result, a checkpoint folder or a folder of units holds";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope info trace.h5",
              "shapes, captures and provenance of a trace (also of a .part file)"},
             {"kvscope info verifier --json",
-             "config and parameter count of a checkpoint, here an embedded one"}};
+             "config and parameter count of a checkpoint, here an embedded one"},
+            {"kvscope info sweep.csv.units",
+             "of a folder of units: what is done, missing and failed, and the time left"}};
   }
   void declare(OptionSet& options) override {
     options
-        .positional("WHAT",
-                    "a trace, a result file, a checkpoint folder, or verifier or draft (embedded)",
-                    what_,
-                    /*required=*/true)
+        .positional(
+            "WHAT",
+            "a trace, a result file, a checkpoint folder, a folder of units, or verifier or "
+            "draft (embedded)",
+            what_,
+            /*required=*/true)
         .kind = ValueKind::file;
     declare_json(options, json_);
   }
@@ -257,6 +265,7 @@ class InfoCommand final : public Command {
   Json describe() const {
     if (!fs::exists(what_) && (what_ == "verifier" || what_ == "draft"))
       return describe_checkpoint(model_dir(what_));
+    if (is_unit_folder(what_)) return unit_status(what_);
     if (fs::is_directory(what_)) return describe_checkpoint(what_);
     try {
       return describe_trace(what_);

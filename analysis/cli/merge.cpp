@@ -28,7 +28,7 @@ class MergeCommand final : public Command {
   std::string description() const override {
     return "Merges a folder of units (--unit ID --out DIR of kvscope sweep, simulate, analyze, "
            "cost), or the files of kvscope sweep --shard. Fails, and names the unit or shard, if "
-           "one is missing, unfinished, given twice, or of other inputs or another version. The "
+           "one failed, is missing, unfinished, given twice, or of other inputs or another version. The "
            "result has the same bytes as that of one undivided run; an .h5 file, which holds its "
            "date, only if SOURCE_DATE_EPOCH is set. Units of a sweep need nothing else; those of "
            "other commands are merged by the command itself, which opens its inputs again "
@@ -45,6 +45,9 @@ class MergeCommand final : public Command {
     options.add("out", "FILE", "write the result, as the command's own --out", out_).short_name =
         'o';
     options.flag("force", "replace an existing file", force_);
+    options.flag("without-failed",
+                 "make the result although units failed; their rows are empty, and the code is 4",
+                 without_failed_);
     declare_json(options, json_);
   }
   int run(const OptionSet&, const std::string&) override {
@@ -61,20 +64,26 @@ class MergeCommand final : public Command {
   }
 
  private:
-  int merge_journals(const std::vector<fs::path>& journals) const {
-    if (out_) check_sweep_output(*out_, force_, parts_);
-    const SweepResult result = merge_sweep(journals);
+  int merge_journals(const std::vector<fs::path>& journals,
+                     const std::vector<std::string>& lacking = {}) const {
+    if (out_) check_sweep_output(*out_, force_);
+    const SweepResult result = merge_sweep(journals, lacking);
     if (out_) write_sweep_output(result, *out_, force_);
     if (json_) {
       print_json(sweep_json(result));
     } else {
       print(sweep_summary(result));
     }
-    return kOk;
+    return lacking.empty() ? kOk : kPartlyFailed;
   }
 
   int merge_units(const UnitFolder& units) const {
     require_all_units(units, "merge");
+    if (!units.failed.empty() && !without_failed_) {
+      note_failed(units);
+      throw PartlyFailed(fmt::format("merge: {}; --without-failed makes the result without them",
+                                     failed_text(units)));
+    }
     if (units.version != writer_name()) {
       throw ConfigError(fmt::format(
           "merge: {} holds units of {}, this is {}: merge with the version that made them",
@@ -83,13 +92,14 @@ class MergeCommand final : public Command {
     if (units.command == "sweep") {
       const TemporaryJournal journal("merge");
       write_journal(units, journal.file());
-      return merge_journals({journal.file()});
+      return merge_journals({journal.file()}, lacking_sentences(units));
     }
     std::vector<std::string> words = merging_words(units);
     std::vector<std::string> more = {"--units", units.folder.string()};
     if (out_) more.insert(more.end(), {"--out", out_->string()});
     if (force_)
       more.emplace_back(units.command.starts_with("simulate") ? "--force" : "--overwrite");
+    if (without_failed_) more.emplace_back("--without-failed");
     if (json_) more.emplace_back("--json");
     insert_options(words, more);
     return run_program(words);
@@ -98,6 +108,7 @@ class MergeCommand final : public Command {
   std::vector<fs::path> parts_;
   std::optional<fs::path> out_;
   bool force_ = false;
+  bool without_failed_ = false;
   bool json_ = false;
 };
 

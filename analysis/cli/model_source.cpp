@@ -7,6 +7,7 @@
 #include "core/base/error.hpp"
 #include "core/base/whole_file.hpp"
 #include "core/model/kv_cache.hpp"
+#include "core/model/model_hash.hpp"
 
 namespace kvscope::cli {
 
@@ -41,6 +42,10 @@ fs::path model_dir(const std::string& word) {
 std::string model_name(const fs::path& dir) {
   const fs::path full = fs::absolute(dir).lexically_normal();
   return full.has_filename() ? full.filename().string() : full.parent_path().filename().string();
+}
+
+std::string hash_of_model(const fs::path& dir, const Transformer& model) {
+  return model_hash(dir, model.weights());
 }
 
 std::string config_json_of(const fs::path& dir) {

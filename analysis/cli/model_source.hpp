@@ -47,6 +47,9 @@ std::filesystem::path model_dir(const std::string& word);
 /// Name for provenance: the folder's own name.
 std::string model_name(const std::filesystem::path& dir);
 
+/// What numbers of a loaded model rest on: core/model/model_hash.hpp.
+std::string hash_of_model(const std::filesystem::path& dir, const Transformer& model);
+
 /// Contents of config.json, at most 16 MiB. Throws IoError.
 std::string config_json_of(const std::filesystem::path& dir);
 

@@ -58,9 +58,7 @@ class NotebookCommand final : public Command {
     if (out.extension() != ".ipynb")
       throw UsageError(
           fmt::format("--out: expected a file name that ends in .ipynb, found {}", out.string()));
-    std::vector<fs::path> read = results_;
-    read.insert(read.end(), traces_.begin(), traces_.end());
-    check_new_output(out, "out", read, overwrite_, "--overwrite");
+    check_new_output(out, overwrite_, "--overwrite");
     NotebookInputs inputs = notebook_inputs(results_, traces_, out);
     inputs.writer = writer_name();
     save_text(out, make_notebook(kind, inputs), overwrite_);

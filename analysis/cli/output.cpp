@@ -73,7 +73,9 @@ void print_json_line(const nlohmann::ordered_json& json) {
 
 void note(std::string_view words) {
   if (Host* const to = host()) return to->note(words);
-  const std::string line = terminal_text(words);
+  std::string line;
+  for (const char c : terminal_text(words))  // a name's line break must not begin a line of ours
+    line += c == '\n' ? std::string("\\n") : std::string(1, c);
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fputc('\n', stderr);
 }

@@ -36,7 +36,8 @@ class PapersCommand final : public Command {
            "DIR/items. The report (report.html, report.tex, items.json) has for each item the "
            "paper's claim and number, the number on this model with its interval, the command, "
            "and one of four verdicts: holds, holds in form (not in size), does not hold, cannot "
-           "be tested. A failed step is reported in its item, and the rest continues. The same "
+           "be tested. A failed step is reported in its item, and the rest continues; an item for "
+           "which the system refused a write or memory is \"not run\", and the code is 4. The same "
            "command continues an interrupted report: results of the same command and inputs are "
            "reused. The whole takes an hour and a half on two cores for the embedded pair.";
   }
@@ -98,7 +99,7 @@ class PapersCommand final : public Command {
     head.seconds = runner.seconds();
     write_reports(head, outcomes);
     tell(head, outcomes);
-    return kOk;
+    return tell_not_run(outcomes) ? kPartlyFailed : kOk;
   }
 
  private:
@@ -156,6 +157,27 @@ class PapersCommand final : public Command {
     }
     outcome.pictures = draw_pictures(item, runner, stop);
     return outcome;
+  }
+
+  /// Names the items that the system did not let be run, or drawn; false if there are none.
+  static bool tell_not_run(const std::vector<papers::ItemOutcome>& outcomes) {
+    bool any = false;
+    const auto tell = [&](const papers::ItemOutcome& outcome, const char* what,
+                          const std::string& why) {
+      note(fmt::format("kvscope: papers: {} was not {}: {}; the same command tries again",
+                       outcome.item->id, what, why));
+      any = true;
+    };
+    for (const papers::ItemOutcome& outcome : outcomes) {
+      if (outcome.judgement.verdict == papers::Verdict::not_run) {
+        tell(outcome, "run", outcome.judgement.reason);
+        continue;
+      }
+      for (const papers::DrawnPicture& picture : outcome.pictures) {
+        if (picture.not_run) tell(outcome, "drawn", picture.failed);
+      }
+    }
+    return any;
   }
 
   void write_reports(const papers::ReportHead& head,

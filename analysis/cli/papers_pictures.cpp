@@ -58,6 +58,7 @@ class PictureMaker {
         const papers::RunResult needed = runner_.result(name);
         if (needed.view == nullptr) {
           picture.failed = needed.missing;
+          picture.not_run = needed.not_run;
           return picture;
         }
       }
@@ -71,6 +72,7 @@ class PictureMaker {
       throw;
     } catch (const std::exception& error) {
       picture.failed = error.what();
+      picture.not_run = is_of_system(error);
     }
     return picture;
   }
@@ -88,6 +90,7 @@ class PictureMaker {
       words.push_back(word);
     const CommandOutcome outcome = run_inside(words, {}, stop_);
     if (stop_.stop_requested()) throw Interrupted("stopped; the same command continues from here");
+    if (outcome.is_system) throw IoError(outcome.last_note);
     if (outcome.code != kOk) throw ConfigError(outcome.last_note);
     runner_.set_done(path(mark), stamp);
   }

@@ -17,9 +17,11 @@
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/number_text.hpp"
+#include "core/base/read_files.hpp"
 #include "core/base/stopwatch.hpp"
 #include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
+#include "core/model/model_hash.hpp"
 #include "notebooks_export/open_result.hpp"
 #include "traces/hash.hpp"
 
@@ -41,25 +43,13 @@ class OutputCatcher final : public Host {
     if (progress_) progress_(progress);
   }
   std::stop_token stop_token() const override { return stop_; }
+  void ended_by(const std::exception& error) override { outcome.is_system = is_of_system(error); }
   CommandOutcome outcome;
 
  private:
   const ProgressFn& progress_;
   const std::stop_token& stop_;
 };
-
-/// What a checkpoint is: its configuration, and names, sizes and times of its files.
-std::string identity_of(const std::string& word) {
-  const fs::path dir = model_dir(word);
-  std::vector<std::string> lines;
-  for (const auto& entry : fs::directory_iterator(dir)) {
-    if (!entry.is_regular_file()) continue;
-    lines.push_back(fmt::format("{} {} {}", entry.path().filename().string(), entry.file_size(),
-                                entry.last_write_time().time_since_epoch().count()));
-  }
-  std::sort(lines.begin(), lines.end());
-  return hash_text(fmt::format("{}\n{}", config_json_of(dir), fmt::join(lines, "\n")));
-}
 
 /// The embedded names as they are, a folder by its full name: the report's commands run anywhere.
 std::string model_word(const std::string& word) {
@@ -73,6 +63,14 @@ bool keeps_journal(const std::string& command) {
 }
 
 }  // namespace
+
+bool is_of_system(const std::exception& error) {
+  if (dynamic_cast<const Error*>(&error) != nullptr) {
+    return dynamic_cast<const IoError*>(&error) != nullptr &&
+           dynamic_cast<const MissingFile*>(&error) == nullptr;
+  }
+  return dynamic_cast<const UsageError*>(&error) == nullptr;
+}
 
 CommandOutcome run_inside(const std::vector<std::string>& words, const ProgressFn& progress,
                           const std::stop_token& stop) {
@@ -88,8 +86,8 @@ PapersRunner::PapersRunner(PapersFolder folder, ProgressFn progress, std::stop_t
       progress_(std::move(progress)),
       stop_(std::move(stop)),
       say_(std::move(say)) {
-  models_ = identity_of(folder_.model);
-  if (folder_.draft) models_ += identity_of(*folder_.draft);
+  models_ = model_hash(model_dir(folder_.model));
+  if (folder_.draft) models_ += model_hash(model_dir(*folder_.draft));
   fs::create_directories(folder_.out / "runs");
 }
 
@@ -123,6 +121,7 @@ std::string PapersRunner::picked(std::string_view name) {
   if (parts.size() != 4)
     throw ConfigError(fmt::format("\"{}\": expected pick:RUN:BY:COLUMN", name));
   const papers::RunResult found = result(parts[1]);
+  if (found.view == nullptr && found.not_run) throw IoError(found.missing);
   if (found.view == nullptr) throw ConfigError(found.missing);
   const Table table = rows_of(*found.view);
   const auto by = table.numbers(parts[2]);
@@ -175,6 +174,7 @@ std::string PapersRunner::stamp_of(const std::string& command) {
 }
 
 bool PapersRunner::is_done(const fs::path& mark, const std::string& stamp) const {
+  const OwnFiles own;
   try {
     if (!fs::is_regular_file(mark)) return false;
     const auto json = parse_json(read_regular_file(mark, 1 << 20), mark.string());
@@ -194,7 +194,7 @@ papers::RunResult PapersRunner::result(const std::string& name) {
     make(find(name), state);
     state.done = true;
   }
-  return {state.view.get(), state.missing};
+  return {state.view.get(), state.missing, state.not_run};
 }
 
 void PapersRunner::make(const papers::Run& run, State& state) {
@@ -211,6 +211,7 @@ void PapersRunner::make(const papers::Run& run, State& state) {
       const papers::RunResult needed = result(name);
       if (needed.view == nullptr && !needed.missing.empty()) {
         state.missing = needed.missing;
+        state.not_run = needed.not_run;
         return;
       }
     }
@@ -223,11 +224,13 @@ void PapersRunner::make(const papers::Run& run, State& state) {
     throw;
   } catch (const std::exception& error) {
     state.missing = error.what();
+    state.not_run = is_of_system(error);
   }
 }
 
 bool PapersRunner::reuse(const papers::Run& run, State& state) {
   const fs::path mark = path_of(run).string() + ".done";
+  const OwnFiles own;
   try {
     if (!fs::is_regular_file(mark) || !fs::is_regular_file(path_of(run))) return false;
     const auto json = parse_json(read_regular_file(mark, 1 << 20), mark.string());
@@ -269,6 +272,7 @@ void PapersRunner::execute(const papers::Run& run, State& state) {
     state.missing = outcome.last_note.starts_with("kvscope: ") ? outcome.last_note.substr(9)
                                                                : outcome.last_note;
     if (state.missing.empty()) state.missing = fmt::format("exit code {}", outcome.code);
+    state.not_run = outcome.is_system;
     return;
   }
   if (run.ending == ".json") save_text(out, outcome.printed, /*overwrite=*/true);

@@ -24,7 +24,12 @@ struct CommandOutcome {
   int code = 0;
   std::string printed;
   std::string last_note;  // of a command that failed: why
+  /// It failed for what the system refused (a write, memory): says nothing about the claim.
+  bool is_system = false;
 };
+
+/// True for errors of the system: everything but what an input or an option is to blame for.
+bool is_of_system(const std::exception& error);
 
 /// The command `words` as the program would run it, its output caught. Progress goes to `progress`.
 CommandOutcome run_inside(const std::vector<std::string>& words, const ProgressFn& progress,
@@ -71,6 +76,7 @@ class PapersRunner {
     std::string stamp;
     std::unique_ptr<ResultView> view;
     std::string missing;
+    bool not_run = false;
     bool done = false;
   };
   const papers::Run& find(const std::string& name) const;

@@ -10,10 +10,13 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help.hpp"
+#include "analysis/cli/host.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/signals.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/new_file.hpp"
+#include "core/base/read_files.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/version.hpp"
 #include "traces/hdf5_library.hpp"
@@ -110,7 +113,8 @@ int run(const Words& words, std::string& help_hint) {
 }
 
 // One line, whatever the message holds.
-int fail(int code, std::string_view message) {
+int fail(int code, std::string_view message, const std::exception& error) {
+  if (Host* const to = host()) to->ended_by(error);
   std::string line = fmt::format("kvscope: {}", short_message(terminal_text(message)));
   for (char& c : line) c = c == '\n' || c == '\r' ? ' ' : c;
   note(line);
@@ -118,43 +122,56 @@ int fail(int code, std::string_view message) {
 }
 
 // In a signal handler: nothing but system calls.
-void end_after_crash(const char* file) {
-  for (const char* part :
-       {"kvscope: ", file, ": the HDF5 library crashed on it: the file is damaged\n"}) {
+void end_with(const char* file, const char* what) {
+  remove_unfinished_files();
+  for (const char* part : {"kvscope: ", file, what}) {
     if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
   }
   ::_exit(kInputError);
 }
 
+void end_after_crash(const char* file) {
+  end_with(file, ": the HDF5 library crashed on it: the file is damaged\n");
+}
+
+void end_after_loss(const char* file) {
+  end_with(file, ": cannot be read any more: it was cut while it was in use, or its disk failed\n");
+}
+
 }  // namespace
 
 int run_program(const std::vector<std::string>& words) {
+  const ReadFiles inputs;  // of this command alone, which may run within another one
   std::string help_hint = "kvscope --help";
   try {
     return run(words, help_hint);
   } catch (const OutputClosed&) {
     return kOk;  // the reader had enough
   } catch (const UsageError& error) {
-    return fail(kUsageError, fmt::format("{} (see {})", error.what(), help_hint));
+    return fail(kUsageError, fmt::format("{} (see {})", error.what(), help_hint), error);
+  } catch (const PartlyFailed& error) {
+    return fail(kPartlyFailed, error.what(), error);
   } catch (const ConfigError& error) {
-    return fail(kUsageError, error.what());
+    return fail(kUsageError, error.what(), error);
   } catch (const Interrupted& error) {
     const int code = StopOnSignal::exit_code();
-    return fail(code != 0 ? code : kInterrupted, error.what());
+    return fail(code != 0 ? code : kInterrupted, error.what(), error);
   } catch (const Error& error) {
-    return fail(kInputError, error.what());
+    return fail(kInputError, error.what(), error);
   } catch (const std::filesystem::filesystem_error& error) {
-    return fail(kInputError, fmt::format("{}: {}", error.path1().string(), error.code().message()));
-  } catch (const std::bad_alloc&) {
-    return fail(kInternalError, "out of memory");
+    return fail(kInputError, fmt::format("{}: {}", error.path1().string(), error.code().message()),
+                error);
+  } catch (const std::bad_alloc& error) {
+    return fail(kInternalError, "out of memory", error);
   } catch (const std::exception& error) {
-    return fail(kInternalError, fmt::format("internal error: {}", error.what()));
+    return fail(kInternalError, fmt::format("internal error: {}", error.what()), error);
   }
 }
 
 int run_as_process(const std::vector<std::string>& words) {
   prepare_standard_streams();
-  on_crash_in_hdf5(end_after_crash);
+  on_crash_in_hdf5(end_after_crash, end_after_loss);
+  clean_up_on_signals();
   return run_program(words);
 }
 

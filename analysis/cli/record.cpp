@@ -12,6 +12,7 @@
 #include "analysis/cli/signals.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
+#include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
 #include "traces/set_files.hpp"
 #include "traces/trace_set.hpp"
@@ -106,6 +107,7 @@ class RecordCommand final : public Command {
       tokenizer.emplace(load_tokenizer(dir));
     const Prompt prompt = prompt_.load(tokenizer ? &*tokenizer : nullptr);
     check_prompt(prompt, config);
+    refuse_read_file(out);
 
     // The plan, and whether there is room for it
     options.n_decode = n_decode_;
@@ -126,6 +128,7 @@ class RecordCommand final : public Command {
     const Transformer model = load_transformer(dir, engine_);
     // On a GPU the keys may not fit: that is found before a file is begun.
     if (engine_.is_on_gpu()) model.make_store(plan.n_tokens);
+    options.model_hash = hash_of_model(dir, model);
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
     ProgressReporter progress(work_.progress);
@@ -156,16 +159,8 @@ class RecordCommand final : public Command {
       throw IoError(fmt::format("no folder {} to write {} into", folder_of(out).string(),
                                 out.filename().string()));
     }
-    check_new_output(out, "out", inputs(), overwrite_, "--overwrite");
+    check_new_output(out, overwrite_, "--overwrite");
     return out;
-  }
-
-  std::vector<fs::path> inputs() const {
-    std::vector<fs::path> files;
-    for (const auto& file : {prompt_.text, prompt_.tokens}) {
-      if (file) files.push_back(*file);
-    }
-    return files;
   }
 
   /// The files of a set beside its manifest: those that it writes, and those of the set whose place
@@ -173,9 +168,9 @@ class RecordCommand final : public Command {
   void check_parts(const TraceInfo& plan, const fs::path& out) const {
     if (layers_per_part_ == 0) return;
     for (const SetPart& part : plan_parts(out, plan, layers_per_part_))
-      check_new_output(out.parent_path() / part.file, "out", inputs(), overwrite_, "--overwrite");
+      check_new_output(out.parent_path() / part.file, overwrite_, "--overwrite");
     if (!fs::exists(out)) return;
-    for (const fs::path& older : files_of_set(out)) refuse_input(older, "out", inputs());
+    for (const fs::path& older : files_of_set(out)) refuse_read_file(older);
   }
 
   /// Layers of a part; 0 for a single file.

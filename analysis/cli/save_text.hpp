@@ -2,23 +2,16 @@
 #pragma once
 
 #include <filesystem>
-#include <span>
 #include <string_view>
 
 namespace kvscope::cli {
 
-/// Throws UsageError if `out`, given as option `option`, is one of the files that the command
-/// reads: the inputs, and the parts of those that are trace sets.
-void refuse_input(const std::filesystem::path& out, std::string_view option,
-                  std::span<const std::filesystem::path> inputs);
-
-/// Refuses an output before anything is computed. `out` was given as option `option` ("out");
-/// `replace` is the flag that lets it replace a file ("--overwrite"). Throws as refuse_input, and
-/// IoError if it exists (unless overwrite), is a folder, a
-/// device, a pipe or a link to nothing, or if its folder is missing or may not be written.
-void check_new_output(const std::filesystem::path& out, std::string_view option,
-                      std::span<const std::filesystem::path> inputs, bool overwrite,
-                      std::string_view replace);
+/// Refuses an output before anything is computed. `replace` is the flag that lets it replace a file
+/// ("--overwrite"). Throws IoError if it exists (unless overwrite), is a folder, a device, a pipe or
+/// a link to nothing, or if its folder is missing or may not be written; ConfigError if it was read
+/// (core/base/read_files.hpp). Inputs that are opened later are asked for then (refuse_read_file),
+/// and once more when the file gets its name.
+void check_new_output(const std::filesystem::path& out, bool overwrite, std::string_view replace);
 
 /// Writes a text whole or not at all (core/base/new_file.hpp). Throws IoError if the file exists
 /// (unless overwrite) or cannot be written.

@@ -14,6 +14,7 @@
 
 #include "analysis/cli/host.hpp"
 #include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
 
 namespace kvscope::cli {
 
@@ -40,6 +41,13 @@ void send(char what) {
   if (fd >= 0 && ::write(fd, &what, 1) < 0) return;
 }
 
+/// Dies of it as without a handler, but for temporary files.
+extern "C" void end_by_signal(int signal) {
+  remove_unfinished_files();
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 extern "C" void on_stop_signal(int signal) {
   const int saved = errno;
   timespec now{};
@@ -50,15 +58,24 @@ extern "C" void on_stop_signal(int signal) {
   if (first_at.compare_exchange_strong(first, at) || at - first < kSameWish) {
     received.store(signal);
   } else {
-    // The second one: die of it, as without a handler.
-    std::signal(signal, SIG_DFL);
-    std::raise(signal);
+    end_by_signal(signal);  // the second one
   }
   send(kSignal);
   errno = saved;
 }
 
 }  // namespace
+
+void clean_up_on_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction action {};
+    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    action.sa_handler = end_by_signal;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    ::sigaction(signal, &action, nullptr);
+  }
+}
 
 StopOnSignal::StopOnSignal() : token_(source_.get_token()) {
   if (const Host* const from = host()) {
@@ -93,12 +110,14 @@ StopOnSignal::StopOnSignal() : token_(source_.get_token()) {
   sigemptyset(&action.sa_mask);
   // Also where SIGINT is ignored, as it is for background jobs of a script: kill -INT is meant
   // there too.
-  for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  ::sigaction(SIGINT, &action, &before_[0]);
+  ::sigaction(SIGTERM, &action, &before_[1]);
 }
 
 StopOnSignal::~StopOnSignal() {
   if (!watcher_.joinable()) return;
-  for (int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+  ::sigaction(SIGINT, &before_[0], nullptr);
+  ::sigaction(SIGTERM, &before_[1], nullptr);
   send(kQuit);
   watcher_.join();
   ::close(pipe_end.exchange(-1));

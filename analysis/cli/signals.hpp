@@ -2,10 +2,15 @@
 // at once.
 #pragma once
 
+#include <csignal>
 #include <stop_token>
 #include <thread>
 
 namespace kvscope::cli {
+
+/// From now on SIGINT, SIGTERM and SIGHUP remove the files that are on their way to their names
+/// (core/base/new_file.hpp) before they end the program. A signal that is ignored stays so.
+void clean_up_on_signals();
 
 /// While one of these lives, SIGINT and SIGTERM request a stop instead of killing. One at a time.
 /// Under a host (host.hpp) signals are the host's, and the stop is its own.
@@ -26,6 +31,7 @@ class StopOnSignal {
   std::stop_token token_;
   /// Turns the handler's byte into request_stop(), which a handler must not call.
   std::jthread watcher_;
+  struct sigaction before_[2]{};  // of SIGINT and SIGTERM
 };
 
 }  // namespace kvscope::cli

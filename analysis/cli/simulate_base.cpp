@@ -20,6 +20,7 @@
 #include "core/base/escape.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
+#include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
 #include "core/selectors/spec_lists.hpp"
 #include "core/sim/draft_runner.hpp"
@@ -31,14 +32,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void check_simulation_output(const fs::path& out, bool overwrite,
-                             std::span<const fs::path> inputs) {
+void check_simulation_output(const fs::path& out, bool overwrite) {
   const std::string extension = out.extension().string();
   if (extension != ".csv" && extension != ".json" && extension != ".h5") {
     throw UsageError(fmt::format(
         "--out: expected a file name that ends in .csv, .json or .h5, found {}", out.string()));
   }
-  check_new_output(out, "out", inputs, overwrite, "--force");
+  check_new_output(out, overwrite, "--force");
 }
 
 fs::path journal_of(const fs::path& out) {
@@ -204,9 +204,7 @@ void SimulateCommand::check_usage() const {
 int SimulateCommand::run(const OptionSet& given, const std::string&) {
   check_usage();
   check_task();
-  std::vector<fs::path> inputs = texts_;
-  if (tokens_) inputs.push_back(*tokens_);
-  if (out_ && !units_.is_alone()) check_simulation_output(*out_, force_, inputs);
+  if (out_ && !units_.is_alone()) check_simulation_output(*out_, force_);
   const SimulationOptions options = simulation_options();
   const int n_threads = work_.n_threads();
   engine_.check();
@@ -219,6 +217,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   models.verifier = &verifier;
   models.tokenizer = &tokenizer;
   models.verifier_name = model_name(dir);
+  models.verifier_hash = hash_of_model(dir, verifier);
   const bool wants_draft =
       needs_draft() || std::any_of(options.selectors.begin(), options.selectors.end(),
                                    [](const MethodSpec& spec) { return spec.caps().needs_draft; });
@@ -228,6 +227,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
     draft.emplace(load_transformer(draft_dir, engine_));
     models.draft = &*draft;
     models.draft_name = model_name(draft_dir);
+    models.draft_hash = hash_of_model(draft_dir, *draft);
   }
   std::vector<Prompt> texts;
   for (std::size_t i = 0; i < std::max<std::size_t>(1, texts_.size()); ++i) {
@@ -260,6 +260,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
         progress.callback(), stop.token());
   }
   const auto task = make_task(setup);
+  if (out_ && !units_.is_alone()) refuse_read_file(*out_);
   for (const std::string& sentence : setup.skipped)
     note(fmt::format("kvscope: left out: {}", sentence));
   for (const MethodSpec& method : options.selectors) {
@@ -273,14 +274,15 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   // threads, files and interruptions do not decide the numbers
   result.command_line = given.command_line(name(), kOptionsOfNoNumber);
   if (out_) write_output(*task, result);
+  const int code = finished_.failed.empty() ? kOk : kPartlyFailed;
   if (json_) {
     print_json(simulation_json(*task, result));
-    return kOk;
+    return code;
   }
   if (n_shown_ > 0) print(task->show(result.units, static_cast<std::size_t>(n_shown_)) + "\n");
   print(summary_table(answered_rows(result)) + matches_text(result.table) +
         doubts_text(result.doubts));
-  return kOk;
+  return code;
 }
 
 UnitWork SimulateCommand::work_of(SimulationTask& task, const SimulationSetup& setup,
@@ -297,7 +299,11 @@ SimulationResult SimulateCommand::compute(SimulationTask& task, const Simulation
   if (units_.is_used()) {
     const TemporaryJournal temporary("simulate");
     finished_ = units_.finish(work_of(task, setup, pool, given), out_, work_, temporary.file());
-    return run_simulation(task, setup, temporary.file(), JournalMode::resume, pool);
+    SimulationResult result =
+        run_simulation(task, setup, temporary.file(), JournalMode::resume, pool);
+    const std::vector<std::string> lacking = lacking_sentences(finished_);
+    result.skipped.insert(result.skipped.end(), lacking.begin(), lacking.end());
+    return result;
   }
   const StopOnSignal stop;
   ProgressReporter progress(work_.progress);
@@ -319,7 +325,7 @@ SimulationResult SimulateCommand::compute(SimulationTask& task, const Simulation
 
 void SimulateCommand::write_output(const SimulationTask& task,
                                    const SimulationResult& result) const {
-  check_simulation_output(*out_, force_, {});
+  check_simulation_output(*out_, force_);
   if (out_->extension() == ".h5") {
     const auto output = create_result_file(*out_, force_);
     write_simulation(task, result, *output, writer_name());

@@ -19,6 +19,7 @@
 #include "analysis/sweep_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
+#include "core/base/read_files.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {
@@ -126,6 +127,7 @@ class SweepCommand final : public Command {
     for (const std::string& sentence : calibration_warnings(plan.config))
       note(fmt::format("kvscope: warning: {}", sentence));
 
+    if (out_ && !units_.is_alone()) refuse_read_file(*out_);
     if (units_.is_alone()) {
       ThreadPool pool(n_threads);
       return units_.run_alone(work_of(plan, pool, options), out_, json_, work_);
@@ -146,18 +148,19 @@ class SweepCommand final : public Command {
                        journal.string(), shard.count));
       return kOk;
     }
-    const SweepResult result = merge_sweep({journal});
+    const SweepResult result = merge_sweep({journal}, lacking_sentences(finished));
+    int code = kOk;
     if (out_) {
       write_sweep_output(result, *out_, force_);
       fs::remove(journal);
-      if (has_units) units_.clean_up(finished);
     }
+    if (has_units) code = units_.clean_up(finished);
     if (json_) {
       print_json(sweep_json(result));
     } else {
       print(sweep_summary(result));
     }
-    return kOk;
+    return code;
   }
 
  private:
@@ -182,12 +185,7 @@ class SweepCommand final : public Command {
                                    drafts_.size(), traces_.size()));
     }
     if (!out_ || units_.is_alone()) return;
-    std::vector<fs::path> inputs = traces_;
-    inputs.insert(inputs.end(), drafts_.begin(), drafts_.end());
-    for (const auto& file : {config_, calibration_}) {
-      if (file) inputs.push_back(*file);
-    }
-    check_sweep_output(*out_, force_ || shard_.has_value(), inputs);
+    check_sweep_output(*out_, force_ || shard_.has_value());
   }
 
   UnitWork work_of(const SweepPlan& plan, ThreadPool& pool, const OptionSet& given) const {

@@ -21,13 +21,13 @@ namespace kvscope::cli {
 
 namespace fs = std::filesystem;
 
-void check_sweep_output(const fs::path& out, bool overwrite, std::span<const fs::path> inputs) {
+void check_sweep_output(const fs::path& out, bool overwrite) {
   const std::string extension = out.extension().string();
   if (extension != ".csv" && extension != ".json" && extension != ".h5") {
     throw UsageError(fmt::format(
         "--out: expected a file name that ends in .csv, .json or .h5, found {}", out.string()));
   }
-  check_new_output(out, "out", inputs, overwrite, "--force");
+  check_new_output(out, overwrite, "--force");
 }
 
 void write_sweep_output(const SweepResult& result, const fs::path& out, bool overwrite) {

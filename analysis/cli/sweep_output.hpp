@@ -3,17 +3,15 @@
 #pragma once
 
 #include <filesystem>
-#include <span>
 #include <string>
 
 #include "analysis/sweep_result.hpp"
 
 namespace kvscope::cli {
 
-/// Throws UsageError unless the name ends in .csv, .json or .h5 and is none of the inputs, IoError
-/// if the file exists and may not be replaced, or cannot be made.
-void check_sweep_output(const std::filesystem::path& out, bool overwrite,
-                        std::span<const std::filesystem::path> inputs = {});
+/// Throws UsageError unless the name ends in .csv, .json or .h5 , and what
+/// check_new_output throws.
+void check_sweep_output(const std::filesystem::path& out, bool overwrite);
 
 /// Writes the table; the file gets its name when it is whole.
 void write_sweep_output(const SweepResult& result, const std::filesystem::path& out,

@@ -157,7 +157,7 @@ class TableCommand final : public Command {
     const TableFormat format = resolved_format();
     TableSpec spec = make_spec();
     if (files_.empty()) throw UsageError("RESULT is missing: expected at least one result file");
-    if (out_) check_new_output(*out_, "out", files_, overwrite_, "--overwrite");
+    if (out_) check_new_output(*out_, overwrite_, "--overwrite");
     const PaperTable table = make_paper_table(read_rows(files_), spec);
     const std::string text = format == TableFormat::csv ? csv_table(table)
                              : format == TableFormat::markdown

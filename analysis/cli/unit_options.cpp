@@ -10,8 +10,9 @@
 #include "analysis/cli/host.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/signals.hpp"
-#include "analysis/cli/text_table.hpp"
+#include "analysis/cli/unit_list.hpp"
 #include "analysis/cli/unit_source.hpp"
+#include "analysis/unit_file.hpp"
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/number_text.hpp"
@@ -20,37 +21,10 @@
 namespace kvscope::cli {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
 constexpr int kMostWorkers = 100'000;
-
-Json list_json(const UnitWork& work) {
-  Json units = Json::array();
-  for (std::size_t u = 0; u < work.n_units; ++u) {
-    const UnitCost cost = work.cost(u);
-    units.push_back({{"id", unit_id(work.hash, u)},
-                     {"inputs", cost.inputs},
-                     {"bytes_to_read", cost.bytes_to_read},
-                     {"predicted_seconds", cost.predicted_seconds},
-                     {"predicted_memory", cost.predicted_memory}});
-  }
-  return {{"kind", "units"},          {"command", work.command}, {"words", work.words},
-          {"version", writer_name()}, {"work", work.hash},       {"n_units", work.n_units},
-          {"units", std::move(units)}};
-}
-
-std::string list_text(const UnitWork& work) {
-  TextTable table({"unit", "reads", "bytes", "seconds", "memory"});
-  for (std::size_t u = 0; u < work.n_units; ++u) {
-    const UnitCost cost = work.cost(u);
-    table.add_row({unit_id(work.hash, u), cost.inputs.empty() ? "" : cost.inputs.front(),
-                   bytes_text(cost.bytes_to_read), number_text(cost.predicted_seconds, 3),
-                   bytes_text(cost.predicted_memory)});
-  }
-  return table.text();
-}
 
 /// Workers hear their units on standard input, so no other input may be read there.
 void require_named_inputs(const UnitWork& work, const char* option) {
@@ -86,6 +60,37 @@ class SharedList {
 
 }  // namespace
 
+std::string failed_text(const UnitFolder& units) {
+  constexpr std::size_t kNamed = 5;
+  std::vector<std::string> ids;
+  for (const FailedUnit& failed : units.failed) {
+    if (ids.size() < kNamed) ids.push_back(failed.id);
+  }
+  return units.failed.empty()
+             ? ""
+             : fmt::format("{} of {} units failed ({}{}), {} are done in {}", units.failed.size(),
+                           units.n_units, fmt::join(ids, ", "),
+                           ids.size() < units.failed.size() ? ", ..." : "", units.done.size(),
+                           units.folder.string());
+}
+
+void note_failed(const UnitFolder& units) {
+  constexpr std::size_t kTold = 20;
+  for (std::size_t i = 0; i < std::min(kTold, units.failed.size()); ++i)
+    note(fmt::format("kvscope: unit {} failed: {}", units.failed[i].id, units.failed[i].sentence));
+  if (units.failed.size() > kTold)
+    note(fmt::format("kvscope: and {} more failed; kvscope info {} --json names all",
+                     units.failed.size() - kTold, units.folder.string()));
+}
+
+std::vector<std::string> lacking_sentences(const UnitFolder& units) {
+  std::vector<std::string> sentences;
+  for (const FailedUnit& failed : units.failed)
+    sentences.push_back(
+        fmt::format("unit {} failed, its rows are empty: {}", failed.unit, failed.sentence));
+  return sentences;
+}
+
 std::vector<std::string> merging_words(const UnitFolder& units) {
   const auto refuse = [&](const std::string& why) {
     throw FormatError(
@@ -97,7 +102,7 @@ std::vector<std::string> merging_words(const UnitFolder& units) {
   for (const std::string& word : units.words) {
     const std::string name = word.substr(0, word.find('='));
     if (name == "--") break;  // names of files follow
-    if (name.starts_with("-o")) refuse("found " + word);
+    if (name.starts_with("-o") || name == "-h") refuse("found " + word);
     for (const std::string_view outside : kOptionsOfNoNumber) {
       if (name == "--" + std::string(outside)) refuse("found " + word);
     }
@@ -107,6 +112,10 @@ std::vector<std::string> merging_words(const UnitFolder& units) {
 
 void UnitOptions::declare(OptionSet& options) {
   options.flag("list-units", "print the units of this work, and compute none", list_);
+  options.flag("probe",
+               "with --list-units: do two units to predict the seconds of all, which are else "
+               "unknown",
+               probe_);
   options.add(
       "unit", "ID[,ID]",
       "compute only these units, each into a file of the folder --out; @FILE: ids of a file, of "
@@ -122,6 +131,12 @@ void UnitOptions::declare(OptionSet& options) {
   options.add("engine", "NAME", "who does the units: local (processes here), mpi, slurm or ray",
               engine_);
   options.add("workers", "N", "processes of the engine [all cores]", workers_);
+  options.flag("retry-failed", "with --units or --engine: try units again that failed before",
+               retry_failed_);
+  options.flag("without-failed",
+               "with --units or --engine: make the result although units failed; their rows are "
+               "empty, and the code is 4",
+               without_failed_);
 }
 
 void UnitOptions::check(const std::optional<fs::path>& out) const {
@@ -130,6 +145,10 @@ void UnitOptions::check(const std::optional<fs::path>& out) const {
   if (workers_ && (*workers_ < 1 || *workers_ > kMostWorkers))
     throw UsageError(
         fmt::format("--workers: expected a value in [1, {}], found {}", kMostWorkers, *workers_));
+  if ((retry_failed_ || without_failed_) && !folder_ && !engine_)
+    throw UsageError(fmt::format("--{} needs --units or --engine",
+                                 retry_failed_ ? "retry-failed" : "without-failed"));
+  if (probe_ && !list_) throw UsageError("--probe needs --list-units");
   if (list_ && unit_) throw UsageError("--list-units and --unit exclude each other");
   if (is_alone() && (engine_ || folder_))
     throw UsageError(fmt::format("--{} and --{} exclude each other", list_ ? "list-units" : "unit",
@@ -157,24 +176,37 @@ void UnitOptions::seal(UnitWork& work, const OptionSet& given, const std::string
 int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& out, bool json,
                            const WorkOptions& options) const {
   if (list_) {
+    const double process = memory_of_process();
+    UnitClock clock;
+    if (probe_) {
+      const StopOnSignal stop;
+      ProgressReporter progress(options.progress);
+      clock = UnitClock::measured(work, progress.callback(), stop.token());
+    }
     if (json) {
-      print_json(list_json(work));
+      print_json(unit_list_json(work, clock, process));
     } else {
-      print(list_text(work));
+      print(unit_list_text(work, clock, process));
     }
     return kOk;
   }
   const StopOnSignal stop;
   ProgressReporter progress(options.progress);
+  std::size_t n_failed = 0;
   const auto do_one = [&](std::size_t unit) {
-    do_unit_file(work, unit, *out, progress.callback(), stop.token());
-    print_data(unit_id(work.hash, unit) + "\n");
+    const std::string id = unit_id(work.hash, unit);
+    const std::string sentence = do_unit_file(work, unit, *out, progress.callback(), stop.token());
+    print_data(id + (sentence.empty() ? "\n" : std::string(kSaysFailed) + "\n"));
+    if (sentence.empty()) return;
+    ++n_failed;
+    note(fmt::format("kvscope: unit {} failed: {}", id, sentence));
   };
   if (*unit_ == "-") {
     require_named_inputs(work, "--unit -");
+    print_data(std::string(kSaysReady) + "\n");
     InputLines lines(stop.token());
     while (const auto id = lines.next()) do_one(unit_of_id(work, *id));
-    return kOk;
+    return n_failed == 0 ? kOk : kPartlyFailed;
   }
   std::vector<std::size_t> units;  // all are looked at before the first is done
   for (const std::string& id : listed_units(*unit_)) units.push_back(unit_of_id(work, id));
@@ -182,16 +214,21 @@ int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& 
     if (stop.token().stop_requested()) throw Interrupted("units: stopped before the next one");
     do_one(unit);
   }
-  return kOk;
+  // mpirun ends all ranks when one ends with another code; the folder says what failed.
+  return n_failed == 0 || rank_of_many().is_mpi ? kOk : kPartlyFailed;
 }
 
 UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::path>& out,
                                const WorkOptions& options, const fs::path& journal) const {
   const fs::path folder = folder_ ? *folder_ : fs::path(out->string() + ".units");
   require_no_other_units(work, folder);
+  remove_old_temporaries(folder, work.hash + "-");
   std::vector<std::size_t> lacking;
   for (std::size_t u = 0; u < work.n_units; ++u) {
-    if (!has_unit(folder, unit_id(work.hash, u))) lacking.push_back(u);
+    const std::string id = unit_id(work.hash, u);
+    if (has_unit(folder, id)) continue;
+    if (retry_failed_) remove_quietly(failed_file(folder, id));
+    if (retry_failed_ || !has_failed(folder, id)) lacking.push_back(u);
   }
   if (!lacking.empty()) {
     std::error_code error;
@@ -210,8 +247,21 @@ UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::pat
       do_unit_file(work, u, folder, progress.callback(), stop.token());
   }
   UnitFolder units = read_unit_folder(folder);
-  write_journal(units, journal);
+  if (!units.failed.empty()) refuse_failed(work, units);
+  write_journal(units, journal, work.empty_line);
   return units;
+}
+
+void UnitOptions::refuse_failed(const UnitWork& work, const UnitFolder& units) const {
+  note_failed(units);
+  if (without_failed_ && work.may_lack) return;
+  throw PartlyFailed(fmt::format(
+      "{}: {}; {}", work.command, failed_text(units),
+      without_failed_ ? "a result without them cannot be made: leave their layers out by --layers"
+      : work.may_lack
+          ? "--retry-failed tries them again, --without-failed makes the result without "
+            "them"
+          : "--retry-failed tries them again"));
 }
 
 void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
@@ -232,14 +282,18 @@ void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
   const SharedList list(job.folder, todo);
   job.list = list.file();
   job.todo = std::move(todo);
+  job.give_up = [&](const std::string& id, const std::string& sentence) {
+    give_up_unit(work, unit_of_id(work, id), job.folder, sentence);
+  };
   const StopOnSignal stop;
   ProgressReporter progress(options.progress);
   job.progress = progress.callback();
   job.stop = stop.token();
   const std::string failure = engine(job);
   const auto n_missing =
-      std::count_if(job.todo.begin(), job.todo.end(),
-                    [&](const std::string& id) { return !has_unit(job.folder, id); });
+      std::count_if(job.todo.begin(), job.todo.end(), [&](const std::string& id) {
+        return !has_unit(job.folder, id) && !has_failed(job.folder, id);
+      });
   if (n_missing == 0) return;
   const std::string state =
       fmt::format("{} of {} units are missing from {}; the same command continues", n_missing,
@@ -251,8 +305,10 @@ void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
                             state));
 }
 
-void UnitOptions::clean_up(const UnitFolder& units) const {
+int UnitOptions::clean_up(const UnitFolder& units) const {
+  if (!units.failed.empty()) return kPartlyFailed;
   if (!folder_) remove_units(units);
+  return kOk;
 }
 
 }  // namespace kvscope::cli

@@ -18,8 +18,17 @@ namespace kvscope::cli {
 /// Options of any command that decide neither the numbers nor what a table shows: where it goes,
 /// who computes it, and how fast. They are no part of a result's command line.
 inline constexpr std::string_view kOptionsOfNoNumber[] = {
-    "out",        "csv",  "resume", "force",  "overwrite", "json",  "threads",     "progress",
-    "list-units", "unit", "units",  "engine", "workers",   "shard", "show-prompts"};
+    "out",   "csv",          "resume",         "force",      "overwrite",
+    "json",  "threads",      "progress",       "list-units", "unit",
+    "units", "engine",       "workers",        "shard",      "show-prompts",
+    "help",  "retry-failed", "without-failed", "probe"};
+
+/// Names what failed, some of it; empty if nothing did. `n_units`: of the whole work.
+std::string failed_text(const UnitFolder& units);
+/// Notes the sentence of every failed unit, or of the first of many.
+void note_failed(const UnitFolder& units);
+/// "unit 3 failed, its rows are empty: ...", for a result's list of what it lacks.
+std::vector<std::string> lacking_sentences(const UnitFolder& units);
 
 /// The words of a folder's command, which begin with its name and hold no option about files and
 /// workers. Throws FormatError for others: a folder of units may come from anywhere.
@@ -43,21 +52,27 @@ class UnitOptions {
   int run_alone(const UnitWork& work, const std::optional<std::filesystem::path>& out, bool json,
                 const WorkOptions& options) const;
   /// --units, --engine: does what the folder lacks and writes the journal of all. Throws IoError if
-  /// workers failed, Interrupted on a stop; what is finished stays.
+  /// workers failed, Interrupted on a stop, PartlyFailed if units failed and the result is not
+  /// asked for without them; what is finished stays.
   UnitFolder finish(const UnitWork& work, const std::optional<std::filesystem::path>& out,
                     const WorkOptions& options, const std::filesystem::path& journal) const;
-  /// After the result is written: a folder that nobody named goes away.
-  void clean_up(const UnitFolder& units) const;
+  /// After the result is written: a folder that nobody named goes away, unless units failed.
+  /// Returns kPartlyFailed then, else kOk.
+  int clean_up(const UnitFolder& units) const;
 
  private:
   void run_engine(const UnitWork& work, const std::filesystem::path& folder,
                   std::vector<std::string> todo, const WorkOptions& options) const;
+  void refuse_failed(const UnitWork& work, const UnitFolder& units) const;
 
   bool list_ = false;
+  bool probe_ = false;
   std::optional<std::string> unit_;
   std::optional<std::filesystem::path> folder_;
   std::optional<std::string> engine_;
   std::optional<int> workers_;
+  bool retry_failed_ = false;
+  bool without_failed_ = false;
 };
 
 }  // namespace kvscope::cli

@@ -40,7 +40,7 @@ RankOfMany rank_of_many() {
   for (const auto& [rank_name, size_name] : kLaunchers) {
     const auto rank = number_in_environment(rank_name);
     const auto size = number_in_environment(size_name);
-    if (rank && size && *rank < *size) return {*rank, *size};
+    if (rank && size && *rank < *size) return {*rank, *size, /*is_mpi=*/true};
   }
   return {};
 }

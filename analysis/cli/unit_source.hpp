@@ -4,6 +4,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace kvscope::cli {
@@ -17,8 +18,14 @@ std::vector<std::string> listed_units(const std::string& text);
 struct RankOfMany {
   std::size_t rank = 0;
   std::size_t size = 1;
+  bool is_mpi = false;
 };
 RankOfMany rank_of_many();
+
+/// What a worker that reads ids from standard input prints besides the ids of finished units:
+/// first that it listens, and behind an id that its unit failed.
+inline constexpr std::string_view kSaysReady = "ready";
+inline constexpr std::string_view kSaysFailed = " failed";
 
 /// Lines of standard input; a stop ends the waiting for the next one.
 class InputLines {

@@ -23,9 +23,11 @@ std::string verdict_word(Verdict verdict) {
     case Verdict::does_not_hold:
       return "does not hold";
     case Verdict::cannot_test:
+      return "cannot be tested";
+    case Verdict::not_run:
       break;
   }
-  return "cannot be tested";
+  return "not run";
 }
 
 std::span<const Item> items() {

@@ -75,6 +75,7 @@ class Reader {
     const RunResult result = find_run_(value.run);
     if (result.view == nullptr) {
       measured.missing = result.missing;
+      measured.not_run = result.not_run;
       return measured;
     }
     try {
@@ -180,6 +181,7 @@ void derive(const Value& value, Measured than, Measured& measured) {
   if (than.is_range) than.low = than.high = than.value;
   if (!than.missing.empty()) {
     measured.missing = than.missing;
+    measured.not_run = than.not_run;
   } else if (value.derive == Derive::difference) {
     measured.value -= than.value;
     const double low = measured.low - than.high;

@@ -22,12 +22,14 @@ struct Measured {
   std::string interval;      // "95 % interval", "range over 8 rows"; empty: none
   bool is_range = false;  // low and high are the extreme rows: shown, but no uncertainty of value
   std::string missing;
+  bool not_run = false;  // missing, for reasons that lie outside of claim and model
 };
 
 /// The result of a run, or null with a sentence that says why there is none.
 struct RunResult {
   const ResultView* view = nullptr;
   std::string missing;
+  bool not_run = false;  // the system did not let it end (a write, memory)
 };
 using FindRun = std::function<RunResult(const std::string& run)>;
 

@@ -20,7 +20,8 @@ struct DrawnPicture {
   std::vector<std::vector<std::string>> cells;  // of a table, the header first
   std::string caption;  // what the program says of it: left out rows, intervals
   std::string command;
-  std::string failed;  // a sentence if it could not be made
+  std::string failed;    // a sentence if it could not be made
+  bool not_run = false;  // for what the system refused
 };
 
 struct ItemOutcome {

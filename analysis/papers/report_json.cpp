@@ -47,13 +47,14 @@ std::string section_of(const Item& item) {
 }
 
 std::string tally(const std::vector<ItemOutcome>& outcomes, bool errors) {
-  std::array<int, 4> counts{};
+  std::array<int, 5> counts{};
   for (const ItemOutcome& outcome : outcomes) {
     if (outcome.item->is_error == errors)
       ++counts[static_cast<std::size_t>(outcome.judgement.verdict)];
   }
-  return fmt::format("{} hold, {} hold in form, {} do not hold, {} cannot be tested", counts[0],
-                     counts[1], counts[2], counts[3]);
+  const std::string not_run = counts[4] == 0 ? "" : fmt::format(", {} were not run", counts[4]);
+  return fmt::format("{} hold, {} hold in form, {} do not hold, {} cannot be tested{}", counts[0],
+                     counts[1], counts[2], counts[3], not_run);
 }
 
 Json report_json(const ReportHead& head, const std::vector<ItemOutcome>& outcomes) {

@@ -110,6 +110,14 @@ struct RoleAnswer {
 
 Judgement judge(const Item& item, const std::vector<Measured>& measured) {
   if (!item.never.empty()) return {Verdict::cannot_test, item.never};
+  for (const Check& check : item.checks) {
+    for (const std::string& word : {check.left, check.right}) {
+      const Side side = side_of(item, measured, word);
+      if (side.measured.not_run)
+        return {Verdict::not_run,
+                fmt::format("{} was not run: {}.", side.value->label, side.measured.missing)};
+    }
+  }
   RoleAnswer by_role[3];
   for (const Role role : {Role::needs, Role::form, Role::size}) {
     RoleAnswer& sum = by_role[static_cast<int>(role)];

@@ -11,6 +11,7 @@
 #include "analysis/analysis.hpp"
 #include "analysis/calibration_notes.hpp"
 #include "analysis/checked_lines.hpp"
+#include "analysis/same_weights.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/side_by_side.hpp"
 #include "analysis/simulate/simulation_units.hpp"
@@ -35,6 +36,7 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
       // Names of files may be no UTF-8, and what JSON replaces must be the same when it
       // is read back.
       {"model", clean_text(setup.models.verifier_name)},
+      {"model_hash", setup.models.verifier_hash},
       {"draft",
        setup.models.draft == nullptr ? Json(nullptr) : Json(clean_text(setup.models.draft_name))},
       {"text", clean_text(setup.models.text_name)},
@@ -48,6 +50,7 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
       {"calibration_tokens", options.n_calibration},
       {"layer_map", setup.layer_map},
       {"seed", options.seed}};
+  if (setup.models.draft != nullptr) config["draft_hash"] = setup.models.draft_hash;
   for (const MatchTarget& target : options.match) config["match"].push_back(target.to_string());
   if (setup.is_matched()) {
     for (const LivePair& pair : setup.pairs) config["knobs"].push_back(pair.labels.knob);
@@ -128,7 +131,10 @@ std::map<std::size_t, UnitResult> read_units(const std::filesystem::path& file, 
       return;
     }
     const auto unit = line.at("unit").get<std::size_t>();
-    if (known != config) return;  // refused below, with both configurations at hand
+    if (known != config) {  // refused below, with both configurations at hand
+      units[unit];
+      return;
+    }
     if (unit >= n_units) throw ConfigError("a unit outside the simulation");
     UnitResult result{numbers_from_json(line.at("values"), shape.n_values),
                       numbers_from_json(line.at("series"), shape.n_series)};
@@ -137,6 +143,10 @@ std::map<std::size_t, UnitResult> read_units(const std::filesystem::path& file, 
     }
   });
   if (known != config) {
+    std::vector<std::size_t> numbers;
+    for (const auto& [number, result] : units) numbers.push_back(number);
+    require_same_weights(config, known, file.string(), numbers,
+                         "expected the old weights, or a start over with --force");
     throw ConfigError(fmt::format("{} belongs to another simulation: {}", file.string(),
                                   first_difference(config, known)));
   }
@@ -247,8 +257,17 @@ UnitWork simulation_work(SimulationTask& task, const SimulationSetup& setup, Thr
   }
   UnitWork work;
   work.command = "simulate " + task.name();
-  work.header = header_line(config_of(task, setup));
+  const Json config = config_of(task, setup);
+  work.header = header_line(config);
+  work.weights = weights_of(config);
   work.n_units = units.size();
+  work.may_lack = true;
+  work.empty_line = [shape = task.unit_shape(), units, n_pairs](std::size_t unit) {
+    const auto [c, p] = units[unit];
+    const auto nothing = std::numeric_limits<double>::quiet_NaN();
+    return unit_line(c * n_pairs + p, {std::vector<double>(shape.n_values, nothing),
+                                       std::vector<double>(shape.n_series, nothing)});
+  };
   work.cost = [&task, &setup, units](std::size_t unit) {
     const auto [c, p] = units[unit];
     return case_cost(task, setup.models, c, setup.pairs[p].label());

@@ -41,6 +41,8 @@ struct SimulationModels {
   std::string text_name;
   std::vector<TokenId> leading;  // special tokens (BOS) in front of every prompt and window
   std::vector<FurtherText> more_texts = {};  // tasks measure over all; not chains, which read none
+  std::string verifier_hash = {};            // core/model/model_hash.hpp
+  std::string draft_hash = {};
   /// The first with the others.
   std::vector<FurtherText> texts() const;
 };

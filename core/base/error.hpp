@@ -18,6 +18,12 @@ class IoError : public Error {
   using Error::Error;
 };
 
+/// A file that is expected is not there: more often an answer than a failing system.
+class MissingFile : public IoError {
+ public:
+  using IoError::IoError;
+};
+
 /// The bytes of a file do not mean what its format says they should.
 class FormatError : public Error {
  public:

@@ -3,14 +3,15 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string_view>
 
 namespace kvscope {
 
 /// Owns one read-only mapping of a whole regular file; move only. The mapping outlives the
-/// directory entry, but a file that another process cuts short while it is mapped ends this one
-/// (SIGBUS).
+/// directory entry, but a file that another process cuts short while it is mapped, and a disk that
+/// fails, end this one (SIGBUS): the program says which file it was (mapped_file_at).
 class MappedFile {
  public:
   /// No file: bytes() is empty.
@@ -31,6 +32,11 @@ class MappedFile {
  private:
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+  std::unique_ptr<char[]> name_;  // what mapped_file_at answers
 };
+
+/// The name of the mapped file that the address lies in; null if there is none. Safe in signal
+/// handlers. Knows the first thousand mappings at a time.
+const char* mapped_file_at(const void* address);
 
 }  // namespace kvscope

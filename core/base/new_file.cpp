@@ -3,18 +3,24 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <random>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/read_files.hpp"
 
 namespace kvscope {
 
@@ -26,13 +32,14 @@ namespace {
   throw IoError(fmt::format("cannot write {}: {}", name, std::strerror(reason)));
 }
 
+constexpr std::size_t kMostOfName = 200;
+
 fs::path folder_holding(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
 /// "run.csv.3f0c9ab2d4e85716.part"; long names are cut, since a file system allows 255 bytes.
 fs::path temporary_name(const fs::path& target) {
-  constexpr std::size_t kMostOfName = 200;
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number) {
     std::random_device source;
@@ -54,6 +61,7 @@ void sync_descriptor(int fd, const std::string& name) {
 }
 
 void give_name(const fs::path& from, const fs::path& to, bool overwrite) {
+  refuse_read_file(to);  // read since the work began
   int status = -1;
   if (overwrite) {
     status = ::rename(from.c_str(), to.c_str());
@@ -73,7 +81,86 @@ void give_name(const fs::path& from, const fs::path& to, bool overwrite) {
   }
 }
 
+/// Temporary files of this process, where a signal handler can find them: no lock, no memory.
+struct Unfinished {
+  std::atomic<bool> is_taken{false};
+  std::atomic<bool> is_there{false};
+  std::array<char, 4096> name{};
+};
+constexpr std::size_t kMostUnfinished = 1024;
+constinit std::array<Unfinished, kMostUnfinished> unfinished;  // takes memory where it is used
+
+/// -1 if there is no room for it.
+int take_slot(const fs::path& temporary) {
+  const std::string& name = temporary.native();
+  for (std::size_t i = 0; i < kMostUnfinished && name.size() < unfinished[i].name.size(); ++i) {
+    Unfinished& one = unfinished[i];
+    if (one.is_taken.exchange(true)) continue;
+    name.copy(one.name.data(), name.size());
+    one.name[name.size()] = '\0';
+    one.is_there.store(true);
+    return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void free_slot(int slot) {
+  if (slot < 0) return;
+  Unfinished& one = unfinished[static_cast<std::size_t>(slot)];
+  one.is_there.store(false);
+  one.is_taken.store(false);
+}
+
+/// "STEM.3f0c9ab2d4e85716.part".
+bool is_temporary(std::string_view name, std::string_view stem) {
+  constexpr std::string_view kEnd = ".part";
+  constexpr std::size_t kDigits = 16;
+  if (!name.starts_with(stem) || !name.ends_with(kEnd)) return false;
+  name.remove_suffix(kEnd.size());
+  if (name.size() < stem.size() + 1 + kDigits || name[name.size() - kDigits - 1] != '.')
+    return false;
+  return name.substr(name.size() - kDigits).find_first_not_of("0123456789abcdef") ==
+         std::string_view::npos;
+}
+
+/// Nobody has it open who locked it (NewFile, HDF5), and nobody wrote to it lately. Where there are
+/// no locks nothing is known.
+bool is_abandoned(const fs::path& file) {
+  constexpr std::time_t kLongAgo = 3600;  // seconds
+  const int fd = ::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return false;
+  struct stat status {};
+  const bool is_old = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+                      status.st_mtime + kLongAgo < std::time(nullptr);
+  const bool is_free = is_old && ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  ::close(fd);
+  return is_free;
+}
+
 }  // namespace
+
+void remove_unfinished_files() {
+  for (Unfinished& one : unfinished) {
+    if (one.is_there.load()) ::unlink(one.name.data());
+  }
+}
+
+void remove_old_temporaries(const fs::path& folder, std::string_view stem) {
+  std::error_code error;
+  std::vector<fs::path> old;
+  for (auto entry = fs::directory_iterator(folder, error);
+       !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    if (is_temporary(entry->path().filename().native(), stem)) old.push_back(entry->path());
+  }
+  for (const fs::path& file : old) {
+    if (is_abandoned(file)) remove_quietly(file);
+  }
+}
+
+void remove_old_temporaries(const fs::path& target) {
+  const std::string stem = target.filename().native().substr(0, kMostOfName);
+  remove_old_temporaries(folder_holding(target), stem + ".");
+}
 
 void check_output(const fs::path& out, bool overwrite) {
   const auto refuse = [&](const std::string& why) {
@@ -103,6 +190,7 @@ void check_output(const fs::path& out, bool overwrite) {
     throw IoError(
         fmt::format("{} exists; choose another name or ask to overwrite it", out.string()));
   }
+  refuse_read_file(out);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
     refuse(fmt::format("folder {}: {}", folder.string(), std::strerror(errno)));
   }
@@ -123,23 +211,27 @@ NewFile::NewFile(fs::path target, bool overwrite)
     : target_(std::move(target)), overwrite_(overwrite) {
   check_output(target_, overwrite);
   temporary_ = temporary_name(target_);
+  slot_ = take_slot(temporary_);
 }
 
 NewFile::NewFile(NewFile&& other) noexcept
     : target_(std::move(other.target_)),
       temporary_(std::exchange(other.temporary_, {})),
       overwrite_(other.overwrite_),
-      fd_(std::exchange(other.fd_, -1)) {}
+      fd_(std::exchange(other.fd_, -1)),
+      slot_(std::exchange(other.slot_, -1)) {}
 
 NewFile::~NewFile() {
   if (fd_ >= 0) ::close(fd_);
   if (!temporary_.empty()) remove_quietly(temporary_);
+  free_slot(slot_);
 }
 
 void NewFile::write(std::string_view bytes) {
   if (fd_ < 0) {
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd_ < 0) fail_writing(target_.string(), errno);
+    (void)::flock(fd_, LOCK_SH | LOCK_NB);  // for remove_old_temporaries; some systems have none
   }
   write_all(fd_, bytes, target_.string());
 }
@@ -201,7 +293,7 @@ void sync_folder_of(const fs::path& file) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return;  // a folder that may be written but not listed
   try {
-    sync_descriptor(fd, folder.string());
+    sync_descriptor(fd, fmt::format("the folder of {}", file.string()));
   } catch (...) {
     ::close(fd);
     throw;

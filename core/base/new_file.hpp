@@ -16,7 +16,7 @@ namespace kvscope {
 
 /// Throws IoError unless a file named `out` can be made: its folder exists and may be
 /// written; `out` is no folder, device, pipe or link to nothing; it does not exist yet or
-/// may be overwritten.
+/// may be overwritten. Throws ConfigError if it is a file that was read (read_files.hpp).
 void check_output(const std::filesystem::path& out, bool overwrite);
 
 /// The input that `out` is, under whatever name (same device and inode); empty if it is none. "-"
@@ -55,6 +55,7 @@ class NewFile {
   std::filesystem::path temporary_;
   bool overwrite_ = false;
   int fd_ = -1;
+  int slot_ = -1;  // where remove_unfinished_files finds it
 };
 
 /// The last step alone, for a file that grew under a fixed name: syncs `from`, gives it the name
@@ -71,6 +72,16 @@ void write_all(int fd, std::string_view bytes, const std::string& name);
 
 /// Waits until the folder's names are on the device, where the file system can say so.
 void sync_folder_of(const std::filesystem::path& file);
+
+/// Removes what every NewFile of this process has begun and not published: for signal handlers,
+/// before they end the process. Of more than a thousand at a time, the rest stays.
+void remove_unfinished_files();
+
+/// Removes temporary files of `target` that nobody works on any more: left by a process that was
+/// killed, more than an hour old, and locked by nobody. Never throws.
+void remove_old_temporaries(const std::filesystem::path& target);
+/// The same of all files of a folder whose names begin with `stem`.
+void remove_old_temporaries(const std::filesystem::path& folder, std::string_view stem);
 
 /// Removes a file if it is there; never throws.
 void remove_quietly(const std::filesystem::path& path);

@@ -7,19 +7,20 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
-#include <memory>
 
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
+#include "core/base/read_files.hpp"
 
 namespace kvscope {
 
 namespace {
 
 [[noreturn]] void fail_reading(const std::string& name, int reason) {
-  throw IoError(fmt::format("cannot read {}: {}", name, std::strerror(reason)));
+  const std::string sentence = fmt::format("cannot read {}: {}", name, std::strerror(reason));
+  if (reason == ENOENT) throw MissingFile(sentence);
+  throw IoError(sentence);
 }
 
 [[noreturn]] void fail_too_long(const std::string& name, std::size_t max_bytes) {
@@ -27,10 +28,11 @@ namespace {
       fmt::format("{} is longer than {}", name, bytes_text(static_cast<double>(max_bytes))));
 }
 
-/// A pipe is opened whether somebody writes to it or not; a device, which may never end, is not.
-std::FILE* open_without_waiting(const std::filesystem::path& file) {
+/// A descriptor, or -1 with errno. A pipe is opened whether somebody writes to it or not; a device,
+/// which may never end, is not.
+int open_without_waiting(const std::filesystem::path& file) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return nullptr;
+  if (fd < 0) return -1;
   struct stat status {};
   if (::fstat(fd, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode)) {
     ::close(fd);
@@ -40,33 +42,46 @@ std::FILE* open_without_waiting(const std::filesystem::path& file) {
             : fmt::format("cannot read {}: it is a device, expected a file", file.string()));
   }
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // from now on its writer is waited for
-  std::FILE* opened = ::fdopen(fd, "rb");
-  if (opened == nullptr) ::close(fd);
-  return opened;
+  return fd;
 }
+
+/// Closes what is not standard input.
+class Source {
+ public:
+  explicit Source(int fd) : fd_(fd) {}
+  ~Source() {
+    if (fd_ > STDIN_FILENO) ::close(fd_);
+  }
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
 
 }  // namespace
 
 std::string read_whole_file(const std::filesystem::path& file, std::size_t max_bytes) {
   const bool is_stdin = file == "-";
   const std::string name = is_stdin ? "standard input" : file.string();
-  const auto close = [](std::FILE* f) { return f == stdin ? 0 : std::fclose(f); };
-  const std::unique_ptr<std::FILE, decltype(close)> in(
-      is_stdin ? stdin : open_without_waiting(file), close);
-  if (!in) fail_reading(name, errno);
+  const Source in(is_stdin ? STDIN_FILENO : open_without_waiting(file));
+  if (in.fd() < 0) fail_reading(name, errno);
+  if (!is_stdin) note_read_file(in.fd(), file);
   struct stat status {};
   // Told before the memory is filled. What has no size (a pipe) is counted as it comes.
-  if (::fstat(::fileno(in.get()), &status) == 0 && S_ISREG(status.st_mode) &&
+  if (::fstat(in.fd(), &status) == 0 && S_ISREG(status.st_mode) &&
       static_cast<std::uintmax_t>(status.st_size) > max_bytes) {
     fail_too_long(name, max_bytes);
   }
   std::string text;
   char buffer[1 << 16];
-  while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, in.get())) {
-    if (text.size() + n > max_bytes) fail_too_long(name, max_bytes);
-    text.append(buffer, n);
+  for (ssize_t n = 0; (n = ::read(in.fd(), buffer, sizeof buffer)) != 0;) {
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_reading(name, errno);
+    if (text.size() + static_cast<std::size_t>(n) > max_bytes) fail_too_long(name, max_bytes);
+    text.append(buffer, static_cast<std::size_t>(n));
   }
-  if (std::ferror(in.get()) != 0) fail_reading(name, errno);
   if (text.empty() && !is_stdin && S_ISFIFO(status.st_mode)) {
     throw IoError(fmt::format("cannot read {}: it is a pipe without a writer", name));
   }

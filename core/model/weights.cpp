@@ -107,8 +107,8 @@ struct WeightFiles::Impl {
     }
     for (const auto& [shard, names] : names_by_shard) {
       if (!file_exists(folder / shard)) {
-        throw IoError(fmt::format("shard {} is missing: {} lists {} tensors in it",
-                                  (folder / shard).string(), where, names.size()));
+        throw MissingFile(fmt::format("shard {} is missing: {} lists {} tensors in it",
+                                      (folder / shard).string(), where, names.size()));
       }
       add_file(folder / shard);
       for (const std::string& name : names) {
@@ -135,8 +135,8 @@ WeightFiles WeightFiles::open(const std::filesystem::path& model_dir) {
   } else if (file_exists(model_dir / kIndexFile)) {
     impl->add_shards(model_dir);
   } else {
-    throw IoError(fmt::format("{}: expected {} or {}, found neither", model_dir.string(),
-                              kSingleFile, kIndexFile));
+    throw MissingFile(fmt::format("{}: expected {} or {}, found neither", model_dir.string(),
+                                  kSingleFile, kIndexFile));
   }
   return WeightFiles(std::move(impl));
 }
@@ -185,6 +185,13 @@ std::vector<std::string> WeightFiles::names() const {
   std::vector<std::string> names;
   for (const auto& [name, entry] : impl_->entries) names.push_back(name);
   return names;
+}
+
+std::vector<ListedTensor> WeightFiles::list() const {
+  std::vector<ListedTensor> tensors;
+  for (const auto& [name, entry] : impl_->entries)
+    tensors.push_back({name, entry.tensor.dtype_name, entry.tensor.shape, entry.tensor.bytes});
+  return tensors;
 }
 
 std::int64_t WeightFiles::n_parameters() const {

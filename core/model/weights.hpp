@@ -26,6 +26,15 @@ struct StoredTensor {
   Index count() const { return shape.count(); }
 };
 
+/// A tensor as a list of a checkpoint's contents names it: of any dtype, also one that cannot be
+/// computed with. Valid as long as its WeightFiles lives.
+struct ListedTensor {
+  std::string_view name;
+  std::string_view dtype_name;  // as the file spells it
+  std::vector<Index> shape;
+  std::span<const std::byte> bytes;  // as stored
+};
+
 /// Throws FormatError naming tensor, element and file if a value is NaN or infinite.
 void require_finite(std::span<const float> values, std::string_view name, const std::string& file);
 
@@ -58,6 +67,8 @@ class WeightFiles {
   Tensor<float> get_float(std::string_view name, const Shape& expected) const;
 
   std::vector<std::string> names() const;
+  /// All tensors in the order of their names.
+  std::vector<ListedTensor> list() const;
   std::int64_t n_parameters() const;  // elements in all tensors
   std::int64_t n_bytes() const;       // bytes of all tensor data
 

@@ -54,6 +54,7 @@ struct LayerKind {
 struct TraceInfo {
   // the model
   std::string model_name;    // folder name of the checkpoint
+  std::string model_hash;    // core/model/model_hash.hpp; empty = not known
   std::string model_family;  // "llama", ...
   std::string model_config;  // config.json, verbatim
   Index n_layers = 0;

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/support/counted_calls.hpp"
 #include "tests/support/places.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -100,6 +101,7 @@ struct Workshop {
 };
 
 RunSetup failing(const std::string& call, long at, int reason, long n, const std::string& count) {
+  fs::remove(count);
   return {"",
           {"SOURCE_DATE_EPOCH=1700000000", "LD_PRELOAD=" + testing::failing_disk().string(),
            "KVSCOPE_FAIL_CALL=" + call, "KVSCOPE_FAIL_AT=" + std::to_string(at),
@@ -128,7 +130,7 @@ void attack(const Workshop& shop, const Attack& attack, long most) {
     INFO(whole.err);
     REQUIRE(whole.code == 0);
     const std::string right = read_file(writing.out);
-    const long n_calls = std::stol(read_file(count));
+    const long n_calls = testing::counted_calls(count);
     REQUIRE(n_calls > 0);
     const long n = std::min(n_calls, most);
     for (long i = 0; i < n; ++i) {

@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_program.hpp"
+#include "tests/support/counted_calls.hpp"
 #include "tests/support/places.hpp"
+#include "tests/support/sanitizers.hpp"
 #include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::papers_test {
@@ -85,6 +87,49 @@ TEST_CASE("papers on a checkpoint without a tokenizer: items say why, the rest g
     if (item.at("item") == "specattn-fig-2")
       CHECK_THAT(item.at("reason").get<std::string>(), ContainsSubstring("--draft"));
   }
+}
+
+TEST_CASE("a failed write is no verdict: the report says so, and so does the code") {
+  if (test::kAddressSanitizer) SKIP("AddressSanitizer wants no library loaded before its own");
+  const TempDir dir;
+  const fs::path count = dir.path() / "count";
+  const auto run = [&](const std::string& out, long at) {
+    fs::remove(count);
+    return kvscope_run(
+        {"papers", "--quick", "--items", "error-normalised-keys", "--threads", "1", "--out",
+         (dir.path() / out).string()},
+        {"",
+         {"SOURCE_DATE_EPOCH=1700000000", "LD_PRELOAD=" + testing::failing_disk().string(),
+          "KVSCOPE_FAIL_CALL=write", "KVSCOPE_FAIL_AT=" + std::to_string(at),
+          "KVSCOPE_FAIL_COUNT=" + count.string()}});
+  };
+  const auto verdict = [&](const std::string& out) {
+    return items_of(dir.path() / out)[0].at("verdict").get<std::string>();
+  };
+  const auto whole = run("whole", 0);
+  INFO(whole.err);
+  REQUIRE(whole.code == 0);
+  const std::string right = verdict("whole");
+  const long n_writes = testing::counted_calls(count);
+  int n_not_run = 0;
+  for (const long at : {n_writes / 3, n_writes / 2}) {
+    const std::string out = "failed" + std::to_string(at);
+    const auto failed = run(out, at);
+    INFO("write " << at << " of " << n_writes << ": " << failed.err);
+    CHECK(failed.code != 0);
+    if (failed.code != 4) {
+      CHECK(failed.code == 3);  // the report itself
+      continue;
+    }
+    CHECK((verdict(out) == "not run" || verdict(out) == right));
+    n_not_run += verdict(out) == "not run" ? 1 : 0;
+    CHECK_THAT(failed.err, ContainsSubstring("error-normalised-keys was not"));
+    CHECK_THAT(failed.err, ContainsSubstring("Input/output error"));
+    if (n_not_run != 1) continue;
+    CHECK(run(out, 0).code == 0);  // a new start makes up for it
+    CHECK(verdict(out) == right);
+  }
+  CHECK(n_not_run > 0);
 }
 
 TEST_CASE("papers refuses what it cannot mean") {

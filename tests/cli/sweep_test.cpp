@@ -118,7 +118,8 @@ TEST_CASE("wrong sweeps end with one sentence and exit code 2") {
        "shard"},
       {{"sweep", recorded.trace, "--selector", "full", "--resume"}, "--out"},
       {{"sweep", recorded.trace, "--selector", "full", "--out", "x.txt"}, ".csv"},
-      {{"sweep", recorded.trace, "--selector", "full", "--out", recorded.trace}, "trace"},
+      {{"sweep", recorded.trace, "--selector", "full", "--force", "--out", recorded.trace},
+       "input"},
   };
   for (const auto& [words, part] : cases) {
     const auto run = kvscope_run(words);

@@ -81,7 +81,7 @@ TEST_CASE("units say what they read before anything is computed") {
   const auto model = kvscope_run({"info", bench.trace, "--json"}).json().at("model");
   const double n_kv = model.at("n_kv"), n_q = model.at("n_q"), d_head = model.at("d_head");
   CHECK(unit.at("bytes_to_read") == 96 * d_head * (n_q + 2 * n_kv) * 4);
-  CHECK(unit.at("predicted_seconds") > 0.0);
+  CHECK(unit.at("predicted_seconds").is_null());                    // until two units are timed
   CHECK(unit.at("predicted_memory") > 96 * d_head * 2 * n_kv * 4);  // keys and values
   CHECK(list.at("units").at(8).at("bytes_to_read") == 8.0 * unit.at("bytes_to_read").get<double>());
   CHECK(n_files(bench.dir.path()) == 0);
@@ -337,7 +337,7 @@ TEST_CASE("workers that signals end lose no unit and do none twice") {
   std::map<std::string, fs::file_time_type> finished;  // before the last signal
   RunningProgram run(command);
   int n_killed = 0;
-  for (int tries = 0; tries < 400 && run.is_running() && n_killed < 5; ++tries) {
+  for (int tries = 0; tries < 400 && run.is_running() && n_killed < 8; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 40));
     const std::vector<pid_t> workers = workers_of(run.pid());
     if (workers.empty()) continue;
@@ -347,16 +347,13 @@ TEST_CASE("workers that signals end lose no unit and do none twice") {
       if (entry->path().extension() == ".unit")
         finished.try_emplace(entry->path(), fs::last_write_time(entry->path()));
     }
-    ::kill(workers[random() % workers.size()], SIGKILL);
+    ::kill(workers[random() % workers.size()], n_killed % 2 == 0 ? SIGKILL : SIGTERM);
     ++n_killed;
   }
   const RunResult ended = run.wait();
   INFO(ended.err << " after " << n_killed << " kills");
   CHECK(n_killed > 0);
-  if (ended.code != 0) {  // one unit met every kill
-    CHECK_THAT(ended.err, ContainsSubstring("the same command continues"));
-    REQUIRE(kvscope_run(command).code == 0);
-  }
+  CHECK(ended.code == 0);  // a worker that is killed, or asked to stop, is replaced
   CHECK(read_file(out) == read_file(whole));
   for (const auto& [file, time] : finished) {
     INFO(file);

@@ -6,6 +6,7 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
@@ -87,6 +88,17 @@ TEST_CASE("what is no result is refused in a sentence") {
   CHECK_THROWS_AS(open_result(dir.path() / "none"), IoError);
   CHECK_THROWS_AS(rows_of(*open_result(write_result(dir, "norows.h5", {{"total", 1}}))),
                   FormatError);
+}
+
+TEST_CASE("a report with very many fields beside its rows is read in little time") {
+  const TempDir dir;
+  std::string text = R"({"rows":[{"selector":"quest","mass":0.5}])";
+  for (int i = 0; i < 100'000; ++i) text += ",\"field" + std::to_string(i) + "\":1";
+  const auto file = dir.write("wide.json", text + "}");
+  const std::clock_t begin = std::clock();
+  CHECK(rows_of(*open_result(file)).n_rows() == 1);
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  CHECK(seconds < 3.0);  // 6 s and more where every field is looked for among all others
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/mapped_file.hpp"
 #include "core/trace/result.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/traces/synthetic.hpp"
@@ -62,6 +63,26 @@ Ended end_of(const std::function<void()>& work) {
   if (WIFEXITED(status)) ended.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
   return ended;
+}
+
+TEST_CASE("a mapped file that is cut ends the program with its name") {
+  if (kSanitizer) SKIP("sanitizers have handlers of their own");
+  const TempFolder folder;
+  const auto path = folder / "weights";
+  const auto touch_cut = [&] {
+    spill(path, std::string(100'000, 'x'));
+    const MappedFile mapped(path);
+    std::filesystem::resize_file(path, 5000);
+    const volatile auto* bytes = reinterpret_cast<const volatile char*>(mapped.bytes().data());
+    ::_exit(bytes[90'000]);
+  };
+  const Ended ended = end_of([&] {
+    on_crash_in_hdf5(say_and_end, say_and_end);
+    touch_cut();
+  });
+  CHECK(ended.exit_code == 3);
+  CHECK(ended.said == path.string());
+  CHECK(end_of(touch_cut).signal == SIGBUS);  // without a handler for it
 }
 
 // Calls itself until the stack is used up, as HDF5 does on groups in a circle.

@@ -178,5 +178,32 @@ TEST_CASE("a compressed trace and a recording that goes on are compared too") {
   CHECK_THAT(message_of([&] { growing.read_k(1, 0, {0, 16}); }), ContainsSubstring("unit 0"));
 }
 
+TEST_CASE("a trace that becomes shorter while it is read is a read error, not zeros") {
+  const TempFolder folder;
+  const auto file = folder / "t.h5";
+  write_all(make_trace(Plan{}), *create_trace(file, {}));
+  for (const std::uintmax_t left : {fs::file_size(file) / 2, fs::file_size(file) / 4}) {
+    const auto cut = folder / ("cut" + std::to_string(left));
+    fs::copy_file(file, cut);
+    const TraceFile trace = TraceFile::open(cut);
+    fs::resize_file(cut, left);
+    std::string said;
+    try {
+      for (const Index layer : trace.info().layers) {
+        for (const Index head : trace.info().kv_heads) {
+          trace.read_k(layer, head, {0, trace.info().n_tokens});
+          trace.read_v(layer, head, {0, trace.info().n_tokens});
+        }
+        for (const Index head : trace.info().q_heads)
+          trace.read_lse(layer, head, trace.info().rows);
+      }
+    } catch (const IoError& error) {
+      said = error.what();
+    }
+    CHECK_THAT(said, ContainsSubstring("it was cut while it was read"));
+    CHECK_THAT(said, ContainsSubstring(cut.string()));
+  }
+}
+
 }  // namespace
 }  // namespace kvscope::test::damaged_data_test

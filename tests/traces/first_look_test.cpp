@@ -192,5 +192,25 @@ TEST_CASE("threads that end take no look with them") {
   }
 }
 
+/// Ends its own process by SIGKILL until the file has as many bytes as `options` says.
+void end_by_hand(const fs::path& file, unsigned options) {
+  if (fs::file_size(file) >= options) return;
+  std::ofstream(file, std::ios::app | std::ios::binary) << '+';
+  std::raise(SIGKILL);
+}
+
+TEST_CASE("a look whose process somebody ends is tried once more") {
+  if (kSanitizer) SKIP("sanitizers forbid the fork, or use more memory than is copied");
+  NewFiles files;
+  const fs::path once = files.next();
+  const auto size = static_cast<unsigned>(fs::file_size(once));
+  CHECK(said_of(once, end_by_hand, size + 1) == "good");
+  CHECK(fs::file_size(once) == size + 1);
+  const fs::path often = files.next();
+  const std::string said = said_of(often, end_by_hand, size + 10);
+  CHECK_THAT(said, ContainsSubstring("was ended twice (signal 9)"));
+  CHECK(fs::file_size(often) <= size + 2);
+}
+
 }  // namespace
 }  // namespace kvscope::test::first_look_test

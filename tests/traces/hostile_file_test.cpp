@@ -208,5 +208,28 @@ TEST_CASE("a trace without its progress does not verify") {
   CHECK_THAT(report.problems[0], ContainsSubstring("/progress is missing"));
 }
 
+/// The keys of a layer anew, in chunks of this shape, which may grow.
+std::string said_of_chunks(std::vector<hsize_t> chunk) {
+  return said_of_trace([&](hid_t file, const TempFolder&) {
+    hsize_t dims[3] = {};
+    const hid_t keys = H5Dopen2(file, "/layers/0/k", H5P_DEFAULT);
+    const hid_t space = H5Dget_space(keys);
+    H5Sget_simple_extent_dims(space, dims, nullptr);
+    H5Sclose(space);
+    H5Dclose(keys);
+    const hsize_t most[3] = {H5S_UNLIMITED, H5S_UNLIMITED, H5S_UNLIMITED};
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(creation, 3, chunk.data());
+    H5Pset_deflate(creation, 9);
+    replace_dataset(file, "/layers/0/k", H5T_IEEE_F32LE, H5Screate_simple(3, dims, most), creation);
+  });
+}
+
+TEST_CASE("chunks much larger than their dataset are refused at opening") {
+  CHECK_THAT(said_of_chunks({2, 8192, 16384}), ContainsSubstring("[2, 8192, 16384]"));
+  CHECK_THAT(said_of_chunks({2, 8192, 60000}), ContainsSubstring("chunks of shape"));
+  CHECK_THAT(said_of_chunks({1, 64, 64}), !ContainsSubstring("chunks of shape"));
+}
+
 }  // namespace
 }  // namespace kvscope::test::hostile_file_test

@@ -62,6 +62,7 @@ std::string expert_words(const TraceInfo& info) {
 FactSection model_facts(const TraceInfo& info) {
   FactSection section{"Model", {}};
   add(section, "name", info.model_name);
+  if (!info.model_hash.empty()) add(section, "weights", info.model_hash, "model_hash");
   add(section, "family", info.model_family);
   add(section, "layers", fmt::format("{}", info.n_layers));
   add(section, "heads", fmt::format("{} query, {} key/value", info.n_q, info.n_kv),

@@ -20,6 +20,20 @@ TEST_CASE("a mapped file shows the bytes of the file", "[mapped_file]") {
   CHECK(file.bytes().size() == contents.size());
 }
 
+TEST_CASE("an address of a mapping tells its file, while it lasts", "[mapped_file]") {
+  const testing::TempDir dir;
+  const auto path = dir.write("data", std::string(10000, 'x'));
+  const void* inside = nullptr;
+  {
+    MappedFile first(path);
+    inside = first.bytes().data() + 9999;
+    const MappedFile moved(std::move(first));
+    CHECK(mapped_file_at(inside) == path.string());
+    CHECK(mapped_file_at(&dir) == nullptr);
+  }
+  CHECK(mapped_file_at(inside) == nullptr);
+}
+
 TEST_CASE("an empty file maps to no bytes", "[mapped_file]") {
   const testing::TempDir dir;
   const MappedFile file(dir.write("empty", ""));

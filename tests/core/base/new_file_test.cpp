@@ -151,5 +151,51 @@ TEST_CASE("names from other files open nothing but regular files") {
                        MessageMatches(ContainsSubstring("is longer than")));
 }
 
+TEST_CASE("what is on its way is gone before a signal ends the process") {
+  const TempDir dir;
+  const fs::path done = dir.path() / "done.txt";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    NewFile half(dir.path() / "half.txt", /*overwrite=*/false);
+    half.write("half");
+    write_new_file(done, "whole", /*overwrite=*/false);
+    remove_unfinished_files();
+    ::_exit(7);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WEXITSTATUS(status) == 7);
+  CHECK(read_file(done) == "whole");
+  CHECK(n_files(dir) == 1);
+}
+
+TEST_CASE("temporary files of killed processes go, those of living ones and of the user stay") {
+  const TempDir dir;
+  const fs::path target = dir.path() / "a.txt";
+  const auto make = [&](const std::string& name, std::chrono::hours age) {
+    const fs::path file = dir.write(name, "x");
+    fs::last_write_time(file, fs::last_write_time(file) - age);
+    return file;
+  };
+  const std::chrono::hours long_ago{2}, now{0};
+  const fs::path dead = make("a.txt.0123456789abcdef.part", long_ago);
+  const std::vector<fs::path> kept = {
+      make("a.txt.fedcba9876543210.part", now), make("a.txt.part", long_ago),
+      make("a.txt.0123456789abcdeX.part", long_ago), make("b.txt.0123456789abcdef.part", long_ago),
+      make("a.txt.0123456789abcdef", long_ago)};
+  NewFile alive(target, /*overwrite=*/false);
+  alive.write("half");
+  fs::last_write_time(alive.temporary(), fs::last_write_time(dead));
+  remove_old_temporaries(target);
+  CHECK(!fs::exists(dead));
+  for (const fs::path& file : kept) {
+    INFO(file);
+    CHECK(fs::exists(file));
+  }
+  CHECK(fs::exists(alive.temporary()));
+  remove_old_temporaries(dir.path(), "b.txt");
+  CHECK(!fs::exists(dir.path() / "b.txt.0123456789abcdef.part"));
+}
+
 }  // namespace
 }  // namespace kvscope::test::new_file_test

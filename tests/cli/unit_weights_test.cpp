@@ -1,0 +1,122 @@
+// Weights that were replaced under the name of the old ones: work that was begun is not continued
+// with them, and units of both do not make a result.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "analysis/checked_lines.hpp"
+#include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test::unit_weights_test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+using Words = std::vector<std::string>;
+namespace fs = std::filesystem;
+
+/// The embedded draft under a usual name, and whose weights can be replaced in place.
+struct Bench {
+  TempDir dir;
+  fs::path model = dir.path() / "llm";
+
+  Bench() { fs::copy(testing::source_dir() / "traces/samples/draft", model); }
+  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+  /// As after another round of training: the same shape, the same name, another number at the end.
+  void replace_weights() const {
+    const fs::path weights = model / "model.safetensors";
+    std::string bytes = read_file(weights);
+    bytes[bytes.size() - 4] ^= 1;
+    std::ofstream(weights, std::ios::binary | std::ios::trunc) << bytes;
+  }
+  Words command(const Words& more) const {
+    Words words = {"simulate",   "perplexity", "--model",  model.string(), "--max-tokens",
+                   "48",         "--offset",   "0",        "--windows",    "1",
+                   "--selector", "recent",     "--budget", "16,32"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+};
+
+void check_refused(const RunResult& run, const std::string& units) {
+  INFO(run.err);
+  CHECK(run.code == 2);
+  CHECK(run.err_is_one_line());
+  CHECK_THAT(run.err, ContainsSubstring("other weights than those that " + units));
+}
+
+TEST_CASE("units are continued with the weights that they were begun with, and no others") {
+  const Bench bench;
+  const Words keep = bench.command({"--units", bench.file("kept"), "--json"});
+  const RunResult first = kvscope_run(keep);
+  INFO(first.err);
+  REQUIRE(first.code == 0);
+  CHECK(first.json().at("config").at("model_hash").get<std::string>().starts_with("xxh128:"));
+  bench.replace_weights();
+  check_refused(kvscope_run(keep), "units 0 to 1 were made with");
+  check_refused(kvscope_run({"merge", bench.file("kept")}), "units 0 to 1 were made with");
+  bench.replace_weights();  // the old ones again
+  CHECK(kvscope_run(keep).out == first.out);
+}
+
+TEST_CASE("units of two models do not make a result") {
+  const Bench bench;
+  const auto do_unit = [&](std::size_t unit) {
+    const auto list = kvscope_run(bench.command({"--list-units", "--json"})).json();
+    const RunResult run = kvscope_run(bench.command(
+        {"--unit", list.at("units").at(unit).at("id"), "--out", bench.file("units")}));
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+  };
+  do_unit(0);
+  bench.replace_weights();
+  do_unit(1);
+  const RunResult merged = kvscope_run({"merge", bench.file("units")});
+  INFO(merged.err);
+  CHECK(merged.code == 2);
+  CHECK_THAT(merged.err, ContainsSubstring("other weights than those that unit"));
+}
+
+TEST_CASE("a journal is continued with its weights, and no others") {
+  const Bench bench;
+  REQUIRE(kvscope_run(bench.command({"--units", bench.file("kept")})).code == 0);
+  // The journal of a run that ended after its first unit, as the unit's file has it.
+  std::string journal;
+  for (const auto& entry : fs::directory_iterator(bench.file("kept"))) {
+    if (entry.path().stem().string().ends_with("-000000")) {
+      read_checked_lines(entry.path(), "unit", [&](const auto& line, bool is_first) {
+        journal += checked_line(is_first ? line.at("header") : line);
+      });
+    }
+  }
+  bench.dir.write("out.csv.journal", journal);
+  const Words resume = bench.command({"--resume", "--out", bench.file("out.csv")});
+  bench.replace_weights();
+  check_refused(kvscope_run(resume), "unit 0 was made with");
+  CHECK(read_file(bench.file("out.csv.journal")) == journal);
+  bench.replace_weights();
+  CHECK(kvscope_run(resume).code == 0);
+}
+
+TEST_CASE("a recording says which weights it is of") {
+  const Bench bench;
+  const auto hash_of = [&](const std::string& out) {
+    const RunResult run = kvscope_run({"record", bench.file(out), "--model", bench.model.string(),
+                                       "--max-tokens", "16", "--layers", "0"});
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    return kvscope_run({"info", bench.file(out), "--json"}).json().at("model").at("hash");
+  };
+  const auto before = hash_of("a.h5");
+  CHECK(before == kvscope_run({"info", bench.model.string(), "--json"}).json().at("hash"));
+  CHECK(before == kvscope_run({"info", "draft", "--json"}).json().at("hash"));
+  bench.replace_weights();
+  CHECK(hash_of("b.h5") != before);
+}
+
+}  // namespace
+}  // namespace kvscope::test::unit_weights_test

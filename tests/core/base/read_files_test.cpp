@@ -1,0 +1,88 @@
+// The registry of files that were read: nothing new takes the place of one of them.
+#include "core/base/read_files.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "core/base/error.hpp"
+#include "core/base/mapped_file.hpp"
+#include "core/base/new_file.hpp"
+#include "core/base/whole_file.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test::read_files_test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+using testing::read_file;
+using testing::TempDir;
+
+void replace(const fs::path& file) {
+  write_new_file(file, "new", /*overwrite=*/true);
+}
+
+void check_refused(const fs::path& file) {
+  INFO(file);
+  CHECK_THROWS_MATCHES(replace(file), ConfigError, MessageMatches(ContainsSubstring("input")));
+}
+
+TEST_CASE("a file that was read is not replaced, under no name") {
+  const TempDir dir;
+  const fs::path whole = dir.write("whole", "old");
+  const fs::path mapped = dir.write("mapped", "old");
+  fs::create_hard_link(whole, dir.path() / "hard");
+  fs::create_symlink("mapped", dir.path() / "soft");
+  const ReadFiles files;
+  read_whole_file(whole, 100);
+  const MappedFile map(mapped);
+  for (const char* name : {"whole", "mapped", "hard", "soft"}) check_refused(dir.path() / name);
+  CHECK(read_file(whole) == "old");
+  replace(dir.path() / "other");
+  replace(dir.path() / "other");  // what was written may be written again
+}
+
+TEST_CASE("a file that is read after its replacement was begun stays as well") {
+  const TempDir dir;
+  const fs::path file = dir.write("a", "old");
+  const ReadFiles files;
+  NewFile late(file, /*overwrite=*/true);
+  late.write("new");
+  read_whole_file(file, 100);
+  CHECK_THROWS_AS(late.publish(), ConfigError);
+  CHECK(read_file(file) == "old");
+}
+
+TEST_CASE("what was read for one piece of work does not bind the next") {
+  const TempDir dir;
+  const fs::path file = dir.write("a", "old");
+  {
+    const ReadFiles outer;
+    {
+      const ReadFiles inner;
+      read_whole_file(file, 100);
+    }
+    replace(file);
+    {
+      const OwnFiles own;
+      read_whole_file(file, 100);
+    }
+    replace(file);
+  }
+  read_whole_file(file, 100);
+  replace(file);  // nobody asked
+  CHECK(read_file(file) == "new");
+}
+
+TEST_CASE("the number of a file that is gone says nothing of the file that has it now") {
+  const TempDir dir;
+  ReadFiles files;
+  const fs::path file = dir.write("a", "old");
+  files.note(1, 1, dir.path() / "gone");
+  CHECK(!files.behind(file));
+}
+
+}  // namespace
+}  // namespace kvscope::test::read_files_test

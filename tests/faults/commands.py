@@ -1,0 +1,126 @@
+"""The commands of the tests of faults and of power cuts, over inputs as small as they can be, and the folder they run in."""
+
+import os
+import shutil
+import subprocess
+
+SAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "traces", "samples")
+METHODS = ["--selector", "full,recent", "--budget", "8", "--chunk", "16", "--resamples", "5"]
+SIMULATION = ["simulate", "perplexity", "--model", "in/llm", "--text", "in/text.txt", "--max-tokens", "24", "--offset", "0",
+              "--windows", "1", "--selector", "recent", "--budget", "8"]
+RECORD = ["record", "--model", "in/llm", "--text", "in/text.txt", "--max-tokens", "16", "--layers", "0,1"]
+
+
+class Command:
+    """words: with OUT for each of `outputs`; `again`: the option that lets it replace them; `before`: copies that are made
+    first, for what a command changes; `left`: beginnings of names of what a failed one may leave, to go on from it."""
+
+    def __init__(self, name, words, outputs=(), again=None, before=(), left=()):
+        self.name, self.words, self.outputs, self.again, self.before, self.left = name, words, outputs, again, before, left
+
+
+COMMANDS = [
+    Command("tokenize", ["tokenize", "--model", "in/llm", "--text", "in/text.txt", "--json"]),
+    Command("info", ["info", "in/t.h5", "--json"]),
+    Command("verify", ["verify", "in/t.h5"]),
+    Command("table", ["table", "in/s.csv", "--rows", "selector", "--value", "mass_mean", "--format", "csv", "--out", "o.csv"],
+            ["o.csv"], "--overwrite"),
+    Command("figure", ["figure", "budget", "in/s.csv", "--format", "svg", "--out", "out"], ["out/budget.svg", "out/budget.json"],
+            "--force"),
+    Command("notebook", ["notebook", "bounds", "in/q.h5", "--out", "o.ipynb"], ["o.ipynb"], "--overwrite"),
+    Command("export", ["export", "in/t.h5", "--html", "--out", "o.html", "--max-cells", "16"], ["o.html"], "--overwrite"),
+    Command("analyze", ["analyze", "quest", "in/t.h5", "--out", "o.h5", "--csv", "o.csv"], ["o.h5", "o.csv"], "--overwrite"),
+    Command("fit", ["fit", "kascade", "in/all.h5", "--out", "o.json"], ["o.json"], "--overwrite"),
+    Command("cost", ["cost", "in/t.h5", "--selector", "recent", "--budget", "8", "--hardware", "h200", "--out", "o.json"],
+            ["o.json"], "--overwrite"),
+    Command("sweep", ["sweep", "in/t.h5", *METHODS, "--out", "o.csv"], ["o.csv"], "--force", left=["o.csv.journal"]),
+    Command("sweep .h5", ["sweep", "in/t.h5", *METHODS, "--out", "o.h5"], ["o.h5"], "--force", left=["o.h5.journal"]),
+    Command("sweep --resume", ["sweep", "in/t.h5", *METHODS, "--resume", "--out", "o.csv"], ["o.csv"],
+            before=[("in/half.journal", "o.csv.journal")], left=["o.csv.journal"]),
+    Command("merge", ["merge", "in/shard", "--out", "o.json"], ["o.json"], "--force"),
+    Command("units", ["sweep", "in/t.h5", *METHODS, "--units", "u", "--out", "o.csv"], ["o.csv"], "--force", left=["u/"]),
+    Command("merge DIR", ["merge", "in/units", "--out", "o.csv"], ["o.csv"], "--force"),
+    Command("simulate", [*SIMULATION, "--out", "o.csv"], ["o.csv"], "--force", left=["o.csv.journal"]),
+    Command("record", [*RECORD, "--out", "o.h5"], ["o.h5"], "--overwrite", left=["o.h5.part"]),
+    Command("record --compression", [*RECORD, "--compression", "gzip:1", "--out", "o.h5"], ["o.h5"], "--overwrite",
+            left=["o.h5.part"]),
+    Command("record --split", [*RECORD, "--split", "layers", "--out", "o.kvset"],
+            ["o.kvset", "o.layer-0.h5", "o.layer-1.h5"], left=["o.kvset.part", "o.layer-0.h5.part", "o.layer-1.h5.part"]),
+    Command("recover", ["recover", "in/killed.h5.part", "--out", "o.h5"], ["o.h5"], "--overwrite"),
+]
+
+
+class Folder:
+    """A folder below which calls fail: in/ holds the inputs, commands run beside it."""
+
+    def __init__(self, program, shim, path):
+        self.program, self.shim, self.path = os.path.abspath(program), os.path.abspath(shim), os.path.realpath(path)
+        self.environment = dict(os.environ, SOURCE_DATE_EPOCH="1700000000", TMPDIR=self.at("tmp"))
+        os.makedirs(self.at("in"))
+        shutil.copytree(os.path.join(SAMPLES, "draft"), self.at("in/llm"))
+        with open(self.at("in/text.txt"), "w", encoding="utf-8") as text:
+            text.write("One word after another, and then the same again. " * 8)
+        self.clear()
+        for words in (["record", "in/t.h5", "--model", "in/llm", "--text", "in/text.txt", "--max-tokens", "32", "--layers", "0,1"],
+                      ["record", "in/all.h5", "--model", "in/llm", "--text", "in/text.txt", "--max-tokens", "16"],
+                      ["analyze", "quest", "in/t.h5", "--out", "in/q.h5"],
+                      ["sweep", "in/t.h5", *METHODS, "--out", "in/s.csv"],
+                      ["sweep", "in/t.h5", *METHODS, "--shard", "1/1", "--out", "in/shard.csv"],
+                      ["sweep", "in/t.h5", *METHODS, "--units", "in/units"]):
+            self.make(words)
+        os.rename(self.at("in/shard.csv.shard-1-of-1"), self.at("in/shard"))
+        with open(self.at("in/shard"), "rb") as whole, open(self.at("in/half.journal"), "wb") as half:
+            half.write(b"".join(whole.readlines()[:2]))
+        self.make([*RECORD, "--out", "in/killed.h5"])
+        os.rename(self.at("in/killed.h5"), self.at("in/killed.h5.part"))
+
+    def at(self, name):
+        return os.path.join(self.path, name)
+
+    def make(self, words):
+        done = self.run(words)
+        if done.returncode != 0:
+            raise RuntimeError(f"{words}: {done.stderr}")
+
+    def clear(self):
+        for name in os.listdir(self.path):
+            if name != "in":
+                path = self.at(name)
+                shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+        os.makedirs(self.at("tmp"))
+
+    def prepare(self, command, old=None):
+        """A clean folder; `old`: what stands under the names of the outputs."""
+        self.clear()
+        for source, target in command.before:
+            shutil.copy(self.at(source), self.at(target))
+        if old is not None:
+            for name in command.outputs:
+                os.makedirs(os.path.dirname(self.at(name)), exist_ok=True)
+                with open(self.at(name), "wb") as file:
+                    file.write(old)
+
+    def run(self, words, faults=None):
+        """`faults`: variables of the shim (tests/support/failing_disk.c)."""
+        environment = self.environment
+        if faults is not None:
+            environment = dict(environment, LD_PRELOAD=self.shim, KVSCOPE_FAIL_DIR=self.path + "/", **faults)
+        return subprocess.run([self.program, *words, *(["--threads", "1"] if takes_threads(words) else [])], cwd=self.path,
+                              env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                              timeout=120, check=False)
+
+    def files(self):
+        """Every file beside the inputs, by its name here."""
+        found = {}
+        for folder, _, names in os.walk(self.path):
+            for name in names:
+                path = os.path.join(folder, name)
+                short = os.path.relpath(path, self.path)
+                if not short.startswith("in" + os.sep):
+                    with open(path, "rb") as file:
+                        found[short] = file.read()
+        return found
+
+
+def takes_threads(words):
+    return words[0] not in ("tokenize", "info", "table", "figure", "notebook", "merge", "recover")
