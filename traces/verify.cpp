@@ -245,15 +245,14 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
       Outcome& outcome = outcomes[static_cast<std::size_t>(pair)];
       try {
         const TokenRange seen = {0, info.rows.end};
-        const Tensor<float> keys = trace.read_k(layer, kv_head, seen);
-        const Tensor<float> values = trace.read_v(layer, kv_head, seen);
+        const CheckedHead head(trace.read_k(layer, kv_head, seen),
+                               trace.read_v(layer, kv_head, seen), info.dtype);
         for (const Index q_head : info.q_heads) {
           if (q_head / info.group() != kv_head) continue;
           const std::uint64_t seed =
               options.seed + static_cast<std::uint64_t>(layer * info.n_q + q_head);
-          outcome.checks.push_back(check_rows(trace, layer, q_head,
-                                              sample_rows(info.rows, options.n_rows, seed),
-                                              keys.view(), values.view()));
+          outcome.checks.push_back(
+              check_rows(trace, layer, q_head, sample_rows(info.rows, options.n_rows, seed), head));
         }
       } catch (const Error& error) {
         outcome.failure = error.what();

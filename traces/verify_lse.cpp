@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+
+#include "core/attention/key_kernels.hpp"
 
 namespace kvscope {
 
@@ -15,14 +19,19 @@ constexpr double kShareThatFits = 0.4;   // by chance 0.08 of rounded rows do
 constexpr std::ptrdiff_t kEnoughRows = 40;
 constexpr double kOfKernels = 1e-3;  // nat; what sums in another order may differ by, generously
 
-/// Variance of the rounding of a stored element.
-double rounding_variance(float x, DType dtype) {
-  if (x == 0.0f) return 0.0;
-  const bool half = dtype == DType::f16;
-  const int exponent = std::max(std::ilogb(x), half ? -14 : -126);
-  const double most = std::ldexp(1.0, exponent - (half ? 11 : 8));
-  return most * most / 3;
-}
+/// Half a unit in the last place of x, squared, over three. By bits, since it is asked of every
+/// element of a cache: a float's exponent alone is the power of two below it.
+struct RoundingVariance {
+  explicit RoundingVariance(DType dtype)
+      : least(std::ldexp(1.0F, dtype == DType::f16 ? -14 : -126)),
+        half_unit(std::ldexp(1.0F, dtype == DType::f16 ? -11 : -8)) {}
+  float operator()(float x) const {
+    const float power = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7F800000U);
+    const float u = std::max(power, least) * half_unit;
+    return x == 0.0F ? 0.0F : u * u / 3.0F;
+  }
+  float least, half_unit;
+};
 
 double error_of(const LseRow& row) {
   return std::fabs(row.recorded - row.recomputed);
@@ -30,22 +39,26 @@ double error_of(const LseRow& row) {
 
 }  // namespace
 
-double rounding_of_lse(std::span<const float> q, TensorView<const float> keys, Index first,
-                       std::span<const double> prob, double scale, DType dtype) {
-  if (dtype == DType::f32) return 0.0;  // of no interest beside the sums' own rounding
-  std::vector<double> mean(q.size(), 0.0);
+Tensor<float> rounding_variances(TensorView<const float> x, DType dtype) {
+  Tensor<float> out(x.shape());
+  const RoundingVariance variance(dtype);
+  for (Index i = 0; i < x.dim(0); ++i)
+    std::ranges::transform(x.row(i), out.view().row(i).begin(), variance);
+  return out;
+}
+
+double rounding_of_lse(std::span<const float> q, TensorView<const float> keys,
+                       TensorView<const float> roundings, std::span<const double> prob,
+                       double scale, DType dtype) {
+  std::vector<double> mean(q.size(), 0.0), spread(q.size(), 0.0), squares(prob.size());
+  std::ranges::transform(prob, squares.begin(), [](double p) { return p * p; });
+  add_weighted_rows(prob, keys, mean);
+  add_weighted_rows(squares, roundings, spread);
+  const RoundingVariance variance_of(dtype);
   double variance = 0;
-  for (std::size_t j = 0; j < prob.size(); ++j) {
-    const auto k = keys.row(first + static_cast<Index>(j));
-    double of_key = 0;
-    for (std::size_t c = 0; c < q.size(); ++c) {
-      mean[c] += prob[j] * k[c];
-      of_key += static_cast<double>(q[c]) * q[c] * rounding_variance(k[c], dtype);
-    }
-    variance += prob[j] * prob[j] * of_key;
-  }
   for (std::size_t c = 0; c < q.size(); ++c) {
-    variance += mean[c] * mean[c] * rounding_variance(q[c], dtype);
+    variance += static_cast<double>(q[c]) * q[c] * spread[c];
+    variance += mean[c] * mean[c] * static_cast<double>(variance_of(q[c]));
   }
   return std::fabs(scale) * std::sqrt(variance);
 }

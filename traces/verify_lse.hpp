@@ -25,9 +25,13 @@ struct LseRow {
 /// The standard deviation (nat) that rounding q and k to `dtype` adds to the log-sum-exp of a row.
 /// An element x moves by at most half a unit in its last place, u, evenly spread: variance u^2 / 3.
 /// lse moves by scale * (dq . sum_j p_j k_j + sum_j p_j q . dk_j), where p are the row's
-/// probabilities. q [d]; keys [n, d]; prob: of the keys first, first + 1, ...
-double rounding_of_lse(std::span<const float> q, TensorView<const float> keys, Index first,
-                       std::span<const double> prob, double scale, DType dtype);
+/// probabilities. q [d]; keys [n, d] are those that the row sees; roundings: theirs; prob [n].
+double rounding_of_lse(std::span<const float> q, TensorView<const float> keys,
+                       TensorView<const float> roundings, std::span<const double> prob,
+                       double scale, DType dtype);
+
+/// The variance of the rounding of each element, u^2 / 3; as large as x.
+Tensor<float> rounding_variances(TensorView<const float> x, DType dtype);
 
 /// A sentence for each row whose lse its keys do not give. The bound that holds for any rounding is
 /// some tenths of a nat for 16-bit traces, so small contradictions hide in it. But a recorder that

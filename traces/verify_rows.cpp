@@ -6,6 +6,9 @@
 #include <cmath>
 #include <functional>
 
+#include "core/attention/key_kernels.hpp"
+#include "core/attention/row_kernels.hpp"
+#include "core/attention/visible.hpp"
 #include "traces/attention_rows.hpp"
 
 namespace kvscope {
@@ -24,52 +27,40 @@ double unit_roundoff(DType dtype) {
 
 namespace {
 
-double norm_of(std::span<const float> row) {
-  double sum = 0;
-  for (const float x : row) sum += static_cast<double>(x) * x;
-  return std::sqrt(sum);
-}
-
 /// One row in double precision.
 struct ExactRow {
-  Index first = 0;           // first visible key
-  std::vector<double> prob;  // of keys first ... pos
+  TokenRange seen;           // the keys of
+  std::vector<double> prob;  // [seen.size()]
   double lse = 0;
   double sum_of_prob = 0;  // 1, or less where a sink takes a share
   double output_norm = 0;
   double score_slack = 0;  // how far storage rounding can have moved any of its scores
 };
 
-ExactRow recompute(std::span<const float> q, TensorView<const float> keys,
-                   TensorView<const float> values, Index pos, std::optional<Index> window,
+ExactRow recompute(std::span<const float> q, const CheckedHead& head, TokenRange seen,
                    std::optional<double> sink_logit, const ScoreRule& rule, double roundoff) {
+  const auto seen_of = [&](const Tensor<float>& rows) {
+    return rows.view().range(0, seen.begin, seen.end);
+  };
   ExactRow row;
-  row.first = first_visible(pos, window);
-  double largest = -INFINITY;
-  double largest_key = 0;
-  for (Index key = row.first; key <= pos; ++key) {
-    const auto k = keys.row(key);
-    double score = 0;
-    for (std::size_t c = 0; c < q.size(); ++c) score += static_cast<double>(q[c]) * k[c];
-    row.prob.push_back(rule.of(score));
-    largest = std::max(largest, row.prob.back());
-    largest_key = std::max(largest_key, norm_of(k));
-  }
+  row.seen = seen;
+  row.prob.resize(static_cast<std::size_t>(seen.size()));
+  const std::vector<double> wide(q.begin(), q.end());
+  key_dots(wide, 1, seen_of(head.keys), row.prob.data(), seen.size());
+  for (double& score : row.prob) score = rule.of(score);
+  double largest = max_of(row.prob);
   if (sink_logit) largest = std::max(largest, *sink_logit);
-  double sum = sink_logit ? std::exp(*sink_logit - largest) : 0.0;
-  for (double& p : row.prob) sum += p = std::exp(p - largest);
+  double sum = exp_row(row.prob, largest, row.prob).sum;
+  if (sink_logit) sum += std::exp(*sink_logit - largest);
+  for (double& p : row.prob) p /= sum;
   std::vector<double> output(q.size(), 0.0);
-  for (std::size_t i = 0; i < row.prob.size(); ++i) {
-    row.prob[i] /= sum;
-    row.sum_of_prob += row.prob[i];
-    const auto v = values.row(row.first + static_cast<Index>(i));
-    for (std::size_t c = 0; c < output.size(); ++c) output[c] += row.prob[i] * v[c];
-  }
+  row.sum_of_prob = add_weighted_rows(row.prob, seen_of(head.values), output);
   row.lse = largest + std::log(sum);
-  double squares = 0;
-  for (const double x : output) squares += x * x;
-  row.output_norm = std::sqrt(squares);
-  row.score_slack = 2 * roundoff * std::fabs(rule.scale) * norm_of(q) * largest_key;
+  row.output_norm = std::sqrt(dot_of(output, output));
+  const auto norms =
+      std::span(head.key_norms).subspan(static_cast<std::size_t>(seen.begin), row.prob.size());
+  row.score_slack =
+      2 * roundoff * std::fabs(rule.scale) * std::sqrt(dot_of(wide, wide) * max_of(norms));
   return row;
 }
 
@@ -81,9 +72,14 @@ RowTolerance base_tolerance(DType dtype) {
   return {1e-4, 1e-4 + unit_roundoff(dtype)};
 }
 
+CheckedHead::CheckedHead(Tensor<float> k, Tensor<float> v, DType dtype)
+    : keys(std::move(k)), values(std::move(v)), key_norms(static_cast<std::size_t>(keys.dim(0))) {
+  squared_norms(keys.view(), key_norms);
+  if (dtype != DType::f32) key_roundings = rounding_variances(keys.view(), dtype);
+}
+
 RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head,
-                    const std::vector<Index>& positions, TensorView<const float> keys,
-                    TensorView<const float> values) {
+                    const std::vector<Index>& positions, const CheckedHead& head) {
   const TraceInfo& info = trace.info();
   const RowTolerance base = base_tolerance(info.dtype);
   const double roundoff = unit_roundoff(info.dtype);
@@ -97,8 +93,9 @@ RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head,
   for (const Index pos : positions) {
     const TokenRange one = {pos, pos + 1};
     const Tensor<float> q = trace.read_q(layer, q_head, one);
-    const ExactRow exact = recompute(q.view().row(0), keys, values, pos, window,
-                                     info.sink_logit(layer, q_head), info.score_rule(), roundoff);
+    const TokenRange seen = {first_visible(pos, window), pos + 1};
+    const ExactRow exact = recompute(q.view().row(0), head, seen, info.sink_logit(layer, q_head),
+                                     info.score_rule(), roundoff);
     ++check.n_rows;
     check.output_norm = std::max(check.output_norm, exact.output_norm);
     if (!std::isfinite(exact.lse) || !std::isfinite(exact.output_norm)) {
@@ -110,8 +107,12 @@ RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head,
       const double error = std::fabs(recorded - exact.lse);
       check.lse_error = std::max(check.lse_error, error);
       const double allowed = base.lse + exact.score_slack + 1e-6 * std::fabs(exact.lse);
-      const double rounding = rounding_of_lse(q.view().row(0), keys, exact.first, exact.prob,
-                                              info.score_scale, info.dtype);
+      const double rounding =
+          head.key_roundings.view().empty()
+              ? 0.0  // of no interest beside the sums' own rounding
+              : rounding_of_lse(q.view().row(0), head.keys.view().range(0, seen.begin, seen.end),
+                                head.key_roundings.view().range(0, seen.begin, seen.end),
+                                exact.prob, info.score_scale, info.dtype);
       check.lse_rows.push_back(
           {layer, q_head, pos, recorded, exact.lse, rounding, /*is_reported=*/error > allowed});
       if (error > allowed) {
@@ -126,9 +127,9 @@ RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head,
       return base.attn + p * std::expm1(2 * exact.score_slack);
     };
     const auto exact_prob = [&](Index key) {
-      return key < exact.first || key > pos
+      return key < exact.seen.begin || key > pos
                  ? 0.0
-                 : exact.prob[static_cast<std::size_t>(key - exact.first)];
+                 : exact.prob[static_cast<std::size_t>(key - exact.seen.begin)];
     };
     if (info.capture.attn_dense) {
       const Tensor<float> attn = trace.read_attn(layer, q_head, one);
@@ -138,7 +139,7 @@ RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head,
         const double error = std::fabs(attn(0, key) - p);
         sum += attn(0, key);
         check.attn_error = std::max(check.attn_error, error);
-        const bool visible = key >= exact.first && key <= pos;
+        const bool visible = key >= exact.seen.begin && key <= pos;
         if (error > allowed_prob(p) || (!visible && attn(0, key) != 0.0f)) {
           complain(pos, fmt::format("attention to key {} is {:.6g}, recomputed {:.6g}", key,
                                     attn(0, key), p));
@@ -161,7 +162,7 @@ RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head,
       for (Index rank = 0; rank < info.capture.attn_topk; ++rank) {
         const Index key = top.pos(0, rank);
         const double recorded = top.prob(0, rank);
-        if (rank >= n ? key != -1 : key < exact.first || key > pos) {
+        if (rank >= n ? key != -1 : key < exact.seen.begin || key > pos) {
           complain(pos, fmt::format("top-k rank {} names key {}, which is not a visible one", rank,
                                     key));
           break;

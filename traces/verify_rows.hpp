@@ -34,10 +34,16 @@ double unit_roundoff(DType dtype);
 /// model's f32 sums add some 1e-5. Both are widened per row by that bound.
 RowTolerance base_tolerance(DType dtype);
 
-/// Checks rows `positions` of one query head. `keys` and `values` [n_tokens, d_head] of its KV
-/// head.
+/// What the rows of all query heads of a KV head read.
+struct CheckedHead {
+  CheckedHead(Tensor<float> k, Tensor<float> v, DType dtype);
+  Tensor<float> keys, values;     // [n_tokens, d_head]
+  std::vector<double> key_norms;  // squared
+  Tensor<float> key_roundings;    // rounding_variances of the keys; empty in f32
+};
+
+/// Checks rows `positions` of one query head of that KV head.
 RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head,
-                    const std::vector<Index>& positions, TensorView<const float> keys,
-                    TensorView<const float> values);
+                    const std::vector<Index>& positions, const CheckedHead& head);
 
 }  // namespace kvscope

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <random>
@@ -124,11 +125,34 @@ TEST_CASE("the standard deviation of rounding is what many roundings give") {
     std::vector<double> prob;
     const double exact = lse_of(q, keys.view(), &prob, /*is_stored=*/false);
     const double found = lse_of(q, keys.view(), nullptr, /*is_stored=*/true);
-    const double expected = rounding_of_lse(q, keys.view(), 2, prob, kScale, dtype);
+    const auto seen = keys.view().range(0, 2, kKeys);
+    const double expected =
+        rounding_of_lse(q, seen, rounding_variances(seen, dtype).view(), prob, kScale, dtype);
     squares += (found - exact) * (found - exact) / (expected * expected);
   }
   CHECK(squares / kDraws > 0.8);
   CHECK(squares / kDraws < 1.2);
+}
+
+TEST_CASE("an element's rounding is half a unit in its last place, evenly spread") {
+  const DType dtype = GENERATE(DType::bf16, DType::f16);
+  const int bits = dtype == DType::f16 ? 11 : 8;
+  const int least = dtype == DType::f16 ? -14 : -126;
+  std::vector<float> all = {0.0F, -0.0F, 1.0F, -2.0F, 1.5F, 0.1F, -3e4F, 1e-4F, 7e-6F, 1e-12F};
+  for (int e = -20; e < 16; ++e) {
+    all.push_back(std::ldexp(1.0F, e));
+    all.push_back(std::nextafter(std::ldexp(1.0F, e), 0.0F));
+  }
+  const TensorView<const float> x(all.data(), {2, static_cast<Index>(all.size()) / 2});
+  const Tensor<float> found = rounding_variances(x, dtype);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    double expected = 0.0;
+    if (all[i] != 0.0F) {
+      const double u = std::ldexp(1.0, std::max(std::ilogb(all[i]), least) - bits);
+      expected = u * u / 3;
+    }
+    CHECK_THAT(static_cast<double>(found.data()[i]), Catch::Matchers::WithinRel(expected, 1e-6));
+  }
 }
 
 }  // namespace kvscope::test::verify_lse_test
