@@ -52,6 +52,26 @@ struct Summary {
 /// ci: normal 95 % interval of the mean, 1.96 standard errors on each side.
 Summary summarize(std::vector<double> values, BandKind band);
 
+/// The band of a mean of several: the ends of their recorded intervals, averaged with the weights
+/// that their values have in the mean, which therefore lies between them.
+class MeanEnds {
+ public:
+  /// n: values that the interval stands for. NaN: of these no interval is known.
+  void add(double low, double high, std::size_t n = 1) {
+    low_ += static_cast<double>(n) * low;
+    high_ += static_cast<double>(n) * high;
+    n_ += n;
+  }
+  /// NaN where nothing was added, or one part without interval.
+  double low() const { return low_ / static_cast<double>(n_); }
+  double high() const { return high_ / static_cast<double>(n_); }
+
+ private:
+  double low_ = 0.0;
+  double high_ = 0.0;
+  std::size_t n_ = 0;
+};
+
 /// "Lines: means; bands: 95 % intervals over n = 64 heads." The number of values per point may
 /// vary.
 std::string band_sentence(BandKind band, std::size_t n_min, std::size_t n_max,

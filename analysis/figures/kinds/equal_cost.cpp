@@ -32,8 +32,7 @@ struct EqualCostMetric {
 /// A metric of one method: means over layers and traces, or over the cells of a closed loop.
 struct EqualCostValue {
   Mean middle;
-  Mean low;
-  Mean high;
+  figures::MeanEnds ends;
 };
 
 struct EqualCostMethod {
@@ -165,11 +164,12 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOpt
     method.reached.add(reached[r]);
     method.values.resize(metrics.size());
     for (std::size_t m = 0; m < metrics.size(); ++m) {
-      method.values[m].middle.add(table.numbers(metrics[m].column)[r]);
+      const double value = table.numbers(metrics[m].column)[r];
+      if (std::isnan(value)) continue;
+      method.values[m].middle.add(value);
       const std::string& stem = metrics[m].stem;
       if (!table.has(stem + "_low")) continue;
-      method.values[m].low.add(table.numbers(stem + "_low")[r]);
-      method.values[m].high.add(table.numbers(stem + "_high")[r]);
+      method.values[m].ends.add(table.numbers(stem + "_low")[r], table.numbers(stem + "_high")[r]);
     }
   }
   std::vector<EqualCostMethod> methods;
@@ -283,10 +283,10 @@ plot::Figure make_equal_cost(const FigureInput& input) {
       plot::Scatter& points = is_met ? met : other;
       points.x.push_back(value.middle.value());
       points.y.push_back(places[i]);
-      if (value.low.n() == 0 || !(value.high.value() > value.low.value())) continue;
+      if (!(value.ends.high() > value.ends.low())) continue;
       has_intervals = true;
       plot::Line& line = is_met ? interval : other_interval;
-      for (const double x : {value.low.value(), value.high.value(), kNan}) {
+      for (const double x : {value.ends.low(), value.ends.high(), kNan}) {
         line.x.push_back(x);
         line.y.push_back(std::isnan(x) ? kNan : places[i]);
       }

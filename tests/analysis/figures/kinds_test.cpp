@@ -15,7 +15,9 @@
 #include "analysis/plot/theme.hpp"
 #include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
+#include "core/selectors/registry.hpp"
 #include "core/trace/result.hpp"
+#include "tests/support/figure_bands.hpp"
 
 namespace kvscope::kinds_test {
 namespace {
@@ -40,7 +42,9 @@ struct TableResult {
   }
   plot::Figure make(const std::string& name, const FigureOptions& options = {}) const {
     const MemoryResultView view(memory, "t.csv");
-    return make_figure(kind_named(name), {{&view}, options});
+    plot::Figure figure = make_figure(kind_named(name), {{&view}, options});
+    testing::check_bands(figure);
+    return figure;
   }
   MemoryResult memory;
 };
