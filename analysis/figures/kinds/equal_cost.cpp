@@ -9,7 +9,7 @@
 
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/sweep_curves.hpp"
-#include "analysis/match.hpp"
+#include "analysis/match_rows.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
@@ -57,11 +57,6 @@ std::pair<int, std::string> heading_of(const std::string& selector, bool is_shor
               std::string(is_short ? enum_name(entry.family) : title_of(entry.family))};
   }
   return {101, "others"};
-}
-
-/// The word of a text column; "" where the file has no such words (an empty column of a CSV file).
-std::string word_at(const Table& table, std::string_view column, std::size_t row) {
-  return table.has_text(column) ? table.text(column).at(row) : std::string();
 }
 
 bool is_sweep(const Table& table) {
@@ -113,13 +108,9 @@ std::vector<EqualCostMetric> metrics_of(const Table& table, const FigureOptions&
 }
 
 /// The cost that is shown: the option's, else the first of the table.
-std::string target_shown(const Table& table, const std::string& wanted) {
-  std::vector<std::string> known;
-  if (table.has_text("match")) {
-    for (const std::string& one : table.text("match").categories) {
-      if (!one.empty()) known.push_back(one);
-    }
-  }
+std::string target_shown(const Table& table, const MatchedRows& matched,
+                         const std::string& wanted) {
+  const std::vector<std::string>& known = matched.targets();
   if (known.empty()) {
     throw ConfigError(
         fmt::format("{}: nothing met a cost here: expected a table made with kvscope sweep --match "
@@ -134,7 +125,8 @@ std::string target_shown(const Table& table, const std::string& wanted) {
   return wanted;
 }
 
-std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOptions& options,
+std::vector<EqualCostMethod> collect_methods(const Table& table, const MatchedRows& matched,
+                                             const FigureOptions& options,
                                              const std::string& target,
                                              const std::vector<EqualCostMetric>& metrics) {
   // One head and layers with a sliding window stand in a sweep's table alone.
@@ -148,9 +140,7 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOpt
   std::map<std::string, EqualCostMethod> by_name;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string& selector = selectors.at(r);
-    // full and others without a knob are there once, for the first cost
-    const bool is_shown = word_at(table, "match", r) == target || word_at(table, "knob", r).empty();
-    if (!is_shown) continue;
+    if (table.text("match").at(r) != target && !matched.has_no_knob(r)) continue;
     if (has_layers &&
         (!std::isnan(table.numbers("q_head")[r]) || table.numbers("window")[r] != 0.0))
       continue;
@@ -160,7 +150,7 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOpt
       continue;
     EqualCostMethod& method = by_name[selector];
     method.selector = selector;
-    if (method.note.empty()) method.note = word_at(table, "match_note", r);
+    if (method.note.empty()) method.note = matched.why_missed(r);
     method.reached.add(reached[r]);
     method.values.resize(metrics.size());
     for (std::size_t m = 0; m < metrics.size(); ++m) {
@@ -173,14 +163,7 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOpt
     }
   }
   std::vector<EqualCostMethod> methods;
-  const double wanted_cost = MatchTarget::parse(target).value;
-  for (auto& [name, method] : by_name) {
-    // Single cells of a closed loop cost a little more or less than all of them, which is shown.
-    if (!has_layers &&
-        std::abs(method.reached.value() - wanted_cost) <= kMatchTolerance * wanted_cost)
-      method.note.clear();
-    methods.push_back(std::move(method));
-  }
+  for (auto& [name, method] : by_name) methods.push_back(std::move(method));
   return methods;
 }
 
@@ -208,10 +191,11 @@ std::string beyond_oracle(const std::vector<EqualCostMethod>& methods, std::size
 plot::Figure make_equal_cost(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   const FigureOptions& options = input.options;
-  const std::string target = target_shown(table, options.budget);
+  const MatchedRows matched(table);
+  const std::string target = target_shown(table, matched, options.budget);
   const bool is_live = !is_sweep(table);
   const std::vector<EqualCostMetric> metrics = metrics_of(table, options);
-  std::vector<EqualCostMethod> methods = collect_methods(table, options, target, metrics);
+  std::vector<EqualCostMethod> methods = collect_methods(table, matched, options, target, metrics);
 
   std::vector<std::string> not_shown;
   std::erase_if(methods, [&](const EqualCostMethod& one) {
