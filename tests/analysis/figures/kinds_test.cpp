@@ -437,6 +437,32 @@ TEST_CASE("latency: what is plotted, attention apart, ratios as they were taken"
   CHECK_THAT(plain.caption.front(), ContainsSubstring("column seconds of the table"));
 }
 
+TEST_CASE("latency: full as a method is a control beside dense, and budgets have their kinds",
+          "[figures]") {
+  const std::string csv =
+      "method,selector,budget,budget_kind,length,seconds,seconds_low,seconds_high,ttft_seconds,"
+      "ttft_ratio,ttft_ratio_low,ttft_ratio_high\n"
+      "dense,full,,none,1024,0.84,0.8,0.9,0.84,1,1,1\n"
+      "full,full,,none,1024,0.99,0.9,1.1,0.99,0.91,0.85,1.05\n"
+      "quest tokens=16,quest,16,tokens,1024,0.5,0.4,0.6,0.5,1.7,1.6,1.8\n"
+      "quest pages=16,quest,16,pages,1024,0.7,0.6,0.8,0.7,1.2,1.1,1.3\n";
+  const TableResult result(csv);
+  const plot::Figure figure = result.make("latency");
+  CHECK(line_named(figure.panels[0], "dense").y[0] == Approx(840.0));
+  const plot::Line& control = line_named(figure.panels[0], "full, as a method");
+  CHECK(control.y[0] == Approx(990.0));
+  CHECK(control.tone.role == plot::Role::neutral);
+  CHECK(line_named(figure.panels[0], "quest 16").y[0] == Approx(500.0));
+  CHECK(line_named(figure.panels[0], "quest 16 pages").y[0] == Approx(700.0));
+  const plot::Line& noise = line_named(figure.panels[1], "full, as a method");
+  CHECK(noise.y[0] == Approx(0.91));  // the one control there is
+  CHECK(noise.high[0] == Approx(1.05));
+  FigureOptions options;
+  options.selector = "quest";
+  const plot::Figure without = result.make("latency", options);
+  CHECK(without.panels[0].marks.size() == 3);  // dense and two budgets
+}
+
 TEST_CASE("a dollar in a method's name is a dollar", "[figures]") {
   const std::string csv = kSweepHead + "a,decode,a_b$x_y$,tokens,1,0,64,0,0,0.8,0.5,0.1,100\n";
   const plot::Figure figure = TableResult(csv, "sweep").make("budget");
