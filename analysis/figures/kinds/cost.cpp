@@ -83,6 +83,7 @@ plot::Panel stages_panel(const Table& table, const std::vector<CostLine>& lines)
   plot::Panel panel;
   panel.x.label = "Microseconds of a layer";
   panel.y.reversed = true;
+  panel.y.has_names = true;
   panel.y.range = plot::Range{-0.6, static_cast<double>(lines.size()) - 0.4};
   panel.aspect = 0.8;
   panel.legend = plot::LegendPlace::above;

@@ -251,6 +251,7 @@ plot::Figure make_equal_cost(const FigureInput& input) {
     panel.y.range = plot::Range{-0.7, place - 0.3};
     panel.y.reversed = true;
     panel.y.ticks = ticks;
+    panel.y.has_names = true;
     panel.aspect =
         (metrics.size() == 1 ? 0.075 : 0.032 * static_cast<double>(metrics.size())) * place;
     plot::Scatter met{fmt::format("{} met", target), {plot::Role::series, 0}, {}, {}, {}, 1.2, 1.0};
