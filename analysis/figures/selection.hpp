@@ -25,8 +25,13 @@ Index slot_of(std::span<const double> axis, Index wanted, std::string_view what,
 /// The one layer or head that is shown: the option's, which must name one, else `fallback`.
 Index one_of(std::string_view option_text, std::string_view option, Index fallback);
 
-/// Tones of the methods of one figure: the best known ones look alike in every figure, oracles are
-/// references, the others take the colours that are free.
+/// The look that a method has in every figure, whatever its options or preset: a slot of
+/// plot::Theme's series. Empty for what this build does not know, stacks and references.
+std::optional<int> method_slot(std::string_view selector);
+
+/// Tones of the methods of one figure: oracles are references, the others have their method_slot.
+/// Where two of a figure have one colour, or a method comes with several settings, the later ones
+/// take colours that are free; the first twelve slots never give way.
 class MethodTones {
  public:
   explicit MethodTones(const std::vector<std::string>& selectors);

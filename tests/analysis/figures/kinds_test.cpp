@@ -312,6 +312,30 @@ TEST_CASE("no method looks like another, and chance is grey", "[figures]") {
         theme.style_of(line_named(figure.panels[0], "oracle top-$k$").tone).dash);
 }
 
+TEST_CASE("every method has a look of its own, the same in every figure", "[figures]") {
+  const plot::Theme theme = plot::make_theme(plot::Venue::icml, plot::Ground::light);
+  std::set<std::tuple<int, int, int, int, int>> looks;
+  for (const SelectorEntry& entry : selector_registry().entries()) {
+    if (entry.name == "full" || entry.name.starts_with("oracle")) continue;
+    INFO(entry.name);
+    const std::optional<int> slot = figures::method_slot(entry.name);
+    REQUIRE(slot);  // a new method takes a slot in analysis/figures/selection.cpp
+    const auto style = theme.style_of({plot::Role::series, *slot});
+    CHECK(looks
+              .insert({style.colour.r, style.colour.g, style.colour.b,
+                       static_cast<int>(style.marker), static_cast<int>(style.dash)})
+              .second);
+    for (const auto& [preset, options] : entry.presets) CHECK(figures::method_slot(preset) == slot);
+    // alone, in any place, with options
+    const figures::MethodTones tones({"quest", entry.name + ":a=1", "oracle-topk"});
+    if (*slot % 12 != 1) CHECK(tones.of(entry.name + ":a=1").slot == *slot);
+  }
+  const figures::MethodTones two({"vattention", "quest-paper", "quest:page-size=4"});
+  CHECK(two.of("quest-paper").slot == 1);  // also behind another of its colour
+  CHECK(two.of("vattention").slot % 12 != 1);
+  CHECK(two.of("quest:page-size=4").slot % 12 != 1);
+}
+
 TEST_CASE("a method beyond the oracle has its reason in the picture", "[figures]") {
   const std::string head =
       "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,bytes\n";
