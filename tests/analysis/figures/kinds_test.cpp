@@ -439,6 +439,16 @@ TEST_CASE("needle: the kind, the protocol and the prompts of a cell are said", "
   CHECK_THROWS_WITH(result.make("needle", options), ContainsSubstring("no kind \"common\""));
 }
 
+TEST_CASE("needle: a depth is a share, and a mean says of how many cells", "[figures]") {
+  const std::string head = "selector,budget,length,depth,accuracy\n";
+  CHECK_THROWS_WITH(TableResult(head + "quoka,64,1024,50,1\n").make("needle"),
+                    ContainsSubstring("from 0 to 1") && ContainsSubstring("found 50"));
+  const plot::Figure figure =
+      TableResult(head + "quoka,64,1024,0,1\nquoka,64,1024,0.5,0.5\nquoka,64,2048,0,1\n")
+          .make("needle");
+  CHECK_THAT(figure.panels[0].title, ContainsSubstring("mean 83% over 3 of 4 cells"));
+}
+
 TEST_CASE("latency: what is plotted, attention apart, ratios as they were taken", "[figures]") {
   const std::string csv =
       "selector,budget,length,repeat,seconds,seconds_low,seconds_high,ttft_seconds,"
