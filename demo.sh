@@ -153,15 +153,41 @@ fi
 
 # ---- the page ----
 escape() { sed -e 's/&/\&amp;/g' -e 's/</\&lt;/g' -e 's/>/\&gt;/g'; }
-figure_block() { # NAME SENTENCE
-  printf '<figure><a href="figures/%s.pdf"><img src="figures/%s.svg" alt="%s"></a><figcaption>%s <a href="figures/%s.csv">numbers</a> <a href="figures/%s.tex">TeX</a></figcaption></figure>\n' \
-    "$1" "$1" "$1" "$2" "$1" "$1"
+figure_block() { # NAME SENTENCE; below it the figure's own caption, which the command says
+  printf '<figure><a href="figures/%s.pdf"><img src="figures/%s.svg" alt="%s"></a><figcaption>%s <small>%s</small> <a href="figures/%s.csv">numbers</a> <a href="figures/%s.tex">TeX</a></figcaption></figure>\n' \
+    "$1" "$1" "$2" "$2" "$(escape <"$figures/$1.txt" | tr '\n' ' ')" "$1" "$1"
+}
+# A Markdown table, with what stands around it, as HTML: the first row is the heading.
+table_block() {
+  awk '
+    /^\|[-:| ]*\|$/ { next }
+    /^\|/ {
+      cell = is_table++ ? "td" : "th"
+      if (cell == "th") print "<div class=wide><table>"
+      sub(/^\| */, ""); sub(/ *\|$/, "")
+      n = split($0, cells, / *\| */)
+      printf "<tr>"
+      for (i = 1; i <= n; ++i) {
+        while (match(cells[i], /\*\*[^*]*\*\*/))
+          cells[i] = substr(cells[i], 1, RSTART - 1) "<b>" substr(cells[i], RSTART + 2, RLENGTH - 4) "</b>" substr(cells[i], RSTART + RLENGTH)
+        gsub(/\\/, "", cells[i])  # what Markdown escapes
+        printf "<%s>%s</%s>", cell, cells[i], cell
+      }
+      print "</tr>"
+      next
+    }
+    { if (is_table) { print "</table></div>"; is_table = 0 } }
+    NF { gsub(/\\/, ""); print "<p>" $0 "</p>" }
+    END { if (is_table) print "</table></div>" }'
 }
 {
   cat <<'HTML'
-<!doctype html><html lang="en"><meta charset="utf-8"><title>kvscope demo</title>
-<style>body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#222}figure{margin:2rem 0}
-img{max-width:100%;background:#fff}figcaption{color:#555;margin-top:.5rem}pre{overflow:auto;background:#f6f6f6;padding:.8rem}a{color:#0b62a4}</style>
+<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>kvscope demo</title>
+<style>:root{color-scheme:light dark}
+body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}figure{margin:2rem 0}
+img{max-width:100%;background:#fff}figcaption{color:#555;margin-top:.5rem}pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f6f6f6;padding:.8rem}a{color:#0b62a4}
+.wide{overflow-x:auto}table{border-collapse:collapse}th,td{padding:.15rem .7rem;text-align:right;border-bottom:1px solid #8884}th:first-child,td:first-child{text-align:left}
+@media(prefers-color-scheme:dark){body{color:#e4e4e4;background:#16181d}figcaption{color:#aaa}pre{background:#22252c}a{color:#6db3ee}}</style>
 <h1>kvscope demo</h1>
 HTML
   printf '<p>%s tokens of <i>Kidnapped</i> through the embedded verifier and draft model. Every figure comes with its numbers and a manifest; <code>kvscope reproduce figures/NAME.json</code> makes it again.</p>\n<h2>Findings</h2><pre>' "$((max_tokens + decode))"
@@ -179,9 +205,9 @@ HTML
   figure_block coverage-pages "Where the attention lies by query block and page, and what selections keep of it."
   figure_block nucleus-size "How many keys hold a share p of the attention."
   figure_block head-budget "How many keys each head needs: budgets shared by all heads waste them."
-  printf '<h2>Attention kept, by method and budget</h2><pre>'
-  escape <"$out/table.md"
-  printf '</pre>\n%s<h2>Notebook</h2><p><a href="recall.ipynb">recall.ipynb</a> %s (%s).</p></html>\n' "$papers_block" \
+  printf '<h2>Attention kept, by method and budget</h2>\n'
+  table_block <"$out/table.md"
+  printf '%s<h2>Notebook</h2><p><a href="recall.ipynb">recall.ipynb</a> %s (%s).</p></html>\n' "$papers_block" \
     "$([ ! -e "$out/recall.html" ] || printf '<a href="recall.html">as a page</a>')" "$notebook_state"
 } >"$out/index.html"
 

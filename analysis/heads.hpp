@@ -15,9 +15,10 @@
 //                     = token t): the attention pattern of induction heads (Olsson et al. 2022)
 //   retrieval_chance  what a flat row would give to those keys: their share of the visible ones
 //   no_key_share      what the attention sink takes: 1 - sum A
-// Rows that see none of the keys looked for have no retrieval; a head all of whose rows lack it has
-// NaN. A lost mass is 1 - the mass that a method keeps (core/sim/metrics.hpp), mean over the calls
-// of a replay: what kvscope sweep calls mass_mean, taken from 1.
+// Rows that see none of the keys looked for (no earlier occurrence of their token) are left out of
+// the means of retrieval and retrieval_chance; a head all of whose rows lack it has NaN. A lost
+// mass is 1 - the mass that a method keeps (core/sim/metrics.hpp), mean over the calls of a replay:
+// what kvscope sweep calls mass_mean, taken from 1.
 #pragma once
 
 #include <array>

@@ -107,10 +107,16 @@ void write_grids(const SweepResult& result, ResultWriter& output, std::size_t t)
       output.write<std::int64_t>(folder + "/ages", static_cast<Index>(block->layer_slot),
                                  block->ages);
     }
-    output.add_plot({fmt::format("t{}_p{}_mass", t, p),
-                     folder + "/mass",
-                     {top + "/layer", top + "/q_head", top + "/call_begin"},
-                     fmt::format("attention kept: {}, {}", trace.name, result.pairs[p])});
+  }
+  // A viewer opens the first plot: full attention, all ones, comes last.
+  for (const bool of_full : {false, true}) {
+    for (std::size_t p = 0; p < result.pairs.size(); ++p) {
+      if ((result.pairs[p] == "full") != of_full) continue;
+      output.add_plot({fmt::format("t{}_p{}_mass", t, p),
+                       fmt::format("{}/p{}/mass", top, p),
+                       {top + "/layer", top + "/q_head", top + "/call_begin"},
+                       fmt::format("attention kept: {}, {}", trace.name, result.pairs[p])});
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "analysis/layer_arrays.hpp"
@@ -368,17 +369,23 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultWr
         totals[c].add(found[c]);
       }
     }
-    CaseTotals all;
+    std::map<ScoreType, CaseTotals> by_type;  // of all methods and sizes of pages
     for (std::size_t c = 0; c < cases.size(); ++c) {
       gap_steps(static_cast<Index>(c)) = median(of_layer[c].gap_steps);
       if (cases[c].type != ScoreType::f64)
-        all.add({of_layer[c].rows, of_layer[c].ties,
-                 of_layer[c].ties > 0.0 ? of_layer[c].tied / of_layer[c].ties : 0.0,
-                 of_layer[c].rows > 0.0 ? of_layer[c].changed / of_layer[c].rows : 0.0,
-                 of_layer[c].close, of_layer[c].gap_steps});
+        by_type[cases[c].type].add(
+            {of_layer[c].rows, of_layer[c].ties,
+             of_layer[c].ties > 0.0 ? of_layer[c].tied / of_layer[c].ties : 0.0,
+             of_layer[c].rows > 0.0 ? of_layer[c].changed / of_layer[c].rows : 0.0,
+             of_layer[c].close, of_layer[c].gap_steps});
     }
     Json row = {{"layer", layers[l]}};
-    all.write(row);
+    for (const auto& [type, all] : by_type) {
+      row[fmt::format("tie_share_{}", enum_name(type))] =
+          json_number(all.rows > 0.0 ? all.ties / all.rows : kNan);
+      row[fmt::format("changed_{}", enum_name(type))] =
+          json_number(all.rows > 0.0 ? all.changed / all.rows : kNan);
+    }
     summary["layers"].push_back(std::move(row));
     arrays.write(static_cast<Index>(l));
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -101,7 +102,45 @@ plot::Layout legible_layout(plot::Figure& figure, const RenderOptions& options,
   }
 }
 
+/// Lines of a CSV that no table program opens any more: 50 MB.
+constexpr std::size_t kMostCsvCells = 250'000;
+
+/// Cells with a value: a line each.
+std::size_t n_cells(const plot::Figure& figure) {
+  std::size_t n = 0;
+  for (const plot::Panel& panel : figure.panels) {
+    for (const plot::Mark& mark : panel.marks) {
+      const auto* map = std::get_if<plot::HeatMap>(&mark);
+      if (map == nullptr) continue;
+      n += static_cast<std::size_t>(std::count_if(map->values.begin(), map->values.end(),
+                                                  [](float v) { return std::isfinite(v); }));
+    }
+  }
+  return n;
+}
+
 }  // namespace
+
+std::vector<std::string> render_notes(const plot::Figure& asked, const RenderOptions& options) {
+  plot::Figure figure = plot::clean_figure(asked);
+  const plot::Theme theme = plot::make_theme(options.venue, options.theme);
+  const double height = legible_layout(figure, options, theme).size.h / 72.0;
+  const bool is_slide = options.venue == plot::Venue::slide;
+  const double most = is_slide ? 5.7 : 9.0;  // of 10 inches by 16:9, of letter paper
+  std::vector<std::string> notes;
+  if (options.height == 0.0 && height > most) {
+    notes.push_back(fmt::format(
+        "figure {} is {:.1f} in high, more than a {} takes: draw fewer --layers or methods, or "
+        "more --columns side by side",
+        figure.name, height, is_slide ? "slide" : "page"));
+  }
+  if (n_cells(figure) > kMostCsvCells) {
+    notes.push_back(
+        fmt::format("figure {} has {} cells: no CSV of them is written, the result has the numbers",
+                    figure.name, n_cells(figure)));
+  }
+  return notes;
+}
 
 std::vector<OutputFile> render_figure(const plot::Figure& asked, const RenderOptions& options,
                                       const std::vector<FigureFormat>& formats,
@@ -132,7 +171,7 @@ std::vector<OutputFile> render_figure(const plot::Figure& asked, const RenderOpt
         break;
     }
   }
-  files.push_back({stem + ".csv", figure_csv(figure)});
+  if (n_cells(figure) <= kMostCsvCells) files.push_back({stem + ".csv", figure_csv(figure)});
   return files;
 }
 

@@ -21,6 +21,7 @@ FigureOutcome run_figure_job(const FigureJob& job, const std::string& command_li
   const plot::Figure figure = make_figure(kind, input);
   FigureOutcome outcome;
   outcome.files = render_figure(figure, job.render, job.formats, job.stem);
+  outcome.notes = render_notes(figure, job.render);
 
   FigureManifest& manifest = outcome.manifest;
   manifest.figure = job.figure;

@@ -23,7 +23,8 @@ struct FigureJob {
 /// The drawn files, in memory; the manifest is not among them.
 struct FigureOutcome {
   std::vector<OutputFile> files;
-  FigureManifest manifest;  // inputs named as given
+  FigureManifest manifest;         // inputs named as given
+  std::vector<std::string> notes;  // of render_notes
 };
 
 /// Reads the results, makes the figure, lays it out and draws it. `command_line` is what the

@@ -35,7 +35,8 @@ std::string spread_text(const std::string& spread) {
 }
 
 std::string cell_text(const PaperCell& cell) {
-  const std::string number = number_text(cell.text);
+  std::string number = number_text(cell.text);
+  if (cell.missed_cost) number += "$^\\dagger$";
   const std::string spread = spread_text(cell.spread);
   switch (cell.mark) {
     case CellMark::best:
@@ -110,14 +111,17 @@ void add_rows(const PaperTable& table, std::string& out) {
 
 }  // namespace
 
-std::string latex_table(const PaperTable& table, bool floating) {
+std::string latex_table(const PaperTable& table, const LatexOptions& options) {
   const std::size_t n_columns = table.rows.empty() ? 0 : table.rows.front().cells.size();
   std::string out = "% needs \\usepackage{booktabs}\n";
-  if (floating) {
-    out += "\\begin{table}[t]\n  \\centering\n";
+  const std::string environment = options.wide ? "table*" : "table";
+  if (options.floating) {
+    out += fmt::format("\\begin{{{}}}[t]\n  \\centering\n", environment);
+    if (options.size != "normalsize") out += fmt::format("  \\{}\n", options.size);
     std::string caption = tex_escape(table.caption);
     if (!table.note.empty()) caption += (caption.empty() ? "" : " ") + tex_escape(table.note);
-    if (!caption.empty()) out += fmt::format("  \\caption{{{}}}\n", caption);
+    // a caption above the rule needs room below it, which plain article does not leave
+    if (!caption.empty()) out += fmt::format("  \\caption{{{}}}\n  \\vspace{{0.5ex}}\n", caption);
     if (!table.label.empty()) out += fmt::format("  \\label{{{}}}\n", table.label);
   }
   out += fmt::format("  \\begin{{tabular}}{{{}{}}}\n    \\toprule\n",
@@ -126,7 +130,7 @@ std::string latex_table(const PaperTable& table, bool floating) {
   out += "    \\midrule\n";
   add_rows(table, out);
   out += "    \\bottomrule\n  \\end{tabular}\n";
-  if (floating) out += "\\end{table}\n";
+  if (options.floating) out += fmt::format("\\end{{{}}}\n", environment);
   return out;
 }
 

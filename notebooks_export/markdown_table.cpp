@@ -17,6 +17,7 @@ std::string markdown_cell(const PaperCell& cell) {
   std::string text = cell.text;
   if (cell.mark == CellMark::best) text = fmt::format("**{}**", text);
   if (cell.mark == CellMark::second) text = fmt::format("<u>{}</u>", text);
+  if (cell.missed_cost) text += "†";
   return cell.spread.empty() ? text : fmt::format("{} {}", text, markdown_escape(cell.spread));
 }
 

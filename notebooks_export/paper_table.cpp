@@ -11,14 +11,12 @@
 #include "core/base/error.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/nan.hpp"
+#include "notebooks_export/table_notes.hpp"
 #include "notebooks_export/table_pivot.hpp"
 
 namespace kvscope {
 
 namespace {
-
-constexpr std::string_view kSpreadNames[] = {"", "the recorded interval", "the standard deviation",
-                                             "smallest and largest value"};
 
 using Texts = KeyTexts;
 
@@ -101,7 +99,8 @@ void mark_methods(PaperTable& table, const TableLayout& layout) {
   for (PaperRow& row : table.rows) {
     for (std::size_t c = 0; c < row.cells.size(); ++c) {
       const RowRole role = layout.methods_in_rows ? row.role : layout.column_roles[c];
-      if (role != RowRole::method || std::isnan(row.cells[c].value)) continue;
+      const PaperCell& cell = row.cells[c];
+      if (role != RowRole::method || std::isnan(cell.value) || cell.missed_cost) continue;
       if (layout.ranked_by[c] != c) continue;
       Texts round = row.keys;
       if (layout.methods_in_rows) round.pop_back();
@@ -127,22 +126,17 @@ void mark_methods(PaperTable& table, const TableLayout& layout) {
   }
 }
 
-/// "Not marked, since gates doubt it: too-few-trials (3 rows of the result), ..."; empty
-/// if none does.
-std::string doubts_sentence(const TableColumn* doubt, const RowSlots& rows) {
-  if (!doubt || !doubt->is_text) return "";
-  std::map<std::string, std::size_t> counts;
-  for (const std::size_t row : rows) {
-    for (const std::string& gate : split_words(doubt->cell(row), '+')) {
-      if (!gate.empty()) ++counts[gate];
-    }
-  }
-  std::string text;
-  for (const auto& [gate, n] : counts) {
-    text += fmt::format("{}{} ({} row{} of the result)", text.empty() ? "" : ", ", gate, n,
-                        n == 1 ? "" : "s");
-  }
-  return text.empty() ? text : fmt::format("Not marked, since gates doubt it: {}.", text);
+/// True if the column is the cost that all were to have, or the number of keys behind it: being
+/// low in it is no merit.
+bool is_the_cost(const MatchedRows& matched, std::string_view column) {
+  return std::any_of(matched.targets().begin(), matched.targets().end(),
+                     [&](const std::string& target) {
+                       const std::string quantity = split_words(target, '=').front();
+                       const bool by_keys = quantity == "density" || quantity == "keys";
+                       return by_keys               ? column == "density" || column == "kept"
+                              : quantity == "bytes" ? column == "bytes"
+                                                    : column == "predicted_us";
+                     });
 }
 
 /// The value that ranks the quantity of value `v`: the first that shows it as it is,
@@ -157,81 +151,30 @@ std::size_t ranking_value(const std::vector<BoundValue>& values, std::size_t v) 
   return first;
 }
 
-/// "Prompts that the dense model does not answer are left out: common_words (512, 1024). Averaged
-/// over the kinds passkey and multi_key."
-std::string prompts_sentence(const LeftOut& left_out) {
-  std::string text;
-  for (const auto& [kind, lengths] : left_out.unsolved) {
-    text += fmt::format(
-        "{}{}{}", text.empty() ? "" : "; ", kind,
-        lengths.front().empty() ? std::string() : fmt::format(" ({})", fmt::join(lengths, ", ")));
-  }
-  if (!text.empty())
-    text = fmt::format("Prompts that the dense model does not answer are left out: {}.", text);
-  if (left_out.kinds.size() > 1) {
-    text += fmt::format("{}Averaged over the kinds {}.", text.empty() ? "" : " ",
-                        fmt::join(left_out.kinds, ", "));
-  }
-  return text;
-}
-
-/// "Quest: 2 of 8, ..." for methods that leave rows of the result dense; empty if none does.
-std::string dense_methods(const Table& table, const RowSlots& rows,
-                          const std::vector<TableField>& fields) {
-  const TableColumn* dense = table.find("dense");
-  if (!dense || dense->is_text) return "";
-  std::map<std::string, std::pair<std::size_t, std::size_t>> counts;  // dense, all
-  Texts order;
-  for (const TableField& field : fields) {
-    if (!field.is_method()) continue;
-    for (const std::size_t row : rows) {
-      if (role_of_method(field.method(row)) != RowRole::method) continue;
-      const auto [found, is_new] = counts.try_emplace(field.key(row).text);
-      if (is_new) order.push_back(found->first);
-      found->second.first += dense->numbers[row] > 0 ? 1 : 0;
-      ++found->second.second;
-    }
-  }
-  std::string text;
-  for (const std::string& name : order) {
-    const auto [n_dense, n] = counts[name];
-    if (n_dense > 0 && n_dense < n)
-      text += fmt::format("{}{}: {} of {}", text.empty() ? "" : ", ", name, n_dense, n);
-  }
-  return text;
-}
-
 std::string lower_case(std::string text) {
   if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z')
     text[0] = static_cast<char>(text[0] - 'A' + 'a');
   return text;
 }
 
-/// "Each cell is the mean of 8 rows; in brackets: the recorded interval."
-std::string note_of(const TablePivot& pivot, Spread spread, const std::string& dense) {
-  std::size_t least = std::numeric_limits<std::size_t>::max();
-  std::size_t most = 0;
-  for (const auto& [key, sample] : pivot.samples) {
-    if (sample.n == 0) continue;
-    least = std::min(least, sample.n);
-    most = std::max(most, sample.n);
+/// "Attention kept by budget (higher is better)."; of one cost "Attention kept at equal cost
+/// (density=0.05; higher is better)."
+std::string caption_of(const std::vector<BoundValue>& values,
+                       const std::vector<TableField>& column_fields, const Texts& targets) {
+  const std::string cost =
+      targets.size() == 1 ? "at equal cost (" + targets.front() : std::string();
+  if (values.size() != 1 || (column_fields.empty() && cost.empty()))
+    return cost.empty() ? cost : "Methods " + cost + ").";
+  constexpr std::string_view kWhich[] = {"higher is better", "lower is better", ""};
+  const std::string_view which = kWhich[static_cast<std::size_t>(values[0].better)];
+  std::string caption = values[0].title;
+  if (!column_fields.empty()) caption += " by " + lower_case(column_fields.back().title());
+  if (!cost.empty()) {
+    caption += fmt::format(" {}{}{})", cost, which.empty() ? "" : "; ", which);
+  } else if (!which.empty()) {
+    caption += fmt::format(" ({})", which);
   }
-  std::string note;
-  if (most > 1) {
-    note = least == most
-               ? fmt::format("Each cell is the mean of {} rows of the result", most)
-               : fmt::format("Each cell is the mean of {} to {} rows of the result", least, most);
-  }
-  if (spread != Spread::none) {
-    note += fmt::format("{}{}{}", note.empty() ? "Beside it: " : "; beside it: ",
-                        kSpreadNames[static_cast<std::size_t>(spread)],
-                        spread == Spread::recorded && most > 1 ? ", its ends averaged" : "");
-  }
-  if (!note.empty()) note += ".";
-  if (!dense.empty())
-    note += fmt::format("{}Rows that a method leaves dense count ({}).", note.empty() ? "" : " ",
-                        dense);
-  return note;
+  return caption + ".";
 }
 
 }  // namespace
@@ -242,17 +185,29 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
 
   // What goes where.
   LeftOut left_out;
-  const RowSlots rows = chosen_rows(table, spec, left_out);
+  const MatchedRows matched(table);
+  const RowSlots rows = chosen_rows(table, spec, matched, left_out);
+  Texts targets;  // that the rows were to meet
+  for (const std::string& target : matched.targets()) {
+    if (std::any_of(rows.begin(), rows.end(), [&](std::size_t row) {
+          return !matched.has_no_knob(row) && table.text("match").at(row) == target;
+        }))
+      targets.push_back(target);
+  }
   std::vector<TableField> row_fields = bind_fields(table, spec.rows, rows, spec);
   if (row_fields.empty())  // all were optional: the last one heads the only row
     row_fields =
         bind_fields(table, {spec.rows.back().substr(0, spec.rows.back().find('?'))}, rows, spec);
   const std::vector<TableField> column_fields = bind_fields(table, spec.columns, rows, spec);
-  check_alike(table, rows, row_fields, column_fields);
+  check_alike(table, rows, matched, row_fields, column_fields);
   std::vector<BoundValue> values;
   std::vector<BoundValue*> ambiguous;
   for (const TableValue& value : spec.values)
     values.push_back(bind_value(table, value, rows, spec.spread));
+  for (std::size_t v = 0; v < values.size(); ++v) {
+    if (!spec.values[v].better && is_the_cost(matched, values[v].column->name))
+      values[v].better = Better::neither;
+  }
   for (BoundValue& value : values) {  // two kinds of "Attention kept" go by their columns
     const auto same = std::count_if(values.begin(), values.end(), [&](const BoundValue& other) {
       return other.title == value.title && other.column != value.column;
@@ -261,22 +216,19 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
   }
   for (BoundValue* value : ambiguous) value->title = value->column->name;
   const TableColumn* doubt = table.find("doubt");
-  const TablePivot pivot = make_pivot(rows, row_fields, column_fields, values, doubt);
+  const TablePivot pivot = make_pivot(rows, row_fields, column_fields, values, doubt, matched);
 
   // The header.
   PaperTable out;
   out.caption = spec.caption;
-  if (out.caption.empty() && values.size() == 1 && !column_fields.empty()) {
-    constexpr std::string_view kWhich[] = {" (higher is better)", " (lower is better)", ""};
-    out.caption =
-        fmt::format("{} by {}{}.", values[0].title, lower_case(column_fields.back().title()),
-                    kWhich[static_cast<std::size_t>(values[0].better)]);
-  }
+  if (out.caption.empty()) out.caption = caption_of(values, column_fields, targets);
   out.label = spec.label;
   std::vector<TableField> fields = row_fields;
   fields.insert(fields.end(), column_fields.begin(), column_fields.end());
-  out.note = note_of(pivot, spec.spread, dense_methods(table, rows, fields));
-  for (const std::string& sentence : {prompts_sentence(left_out), doubts_sentence(doubt, rows)}) {
+  out.note = mean_sentence(pivot, spec.spread, dense_methods(table, rows, fields));
+  for (const std::string& sentence :
+       {missed_sentence(table, matched, targets, rows, fields), formats_sentence(table, rows),
+        prompts_sentence(left_out), doubts_sentence(doubt, rows)}) {
     if (!sentence.empty()) out.note += (out.note.empty() ? "" : " ") + sentence;
   }
   for (const TableField& field : row_fields) out.row_heads.push_back(field.title());
@@ -317,6 +269,9 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
     throw ConfigError(fmt::format("{}: comparing with full attention needs rows of selector full",
                                   values[v].title));
   };
+  const auto is_full_cell = [&](std::size_t r, std::size_t c) {
+    return pivot.roles[r] == RowRole::full || pivot.column_roles[c] == RowRole::full;
+  };
   for (const std::size_t r : order) {
     PaperRow row;
     row.keys = texts_of(pivot.rows.keys[r]);
@@ -329,6 +284,7 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
         PaperCell cell;
         cell.value = sample ? sample->mean() : kNan;
         cell.is_doubted = sample && sample->is_doubted;
+        cell.missed_cost = sample && sample->missed_cost && !is_full_cell(r, c);
         if (value.derive != Derive::none && sample) {
           const bool is_itself = row.role == RowRole::full && value.derive != Derive::ratio;
           cell.value =

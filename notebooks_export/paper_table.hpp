@@ -62,15 +62,17 @@ struct PaperCell {
   std::string text;    // "-" if there is no value
   std::string spread;  // "± 0.01", "[0.90, 0.95]" or empty
   CellMark mark = CellMark::none;
-  double value = 0.0;       // as shown, but unrounded; NaN if there is none
-  bool is_doubted = false;  // by a gate (column `doubt`): never marked
+  double value = 0.0;        // as shown, but unrounded; NaN if there is none
+  bool is_doubted = false;   // by a gate (column `doubt`): never marked
+  bool missed_cost = false;  // at equal cost: its method's cost is another, see the note
 };
 
 /// What a row is compared as.
 enum class RowRole {
   method,
-  full,    // dense attention: shown, never ranked
-  oracle,  // knows the answer: shown, never ranked
+  full,     // dense attention: shown, never ranked
+  control,  // chooses without looking (random keys, recent keys): shown, never ranked
+  oracle,   // knows the answer: shown, never ranked
 };
 
 struct PaperRow {
@@ -83,7 +85,8 @@ struct PaperTable {
   std::vector<std::string> row_heads;     // "Model", "Method"
   std::vector<std::string> level_titles;  // what each header level is: "Length"; may be empty
   std::vector<std::vector<std::string>> header;  // [level][column]
-  std::vector<PaperRow> rows;                    // full methods first, oracles last, in each group
+  std::vector<PaperRow> rows;  // full methods first, controls and oracles last, in each
+                               // group
   std::string caption;
   std::string label;
   std::string note;  // what a cell is the mean of, what is beside it; may be empty
@@ -97,6 +100,10 @@ struct PaperTable {
 /// gate doubts (column doubt, analysis/simulate/gates.hpp) have no mark, and the note names the
 /// gates. Rows that do not depend on a column field (no budget: full attention) show their value
 /// in every column.
+///
+/// Rows at equal cost (column match, analysis/match_rows.hpp) differ in their budgets by intent:
+/// what must agree is the cost, unless `match` is a field. Cells of methods that missed it have a
+/// dagger, no mark, and their cost in the note; the cost itself is not ranked.
 ///
 /// Of a sweep's rows those of whole layers with full attention are taken, unless a field or `where`
 /// names q_head, kv_head or window. Prompts that the dense model does not answer (column

@@ -207,8 +207,17 @@ class PgfWriter {
     for (const Mark& mark : panel.marks) {
       const Line* line = std::get_if<Line>(&mark);
       if (line == nullptr || line->low.empty()) continue;
-      polygon(line->x, line->low, line->high, theme_.style_of(line->tone).colour,
-              0.6 * theme_.band_alpha);
+      const Colour colour = theme_.style_of(line->tone).colour;
+      const std::vector<std::size_t> lone = lone_intervals(*line);
+      if (lone.size() < line->x.size())
+        polygon(line->x, line->low, line->high, colour, 0.6 * theme_.band_alpha);
+      for (const std::size_t i : lone) {
+        out_ += fmt::format(
+            "\\addplot[forget plot,color={},line width={:.2f}pt] coordinates "
+            "{{({:.6g},{:.6g})({:.6g},{:.6g})}};\n",
+            tex_colour(colour), theme_.line_width, line->x[i], line->low[i], line->x[i],
+            line->high[i]);
+      }
     }
   }
 

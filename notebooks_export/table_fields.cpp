@@ -48,7 +48,11 @@ std::string named(const std::string& text, const std::map<std::string, std::stri
 
 RowRole role_of_method(std::string_view selector) {
   if (selector == "full" || selector == "dense" || selector == "greedy") return RowRole::full;
-  return selector.starts_with("oracle") ? RowRole::oracle : RowRole::method;
+  if (selector.starts_with("oracle")) return RowRole::oracle;
+  for (const SelectorEntry& entry : selector_registry().entries()) {
+    if (entry.name == selector && entry.family == MethodFamily::controls) return RowRole::control;
+  }
+  return RowRole::method;
 }
 
 std::optional<TableField> TableField::bind(const Table& table, std::string_view name,
@@ -67,6 +71,7 @@ std::optional<TableField> TableField::bind(const Table& table, std::string_view 
     if (!part.column && optional) return std::nullopt;
     if (!part.column) part.column = &table.at(names.front());  // says what there is instead
     if (part.column->name == "budget") part.unit = table.find("budget_kind");
+    if (part.column->name == "match") part.unit = table.find("knob");
     field.parts_.push_back(part);
   }
   if (!optional) return field;
@@ -79,6 +84,8 @@ std::optional<TableField> TableField::bind(const Table& table, std::string_view 
 
 std::string TableField::part_text(const Part& part, std::size_t row) const {
   const TableColumn& column = *part.column;
+  // without a knob a method's cost is the same whatever is to be met
+  if (column.name == "match" && part.unit && part.unit->cell(row).empty()) return "";
   if (column.is_text) return named(column.words.at(row), spec_->names);
   const double number = column.numbers[row];
   if (std::isnan(number)) return "";
@@ -111,6 +118,7 @@ std::string TableField::title() const {
   const std::string& name = parts_.front().column->name;
   if (is_method_column(name)) return "Method";
   if (is_length_column(name)) return "Length";
+  if (name == "match") return "Cost";
   std::string title = name;
   for (char& c : title) c = c == '_' ? ' ' : c;
   if (title.front() >= 'a' && title.front() <= 'z') title.front() += 'A' - 'a';

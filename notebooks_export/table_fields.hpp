@@ -42,7 +42,7 @@ class TableField {
  private:
   struct Part {
     const TableColumn* column = nullptr;
-    const TableColumn* unit = nullptr;  // budget_kind beside budget
+    const TableColumn* unit = nullptr;  // budget_kind beside budget, knob beside match
   };
   explicit TableField(const TableSpec& spec) : spec_(&spec) {}
   std::string part_text(const Part& part, std::size_t row) const;
@@ -52,7 +52,7 @@ class TableField {
 };
 
 /// "full", "dense" and "greedy" (decoding without a draft) are full attention, names that begin
-/// with "oracle" know the answer.
+/// with "oracle" know the answer, others of the registry's family `controls` are controls.
 RowRole role_of_method(std::string_view selector);
 
 }  // namespace kvscope

@@ -66,6 +66,12 @@ RowRole role_of(const Fields& fields, std::size_t row) {
   return RowRole::method;
 }
 
+/// "f32" where the result says nothing.
+std::string format_name(const TableColumn& column, std::size_t row) {
+  const std::string name = column.cell(row);
+  return name.empty() ? "f32" : name;
+}
+
 /// True if the rows behind each cell agree in this column.
 bool is_one_per_cell(const TableColumn& column, const Rows& rows, const Fields& row_fields,
                      const Fields& column_fields) {
@@ -123,7 +129,8 @@ Texts texts_of(const std::vector<FieldKey>& key) {
   return texts;
 }
 
-Rows chosen_rows(const Table& table, const TableSpec& spec, LeftOut& left_out) {
+Rows chosen_rows(const Table& table, const TableSpec& spec, const MatchedRows& matched,
+                 LeftOut& left_out) {
   Rows rows(table.n_rows());
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = i;
   const auto keep = [&](const auto& wanted) {
@@ -135,8 +142,12 @@ Rows chosen_rows(const Table& table, const TableSpec& spec, LeftOut& left_out) {
     const TableColumn& column = table.at(name);
     // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): keep() changes rows
     const Rows before = rows;
-    keep([&](std::size_t row) { return matches(column, row, text); });
-    if (!rows.empty()) continue;
+    const bool is_known = std::any_of(rows.begin(), rows.end(),
+                                      [&](std::size_t row) { return matches(column, row, text); });
+    keep([&](std::size_t row) {
+      return matches(column, row, text) || (name == "match" && matched.has_no_knob(row));
+    });
+    if (is_known) continue;
     std::set<std::string> found;
     for (const std::size_t row : before) {
       if (found.size() < 12) found.insert(column.cell(row));
@@ -167,20 +178,33 @@ Fields bind_fields(const Table& table, const Texts& names, const Rows& rows,
   return fields;
 }
 
-void check_alike(const Table& table, const Rows& rows, const Fields& row_fields,
-                 const Fields& column_fields) {
+void check_alike(const Table& table, const Rows& rows, const MatchedRows& matched,
+                 const Fields& row_fields, const Fields& column_fields) {
   std::set<std::string> used;
   for (const Fields* fields : {&row_fields, &column_fields}) {
     for (const TableField& field : *fields) {
       for (const std::string& name : field.columns()) used.insert(name);
     }
   }
-  for (const char* name :
-       {"selector", "method", "budget", "phase", "task", "model", "gamma", "protocol", "turn"}) {
+  for (const char* name : {"matmul", "kv_dtype"}) {
+    const TableColumn* column = table.find(name);
+    if (!column || used.contains(name)) continue;
+    std::set<std::string> texts;  // results without the column are of f32
+    for (const std::size_t row : rows) texts.insert(format_name(*column, row));
+    if (texts.size() < 2) continue;
+    throw ConfigError(fmt::format(
+        "the rows differ in {0} ({1} and {2}), which is another computation: choose one with "
+        "--where {0}=...",
+        name, *texts.begin(), *texts.rbegin()));
+  }
+  for (const char* name : {"selector", "method", matched.targets().empty() ? "budget" : "match",
+                           "phase", "task", "model", "gamma", "protocol", "turn"}) {
     const TableColumn* column = table.find(name);
     if (!column || used.contains(name)) continue;
     std::set<std::string> texts;
-    for (const std::size_t row : rows) texts.insert(column->cell(row));
+    for (const std::size_t row : rows) {
+      if (column->name != "match" || !matched.has_no_knob(row)) texts.insert(column->cell(row));
+    }
     texts.erase("");  // full attention has no budget, which is no other one
     if (texts.size() < 2) continue;
     // "quoka tokens=512" in column method says the selector and the budget, and they say it
@@ -251,7 +275,8 @@ const CellSample* TablePivot::find(std::size_t row, const KeyTexts& column,
 }
 
 TablePivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& column_fields,
-                      const std::vector<BoundValue>& values, const TableColumn* doubt) {
+                      const std::vector<BoundValue>& values, const TableColumn* doubt,
+                      const MatchedRows& matched) {
   TablePivot pivot;
   for (const std::size_t row : rows) {
     const std::size_t r = pivot.rows.find_or_add(keys_of(row_fields, row));
@@ -267,6 +292,7 @@ TablePivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& 
       sample.add(value.column->numbers[row], value.low ? value.low->numbers[row] : kNan,
                  value.high ? value.high->numbers[row] : kNan);
       sample.is_doubted = sample.is_doubted || (doubt && !doubt->cell(row).empty());
+      sample.missed_cost = sample.missed_cost || !matched.why_missed(row).empty();
     }
     if (pivot.rows.keys.size() * std::max<std::size_t>(1, pivot.columns.keys.size()) *
             values.size() >
@@ -323,7 +349,7 @@ std::vector<std::size_t> row_order(const TablePivot& pivot) {
     group_of.push_back(groups.try_emplace(texts, groups.size()).first->second);
   }
   const auto rank = [&](std::size_t r) {
-    constexpr int kPlace[] = {1, 0, 2};  // by RowRole
+    constexpr int kPlace[] = {1, 0, 2, 3};  // by RowRole
     return std::pair(group_of[r], kPlace[static_cast<std::size_t>(pivot.roles[r])]);
   };
   std::vector<std::size_t> order(pivot.rows.keys.size());

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "analysis/match_rows.hpp"
 #include "notebooks_export/paper_table.hpp"
 #include "notebooks_export/table_fields.hpp"
 
@@ -45,7 +46,8 @@ struct CellSample {
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
   std::size_t n = 0;
-  bool is_doubted = false;  // a gate doubts one of the rows: column `doubt` names it
+  bool is_doubted = false;   // a gate doubts one of the rows: column `doubt` names it
+  bool missed_cost = false;  // one of the rows is of another cost (MatchedRows)
 
   void add(double value, double low, double high) {
     if (std::isnan(value)) return;
@@ -93,16 +95,18 @@ struct TablePivot {
   const CellSample* find(std::size_t row, const KeyTexts& column, std::size_t value) const;
 };
 
-/// The rows that the spec's `where` and the rules for sweeps and prompts leave. Throws ConfigError
-/// if none.
-RowSlots chosen_rows(const Table& table, const TableSpec& spec, LeftOut& left_out);
+/// The rows that the spec's `where` and the rules for sweeps and prompts leave; a `where` of column
+/// match keeps methods without a knob. Throws ConfigError if none.
+RowSlots chosen_rows(const Table& table, const TableSpec& spec, const MatchedRows& matched,
+                     LeftOut& left_out);
 
 /// The spec's fields; optional ones that distinguish nothing are left out.
 std::vector<TableField> bind_fields(const Table& table, const KeyTexts& names, const RowSlots& rows,
                                     const TableSpec& spec);
 
-/// Throws ConfigError if two selectors, budgets, phases, ... would be averaged into one cell.
-void check_alike(const Table& table, const RowSlots& rows,
+/// Throws ConfigError if two selectors, budgets, phases, ... would be averaged into one cell; at
+/// equal cost two costs, not budgets.
+void check_alike(const Table& table, const RowSlots& rows, const MatchedRows& matched,
                  const std::vector<TableField>& row_fields,
                  const std::vector<TableField>& column_fields);
 
@@ -111,16 +115,17 @@ BoundValue bind_value(const Table& table, const TableValue& value, const RowSlot
                       Spread spread);
 
 /// Throws ConfigError for more cells than a page can hold. `doubt`: the gates that doubt each row;
-/// null if the result has no such column.
+/// null if the result has no such column. `matched`: which rows missed their cost.
 TablePivot make_pivot(const RowSlots& rows, const std::vector<TableField>& row_fields,
                       const std::vector<TableField>& column_fields,
-                      const std::vector<BoundValue>& values, const TableColumn* doubt);
+                      const std::vector<BoundValue>& values, const TableColumn* doubt,
+                      const MatchedRows& matched);
 
 /// Column slots as shown: numbers ascend within their unit, text keeps the order of first
 /// appearance, level by level.
 std::vector<std::size_t> column_order(const TablePivot& pivot);
 
-/// Row slots as shown: group by group, and in each full methods, methods, oracles.
+/// Row slots as shown: group by group, and in each full methods, methods, controls, oracles.
 std::vector<std::size_t> row_order(const TablePivot& pivot);
 
 KeyTexts texts_of(const std::vector<FieldKey>& key);

@@ -25,7 +25,8 @@ class AnalyzeHeads final : public AnalyzeOne<HeadsOptions> {
            "of the first tokens (sink) and of the nearest keys (local), and a retrieval score: "
            "the weight on the needle's positions (--needle), else on the tokens that followed an "
            "earlier occurrence of the current token, as induction heads do, with the share that "
-           "a uniform row would give them. A replay measures what each head loses under sparse "
+           "a uniform row would give them; rows without such a token are left out of its mean. A "
+           "replay measures what each head loses under sparse "
            "methods at one budget. --out also holds a small map of every head; kvscope figure "
            "heads draws the atlas. Rows are means over the heads of a layer; --json has every "
            "head.";

@@ -83,10 +83,9 @@ class AnalyzeTies final : public AnalyzeCommand {
                         run.provenance);
   }
   std::vector<ReportColumn> columns() const override {
-    return {{"rows", "rows"},
-            {"tie_share", "with a tie"},
-            {"changed", "keys changed"},
-            {"close_share", "gap below a step"}};
+    return {
+        {"tie_share_f32", "with a tie, f32"}, {"tie_share_bf16", "bf16"}, {"tie_share_fp8", "fp8"},
+        {"changed_f32", "keys changed, f32"}, {"changed_bf16", "bf16"},   {"changed_fp8", "fp8"}};
   }
   std::string more_text(const Json& summary) const override {
     TextTable table({"method", "ranks", "scores", "rows", "with a tie", "tied set", "keys changed",
@@ -126,10 +125,19 @@ class AnalyzeTies final : public AnalyzeCommand {
     return table.empty() ? std::string() : "\n" + table.text();
   }
   std::string headline(const Json& totals) const override {
+    std::string text;
+    for (const char* type : {"f32", "bf16", "fp8"}) {
+      const std::string share = fmt::format("tie_share_{}", type);
+      if (!totals.contains(share) || !totals.at(share).is_number()) continue;
+      text += fmt::format("{}in {} {} ({} keys)", text.empty() ? "" : ", ", type,
+                          percent_text(total_of(totals, share)),
+                          number_text(total_of(totals, fmt::format("changed_{}", type))));
+    }
+    if (text.empty()) return "no row has a cut";
     return fmt::format(
-        "{} of the rows have a tie at the cut (over the types f32, bf16 and fp8); another order of "
-        "ties changes {} keys per row",
-        percent_text(total_of(totals, "tie_share")), number_text(total_of(totals, "changed")));
+        "rows with a tie at the cut, and keys per row that another order of ties changes, mean "
+        "over methods and sizes of pages: {}",
+        text);
   }
 
   std::vector<std::string> selectors_;

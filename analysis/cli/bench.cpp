@@ -14,6 +14,7 @@
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/stopwatch.hpp"
+#include "analysis/number_formats.hpp"
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
@@ -168,6 +169,7 @@ class BenchCommand : public Command {
                     report.at("bench").get<std::string>(), report.at("model").get<std::string>(),
                     report.at("tokens").get<Index>(), report.at("chunk").get<Index>(),
                     report.at("threads").get<int>(), report.at("cpu").get<std::string>());
+    out += NumberFormats::of(report).line();
     for (const auto& [key, value] : report.items()) {
       if (value.is_object() && value.contains("seconds_median")) {
         out += fmt::format("  {:<8} {:>8.0f} tokens/s  {:>7.1f} GFLOP/s  median {}, best {}\n", key,

@@ -11,6 +11,7 @@
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/number_formats.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
@@ -115,6 +116,8 @@ class BenchLive final : public BenchReportCommand {
       for (std::size_t r = 0; r < turns.size(); ++r) {
         report["rows"].push_back(
             row_of(r == 0 ? nullptr : &plan.pairs[r - 1], length, turns[r], turns[0]));
+        if (NumberFormats::of(report).are_f32()) continue;
+        for (const char* key : {"matmul", "kv_dtype"}) report["rows"].back()[key] = report[key];
       }
     }
     return report;
@@ -131,10 +134,10 @@ class BenchLive final : public BenchReportCommand {
                      fmt::format("{:.2f}", row.at("ttft_ratio").get<double>()),
                      fmt::format("{:.2f}", row.at("attention_ratio").get<double>())});
     }
-    return fmt::format("{} in chunks of {}, {} threads on {}\n{}",
+    return fmt::format("{} in chunks of {}, {} threads on {}\n{}{}",
                        report.at("model").get<std::string>(), report.at("chunk").get<Index>(),
                        report.at("threads").get<int>(), report.at("cpu").get<std::string>(),
-                       table.text());
+                       NumberFormats::of(report).line(), table.text());
   }
 
  private:

@@ -11,6 +11,7 @@
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/number_formats.hpp"
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
@@ -262,6 +263,7 @@ class BenchSelect final : public Command {
         report.at("n_q").get<Index>(), report.at("n_kv").get<Index>(),
         report.at("d_head").get<Index>(), report.at("threads").get<Index>(),
         report.at("cpu").get<std::string>());
+    out += NumberFormats::of(report).line();
     for (const Json& one : report.at("cases")) {
       out += fmt::format("\n{}, {} keys, {} queries: dense attention {} ({:.1f} GFLOP/s)\n",
                          one.at("phase").get<std::string>(), one.at("tokens").get<Index>(),

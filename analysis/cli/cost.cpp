@@ -58,15 +58,21 @@ std::string describe_costs(const Json& report) {
   }
   const bool has_scaled = std::any_of(report.at("rows").begin(), report.at("rows").end(),
                                       [](const Json& row) { return row.at("extrapolated") == 1; });
+  std::string notes;
+  for (const Json& row : report.at("rows")) {
+    const std::string line = row.at("note").get<std::string>() + "\n";
+    if (line.size() > 1 && notes.find(line) == std::string::npos) notes += "left out: " + line;
+  }
   return fmt::format(
       "predicted microseconds of a forward call in one layer, mean over layers without a window; "
       "pays from: context from which on the method is not slower than dense attention; model: "
-      "speedup of the whole call\n{}{}",
+      "speedup of the whole call\n{}{}{}",
       table.text(),
       has_scaled
           ? "* scaled from the measured lists: a budget in tokens stays, everything else grows "
             "with the context\n"
-          : "");
+          : "",
+      notes);
 }
 
 std::string describe_ledger(const Json& report) {

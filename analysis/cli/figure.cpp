@@ -113,6 +113,7 @@ class FigureCommand final : public Command {
       return kOk;
     }
     for (const std::string& sentence : outcome.manifest.caption) note(sentence);
+    for (const std::string& sentence : outcome.notes) note("kvscope: " + sentence);
     std::string paths;
     for (const OutputFile& file : outcome.files) {
       paths += (target.folder / file.name).lexically_normal().string() + "\n";

@@ -44,6 +44,9 @@ class LadderCommand final : public AnalyzeCommand {
   }
   LadderOptions ladder_options() const {
     if (selector_.empty()) throw UsageError("--selector is missing: expected a method, as quest");
+    if (const std::size_t comma = selector_.find(','); comma < selector_.find(':'))
+      throw UsageError(
+          fmt::format("--selector: a ladder is of one method, found \"{}\"", selector_));
     LadderOptions options = options_;
     options.selector = selector_;
     if (budget_) options.budget = Budget::parse(*budget_);

@@ -55,6 +55,17 @@ std::map<std::string, std::string> lacking_of(const SelectorEntry& entry) {
   return out;
 }
 
+Json json_of(const std::vector<SelectorOption>& options) {
+  Json list = Json::array();
+  for (const SelectorOption& option : options) {
+    list.push_back({{"name", option.name},
+                    {"default", option.default_value},
+                    {"expected", option.expected},
+                    {"help", option.help}});
+  }
+  return list;
+}
+
 Json json_of(const SelectorEntry& entry) {
   Json json = {{"name", entry.name},
                {"title", entry.title},
@@ -69,14 +80,8 @@ Json json_of(const SelectorEntry& entry) {
                {"page_size", entry.caps.page_size},
                {"dense_layers", entry.caps.dense_layers},
                {"needs", needs_of(entry.caps)},
-               {"options", Json::array()},
+               {"options", json_of(entry.options)},
                {"presets", Json::object()}};
-  for (const SelectorOption& option : entry.options) {
-    json["options"].push_back({{"name", option.name},
-                               {"default", option.default_value},
-                               {"expected", option.expected},
-                               {"help", option.help}});
-  }
   for (const auto& [preset, assignments] : entry.presets) {
     json["presets"][preset] = Json::object();
     for (const auto& [option, value] : assignments) json["presets"][preset][option] = value;
@@ -87,10 +92,20 @@ Json json_of(const SelectorEntry& entry) {
   return json;
 }
 
+std::string list(const std::vector<std::string>& words) {
+  return words.empty() ? std::string("none") : fmt::format("{}", fmt::join(words, ", "));
+}
+
+/// The options that a preset sets, "block=512, mix=mean"; with its wrapper.
+std::string settings_of(const SelectorEntry& entry, const std::string& preset) {
+  std::vector<std::string> words;
+  for (const auto& [option, value] : entry.presets.at(preset))
+    words.push_back(fmt::format("{}={}", option, value));
+  const auto wrapper = entry.preset_wrappers.find(preset);
+  return list(words) + (wrapper == entry.preset_wrappers.end() ? "" : " +" + wrapper->second);
+}
+
 std::string details_of(const SelectorEntry& entry) {
-  const auto list = [](const std::vector<std::string>& words) {
-    return words.empty() ? std::string("none") : fmt::format("{}", fmt::join(words, ", "));
-  };
   std::string text = fmt::format(
       "{}: {}\n{}\nfamily: {}\nsource: {}\nphases: {}; one list per {}; budgets: {}; needs: {}\n\n",
       entry.name, entry.title, entry.idea, title_of(entry.family), entry.source,
@@ -101,14 +116,8 @@ std::string details_of(const SelectorEntry& entry) {
     options.add_row({option.name, option.default_value, option.expected, option.help});
   }
   if (!options.empty()) text += options.text();
-  for (const auto& [preset, assignments] : entry.presets) {
-    std::vector<std::string> words;
-    for (const auto& [option, value] : assignments)
-      words.push_back(fmt::format("{}={}", option, value));
-    const auto wrapper = entry.preset_wrappers.find(preset);
-    text += fmt::format("preset {}: {}{}\n", preset, list(words),
-                        wrapper == entry.preset_wrappers.end() ? "" : " +" + wrapper->second);
-  }
+  for (const auto& [preset, assignments] : entry.presets)
+    text += fmt::format("preset {}: {}\n", preset, settings_of(entry, preset));
   for (const auto& [name, part] : lacking_of(entry))
     text += fmt::format("{} lacks {}\n", name, part);
   return text;
@@ -176,24 +185,13 @@ class SelectorsCommand final : public Command {
             {"kvscope selectors quest", "options and presets of one"}};
   }
   void declare(OptionSet& options) override {
-    options.positional("NAME", "one method", name_, /*required=*/false);
+    options.positional("NAME", "one method, preset or wrapper", name_, /*required=*/false);
     declare_json(options, json_);
   }
   int run(const OptionSet&, const std::string&) override {
     const SelectorRegistry& registry = selector_registry();
-    if (name_ && !json_ && is_wrapper(*name_)) {
-      for (const WrapperEntry& entry : wrapper_entries()) {
-        if (entry.name == *name_) print(details_of(entry));
-      }
-      return kOk;
-    }
     if (name_) {
-      const SelectorEntry& entry = registry.find(*name_);
-      if (json_) {
-        print_json(json_of(entry));
-      } else {
-        print(details_of(entry));
-      }
+      tell(registry, *name_);
       return kOk;
     }
     if (json_) {
@@ -207,6 +205,42 @@ class SelectorsCommand final : public Command {
   }
 
  private:
+  /// A method, a preset of one, or a wrapper.
+  void tell(const SelectorRegistry& registry, const std::string& name) const {
+    for (const WrapperEntry& entry : wrapper_entries()) {
+      if (entry.name != name) continue;
+      if (json_) {
+        print_json({{"name", entry.name},
+                    {"idea", entry.idea},
+                    {"is_wrapper", true},
+                    {"options", json_of(entry.options)}});
+      } else {
+        print(details_of(entry));
+      }
+      return;
+    }
+    for (const SelectorEntry& entry : registry.entries()) {
+      const auto preset = entry.presets.find(name);
+      if (preset == entry.presets.end()) continue;
+      if (json_) {
+        Json json = {{"name", name}, {"preset_of", entry.name}, {"sets", Json::object()}};
+        for (const auto& [option, value] : preset->second) json["sets"][option] = value;
+        json["method"] = json_of(entry);
+        print_json(json);
+      } else {
+        print(fmt::format("{}: a preset of {} with {}\n\n{}", name, entry.name,
+                          settings_of(entry, name), details_of(entry)));
+      }
+      return;
+    }
+    const SelectorEntry& entry = registry.find(name);
+    if (json_) {
+      print_json(json_of(entry));
+    } else {
+      print(details_of(entry));
+    }
+  }
+
   std::optional<std::string> name_;
   bool json_ = false;
 };

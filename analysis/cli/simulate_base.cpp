@@ -13,6 +13,7 @@
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/number_formats.hpp"
 #include "analysis/simulate/match_live.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "analysis/simulate/simulation_units.hpp"
@@ -280,8 +281,8 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
     return code;
   }
   if (n_shown_ > 0) print(task->show(result.units, static_cast<std::size_t>(n_shown_)) + "\n");
-  print(summary_table(answered_rows(result)) + matches_text(result.table) +
-        doubts_text(result.doubts));
+  print(summary_table(answered_rows(result)) + NumberFormats::of(result.config).line() +
+        matches_text(result.table) + doubts_text(result.doubts));
   return code;
 }
 

@@ -99,10 +99,12 @@ class TableCommand final : public Command {
     return "Reads the rows of sweeps, simulations and analyses (CSV, JSON or HDF5) and writes "
            "methods against lengths or budgets as LaTeX (booktabs), Markdown or CSV. The best "
            "value of a column is bold, the second underlined; values that print alike share a "
-           "mark, and nothing is marked where all tie; full attention and oracles are shown, not "
-           "ranked. Prompts that the dense model does not answer are left out and named, unless "
-           "kind is a field or in --where. A preset has the layout of a table in the papers; "
-           "--rows, --columns and --value replace its parts. A field is a column, a|b (the first "
+           "mark, and nothing is marked where all tie; full attention, controls (random keys, ...) "
+           "and oracles are shown, not ranked. At equal cost (--match) rows are methods without "
+           "their budgets, and what missed the cost has a dagger. Prompts that the dense model "
+           "does not answer are left out and named, unless kind is a field or in "
+           "--where. A preset has the layout of a table in the papers; --rows, --columns and "
+           "--value replace its parts. A field is a column, a|b (the first "
            "there is), a+b (both in one), or a? (left out if it distinguishes nothing).";
   }
   std::vector<Example> examples() const override {
@@ -142,6 +144,10 @@ class TableCommand final : public Command {
         "latex, tabular (without the floating environment), markdown or csv; automatic goes "
         "by the ending of --out",
         format_);
+    options.flag("wide", "LaTeX: over both columns of a page (table*)", wide_);
+    options.add("size", "WORD",
+                fmt::format("LaTeX: letters of the table, one of {}", fmt::join(kLatexSizes, ", ")),
+                size_);
     options
         .add("out", "FILE", "write to this file (.tex, .md, .csv) instead of standard output", out_)
         .short_name = 'o';
@@ -155,14 +161,21 @@ class TableCommand final : public Command {
       return kOk;
     }
     const TableFormat format = resolved_format();
+    if (std::find(kLatexSizes.begin(), kLatexSizes.end(), size_) == kLatexSizes.end())
+      throw UsageError(fmt::format("--size: expected one of {}, found \"{}\"",
+                                   fmt::join(kLatexSizes, ", "), size_));
+    if ((wide_ || size_ != kLatexSizes[0]) && format != TableFormat::latex)
+      throw UsageError("--wide and --size are of a table in LaTeX: add --format latex");
     TableSpec spec = make_spec();
     if (files_.empty()) throw UsageError("RESULT is missing: expected at least one result file");
     if (out_) check_new_output(*out_, overwrite_, "--overwrite");
     const PaperTable table = make_paper_table(read_rows(files_), spec);
-    const std::string text = format == TableFormat::csv ? csv_table(table)
-                             : format == TableFormat::markdown
-                                 ? markdown_table(table)
-                                 : latex_table(table, /*floating=*/format == TableFormat::latex);
+    const std::string text =
+        format == TableFormat::csv ? csv_table(table)
+        : format == TableFormat::markdown
+            ? markdown_table(table)
+            : latex_table(table,
+                          {.floating = format == TableFormat::latex, .wide = wide_, .size = size_});
     if (out_) {
       save_text(*out_, text, overwrite_);
     } else {
@@ -268,6 +281,8 @@ class TableCommand final : public Command {
   std::optional<fs::path> out_;
   bool overwrite_ = false;
   bool list_ = false;
+  bool wide_ = false;
+  std::string size_ = std::string(kLatexSizes[0]);
 };
 
 }  // namespace

@@ -1,8 +1,12 @@
 // kvscope tokenize: text to token ids and back.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
+#include "analysis/cli/host.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
@@ -16,19 +20,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// True if somebody put a pipe or a file in place of the terminal. A host's standard input is its
+/// own.
+bool has_standard_input() {
+  struct stat status {};
+  return host() == nullptr && ::fstat(STDIN_FILENO, &status) == 0 &&
+         (S_ISFIFO(status.st_mode) || S_ISREG(status.st_mode));
+}
+
 class TokenizeCommand final : public Command {
  public:
   std::string name() const override { return "tokenize"; }
   std::string summary() const override { return "turn text into token ids, or ids into text"; }
   std::vector<Example> examples() const override {
     return {{"kvscope tokenize --text essay.txt --json", "ids and pieces of a text as JSON"},
-            {"printf 'hello' | kvscope tokenize --text - --model ~/models/Qwen3-0.6B",
+            {"printf 'hello' | kvscope tokenize --model ~/models/Qwen3-0.6B",
              "ids, blank separated, of standard input"},
             {"kvscope tokenize --prompt 'It was a bright day' --pieces", "each id with its text"},
             {"kvscope tokenize --decode '14 512 7'", "the text of ids"}};
   }
   void declare(OptionSet& options) override {
-    options.add("text", "FILE", "UTF-8 text; - is standard input [embedded book]", text_);
+    options.add(
+        "text", "FILE",
+        "UTF-8 text; - is standard input [which it is if that is a pipe or a file, else the "
+        "embedded book]",
+        text_);
     options.add("prompt", "TEXT", "the text itself instead of a file", prompt_);
     options.add("decode", "IDS",
                 "ids to turn into text: numbers separated by blanks or commas, or a JSON array",
@@ -55,8 +71,13 @@ class TokenizeCommand final : public Command {
     const Tokenizer tokenizer = load_tokenizer(is_file ? fs::path(model_) : model_dir(model_));
     if (decode_) return decode(tokenizer);
 
-    const std::string text =
-        prompt_ ? *prompt_ : read_whole_file(text_ ? *text_ : embedded_text(), kMaxTextBytes);
+    const bool is_piped = !text_ && !prompt_ && has_standard_input();
+    const fs::path file = text_ ? *text_ : is_piped ? fs::path("-") : embedded_text();
+    const std::string text = prompt_ ? *prompt_ : read_whole_file(file, kMaxTextBytes);
+    if (is_piped && text.empty())
+      throw UsageError(
+          "standard input is empty: expected text there, or --text FILE or --prompt TEXT; the "
+          "embedded book is read where standard input is neither a pipe nor a file (</dev/null)");
     std::vector<TokenId> ids = tokenizer.encode(text, /*add_special=*/!no_special_);
     if (max_tokens_ && *max_tokens_ < static_cast<Index>(ids.size()))
       ids.resize(static_cast<std::size_t>(*max_tokens_));

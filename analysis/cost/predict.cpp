@@ -159,8 +159,11 @@ LayerWork at_context(const LayerWork& work, double n_ctx, bool keeps_count) {
   LayerWork out = work;
   out.shape = shape;
   out.counts.reset();  // of loops at the measured context
-  out.score_flops *= growth;
-  out.score_bytes *= growth;
+  // What is scored are the keys before the call; a first call has none.
+  const double past = work.shape.n_ctx - work.shape.n_tok;
+  const double of_past = past > 0.0 ? std::max(0.0, n_ctx - work.shape.n_tok) / past : growth;
+  out.score_flops *= of_past;
+  out.score_bytes *= of_past;
   out.ranked *= growth;
   out.summaries *= growth;
   if (!keeps_count) {

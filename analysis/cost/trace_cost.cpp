@@ -1,5 +1,7 @@
 #include "analysis/cost/trace_cost.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -111,9 +113,21 @@ LayerCost mean_cost(const std::vector<LayerWork>& calls, const HardwareProfile& 
   return cost;
 }
 
+std::vector<LayerWork> calls_at_length(const std::vector<LayerWork>& calls, double count) {
+  const bool stays_dense =
+      std::all_of(calls.begin(), calls.end(), [](const LayerWork& w) { return w.is_dense; });
+  std::vector<LayerWork> out;
+  std::copy_if(calls.begin(), calls.end(), std::back_inserter(out), [&](const LayerWork& work) {
+    const CallShape& shape = work.shape;
+    const bool leaves_out = !work.is_dense && work.attend.keys < shape.n_kv * shape.n_ctx;
+    return shape.n_ctx - shape.n_tok >= count && (stays_dense || leaves_out);
+  });
+  return out;
+}
+
 std::optional<double> break_even_context(const std::vector<LayerWork>& layers, bool keeps_count,
                                          const HardwareProfile& hardware,
-                                         const CostSetting& setting) {
+                                         const CostSetting& setting, double least) {
   const auto gain = [&](double n_ctx) {  // seconds that the method saves
     double seconds = 0.0;
     for (const LayerWork& work : layers) {
@@ -127,17 +141,97 @@ std::optional<double> break_even_context(const std::vector<LayerWork>& layers, b
   const bool is_dense =
       std::all_of(layers.begin(), layers.end(), [](const LayerWork& w) { return w.is_dense; });
   if (layers.empty() || is_dense || gain(kLongestContext) < 0.0) return std::nullopt;
+  for (const LayerWork& work : layers) {
+    least = std::max(least, work.shape.n_tok + 1.0);
+    if (keeps_count && !work.is_dense) least = std::max(least, work.attend.keys / work.shape.n_kv);
+  }
   double high = kLongestContext;
-  const double least = layers.front().shape.n_tok + 1.0;
   while (high > 2.0 * least && gain(high / 2.0) >= 0.0) high /= 2.0;
   double low = std::max(high / 2.0, least);
-  if (gain(low) >= 0.0) return low;
+  if (gain(low) >= 0.0) return std::ceil(low);
   while (high - low > 1.0) {
     const double middle = 0.5 * (low + high);
     (gain(middle) >= 0.0 ? high : low) = middle;
   }
   return std::ceil(high);
 }
+
+namespace {
+
+/// A pair's work in all layers: as measured, and the calls from which other contexts follow.
+struct PairWork {
+  bool keeps_count = false;
+  double count = 0.0;                         // keys of a list by the budget
+  std::vector<std::vector<LayerWork>> calls;  // of the layers without a window
+  std::vector<std::vector<LayerWork>> at_length;
+  std::string too_short;  // what to record; empty if every layer has calls at length
+};
+
+PairWork work_of_pair(const ReplayPair& pair, const std::vector<Index>& layers,
+                      const WorkCollector& works, std::size_t p) {
+  PairWork out;
+  out.keeps_count = keeps_count(pair);
+  if (out.keeps_count && pair.budget) {
+    constexpr Index kEnough = Index{1} << 40;
+    out.count = static_cast<double>(pair.budget->tokens(kEnough, pair.selector.caps().page_size));
+  }
+  for (const Index layer : layers) {
+    std::vector<LayerWork> calls = works.calls(p, layer);
+    if (calls.empty()) continue;
+    out.at_length.push_back(out.keeps_count ? calls_at_length(calls, out.count) : calls);
+    out.calls.push_back(std::move(calls));
+    if (!out.at_length.back().empty() || !out.too_short.empty()) continue;
+    CallShape longest;  // where even that call keeps everything, its lists need twice the keys
+    for (const LayerWork& work : out.calls.back()) {
+      longest.n_tok = std::max(longest.n_tok, work.shape.n_tok);
+      longest.n_ctx = std::max(longest.n_ctx, work.shape.n_ctx);
+    }
+    const bool has_keys = longest.n_ctx - longest.n_tok >= out.count;
+    out.too_short = fmt::format(
+        "{}{}: no call of layer {} has {} keys before it and leaves some out, so that this "
+        "recording ({} tokens) says nothing about longer contexts; record {} tokens or more",
+        pair.selector.text(), pair.budget ? " with " + pair.budget->to_string() : std::string(),
+        layer, out.count, longest.n_ctx,
+        2.0 * (has_keys ? longest.n_ctx : out.count + longest.n_tok));
+  }
+  if (out.calls.empty())
+    throw ConfigError("cost: every layer that was asked for has a sliding window");
+  return out;
+}
+
+/// Layers of one call: means over the calls at their own contexts, or all at one.
+struct MeanLayers {
+  LayerCost cost;  // mean over the layers
+  std::vector<LayerWork> works;
+};
+
+MeanLayers mean_layers(const std::vector<std::vector<LayerWork>>& layers,
+                       std::optional<double> context, bool keeps_count,
+                       const HardwareProfile& hardware, const CostSetting& setting) {
+  MeanLayers mean;
+  const double share = 1.0 / static_cast<double>(layers.size());
+  for (std::vector<LayerWork> calls : layers) {
+    if (context) {
+      for (LayerWork& work : calls) work = at_context(work, *context, keeps_count);
+    }
+    const LayerCost one = mean_cost(calls, hardware, setting);
+    mean.cost.stages += one.stages.scaled(share);
+    mean.cost.dense += share * one.dense;
+    mean.works.push_back(mean_work(calls));
+  }
+  return mean;
+}
+
+std::optional<double> break_even_of(const PairWork& work, const HardwareProfile& hardware,
+                                    const CostSetting& setting) {
+  if (!work.too_short.empty()) return std::nullopt;
+  std::vector<LayerWork> means;
+  for (const auto& calls : work.at_length) means.push_back(mean_work(calls));
+  return break_even_context(means, work.keeps_count, hardware, setting,
+                            work.count + means.front().shape.n_tok);
+}
+
+}  // namespace
 
 Json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers,
                        const std::vector<ReplayPair>& pairs, const WorkCollector& works,
@@ -150,31 +244,26 @@ Json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers,
         !info.window.empty() && info.window[static_cast<std::size_t>(layer)].has_value();
     n_full += has_window ? 0 : 1;
   }
+  std::vector<PairWork> of_pairs;
+  for (std::size_t p = 0; p < pairs.size(); ++p)
+    of_pairs.push_back(work_of_pair(pairs[p], layers, works, p));
+  const bool says_nothing = std::all_of(of_pairs.begin(), of_pairs.end(),
+                                        [](const PairWork& one) { return !one.too_short.empty(); });
+  if (says_nothing && !options.contexts.empty() && !of_pairs.empty())
+    throw ConfigError("cost: " + of_pairs.front().too_short);
   for (const HardwareProfile& hardware : options.hardware) {
     for (const double batch : options.batches) {
       const CostSetting setting{batch, options.kv_bytes.value_or(usual_kv_bytes(hardware)),
                                 std::nullopt};
       for (std::size_t c = 0; c <= options.contexts.size(); ++c) {
         for (std::size_t p = 0; p < pairs.size(); ++p) {
-          std::vector<LayerWork> means;  // of the layers
-          LayerCost cost;
-          for (const Index layer : layers) {
-            std::vector<LayerWork> calls = works.calls(p, layer);
-            if (calls.empty()) continue;
-            if (c > 0) {
-              for (LayerWork& work : calls)
-                work = at_context(work, options.contexts[c - 1], keeps_count(pairs[p]));
-            }
-            const LayerCost one = mean_cost(calls, hardware, setting);
-            cost.stages += one.stages;
-            cost.dense += one.dense;
-            means.push_back(mean_work(calls));
-          }
-          if (means.empty())
-            throw ConfigError("cost: every layer that was asked for has a sliding window");
+          const PairWork& work = of_pairs[p];
+          if (c > 0 && !work.too_short.empty()) continue;
+          const auto [cost, means] =
+              c == 0 ? mean_layers(work.calls, std::nullopt, work.keeps_count, hardware, setting)
+                     : mean_layers(work.at_length, options.contexts[c - 1], work.keeps_count,
+                                   hardware, setting);
           const auto n = static_cast<double>(means.size());
-          cost.stages = cost.stages.scaled(1.0 / n);
-          cost.dense /= n;
           const CallShape& shape = means.front().shape;
           Json row = {{"hardware", hardware.name},
                       {"selector", pairs[p].selector.text()},
@@ -187,9 +276,9 @@ Json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers,
                       {"queries", shape.n_tok}};
           double union_keys = 0.0;
           double runs = 0.0;
-          for (const LayerWork& work : means) {
-            union_keys += work.attend.keys / (shape.n_kv * n);
-            runs += work.attend.runs / (shape.n_kv * n);
+          for (const LayerWork& one : means) {
+            union_keys += one.attend.keys / (shape.n_kv * n);
+            runs += one.attend.runs / (shape.n_kv * n);
           }
           row["union"] = union_keys;
           row["runs"] = runs;
@@ -198,7 +287,7 @@ Json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers,
           row["predicted_us"] = 1e6 * cost.stages.total();
           row["predicted_dense_us"] = 1e6 * cost.dense;
           row["predicted_speedup"] = cost.dense / cost.stages.total();
-          const auto even = break_even_context(means, keeps_count(pairs[p]), hardware, setting);
+          const auto even = break_even_of(work, hardware, setting);
           row["break_even"] = even ? Json(*even) : Json(nullptr);
           const double others = window_seconds(info, shape, hardware, setting);
           const double all = static_cast<double>(n_full) * cost.stages.total() + others;
@@ -210,6 +299,7 @@ Json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers,
           const double cache = 2.0 * static_cast<double>(info.n_layers) * shape.n_kv * shape.n_ctx *
                                shape.d_head * setting.kv_bytes * batch;
           row["memory_share"] = ((rest ? rest->weight_bytes : 0.0) + cache) / hardware.memory.value;
+          row["note"] = work.too_short;
           rows.push_back(std::move(row));
         }
       }

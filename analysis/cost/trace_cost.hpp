@@ -49,15 +49,23 @@ struct LayerCost {
 LayerCost mean_cost(const std::vector<LayerWork>& calls, const HardwareProfile& hardware,
                     const CostSetting& setting);
 
+/// The calls of a layer whose lists are as long as at any longer context. Of a method that keeps a
+/// count of keys (`count`, or fixed windows: 0) those are the calls with so many keys before them
+/// that leave some out: shorter ones keep what there is. Empty: the recording is too short.
+std::vector<LayerWork> calls_at_length(const std::vector<LayerWork>& calls, double count);
+
 /// The least context from which on a method costs no more than dense attention, as far as 16M
-/// tokens; nothing if it never does. keeps_count: see at_context.
+/// tokens; nothing if it never does. keeps_count: see at_context; then `layers` are of calls at
+/// length, and the context is never one in which a list holds all there is, nor below `least`.
 std::optional<double> break_even_context(const std::vector<LayerWork>& layers, bool keeps_count,
                                          const HardwareProfile& hardware,
-                                         const CostSetting& setting);
+                                         const CostSetting& setting, double least = 0.0);
 
 /// {"kind": "cost", ..., "rows"}: microseconds; `layers`: those replayed. Rows by card, batch,
 /// context, pair. Fields of the whole call are null where the recording holds no configuration
-/// of its model.
+/// of its model. Where a layer has no calls_at_length, a pair has no rows at other contexts and no
+/// break_even, and `note` says what to record. Throws ConfigError if that leaves none of the
+/// contexts that were asked for.
 nlohmann::ordered_json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers,
                                          const std::vector<ReplayPair>& pairs,
                                          const WorkCollector& works, Phase phase,

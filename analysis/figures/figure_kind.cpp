@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "analysis/number_formats.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/lists.hpp"
@@ -68,6 +69,11 @@ plot::Figure make_figure(const FigureKind& kind, const FigureInput& input) {
   plot::Figure figure = kind.make(input);
   figure.name = kind.name;
   if (!input.options.title.empty()) figure.title = input.options.title;
+  for (const ResultView* result : input.results) {
+    const std::string formats = NumberFormats::of(result->info().config).sentence();
+    if (!formats.empty() && std::ranges::find(figure.caption, formats) == figure.caption.end())
+      figure.caption.push_back(formats);
+  }
   plot::check_figure(figure);
   return figure;
 }

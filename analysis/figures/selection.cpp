@@ -42,30 +42,110 @@ Index one_of(std::string_view option_text, std::string_view option, Index fallba
   throw ConfigError(fmt::format("{}: this figure shows one, found \"{}\"", option, option_text));
 }
 
+namespace {
+
+constexpr int kColours = 12;  // of a theme's series
+
+/// The look of every method, by slot: the first twelve have colours of their own, in the order in
+/// which colours are told apart best; each further dozen has the same colours with other markers
+/// and dashes. Slots 6, 18, 30 and 42 are grey, for controls.
+constexpr std::string_view kSlots[] = {"quoka",
+                                       "quest",
+                                       "specattn",
+                                       "snapkv",
+                                       "h2o",
+                                       "streamingllm",
+                                       "random",
+                                       "keydiff",
+                                       "sparq",
+                                       "loki",
+                                       "tova",
+                                       "magicpig",
+                                       "pqcache",
+                                       "vattention",
+                                       "twilight",
+                                       "adakv",
+                                       "rocketkv",
+                                       "longformer",
+                                       "recent",
+                                       "doublesparsity",
+                                       "sampleattention",
+                                       "retroinfer",
+                                       "duoattention",
+                                       "shadowkv",
+                                       "indexer",
+                                       "blockmean",
+                                       "lessismore",
+                                       "rocket2",
+                                       "kascade",
+                                       "bigbird",
+                                       "sink-recent",
+                                       "doublep",
+                                       "socket",
+                                       "unique",
+                                       "xattention",
+                                       "flexprefill",
+                                       "skip-softmax",
+                                       "spargeattn",
+                                       "minference-a-shape",
+                                       "minference-block-sparse",
+                                       "minference-vertical-slash",
+                                       "",
+                                       "strided"};
+
+/// The method that a selector's text names, also by a preset.
+std::string_view entry_name(std::string_view selector) {
+  const std::string_view name = method_name(selector);
+  for (const SelectorEntry& entry : selector_registry().entries()) {
+    if (entry.presets.contains(std::string(name))) return entry.name;
+  }
+  return name;
+}
+
+}  // namespace
+
+std::optional<int> method_slot(std::string_view selector) {
+  const std::string_view name = entry_name(selector);
+  const auto at = std::find(std::begin(kSlots), std::end(kSlots), name);
+  if (at == std::end(kSlots) || name.empty()) return std::nullopt;
+  return static_cast<int>(at - std::begin(kSlots));
+}
+
 MethodTones::MethodTones(const std::vector<std::string>& selectors) {
-  // in the order in which colours are told apart best
-  static constexpr std::string_view kFixed[] = {"quoka", "quest",        "specattn", "snapkv",
-                                                "h2o",   "streamingllm", "random",   "keydiff"};
-  std::set<int> taken;
+  std::set<int> slots;
+  std::set<int> colours;
+  const auto take = [&](const std::string& selector, int slot) {
+    tones_[selector] = {plot::Role::series, slot};
+    slots.insert(slot);
+    colours.insert(slot % kColours);
+  };
   int n_oracles = 0;
   for (const std::string& selector : selectors) {
     const std::string_view base = method_name(selector);
-    const auto at = std::find(std::begin(kFixed), std::end(kFixed), base);
-    const int slot = static_cast<int>(at - std::begin(kFixed));
+    const std::optional<int> own = method_slot(selector);
     if (base.starts_with("oracle") || base == "full") {
       const int slot_of_oracle = n_oracles == 0 ? 0 : n_oracles + 1;
       tones_[selector] = {plot::Role::reference, base == "full" ? 1 : slot_of_oracle};
       n_oracles += base == "full" ? 0 : 1;
-    } else if (at != std::end(kFixed) && taken.insert(slot).second) {
-      tones_[selector] = {plot::Role::series, slot};
+    } else if (own && *own < kColours && !slots.contains(*own)) {
+      take(selector, *own);
     }
   }
-  int slot = 0;
-  taken.insert(6);  // grey is for what chooses at random
+  colours.insert(6);  // grey is for what chooses at random
   for (const std::string& selector : selectors) {
     if (tones_.contains(selector)) continue;
-    while (!taken.insert(slot).second) ++slot;
-    tones_[selector] = {plot::Role::series, slot};
+    // Its own look, if nobody here has its colour; else a colour that is free; else a look that is.
+    const std::optional<int> own = method_slot(selector);
+    if (own && !slots.contains(*own) &&
+        (*own % kColours == 6 || !colours.contains(*own % kColours))) {
+      take(selector, *own);
+      continue;
+    }
+    int slot = 0;
+    while (slot < kColours && colours.contains(slot)) ++slot;
+    if (slot == kColours && own) slot = *own;
+    while (slots.contains(slot)) ++slot;
+    take(selector, slot);
   }
 }
 

@@ -25,8 +25,13 @@ Index slot_of(std::span<const double> axis, Index wanted, std::string_view what,
 /// The one layer or head that is shown: the option's, which must name one, else `fallback`.
 Index one_of(std::string_view option_text, std::string_view option, Index fallback);
 
-/// Tones of the methods of one figure: the best known ones look alike in every figure, oracles are
-/// references, the others take the colours that are free.
+/// The look that a method has in every figure, whatever its options or preset: a slot of
+/// plot::Theme's series. Empty for what this build does not know, stacks and references.
+std::optional<int> method_slot(std::string_view selector);
+
+/// Tones of the methods of one figure: oracles are references, the others have their method_slot.
+/// Where two of a figure have one colour, or a method comes with several settings, the later ones
+/// take colours that are free; the first twelve slots never give way.
 class MethodTones {
  public:
   explicit MethodTones(const std::vector<std::string>& selectors);
@@ -51,6 +56,26 @@ struct Summary {
 
 /// ci: normal 95 % interval of the mean, 1.96 standard errors on each side.
 Summary summarize(std::vector<double> values, BandKind band);
+
+/// The band of a mean of several: the ends of their recorded intervals, averaged with the weights
+/// that their values have in the mean, which therefore lies between them.
+class MeanEnds {
+ public:
+  /// n: values that the interval stands for. NaN: of these no interval is known.
+  void add(double low, double high, std::size_t n = 1) {
+    low_ += static_cast<double>(n) * low;
+    high_ += static_cast<double>(n) * high;
+    n_ += n;
+  }
+  /// NaN where nothing was added, or one part without interval.
+  double low() const { return low_ / static_cast<double>(n_); }
+  double high() const { return high_ / static_cast<double>(n_); }
+
+ private:
+  double low_ = 0.0;
+  double high_ = 0.0;
+  std::size_t n_ = 0;
+};
 
 /// "Lines: means; bands: 95 % intervals over n = 64 heads." The number of values per point may
 /// vary.

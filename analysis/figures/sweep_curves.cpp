@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "analysis/figures/sweep_cells.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
@@ -35,19 +36,6 @@ constexpr SweepMetric kMetrics[] = {
     {"kept", "kept", "Keys kept per query row", false},
     {"union", "union", "Keys loaded per KV head", false},
 };
-
-/// Values of one method at one budget.
-struct Cell {
-  std::vector<double> values;  // of query heads
-  Mean low;                    // ends of the recorded intervals
-  Mean high;
-  Mean x;
-  Mean kept;
-};
-
-/// A budget and its kind, in the order of the axis. NaN-free: -1 for methods that take none.
-using BudgetKey = std::pair<std::int32_t, double>;
-using Cells = std::map<std::string, std::map<BudgetKey, Cell>>;  // by selector
 
 std::string axis_of_budget(const std::string& kind) {
   if (kind == "ratio") return "Budget (share of the past keys)";
@@ -225,66 +213,6 @@ std::string curve_label(std::string_view selector) {
 
 namespace {
 
-/// Where a result records an interval of the metric: "mass_low" beside "mass_mean". Empty if not.
-std::string interval_stem(const Table& table, std::string_view column) {
-  std::string stem(column);
-  if (stem.ends_with("_mean")) stem.resize(stem.size() - 5);
-  return table.has(stem + "_low") && table.has(stem + "_high") ? stem : std::string();
-}
-
-/// Values of the heads by method and budget. Intervals are those of whole layers, which tables and
-/// notebooks show as well; those of heads where some heads are chosen or layers have no rows.
-Cells collect_cells(const Table& table, const SweepSelection& selection, const SweepMetric& metric,
-                    Along along, bool all_heads) {
-  const TextColumn& selectors = table.text("selector");
-  const TextColumn& phases = table.text("phase");
-  const TextColumn& kinds = table.text("budget_kind");
-  const auto budget = table.numbers("budget");
-  const auto layer = table.numbers("layer");
-  const auto head = table.numbers("q_head");
-  const auto values = table.numbers(metric.column);
-  const std::vector<double> x_values = along_values(table, along);
-  const auto kept = table.has("kept") ? table.numbers("kept") : std::span<const double>();
-  const std::string stem = interval_stem(table, metric.column);
-  const auto low = stem.empty() ? std::span<const double>() : table.numbers(stem + "_low");
-  const auto high = stem.empty() ? std::span<const double>() : table.numbers(stem + "_high");
-  const auto trace_of = [&](std::size_t r) {
-    return table.has_text("trace") ? table.text("trace").codes[r] : 0;
-  };
-  const auto key_of = [&](std::size_t r) {
-    return BudgetKey{along == Along::budget ? 0 : kinds.codes[r],
-                     std::isnan(budget[r]) ? -1.0 : budget[r]};
-  };
-  Cells cells;
-  std::set<std::tuple<std::int32_t, std::int32_t, std::int32_t, BudgetKey, double>> shown;
-  const auto place_of = [&](std::size_t r) {
-    return std::tuple(trace_of(r), phases.codes[r], selectors.codes[r], key_of(r), layer[r]);
-  };
-  for (std::size_t r : selection.rows) {
-    Cell& cell = cells[selectors.at(r)][key_of(r)];
-    cell.values.push_back(values[r]);
-    cell.x.add(x_values[r]);
-    if (!kept.empty()) cell.kept.add(kept[r]);
-    shown.insert(place_of(r));
-  }
-  if (stem.empty()) return cells;
-  if (all_heads) {
-    for (std::size_t r = 0; r < table.n_rows(); ++r) {
-      if (!std::isnan(head[r]) || !shown.contains(place_of(r))) continue;
-      Cell& cell = cells[selectors.at(r)][key_of(r)];
-      cell.low.add(low[r]);
-      cell.high.add(high[r]);
-    }
-  }
-  for (std::size_t r : selection.rows) {
-    Cell& cell = cells[selectors.at(r)][key_of(r)];
-    if (all_heads && cell.low.n() > 0) continue;  // settled by whole layers
-    cell.low.add(low[r]);
-    cell.high.add(high[r]);
-  }
-  return cells;
-}
-
 /// A difference that can be seen.
 constexpr double kVisible = 0.002;
 
@@ -312,16 +240,16 @@ std::string is_beyond_text(const std::string& who, std::size_t n_methods, bool i
 
 /// Why methods lie beyond the oracle, as words above the panel: it is bound by the nominal budget,
 /// they may keep more keys. Empty where none does.
-std::string why_beyond_at_budget(const Cells& cells, const SweepMetric& metric) {
-  const auto oracle = cells.find("oracle-topk");
-  if (oracle == cells.end() || !is_bounded_by_oracle(metric)) return "";
+std::string why_beyond_at_budget(const SweepCells& cells, const SweepMetric& metric) {
+  const auto oracle = cells.of.find("oracle-topk");
+  if (oracle == cells.of.end() || !is_bounded_by_oracle(metric)) return "";
   double most = kVisible;
   std::string who;
   double budget = 0.0;
-  const Cell* worst = nullptr;
-  const Cell* bound = nullptr;
+  const SweepCell* worst = nullptr;
+  const SweepCell* bound = nullptr;
   std::set<std::string> methods;
-  for (const auto& [selector, by_budget] : cells) {
+  for (const auto& [selector, by_budget] : cells.of) {
     if (selector == "full" || selector.starts_with("oracle")) continue;
     for (const auto& [key, cell] : by_budget) {
       const auto at = oracle->second.find(key);
@@ -353,9 +281,10 @@ std::string why_beyond_at_budget(const Cells& cells, const SweepMetric& metric) 
 /// in every row cannot hold more than the oracle's: what lies beyond divides its keys over rows and
 /// heads, or the curve is straight where the oracle is not. As many bytes can: the oracle reads
 /// every key to choose.
-std::string why_beyond_as_measured(const Cells& cells, const SweepMetric& metric, Along along) {
-  const auto oracle = cells.find("oracle-topk");
-  if (oracle == cells.end() || !is_bounded_by_oracle(metric)) return "";
+std::string why_beyond_as_measured(const SweepCells& cells, const SweepMetric& metric,
+                                   Along along) {
+  const auto oracle = cells.of.find("oracle-topk");
+  if (oracle == cells.of.end() || !is_bounded_by_oracle(metric)) return "";
   std::map<double, double> curve;  // log2 of keys or bytes -> value
   for (const auto& [key, cell] : oracle->second) {
     if (cell.x.value() > 0.0) curve[std::log2(cell.x.value())] = mean(cell.values);
@@ -365,7 +294,7 @@ std::string why_beyond_as_measured(const Cells& cells, const SweepMetric& metric
   double at_most = 0.0;  // keys or bytes
   bool is_between = false;
   std::set<std::string> methods;
-  for (const auto& [selector, by_budget] : cells) {
+  for (const auto& [selector, by_budget] : cells.of) {
     if (selector == "full" || selector.starts_with("oracle")) continue;
     for (const auto& [key, cell] : by_budget) {
       if (!(cell.x.value() > 0.0)) continue;
@@ -458,12 +387,15 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
   const MethodTones tones(methods);
   std::vector<std::string> without_interval;
   bool is_beyond = false;
+  std::set<std::string> means_of;  // what the bands are intervals of
 
   for (const std::string& name : names) {
     const SweepMetric& metric = sweep_metric(name);
-    Cells cells = collect_cells(table, selection, metric, along, options.heads.empty());
+    SweepCells cells = collect_cells(table, selection, metric, along);
     if (options.band == BandKind::ci && interval_stem(table, metric.column).empty())
       without_interval.push_back(std::string(metric.option));
+    if (cells.has_layer_ends) means_of.insert("layer");
+    if (cells.has_head_ends) means_of.insert("head");
     plot::Panel panel;
     panel.y.label = metric.label;
     panel.y.format = plot::TickFormat::number;
@@ -494,12 +426,12 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
       line.label = curve_label(selector);
       line.tone = tones.of(selector);
       std::vector<std::pair<double, Summary>> points;
-      for (const auto& [key, cell] : cells[selector]) {
+      for (const auto& [key, cell] : cells.of[selector]) {
         Summary s = summarize(cell.values, options.band);
         if (s.n == 0) continue;
         if (options.band == BandKind::ci) {
-          s.low = cell.low.value();
-          s.high = cell.high.value();
+          s.low = cell.ends.low();
+          s.high = cell.ends.high();
         }
         n_min = std::min(n_min, s.n);
         n_max = std::max(n_max, s.n);
@@ -555,7 +487,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
     figure.caption.push_back(fmt::format(
         "Bands: the result's 95% intervals of each {}'s mean over calls (bootstrap), their ends "
         "averaged{}.",
-        options.heads.empty() ? "layer" : "head",
+        means_of.empty() ? "layer" : fmt::format("{}", fmt::join(means_of, " or ")),
         without_interval.empty()
             ? std::string()
             : fmt::format("; none are recorded for {}", fmt::join(without_interval, ", "))));

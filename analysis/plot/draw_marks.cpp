@@ -130,8 +130,14 @@ class MarkPainter {
     for (const Mark& mark : panel_.marks) {
       const Line* line = std::get_if<Line>(&mark);
       if (line == nullptr || line->low.empty()) continue;
-      fill_between(line->x, line->low, line->high,
-                   with_alpha(theme_.style_of(line->tone).colour, alpha));
+      const Colour colour = theme_.style_of(line->tone).colour;
+      fill_between(line->x, line->low, line->high, with_alpha(colour, alpha));
+      for (const std::size_t i : lone_intervals(*line)) {
+        const Point ends[] = {layout_.place(line->x[i], line->low[i]),
+                              layout_.place(line->x[i], line->high[i])};
+        if (is_placed(ends[0]) && is_placed(ends[1]))
+          canvas_.polyline(ends, {colour, theme_.line_width, Dash::solid});
+      }
     }
   }
 

@@ -75,6 +75,20 @@ void check_axis(const Axis& axis, const std::string& where) {
 
 }  // namespace
 
+std::vector<std::size_t> lone_intervals(const Line& line) {
+  const auto has_band = [&](std::size_t i) {
+    return i < line.low.size() && std::isfinite(line.x[i]) && std::isfinite(line.low[i]) &&
+           std::isfinite(line.high[i]);
+  };
+  std::vector<std::size_t> lone;
+  for (std::size_t i = 0; i < line.low.size(); ++i) {
+    // i - 1 of the first point is beyond every end
+    if (has_band(i) && !has_band(i - 1) && !has_band(i + 1) && line.high[i] > line.low[i])
+      lone.push_back(i);
+  }
+  return lone;
+}
+
 std::size_t count_points(const Mark& mark) {
   return inspect(mark).n_points;
 }

@@ -48,6 +48,9 @@ struct Line {
   bool steps = false;  // staircase: y holds from x to the next x
 };
 
+/// The points whose band has no neighbour to be a surface with: their intervals are drawn as bars.
+std::vector<std::size_t> lone_intervals(const Line& line);
+
 /// Too many points for a marker on each and for dashes to be seen: drawn solid, with some markers.
 inline bool is_dense(const Line& line) {
   return line.x.size() > 60;
@@ -146,6 +149,7 @@ struct Axis {
   ScaleKind scale = ScaleKind::linear;
   std::optional<Range> range;  // empty: from the data, rounded outwards on linear axes
   std::vector<Tick> ticks;     // empty: chosen
+  bool has_names = false;      // ticks are names, of which none may be left out: y alone
   TickFormat format = TickFormat::number;
   bool reversed = false;       // x from right to left, y from top to bottom
   bool whole_numbers = false;  // ticks at integers only

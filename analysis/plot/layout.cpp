@@ -23,6 +23,11 @@ struct Margins {
   double bottom = 0.0;
 };
 
+/// Between the middles of labels above each other, of their size: as near as they may come, and
+/// where room is made for names.
+constexpr double kLabelGap = 1.05;
+constexpr double kNameGap = 1.1;
+
 class LayoutMaker {
  public:
   LayoutMaker(const Figure& figure, const Theme& theme, const TextMetrics& metrics)
@@ -55,6 +60,7 @@ class LayoutMaker {
           frame_h[r] = std::max(frame_h[r], frame_w * (panel.equal_scales ? 1.0 : panel.aspect));
         }
         frame_h[r] *= stretch;
+        if (!height) frame_h[r] = std::max(frame_h[r], height_for_names(r));
       }
       std::fill(columns.begin(), columns.end(), Margins{});
       std::fill(rows.begin(), rows.end(), Margins{});
@@ -123,6 +129,25 @@ class LayoutMaker {
       }
     }
     return y;
+  }
+
+  /// The least height of a row's frames in which the names along y stand clear of each other.
+  double height_for_names(std::size_t row) const {
+    double height = 0.0;
+    for (std::size_t p = row * columns_; p < std::min((row + 1) * columns_, figure_.panels.size());
+         ++p) {
+      const Axis& axis = figure_.panels[p].y;
+      if (!axis.has_names || !shows_y_labels(p)) continue;
+      const Scale scale(axis.scale, ranges_[p].y, axis.reversed, axis.linear_width);
+      std::vector<double> at;
+      for (const Tick& tick : axis.ticks) at.push_back(scale.to_unit(tick.at));
+      std::sort(at.begin(), at.end());
+      for (std::size_t i = 1; i < at.size(); ++i) {
+        const double gap = at[i] - at[i - 1];
+        if (gap > 0.0) height = std::max(height, kNameGap * theme_.tick_size / gap);
+      }
+    }
+    return height;
   }
 
   bool shows_x_labels(std::size_t p) const {
@@ -199,7 +224,7 @@ class LayoutMaker {
     }
     std::sort(at.begin(), at.end());
     for (std::size_t i = 1; i < at.size(); ++i) {
-      if (at[i] - at[i - 1] < 1.05 * theme_.tick_size) return false;
+      if (at[i] - at[i - 1] < kLabelGap * theme_.tick_size) return false;
     }
     return true;
   }

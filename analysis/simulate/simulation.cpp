@@ -11,6 +11,7 @@
 #include "analysis/analysis.hpp"
 #include "analysis/calibration_notes.hpp"
 #include "analysis/checked_lines.hpp"
+#include "analysis/number_formats.hpp"
 #include "analysis/same_weights.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/side_by_side.hpp"
@@ -235,6 +236,7 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
   }
   result.table = task.table(result.units);
   add_refused_rows(result.table, setup, task.name());
+  NumberFormats{setup.options.matmul, setup.options.kv_dtype}.add_to(result.table);
   result.doubts = task.doubts(result.units);
   return result;
 }

@@ -42,7 +42,7 @@ void for_each_char(std::string_view text, OnChar on_char, OnByte on_byte) {
 using Sign = std::pair<std::string_view, std::string_view>;
 
 /// Characters that LaTeX knows by name, in math mode.
-constexpr std::array<Sign, 34> kMathNames = {{
+constexpr std::array<Sign, 35> kMathNames = {{
     {"α", "\\alpha "},   {"β", "\\beta "},     {"γ", "\\gamma "},  {"δ", "\\delta "},
     {"ε", "\\epsilon "}, {"θ", "\\theta "},    {"λ", "\\lambda "}, {"μ", "\\mu "},
     {"π", "\\pi "},      {"ρ", "\\rho "},      {"σ", "\\sigma "},  {"τ", "\\tau "},
@@ -51,7 +51,7 @@ constexpr std::array<Sign, 34> kMathNames = {{
     {"→", "\\to "},      {"±", "\\pm "},       {"≈", "\\approx "}, {"√", "\\surd "},
     {"∈", "\\in "},      {"ŝ", "\\hat s"},     {"Ŝ", "\\hat S"},   {"‖", "\\|"},
     {"∩", "\\cap "},     {"∪", "\\cup "},      {"µ", "\\mu "},     {"²", "{}^{2}"},
-    {"³", "{}^{3}"},     {"°", "{}^{\\circ}"},
+    {"³", "{}^{3}"},     {"°", "{}^{\\circ}"}, {"†", "\\dagger "},
 }};
 
 /// ASCII signs with a meaning. Brackets and stars are arguments of a line break before them.

@@ -38,11 +38,14 @@ Selection select_past(const SelectCall& call, const ChoosePast& choose) {
       select_by_owner(call, ListOwner::kv_head, call.n_tok, /*n_answers=*/1, add).front());
 }
 
+TokenRange between_ends(const SelectCall& call, TokenRange keys, Index n_sink, Index n_recent) {
+  const Index begin = std::clamp(n_sink, keys.begin, std::max(keys.begin, keys.end));
+  return {begin, std::clamp(call.pos_begin - n_recent, begin, std::max(begin, keys.end))};
+}
+
 KeyList best_between_ends(const SelectCall& call, Index kv_head, std::span<const double> scores,
                           TokenRange keys, Index n_sink, Index n_recent) {
-  const Index middle_begin = std::clamp(n_sink, keys.begin, std::max(keys.begin, keys.end));
-  const Index middle_end =
-      std::clamp(call.pos_begin - n_recent, middle_begin, std::max(middle_begin, keys.end));
+  const auto [middle_begin, middle_end] = between_ends(call, keys, n_sink, n_recent);
   const auto middle = scores.subspan(static_cast<std::size_t>(middle_begin - keys.begin),
                                      static_cast<std::size_t>(middle_end - middle_begin));
   const auto n_candidates =

@@ -36,6 +36,10 @@ using ChoosePast =
     std::function<std::vector<KeyPos>(Index kv_head, std::span<const KeyPos> past, Index n_keep)>;
 Selection select_past(const SelectCall& call, const ChoosePast& choose);
 
+/// The keys that compete where the first n_sink keys and the latest n_recent before the call are
+/// always kept; keys: the past.
+TokenRange between_ends(const SelectCall& call, TokenRange keys, Index n_sink, Index n_recent);
+
 /// The list of one KV head in a method that always keeps the first n_sink keys, the latest n_recent
 /// before the call and the call's own (forced, beside the budget): the budget buys the best of
 /// those between. scores [keys.size()], -infinity is no candidate; keys: the past.

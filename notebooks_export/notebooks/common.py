@@ -209,12 +209,31 @@ def summary_of(file):
 # Colours that colour-blind readers tell apart (Okabe and Ito), and markers for grey print.
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
+LOOKS = {}  # of every method and preset: colour, marker and dash, as kvscope figure draws it
 plt.rcParams.update({
     "figure.dpi": 110, "font.size": 9, "axes.grid": True, "grid.alpha": 0.25, "axes.axisbelow": True,
     "axes.spines.top": False, "axes.spines.right": False, "image.interpolation": "nearest",
     "figure.constrained_layout.use": True, "figure.constrained_layout.w_pad": 0.09, "pdf.fonttype": 42,
 })
 MASKED = "#e8e8e8"  # cells that do not exist are grey, zero is the colour map's end
+
+
+def looks_of(selectors):
+    """Keywords of a plot for each selector in turn: its own look; where that is taken (two budgets of one method), others."""
+    free = [look for look in LOOKS.values() if all(look[0] != LOOKS.get(s.split(":")[0], ("",))[0] for s in selectors)]
+    looks = []
+    for n, selector in enumerate(selectors):
+        if selector in ("full", "greedy"):
+            look = ("#999999", "o", ":")
+        elif selector.startswith("oracle"):
+            look = ("black", MARKERS[n % 8], "--")
+        else:
+            look = LOOKS.get(selector.split(":")[0])
+            if look is None or any(look[0] == one["color"] and look[1] == one["marker"] for one in looks):
+                look = free.pop(0) if free else (COLORS[n % 6], MARKERS[n % 8], "-.")
+                free = [other for other in free if other[0] != look[0]]
+        looks.append(dict(zip(("color", "marker", "ls"), look)))
+    return looks
 
 
 def known_mean(values, axis):

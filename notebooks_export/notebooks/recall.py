@@ -48,20 +48,17 @@ for selector, kind in zip(columns["selector"], columns["budget_kind"]):
 
 
 def draw(panel, x, y, band=(), x_scale=1.0):
-    for n, (selector, kind) in enumerate(lines):
+    for (selector, kind), look in zip(lines, looks_of([selector for selector, kind in lines])):
         points = series(selector, kind, x, (y,) + band)
-        is_full, is_oracle = selector == "full", selector.startswith("oracle")
-        color = "black" if is_oracle else COLORS[n % 7]
-        if is_full:
+        if selector == "full":
             panel.axhline(points[1][0], color="#999999", lw=1, ls=":", label="full")
             continue
         order = np.argsort(points[0])
         points[0] *= x_scale
         name = selector if kind in ("tokens", "none") else f"{selector} ({kind})"
-        panel.plot(points[0][order], points[1][order], marker=MARKERS[n % 8], ms=4, lw=1.2, color=color,
-                   ls="--" if is_oracle else "-", label=name)
+        panel.plot(points[0][order], points[1][order], ms=4, lw=1.2, label=name, **look)
         if band:
-            panel.fill_between(points[0][order], points[2][order], points[3][order], color=color, alpha=0.15, lw=0)
+            panel.fill_between(points[0][order], points[2][order], points[3][order], color=look["color"], alpha=0.15, lw=0)
 
 
 n_layers = len(np.unique(columns["layer"][layer_rows]))

@@ -31,14 +31,6 @@ def label_of(table, i):
     return table["selector"][i] if np.isnan(budget) else f"{table['selector'][i]} {table['budget_kind'][i]}={budget:g}"
 
 
-def style_of(n, selector):
-    if selector in ("full", "greedy"):
-        return {"color": "#999999", "marker": MARKERS[0]}
-    if selector.startswith("oracle"):
-        return {"color": "black", "marker": MARKERS[n % 8], "ls": "--"}
-    return {"color": COLORS[n % 6], "marker": MARKERS[n % 8]}
-
-
 # %% perplexity-figure
 perplexity = tables.get("perplexity")
 if perplexity is None:
@@ -47,8 +39,9 @@ else:
     file = results.get("simulate-perplexity")
     has_curves = file is not None and "curve/log_perplexity" in file
     figure, panels = plt.subplots(1, 2 if has_curves else 1, figsize=(9.5 if has_curves else 5.0, 3.4), squeeze=False)
-    for n, ((selector, kind), rows) in enumerate(methods_of(perplexity).items()):
-        style = style_of(n, selector)
+    methods = methods_of(perplexity)
+    looks = looks_of([selector for selector, kind in methods])
+    for ((selector, kind), rows), style in zip(methods.items(), looks):
         rows = sorted(rows, key=lambda i: perplexity["kv_reduction"][i])
         name = selector if kind in ("none", "tokens") else f"{selector} ({kind})"
         panels[0][0].plot(perplexity["kv_reduction"][rows], perplexity["perplexity"][rows], ms=5, label=name, **style)
@@ -57,9 +50,8 @@ else:
     panels[0][0].legend(fontsize=8)
     if has_curves:
         position, curves = file["curve/position"][()], file["curve/log_perplexity"][()]
-        dashes = ("-", "--", ":", "-.")
-        for i, curve in enumerate(curves):
-            panels[0][1].plot(position, curve, lw=1.1, color=COLORS[i % 8], ls=dashes[i // 8 % 4], label=label_of(perplexity, i))
+        for i, (curve, look) in enumerate(zip(curves, looks_of(list(perplexity["selector"])))):
+            panels[0][1].plot(position, curve, lw=1.1, color=look["color"], ls=look["ls"], label=label_of(perplexity, i))
         panels[0][1].set(xlabel="position", ylabel="mean loss up to here (nat)", title="cumulative log-perplexity")
         panels[0][1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     plt.show()
@@ -86,13 +78,13 @@ for task, table in retrieval.items():
         if label_of(table, i) not in bars:
             bars.append(label_of(table, i))
     width = 0.85 / len(bars)
+    looks = looks_of([name.split(" ")[0] for name in bars])
     for n, name in enumerate(bars):
         own = np.array([i for i in range(len(table["selector"])) if label_of(table, i) == name])
         means = [table["accuracy"][own[table["length"][own] == length]].mean() if np.any(table["length"][own] == length) else np.nan
                  for length in lengths]
-        is_full = name.startswith("full")
         panel.bar(np.arange(len(lengths)) + (n - (len(bars) - 1) / 2) * width, means, width * 0.92, label=name,
-                  color="#999999" if is_full else COLORS[n % 6], hatch=None if is_full else ("", "//", "..", "xx")[n // 6 % 4])
+                  color=looks[n]["color"])
     panel.set_xticks(np.arange(len(lengths)), [f"{length:g}" for length in lengths])
     panel.set(xlabel="length of the prompt in tokens", ylabel="accuracy", ylim=(0, 1.02), title=title)
     panel.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -240,7 +240,7 @@ TEST_CASE("cost: at another context a count stays and the rest grows", "[cost]")
   work.ranked = 3;
   const LayerWork kept = at_context(work, 400, /*keeps_count=*/true);
   CHECK(kept.attend.keys == 20.0);
-  CHECK(kept.score_flops == 28.0);
+  CHECK(kept.score_flops == Approx(7.0 * 399.0 / 99.0));  // keys before the call
   CHECK(kept.ranked == 12.0);
   const LayerWork grown = at_context(work, 400, /*keeps_count=*/false);
   CHECK(grown.attend.keys == 80.0);
@@ -453,6 +453,74 @@ TEST_CASE("cost: a replay's answers become rows", "[cost]") {
       sum += row[stage].get<double>();
     CHECK(row["predicted_us"].get<double>() == Approx(sum));
   }
+}
+
+/// The report of two methods on the first n_tokens of one recording.
+nlohmann::ordered_json report_at(Index n_tokens, double budget, std::vector<double> contexts) {
+  test::PlantOptions plant;
+  plant.n_tokens = n_tokens;
+  const MemoryTrace trace = test::planted_trace(plant);
+  const TraceInfo& info = trace.info();
+  const std::vector<ReplayPair> pairs = {
+      {MethodSpec("full"), std::nullopt},
+      {MethodSpec("quoka:dense-layers=0"), Budget{Budget::Kind::tokens, budget}}};
+  ReplayOptions options;
+  options.calls.chunk = 16;
+  options.only_costs = true;
+  WorkCollector works(info.n_q, info.n_kv, info.d_head);
+  options.on_answer = [&](const AnsweredCall& answer) { works.add(answer); };
+  ThreadPool pool(2);
+  replay_layers(trace, nullptr, info.layers, pairs, options, pool);
+  CostOptions cost;
+  cost.hardware = {plain_card()};
+  cost.contexts = std::move(contexts);
+  return trace_cost_report(info, info.layers, pairs, works, Phase::prefill, cost);
+}
+
+TEST_CASE("cost: recordings of three lengths give one answer for a longer context", "[cost]") {
+  std::vector<double> speedups;
+  std::vector<double> pays_from;
+  for (const Index n_tokens : {160, 320, 960}) {
+    const auto report = report_at(n_tokens, 96.0, {131072.0});
+    for (const auto& row : report["rows"]) {
+      if (row["selector"] == "full" || row["extrapolated"] == 0) continue;
+      UNSCOPED_INFO(row.dump());
+      CHECK(row["union"].get<double>() == 96.0 + 16.0);  // the budget and the call's own keys
+      CHECK(row["note"] == "");
+      speedups.push_back(row["predicted_speedup"].get<double>());
+      pays_from.push_back(row["break_even"].get<double>());
+    }
+  }
+  REQUIRE(speedups.size() == 3);
+  for (std::size_t i = 1; i < 3; ++i) {
+    CHECK(speedups[i] == Approx(speedups[0]).epsilon(0.02));
+    CHECK(pays_from[i] == Approx(pays_from[0]).epsilon(0.02));
+    CHECK(pays_from[i] >= 96.0 + 16.0);
+  }
+}
+
+TEST_CASE("cost: a recording too short for a budget says what to record", "[cost]") {
+  const auto report = report_at(100, 96.0, {131072.0});
+  std::size_t n_rows = 0;
+  for (const auto& row : report["rows"]) {
+    if (row["selector"] == "full") continue;
+    ++n_rows;
+    CHECK(row["extrapolated"] == 0);  // at its own length it is measured all the same
+    CHECK(row["break_even"].is_null());
+    CHECK_THAT(row["note"].get<std::string>(),
+               ContainsSubstring("tokens=96") && ContainsSubstring("record 224 tokens or more"));
+  }
+  CHECK(n_rows == 1);
+  // one list holds 96 keys, but no call leaves one out
+  LayerWork work;
+  work.shape = {4, 2, 8, 1, 97};
+  work.attend.keys = 2 * 97.0;
+  CHECK(calls_at_length({work}, 96.0).empty());
+  work.attend.keys = 2 * 96.0;
+  CHECK(calls_at_length({work}, 96.0).size() == 1);
+  CHECK(calls_at_length({work}, 97.0).empty());
+  CHECK(calls_at_length({dense_work(work.shape)}, 96.0).size() == 1);  // a dense layer
+  CHECK(calls_at_length({dense_work(work.shape), work}, 0.0).size() == 1);
 }
 
 TEST_CASE("cost: a sweep on a card has predicted microseconds in the rows of layers", "[cost]") {

@@ -297,6 +297,7 @@ TEST_CASE("the table has a row per layer and head, the same in every format") {
   CHECK_THAT(csv, ContainsSubstring("\n\"b,\"\"odd\"\".h5\",prefill,full,none,,,,2,"));
   CHECK(csv.find("nan") == std::string::npos);
   CHECK(output.values<float>("t0/p1/mass").size() == 1 * 2 * 4);
+  CHECK(output.plots().front().name == "t0_p1_mass");  // p0 is full: ones
 }
 
 TEST_CASE("bootstrap intervals hold the mean, shrink with the data and repeat") {

@@ -127,6 +127,20 @@ TEST_CASE("ties: the oracle's counts are those of loops, and what another order 
   CHECK(summary["rows"][3]["ties"].get<double>() >= n_ties);
   CHECK(summary["rows"][3]["close_share"].get<double>() >=
         summary["rows"][2]["close_share"].get<double>());
+
+  // The last line is of one number type at a time: of its rows with all sizes of pages.
+  for (std::size_t type = 1; type < 4; ++type) {
+    const auto name = summary["rows"][type]["scores"].get<std::string>();
+    double rows = 0.0;
+    double ties = 0.0;
+    for (const auto& row : summary["rows"]) {
+      if (row["scores"] != name) continue;
+      rows += row["rows"].get<double>();
+      ties += row["ties"].get<double>();
+    }
+    CHECK(summary["totals"]["tie_share_" + name].get<double>() == Approx(ties / rows));
+  }
+  CHECK_FALSE(summary["totals"].contains("tie_share"));
 }
 
 TEST_CASE("ties: neither threads nor other steps change what is written for a step", "[ties]") {

@@ -53,6 +53,36 @@ TEST_CASE("simulate perplexity prints a table and writes the same rows in three 
   CHECK(read_file(dir.path() / "one.csv").starts_with("model,task,selector,budget_kind,protocol,"));
 }
 
+TEST_CASE("a run in bf16 says so in its table, its rows, what is made of them") {
+  const TempDir dir;
+  const Words rounded = {"--matmul", "bf16-portable", "--kv-dtype", "bf16"};
+  const std::string sentence = "products in bf16-portable, keys and values in bf16";
+  const auto csv = (dir.path() / "bf16.csv").string();
+  const auto plain = (dir.path() / "f32.csv").string();
+  const auto printed = kvscope_run(with(with(kPerplexity, rounded), {"--out", csv}));
+  INFO(printed.err);
+  REQUIRE(printed.code == 0);
+  CHECK_THAT(printed.out, ContainsSubstring(sentence));
+  CHECK_THAT(read_file(csv),
+             ContainsSubstring(",matmul,kv_dtype,") && ContainsSubstring(",bf16-portable,bf16,"));
+  const auto exact = kvscope_run(with(kPerplexity, {"--out", plain}));
+  CHECK_THAT(exact.out, !ContainsSubstring("bf16"));
+  CHECK_THAT(read_file(plain), !ContainsSubstring("matmul"));
+  const Words table = {"table", "--rows", "selector", "--value", "perplexity"};
+  CHECK_THAT(kvscope_run(with(table, {csv})).out, ContainsSubstring(sentence));
+  // not one mean of two computations
+  const auto mixed = kvscope_run(with(table, {csv, plain}));
+  CHECK(mixed.code == 2);
+  CHECK_THAT(mixed.err, ContainsSubstring("differ in kv_dtype") || ContainsSubstring("in matmul"));
+  const auto json = kvscope_run(with(with(kPerplexity, rounded), {"--json"})).json();
+  for (const auto& row : json.at("rows")) CHECK(row.at("kv_dtype") == "bf16");
+  std::ofstream(dir.path() / "bf16.json") << json.dump();
+  const auto figure = kvscope_run({"figure", "perplexity", (dir.path() / "bf16.json").string(),
+                                   "--out", (dir.path() / "figures").string()});
+  CHECK(figure.code == 0);
+  CHECK_THAT(figure.err + figure.out, ContainsSubstring(sentence));
+}
+
 TEST_CASE("an interrupted simulation resumes to the same bytes") {
   const TempDir dir;
   const auto whole = (dir.path() / "whole.json").string();

@@ -163,6 +163,19 @@ TEST_CASE("selectors lists every method with its options") {
   }
   CHECK(text.find("eviction for good") == text.rfind("eviction for good"));
   CHECK_THAT(kvscope_run({"selectors", "quoka"}).out, ContainsSubstring("n-queries"));
+  // every word that a sweep takes: presets and wrappers too
+  const auto moba = kvscope_run({"selectors", "moba"});
+  CHECK(moba.code == 0);
+  CHECK_THAT(moba.out, ContainsSubstring("moba: a preset of blockmean with"));
+  CHECK(kvscope_run({"selectors", "moba", "--json"}).json().at("preset_of") == "blockmean");
+  for (const auto& method : all) {
+    for (const auto& [preset, sets] : method.at("presets").items()) {
+      const auto json = kvscope_run({"selectors", preset, "--json"}).json();
+      CHECK(json.at("sets") == sets);
+    }
+  }
+  CHECK(kvscope_run({"selectors", "coarsen", "--json"}).json().at("is_wrapper") == true);
+  CHECK_THAT(kvscope_run({"selectors", "coarsen"}).out, ContainsSubstring("a wrapper"));
   CHECK_THAT(kvscope_run({"selectors", "qoka"}).err, ContainsSubstring("did you mean quoka"));
   CHECK(kvscope_run({"selectors", "qoka"}).code == 2);
 }

@@ -82,6 +82,23 @@ std::string output_of(const std::string& command) {
   return out;
 }
 
+TEST_CASE("what no page or table program takes is said", "[figure]") {
+  CHECK(render_notes(curve(), {}).empty());
+  const plot::Figure map = large_map(600);
+  for (const OutputFile& file : render_figure(map, {}, {FigureFormat::svg}, "m"))
+    CHECK_FALSE(file.name.ends_with(".csv"));
+  CHECK_THAT(render_notes(map, {}).at(0), ContainsSubstring("360000 cells: no CSV"));
+  plot::Figure tall = curve();
+  tall.panels[0].aspect = 4.0;
+  CHECK_THAT(render_notes(tall, {}).at(0), ContainsSubstring("more than a page takes"));
+  RenderOptions slide;
+  slide.venue = plot::Venue::slide;
+  tall.panels[0].aspect = 0.7;
+  CHECK_THAT(render_notes(tall, slide).at(0), ContainsSubstring("more than a slide takes"));
+  slide.height = 5.0;
+  CHECK(render_notes(tall, slide).empty());
+}
+
 TEST_CASE("a figure has the same bytes every time, in every format", "[figure]") {
   const auto one = render_figure(curve(), {}, kAll, "c");
   render_figure(large_map(20), {}, kAll, "other");  // what was drawn before must not show

@@ -155,7 +155,7 @@ TEST_CASE("hostile names and negative numbers survive every format") {
   const PaperTable table = make_paper_table(
       table_from_csv("selector,x\n\"a,|_%{\",-1\n\"a,|_%{\",-2\nb,3\n", "t"), spec);
   check_latex(latex_table(table));
-  check_latex(latex_table(table, /*floating=*/false));
+  check_latex(latex_table(table, {.floating = false}));
   CHECK_THAT(
       latex_table(table),
       ContainsSubstring("a,\\textbar{}\\_\\%\\{ & \\underline{$-$1.5} {\\scriptsize $\\pm$ 0.7}"));

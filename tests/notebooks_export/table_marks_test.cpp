@@ -4,6 +4,8 @@
 
 #include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
+#include "notebooks_export/latex_table.hpp"
+#include "notebooks_export/markdown_table.hpp"
 #include "notebooks_export/paper_table.hpp"
 #include "notebooks_export/table_presets.hpp"
 
@@ -75,6 +77,85 @@ TEST_CASE("nothing is marked where all tie, and nothing second where all others 
   CHECK(marked(table.rows[0]) == ".bb");
   CHECK(marked(table.rows[1]) == "...");
   CHECK(marked(table.rows[2]) == "..s");
+}
+
+/// A sweep at one cost that vattention missed; random is a control, full has no knob.
+constexpr const char* kEqualCost =
+    "selector,budget_kind,budget,match,knob,match_note,match_reached,layer,q_head,window,density,"
+    "mass_mean\n"
+    "full,none,,density=0.05,,no knob: it takes no budget,1,2,,0,1,1\n"
+    "vattention,none,,density=0.05,epsilon=1,not reached: the least is 0.194,0.194,2,,0,0.194,0.851"
+    "\n"
+    "loki,ratio,0.0412,density=0.05,ratio=0.0412,,0.05,2,,0,0.05,0.753\n"
+    "quest,ratio,0.0319,density=0.05,ratio=0.0319,,0.0501,2,,0,0.0501,0.741\n"
+    "random,ratio,0.04,density=0.05,ratio=0.04,,0.05,2,,0,0.05,0.9\n"
+    "oracle-topk,ratio,0.05,density=0.05,ratio=0.05,,0.05,2,,0,0.05,0.77\n";
+
+TEST_CASE("at equal cost rows are methods, and what missed the cost has a dagger and no mark") {
+  const PaperTable table = made(kEqualCost, {"selector"}, {}, {"mass_mean", "density"});
+  REQUIRE(table.rows.size() == 6);
+  CHECK(table.caption == "Methods at equal cost (density=0.05).");
+  const auto row = [&](const std::string& name) -> const PaperRow& {
+    for (const PaperRow& one : table.rows) {
+      if (one.keys[0] == name) return one;
+    }
+    FAIL("no row " << name);
+    return table.rows[0];
+  };
+  CHECK(marked(row("loki")) == "b.");  // the cost itself is not ranked
+  CHECK(marked(row("quest")) == "s.");
+  CHECK(marked(row("vattention")) == "..");
+  CHECK(row("vattention").cells[0].missed_cost);
+  CHECK_FALSE(row("loki").cells[0].missed_cost);
+  CHECK_FALSE(row("full").cells[0].missed_cost);
+  CHECK(marked(row("random")) == "..");
+  CHECK(row("random").role == RowRole::control);
+  CHECK(table.rows[4].keys[0] == "random");  // after the methods, before the oracles
+  CHECK_THAT(table.note,
+             ContainsSubstring("† Another cost than density=0.05, hence not marked: vattention "
+                               "(0.194; not reached: the least is 0.194)."));
+  CHECK_THAT(markdown_table(table), ContainsSubstring("0.851†"));
+  CHECK_THAT(latex_table(table),
+             ContainsSubstring("0.851$^\\dagger$") && ContainsSubstring("$\\dagger$ Another cost"));
+  CHECK_THAT(latex_table(table, {.wide = true, .size = "small"}),
+             ContainsSubstring("\\begin{table*}[t]\n  \\centering\n  \\small\n") &&
+                 ContainsSubstring("\\end{table*}"));
+  const PaperTable one = made(kEqualCost, {"selector"}, {}, {"mass_mean"});
+  CHECK_THAT(one.caption, ContainsSubstring("at equal cost (density=0.05; higher is better)."));
+}
+
+TEST_CASE("two costs stand side by side, and are not averaged") {
+  std::string csv = kEqualCost;
+  csv +=
+      "loki,ratio,0.09,density=0.1,ratio=0.09,,0.1,2,,0,0.1,0.85\n"
+      "quest,ratio,0.08,density=0.1,ratio=0.08,,0.1,2,,0,0.1,0.86\n";
+  CHECK_THROWS_WITH(made(csv.c_str(), {"selector"}, {}, {"mass_mean"}),
+                    ContainsSubstring("differ in match (density=0.05, ...density=0.1)"));
+  const PaperTable table = made(csv.c_str(), {"selector"}, {"match"}, {"mass_mean"});
+  REQUIRE(table.header[0] == Texts{"density=0.05", "density=0.1"});
+  CHECK(table.level_titles[0] == "Cost");
+  CHECK(table.rows[0].keys[0] == "full");
+  CHECK(table.rows[0].cells[1].text == table.rows[0].cells[0].text);  // it has no knob
+  TableSpec spec;
+  spec.rows = {"selector"};
+  spec.values = {{"mass_mean", Derive::none, "", {}, {}}};
+  spec.where = {{"match", "density=0.1"}};
+  const PaperTable chosen = make_paper_table(table_from_csv(csv, "t.csv"), spec);
+  CHECK(chosen.rows.size() == 3);  // full, loki, quest
+  CHECK_THAT(chosen.caption, ContainsSubstring("(density=0.1; higher"));
+}
+
+TEST_CASE("a closed loop's cells may cost a little more or less than all of them") {
+  const PaperTable table = made(
+      "selector,match,knob,match_note,match_reached,length,accuracy\n"
+      "quest,density=0.1,pages=4,below by 2 %,0.098,512,0.5\n"
+      "quest,density=0.1,pages=4,above by 2 %,0.102,1024,0.7\n"
+      "loki,density=0.1,ratio=0.3,above by 100 %,0.2,512,0.9\n"
+      "loki,density=0.1,ratio=0.3,above by 100 %,0.2,1024,0.9\n",
+      {"selector"}, {"length"}, {"accuracy"});
+  CHECK_FALSE(table.rows[0].cells[0].missed_cost);
+  CHECK(table.rows[1].cells[0].missed_cost);
+  CHECK(marked(table.rows[1]) == "..");
 }
 
 constexpr const char* kRulerKinds =

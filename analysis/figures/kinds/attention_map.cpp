@@ -71,6 +71,52 @@ Choice read_choice(const ResultView& quoka, Index layer, Index head, Index n_tok
   return choice;
 }
 
+/// The chunk that a query belongs to; -1 before the first.
+Index chunk_of(const Choice& choice, double query) {
+  const auto after = std::upper_bound(choice.chunk_begin.begin(), choice.chunk_begin.end(), query);
+  return after - choice.chunk_begin.begin() - 1;
+}
+
+/// Share of the visible pairs of query and key that are kept.
+double kept_share(const Choice& choice, Index n_tokens) {
+  double n_kept = 0.0;
+  for (std::size_t c = 0; c < choice.kept.size(); ++c) {
+    const auto begin = static_cast<Index>(choice.chunk_begin[c]);
+    const Index end =
+        c + 1 < choice.kept.size() ? static_cast<Index>(choice.chunk_begin[c + 1]) : n_tokens;
+    double n_before = 0.0;  // kept keys up to the query
+    for (Index key = 0; key < std::min(end, n_tokens); ++key) {
+      n_before += choice.kept[c][static_cast<std::size_t>(key)] ? 1.0 : 0.0;
+      if (key >= begin) n_kept += n_before;
+    }
+  }
+  const auto n = static_cast<double>(n_tokens);
+  return n_kept / (n * (n + 1.0) / 2.0);
+}
+
+/// Hides cells so that as much of every row is drawn as its keys are kept: of cells of which a part
+/// is kept, that part of them, evenly.
+void hide_dropped(plot::HeatMap& map, const Choice& choice, Index block, Index n_tokens) {
+  for (Index r = 0; r < map.n_rows; ++r) {
+    const Index chunk = chunk_of(choice, static_cast<double>(r * block));
+    if (chunk < 0) continue;
+    const auto& keys = choice.kept[static_cast<std::size_t>(chunk)];
+    double owed = 0.0;  // of a cell, not drawn so far
+    for (Index c = 0; c < map.n_cols; ++c) {
+      const Index end = std::min((c + 1) * block, n_tokens);
+      if (end <= c * block) break;
+      const auto n_kept = std::count(keys.begin() + c * block, keys.begin() + end, true);
+      owed += static_cast<double>(n_kept) / static_cast<double>(end - c * block);
+      if (n_kept > 0 && owed >= 0.5) {
+        owed -= 1.0;
+      } else {
+        map.values[static_cast<std::size_t>(r * map.n_cols + c)] =
+            std::numeric_limits<float>::quiet_NaN();
+      }
+    }
+  }
+}
+
 plot::Figure make_attention_map(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData weights(result, "map");
@@ -113,24 +159,7 @@ plot::Figure make_attention_map(const FigureInput& input) {
 
   const Choice choice = read_choice(*input.results[1], layer, head, n_tokens);
   plot::HeatMap kept = map;
-  for (Index r = 0; r < kept.n_rows; ++r) {
-    const auto query = static_cast<double>(r * block);
-    const auto after =
-        std::upper_bound(choice.chunk_begin.begin(), choice.chunk_begin.end(), query);
-    if (after == choice.chunk_begin.begin()) continue;
-    const auto& keys =
-        choice.kept[static_cast<std::size_t>(after - choice.chunk_begin.begin() - 1)];
-    for (Index c = 0; c < kept.n_cols; ++c) {
-      bool any = false;
-      for (Index key = c * block; key < std::min((c + 1) * block, n_tokens); ++key) {
-        any = any || keys[static_cast<std::size_t>(key)];
-      }
-      if (!any) {
-        kept.values[static_cast<std::size_t>(r * kept.n_cols + c)] =
-            std::numeric_limits<float>::quiet_NaN();
-      }
-    }
-  }
+  hide_dropped(kept, choice, block, n_tokens);
   plot::Scatter queries;
   queries.label = "selected queries";
   queries.tone = {plot::Role::highlight, 0};
@@ -146,10 +175,13 @@ plot::Figure make_attention_map(const FigureInput& input) {
   figure.columns = 2;
   figure.share_y = true;
   figure.span = plot::Span::full;
-  figure.caption.emplace_back(
-      "Left: the representative queries of each chunk, marked next to the diagonal. Right: a cell "
-      "is kept if one of its keys is, for the chunk of its first query; a chunk's own keys are "
-      "always kept.");
+  figure.caption.push_back(fmt::format(
+      "Left: the representative queries of each chunk, marked next to the diagonal. Right: {:.0f}% "
+      "of the visible pairs of query and key are kept, a chunk's own keys always{}.",
+      100.0 * kept_share(choice, n_tokens),
+      block > 1 ? "; of cells that are kept in part, that part is drawn, for the chunk of their "
+                  "first query"
+                : ""));
   return figure;
 }
 

@@ -19,6 +19,7 @@ namespace {
 /// Rows of one method on one card, by context.
 struct CostLine {
   std::string label;
+  std::string look;  // of figures::MethodTones: the method, and what tells its lines apart
   std::map<double, std::size_t> rows;
 };
 
@@ -41,11 +42,12 @@ std::vector<CostLine> cost_lines(const Table& table, const FigureOptions& option
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end())
       continue;
     std::string label = figures::method_label(selector);
+    const std::size_t n_method = label.size();
     if (budgets_of[selector].size() > 1) label += fmt::format(" {:g}", budgets[r]);
     if (cards.size() > 1) label += ", " + plot::verbatim(table.text("hardware").at(r));
     if (all_batches.size() > 1) label += fmt::format(", batch {:g}", batches[r]);
     const auto [at, is_new] = known.emplace(label, lines.size());
-    if (is_new) lines.push_back({label, {}});
+    if (is_new) lines.push_back({label, selector + ":" + label.substr(n_method), {}});
     lines[at->second].rows[contexts[r]] = r;
   }
   if (lines.empty())
@@ -64,10 +66,13 @@ plot::Panel speedup_panel(const Table& table, const std::vector<CostLine>& lines
   panel.aspect = 0.8;
   panel.legend = plot::LegendPlace::above;
   const auto speedups = table.numbers("predicted_speedup");
+  std::vector<std::string> looks;
+  for (const CostLine& line : lines) looks.push_back(line.look);
+  const figures::MethodTones tones(looks);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     plot::Line line;
     line.label = lines[i].label;
-    line.tone = {plot::Role::series, static_cast<int>(i)};
+    line.tone = tones.of(lines[i].look);
     for (const auto& [context, row] : lines[i].rows) {
       line.x.push_back(context);
       line.y.push_back(speedups[row]);
@@ -83,6 +88,7 @@ plot::Panel stages_panel(const Table& table, const std::vector<CostLine>& lines)
   plot::Panel panel;
   panel.x.label = "Microseconds of a layer";
   panel.y.reversed = true;
+  panel.y.has_names = true;
   panel.y.range = plot::Range{-0.6, static_cast<double>(lines.size()) - 0.4};
   panel.aspect = 0.8;
   panel.legend = plot::LegendPlace::above;

@@ -132,6 +132,13 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
     figure.panels.push_back(std::move(panel));
   }
   figure.caption = selection.sentences;
+  std::vector<std::string> without;
+  for (const std::string& selector : selection.selectors) {
+    if (!cells.contains(selector)) without.push_back(selector);
+  }
+  if (!without.empty())
+    figure.caption.push_back(
+        fmt::format("Without numbers at this budget: {}.", fmt::join(without, ", ")));
   figure.caption.push_back(chosen ? fmt::format("Budget: {} {}.", *chosen, selection.budget_kind)
                                   : std::string("The methods take no budget."));
   if (is_beyond) {

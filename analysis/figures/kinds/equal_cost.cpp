@@ -9,7 +9,7 @@
 
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/sweep_curves.hpp"
-#include "analysis/match.hpp"
+#include "analysis/match_rows.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
@@ -32,8 +32,7 @@ struct EqualCostMetric {
 /// A metric of one method: means over layers and traces, or over the cells of a closed loop.
 struct EqualCostValue {
   Mean middle;
-  Mean low;
-  Mean high;
+  figures::MeanEnds ends;
 };
 
 struct EqualCostMethod {
@@ -58,11 +57,6 @@ std::pair<int, std::string> heading_of(const std::string& selector, bool is_shor
               std::string(is_short ? enum_name(entry.family) : title_of(entry.family))};
   }
   return {101, "others"};
-}
-
-/// The word of a text column; "" where the file has no such words (an empty column of a CSV file).
-std::string word_at(const Table& table, std::string_view column, std::size_t row) {
-  return table.has_text(column) ? table.text(column).at(row) : std::string();
 }
 
 bool is_sweep(const Table& table) {
@@ -114,13 +108,9 @@ std::vector<EqualCostMetric> metrics_of(const Table& table, const FigureOptions&
 }
 
 /// The cost that is shown: the option's, else the first of the table.
-std::string target_shown(const Table& table, const std::string& wanted) {
-  std::vector<std::string> known;
-  if (table.has_text("match")) {
-    for (const std::string& one : table.text("match").categories) {
-      if (!one.empty()) known.push_back(one);
-    }
-  }
+std::string target_shown(const Table& table, const MatchedRows& matched,
+                         const std::string& wanted) {
+  const std::vector<std::string>& known = matched.targets();
   if (known.empty()) {
     throw ConfigError(
         fmt::format("{}: nothing met a cost here: expected a table made with kvscope sweep --match "
@@ -135,7 +125,8 @@ std::string target_shown(const Table& table, const std::string& wanted) {
   return wanted;
 }
 
-std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOptions& options,
+std::vector<EqualCostMethod> collect_methods(const Table& table, const MatchedRows& matched,
+                                             const FigureOptions& options,
                                              const std::string& target,
                                              const std::vector<EqualCostMetric>& metrics) {
   // One head and layers with a sliding window stand in a sweep's table alone.
@@ -149,9 +140,7 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOpt
   std::map<std::string, EqualCostMethod> by_name;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string& selector = selectors.at(r);
-    // full and others without a knob are there once, for the first cost
-    const bool is_shown = word_at(table, "match", r) == target || word_at(table, "knob", r).empty();
-    if (!is_shown) continue;
+    if (table.text("match").at(r) != target && !matched.has_no_knob(r)) continue;
     if (has_layers &&
         (!std::isnan(table.numbers("q_head")[r]) || table.numbers("window")[r] != 0.0))
       continue;
@@ -161,26 +150,20 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOpt
       continue;
     EqualCostMethod& method = by_name[selector];
     method.selector = selector;
-    if (method.note.empty()) method.note = word_at(table, "match_note", r);
+    if (method.note.empty()) method.note = matched.why_missed(r);
     method.reached.add(reached[r]);
     method.values.resize(metrics.size());
     for (std::size_t m = 0; m < metrics.size(); ++m) {
-      method.values[m].middle.add(table.numbers(metrics[m].column)[r]);
+      const double value = table.numbers(metrics[m].column)[r];
+      if (std::isnan(value)) continue;
+      method.values[m].middle.add(value);
       const std::string& stem = metrics[m].stem;
       if (!table.has(stem + "_low")) continue;
-      method.values[m].low.add(table.numbers(stem + "_low")[r]);
-      method.values[m].high.add(table.numbers(stem + "_high")[r]);
+      method.values[m].ends.add(table.numbers(stem + "_low")[r], table.numbers(stem + "_high")[r]);
     }
   }
   std::vector<EqualCostMethod> methods;
-  const double wanted_cost = MatchTarget::parse(target).value;
-  for (auto& [name, method] : by_name) {
-    // Single cells of a closed loop cost a little more or less than all of them, which is shown.
-    if (!has_layers &&
-        std::abs(method.reached.value() - wanted_cost) <= kMatchTolerance * wanted_cost)
-      method.note.clear();
-    methods.push_back(std::move(method));
-  }
+  for (auto& [name, method] : by_name) methods.push_back(std::move(method));
   return methods;
 }
 
@@ -208,10 +191,11 @@ std::string beyond_oracle(const std::vector<EqualCostMethod>& methods, std::size
 plot::Figure make_equal_cost(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   const FigureOptions& options = input.options;
-  const std::string target = target_shown(table, options.budget);
+  const MatchedRows matched(table);
+  const std::string target = target_shown(table, matched, options.budget);
   const bool is_live = !is_sweep(table);
   const std::vector<EqualCostMetric> metrics = metrics_of(table, options);
-  std::vector<EqualCostMethod> methods = collect_methods(table, options, target, metrics);
+  std::vector<EqualCostMethod> methods = collect_methods(table, matched, options, target, metrics);
 
   std::vector<std::string> not_shown;
   std::erase_if(methods, [&](const EqualCostMethod& one) {
@@ -267,6 +251,7 @@ plot::Figure make_equal_cost(const FigureInput& input) {
     panel.y.range = plot::Range{-0.7, place - 0.3};
     panel.y.reversed = true;
     panel.y.ticks = ticks;
+    panel.y.has_names = true;
     panel.aspect =
         (metrics.size() == 1 ? 0.075 : 0.032 * static_cast<double>(metrics.size())) * place;
     plot::Scatter met{fmt::format("{} met", target), {plot::Role::series, 0}, {}, {}, {}, 1.2, 1.0};
@@ -283,10 +268,10 @@ plot::Figure make_equal_cost(const FigureInput& input) {
       plot::Scatter& points = is_met ? met : other;
       points.x.push_back(value.middle.value());
       points.y.push_back(places[i]);
-      if (value.low.n() == 0 || !(value.high.value() > value.low.value())) continue;
+      if (!(value.ends.high() > value.ends.low())) continue;
       has_intervals = true;
       plot::Line& line = is_met ? interval : other_interval;
-      for (const double x : {value.low.value(), value.high.value(), kNan}) {
+      for (const double x : {value.ends.low(), value.ends.high(), kNan}) {
         line.x.push_back(x);
         line.y.push_back(std::isnan(x) ? kNan : places[i]);
       }

@@ -9,12 +9,41 @@
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/query_panels.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
 
 namespace {
+
+/// Mean and spread of a cloud along the first two axes.
+struct CloudPlace {
+  Mean x, y, squares;
+  void add(double a, double b) {
+    x.add(a);
+    y.add(b);
+    squares.add(a * a + b * b);
+  }
+  double spread() const {
+    const double of_mean = x.value() * x.value() + y.value() * y.value();
+    return std::sqrt(std::max(0.0, squares.value() - of_mean));
+  }
+};
+
+/// How far apart the means of queries and keys of a head lie, in spreads of both clouds: what
+/// QuoKA's figure shows where it is large.
+double separation(const figures::ArrayData& queries, const figures::ArrayData& keys, Index layer,
+                  Index head, Index basis) {
+  CloudPlace q;
+  CloudPlace k;
+  for (Index i = 0; i < queries.spec.shape[2]; ++i)
+    q.add(queries(layer, head, i, 0), queries(layer, head, i, 1));
+  for (Index i = 0; i < keys.spec.shape[2]; ++i)
+    k.add(keys(layer, basis, i, 0), keys(layer, basis, i, 1));
+  const double apart = std::hypot(q.x.value() - k.x.value(), q.y.value() - k.y.value());
+  return apart / std::max(1e-300, q.spread() + k.spread());
+}
 
 plot::Figure make_geometry(const FigureInput& input) {
   const ResultView& result = *input.results[0];
@@ -27,14 +56,30 @@ plot::Figure make_geometry(const FigureInput& input) {
   const auto kv_heads = result.read("kv_head");
   const auto basis_heads = result.read("basis_head");
 
-  const Index layer =
-      figures::one_of(input.options.layers, "layers", static_cast<Index>(layers[0]));
-  const Index head = figures::one_of(input.options.heads, "heads", static_cast<Index>(q_heads[0]));
-  const Index l = figures::slot_of(layers, layer, "layer", result.name());
-  const Index h = figures::slot_of(q_heads, head, "query head", result.name());
   const auto group = static_cast<Index>(q_heads.size() / std::max<std::size_t>(1, kv_heads.size()));
   const bool by_head = basis_heads.size() == q_heads.size() && q_heads.size() != kv_heads.size();
-  const Index basis = by_head ? h : h / std::max<Index>(1, group);
+  const auto basis_of = [&](Index h) { return by_head ? h : h / std::max<Index>(1, group); };
+
+  // unless asked for another, the head whose queries and keys lie farthest apart
+  const Index wanted_layer = figures::one_of(input.options.layers, "layers", -1);
+  const Index wanted_head = figures::one_of(input.options.heads, "heads", -1);
+  Index l = wanted_layer < 0 ? 0 : figures::slot_of(layers, wanted_layer, "layer", result.name());
+  Index h =
+      wanted_head < 0 ? 0 : figures::slot_of(q_heads, wanted_head, "query head", result.name());
+  double most = -1.0;
+  for (Index i = 0; i < static_cast<Index>(layers.size()); ++i) {
+    for (Index j = 0; j < static_cast<Index>(q_heads.size()); ++j) {
+      if ((wanted_layer >= 0 && i != l) || (wanted_head >= 0 && j != h)) continue;
+      const double apart = separation(queries, keys, i, j, basis_of(j));
+      if (!(apart > most)) continue;
+      most = apart;
+      if (wanted_layer < 0) l = i;
+      if (wanted_head < 0) h = j;
+    }
+  }
+  const auto layer = static_cast<Index>(layers[static_cast<std::size_t>(l)]);
+  const auto head = static_cast<Index>(q_heads[static_cast<std::size_t>(h)]);
+  const Index basis = basis_of(h);
 
   const auto axis_label = [&](Index component) {
     return figures::component_label(static_cast<std::size_t>(component),
@@ -85,6 +130,10 @@ plot::Figure make_geometry(const FigureInput& input) {
                         static_cast<std::size_t>(h / std::max<Index>(1, group)))],
       n, n_keys,
       result.info().config.is_object() ? result.info().config.value("basis", "joint") : "joint"));
+  if (wanted_layer < 0 && wanted_head < 0)
+    figure.caption.emplace_back(
+        "The head shown is the one whose mean query and mean key lie farthest apart, in spreads "
+        "of both clouds.");
   return figure;
 }
 

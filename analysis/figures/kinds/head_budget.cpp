@@ -72,6 +72,9 @@ plot::Figure make_head_budget(const FigureInput& input) {
       fmt::format("The smallest number of keys that hold {:g}% of a row's attention, chosen with "
                   "hindsight (oracle top-k), over n = {} query heads.",
                   100.0 * target, mean.size()));
+  figure.caption.emplace_back(
+      "One budget for all: so many keys in every row and head hold the target on average; heads "
+      "above the line keep less than it, heads below it more.");
   return figure;
 }
 

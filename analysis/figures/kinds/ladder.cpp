@@ -63,6 +63,7 @@ plot::Figure make_ladder(const FigureInput& input) {
     panel.y.range = plot::Range{-0.6, static_cast<double>(n) - 0.4};
     panel.y.reversed = true;
     panel.y.ticks = names;
+    panel.y.has_names = true;
     panel.aspect = values.size() == 1 ? 1.5 : 1.9;
     plot::Scatter alone;
     alone.label = "this concession alone";

@@ -1,9 +1,11 @@
 // Latency by context length, and how much faster than dense attention each method is.
 //
 // Columns of the table: selector, length (tokens), seconds; optional seconds_low and seconds_high
-// (a band), budget. Speedups are against the rows of selector "full" at the same length. A report
-// of bench live says more: seconds are those to the first token (ttft_seconds), attention and
-// selection have columns of their own, and ratios were taken turn by turn.
+// (a band), budget, budget_kind. Speedups are against the rows of selector "full" at the same
+// length. A report of bench live says more: seconds are those to the first token (ttft_seconds),
+// attention and selection have columns of their own, and ratios were taken turn by turn. Its column
+// `method` tells the dense reference from `full` run as a method, which does the same work through
+// the methods' hooks: a control, whose distance from dense is what hooks and noise make.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,30 +36,59 @@ Series series_of(const Table& table, const std::string& column) {
   return {column, has_band ? column + "_low" : "", has_band ? column + "_high" : ""};
 }
 
+enum class TimedRole { method, reference, control };
+
 /// Rows of one method and budget, by length.
 struct Method {
   std::string key;
   std::string label;
+  TimedRole role = TimedRole::method;
   std::map<double, std::size_t> rows;
 };
+
+/// " 128", " 16 pages", " 25%", " p=0.95"; empty for what takes no budget.
+std::string budget_words(const Table& table, std::size_t row) {
+  if (!table.has("budget") || std::isnan(table.numbers("budget")[row])) return "";
+  const double budget = table.numbers("budget")[row];
+  const std::string kind =
+      table.has_text("budget_kind") ? table.text("budget_kind").at(row) : std::string("tokens");
+  if (kind == "pages") return fmt::format(" {:g} pages", budget);
+  if (kind == "ratio") return fmt::format(" {:g}%", 100.0 * budget);
+  if (kind == "p") return fmt::format(" p={:g}", budget);
+  return fmt::format(" {:g}", budget);
+}
 
 std::vector<Method> methods_of(const Table& table, const std::vector<std::string>& wanted) {
   const TextColumn& selectors = table.text("selector");
   const auto length = table.numbers("length");
   const auto seconds = table.numbers("seconds");
+  const TextColumn* names = table.has_text("method") ? &table.text("method") : nullptr;
+  const bool names_reference =
+      names != nullptr && std::find(names->categories.begin(), names->categories.end(), "dense") !=
+                              names->categories.end();
   std::vector<Method> methods;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string& selector = selectors.at(r);
-    const bool shown = wanted.empty() || selector == "full" ||
+    const bool is_reference = selector == "full" && (!names_reference || names->at(r) == "dense");
+    const bool shown = wanted.empty() || is_reference ||
                        std::find(wanted.begin(), wanted.end(), selector) != wanted.end();
     if (!shown || !std::isfinite(seconds[r])) continue;
-    const bool has_budget = table.has("budget") && !std::isnan(table.numbers("budget")[r]);
-    const std::string key =
-        has_budget ? fmt::format("{}:{}", selector, table.numbers("budget")[r]) : selector;
+    const std::string budget = budget_words(table, r);
+    const std::string key = is_reference     ? "dense"
+                            : budget.empty() ? selector
+                                             : selector + ":" + budget;
     auto at = std::find_if(methods.begin(), methods.end(),
                            [&](const Method& method) { return method.key == key; });
     if (at == methods.end()) {
-      methods.push_back({key, selector == "full" ? "dense" : figures::method_label(key), {}});
+      const bool is_control = selector == "full" && !is_reference;
+      methods.push_back({key,
+                         is_reference ? "dense"
+                         : is_control ? "full, as a method"
+                                      : figures::method_label(selector) + budget,
+                         is_reference ? TimedRole::reference
+                         : is_control ? TimedRole::control
+                                      : TimedRole::method,
+                         {}});
       at = methods.end() - 1;
     }
     at->rows[length[r]] = r;
@@ -106,8 +137,9 @@ class LatencyFigure {
 
   /// seconds of selector full over seconds, at the same length.
   bool ratio_of_seconds(const std::string& label) {
-    const auto dense = std::find_if(methods_.begin(), methods_.end(),
-                                    [](const Method& method) { return method.key == "full"; });
+    const auto dense = std::find_if(methods_.begin(), methods_.end(), [](const Method& method) {
+      return method.role == TimedRole::reference;
+    });
     if (dense == methods_.end()) return false;
     const auto seconds = table_.numbers("seconds");
     return ratios(label, [&](const Method&, double length, std::size_t row, plot::Line& line) {
@@ -128,7 +160,9 @@ class LatencyFigure {
  private:
   static std::vector<std::string> keys_of(const std::vector<Method>& methods) {
     std::vector<std::string> keys;
-    for (const Method& method : methods) keys.push_back(method.key);
+    for (const Method& method : methods) {
+      if (method.role == TimedRole::method) keys.push_back(method.key);
+    }
     return keys;
   }
 
@@ -145,7 +179,18 @@ class LatencyFigure {
   plot::Line line_of(const Method& method) const {
     plot::Line line;
     line.label = method.label;
-    line.tone = tones_.of(method.key);
+    switch (method.role) {
+      case TimedRole::method:
+        line.tone = tones_.of(method.key);
+        break;
+      case TimedRole::reference:
+        line.tone = {plot::Role::reference, 1};
+        break;
+      case TimedRole::control:
+        line.tone = {plot::Role::neutral, 0};
+        line.markers = false;
+        break;
+    }
     return line;
   }
 
@@ -159,7 +204,7 @@ class LatencyFigure {
   bool ratios(const std::string& label, Add&& add) {
     plot::Panel panel = empty_panel(label);
     for (const Method& method : methods_) {
-      if (method.key == "full") continue;
+      if (method.role == TimedRole::reference) continue;
       plot::Line line = line_of(method);
       for (const auto& [length, row] : method.rows) {
         line.x.push_back(length);
@@ -246,6 +291,11 @@ plot::Figure make_latency(const FigureInput& input) {
     out.caption.emplace_back(
         "Speedups: seconds of selector full over those of the method; above 1 is faster.");
   }
+  if (std::any_of(methods.begin(), methods.end(),
+                  [](const Method& method) { return method.role == TimedRole::control; }))
+    out.caption.emplace_back(
+        "full, as a method: dense attention through the methods' hooks; its distance from dense is "
+        "what the hooks and the noise of this machine make.");
   if (!seconds.low.empty())
     out.caption.emplace_back(is_ttft ? "Bands: fastest to slowest turn."
                                      : "Bands: seconds_low to seconds_high of the table.");

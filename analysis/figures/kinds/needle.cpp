@@ -155,6 +155,12 @@ Answers read_answers(const ResultView& result, const std::string& asked) {
     Answer answer = answer_of(r);
     answer.length = length[r];
     answer.depth = depth[r];
+    if (answer.depth < 0.0 || answer.depth > 1.0) {
+      throw ConfigError(fmt::format(
+          "{}: column depth: expected the fact's place as a share of the prompt, from 0 to 1 (0.5 "
+          "is the middle), found {}",
+          table.name(), answer.depth));
+    }
     answer.accuracy = accuracy[r];
     if (table.has("prompts")) {
       prompts[{answer.selector, answer.budget, answer.length, answer.depth}] +=
@@ -285,8 +291,13 @@ plot::Figure make_needle(const FigureInput& input) {
       }
     }
     plot::Panel panel;
-    panel.title = fmt::format("{}\nmean {:.0f}%{}", names[i], 100.0 * sum_all / std::max(1, n_all),
-                              interval_text(answers, sum_all, n_all));
+    const std::size_t n_cells = length_list.size() * depth_list.size();
+    panel.title =
+        fmt::format("{}\nmean {:.0f}%{}{}", names[i], 100.0 * sum_all / std::max(1, n_all),
+                    static_cast<std::size_t>(n_all) == n_cells
+                        ? std::string()
+                        : fmt::format(" over {} of {} cells", n_all, n_cells),
+                    interval_text(answers, sum_all, n_all));
     shown[names[i]].first.value = sum_all / std::max(1, n_all);
     panel.x.label = "Prompt length (tokens)";
     panel.y.label = "Depth of the fact";

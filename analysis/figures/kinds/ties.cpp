@@ -83,6 +83,7 @@ plot::Figure make_ties(const FigureInput& input) {
     panel.y.range = plot::Range{-0.6, n - 0.4};
     panel.y.reversed = true;
     panel.y.ticks = names;
+    panel.y.has_names = true;
     panel.aspect = 1.6;
     double largest = 0.0;
     std::size_t n_points = 0;

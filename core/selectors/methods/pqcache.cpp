@@ -3,51 +3,62 @@
 //
 // Idea: cut the channels of a key in m parts, replace each part by the nearest of 2^b centroids,
 // which k-means finds once after prefill. A query's product with all centroids is a small table; a
-// key's score is the sum of m entries that its codes name. The best keys between the first and the
-// latest ones, which are always kept, are attended to exactly.
+// key's score is the sum of m entries that its codes name. A softmax over the keys between the
+// first and the latest ones, which are always kept, makes the scores of a group's heads comparable;
+// the keys with the largest sum over the group are attended to exactly.
 //
-// Cost per call and layer with T keys before it: n_q n_tok d FLOPs for the sum of a group's
-// queries, 2 n_kv 2^b d for the tables, n_kv T m for the sums; reads n_kv T m b / 8 bytes of codes
-// and 2^b d elements of centroids per KV head, which is also what it stores. k-means on T keys is 2
-// T 2^b d FLOPs a step and KV head, once when decode begins.
+// Cost per call and layer with T keys before it: 2 n_q n_tok 2^b d FLOPs for the tables, n_q n_tok
+// T m for the sums (group=scores: n_q n_tok d for the sum of a group's queries, 2 n_kv 2^b d and
+// n_kv T m); reads n_kv T m b / 8 bytes of codes and 2^b d elements of centroids per KV head, which
+// is also what it stores. k-means on T keys is 2 T 2^b d FLOPs a step and KV head, once when
+// decode begins.
 //
 // Fails where the best keys share a code with the crowd: 2^(m b) cells are few, and m = 2 ignores
 // what parts say together.
 //
-// Decided where the sources differ or are silent: a group's scores are summed, and a table is
-// linear in the query, so that one table of the summed query serves it; in verification the sum
-// runs over the drafts too, whose own keys are kept. Ties: the lowest position. k-means
-// (core/selectors/k_means.hpp) is seeded, in the order of the keys, on keys without the first ones;
-// it is run when the method is first asked and again when the keys have doubled; keys that come in
-// between get the nearest code. metric=inner gives keys the channel sqrt(phi - |k|^2) for k-means,
-// phi the largest |k|^2 of the part, so that near means a large product. m beyond d_head means
-// d_head parts. Windows of 32 tokens as in the program (n-sink and n-recent of 128:
-// sparse-attention-hub, preset pqcache-hub). The budget buys the keys between them. Decode and
-// verification; prefill stays dense.
+// What a group's heads sum is what the program sums: with metric=euclidean, its default, softmax
+// weights, with metric=inner the scores themselves (group=softmax and group=scores take one of them
+// in any case). A table is linear in the query, so that one table of the summed query serves a sum
+// of scores. Decided where the sources are silent: in verification rows count as heads do, and the
+// drafts' own keys are kept. Ties: the lowest position. k-means (core/selectors/k_means.hpp) is
+// seeded, in the order of the keys, on keys without the first ones; it is run when the method is
+// first asked and again when the keys have doubled; keys that come in between get the nearest code.
+// metric=inner gives keys the channel sqrt(phi - |k|^2) for k-means, phi the largest |k|^2 of the
+// part, so that near means a large product. m beyond d_head means d_head parts. Windows of 32
+// tokens as in the program (n-sink and n-recent of 128: sparse-attention-hub, preset pqcache-hub).
+// The budget buys the keys between them. Decode and verification; prefill stays dense.
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <utility>
 
+#include "core/attention/score_rows.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/fit_history.hpp"
 #include "core/selectors/k_means.hpp"
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
 namespace {
 
 enum class PqMetric { euclidean, inner };
+enum class PqGroup { automatic, softmax, scores };
 
 }  // namespace
 
 template <>
 struct EnumNames<PqMetric> {
   static constexpr std::array<std::string_view, 2> value = {"euclidean", "inner"};
+};
+
+template <>
+struct EnumNames<PqGroup> {
+  static constexpr std::array<std::string_view, 3> value = {"automatic", "softmax", "scores"};
 };
 
 namespace {
@@ -57,6 +68,7 @@ struct PqCacheOptions {
   Index bits = 6;
   Index iterations = 25;
   PqMetric metric = PqMetric::euclidean;
+  PqGroup group = PqGroup::automatic;
   Index n_sink = 32;
   Index n_recent = 32;
   Index seed = 1;
@@ -69,6 +81,10 @@ struct PqCacheOptions {
     visit(Field{"iterations", "steps of k-means"}.in(0, 1000), self.iterations);
     visit(Field{"metric", "what k-means calls near: euclidean distance, or a large inner product"},
           self.metric);
+    visit(Field{"group",
+                "what a group's heads sum: softmax weights, scores, or what the program sums with "
+                "this metric (automatic)"},
+          self.group);
     visit(Field{"n-sink", "first tokens, always kept, on top of the budget"}.at_least(0),
           self.n_sink);
     visit(Field{"n-recent", "latest tokens before the call, always kept, on top of the budget"}
@@ -112,8 +128,11 @@ class PqCache final : public SharedScoreSelector {
     const double n_centroids = std::exp2(static_cast<double>(options_.bits));
     const double n_keys = alive_keys(call, past_range(call));  // of all KV heads
     const double of_books = n_kv * n_centroids * d * kBytesPerElement;
-    return {.score_flops = n_q * static_cast<double>(call.n_tok) * d +
-                           2.0 * n_kv * n_centroids * d + n_keys * n_parts,
+    const double n_queries = n_q * static_cast<double>(call.n_tok);
+    const double of_scores = n_queries * d + 2.0 * n_kv * n_centroids * d + n_keys * n_parts;
+    const double of_weights =
+        2.0 * n_queries * n_centroids * d + n_queries / n_kv * n_keys * n_parts;
+    return {.score_flops = sums_weights() ? of_weights : of_scores,
             .score_bytes = n_keys * bytes_per_key + of_books,
             .metadata_bytes = alive_keys(call, {0, call.k.dim(1)}) * bytes_per_key + of_books};
   }
@@ -172,25 +191,26 @@ class PqCache final : public SharedScoreSelector {
     std::vector<double> scores(static_cast<std::size_t>(std::max<Index>(keys.size(), 0)), 0.0);
     const Head& head = *heads_.at({call.layer, owner.kv_head});
     if (head.books.empty()) return scores;
-    const std::vector<double> q = mean_query(call, owner.q_heads);
-    const Index n_parts = parts_of(call.k.dim(2));
-    for (Index part = 0; part < n_parts; ++part) {
-      const TokenRange channels = channels_of(part, call.k.dim(2));
-      const Tensor<float>& centroids =
-          head.books.current()[static_cast<std::size_t>(part)].centroids;
-      std::vector<double> table(static_cast<std::size_t>(centroids.dim(0)), 0.0);
-      for (std::size_t i = 0; i < table.size(); ++i) {
-        const auto centroid = centroids.view().row(static_cast<Index>(i));
-        for (Index c = channels.begin; c < channels.end; ++c)
-          table[i] += q[static_cast<std::size_t>(c)] *
-                      static_cast<double>(centroid[static_cast<std::size_t>(c - channels.begin)]);
+    if (!sums_weights()) {
+      add_scores(call, head, mean_query(call, owner.q_heads), keys, scores);
+      return scores;
+    }
+    std::vector<double> of_query(scores.size());
+    for (Index q_head = owner.q_heads.begin; q_head < owner.q_heads.end; ++q_head) {
+      for (Index row = 0; row < call.n_tok; ++row) {
+        std::fill(of_query.begin(), of_query.end(), 0.0);
+        add_scores(call, head,
+                   widened(call.q.sub(q_head).row(row), static_cast<double>(call.score_scale)),
+                   keys, of_query);
+        soft_cap(of_query, call.score_rule().cap);
+        mask_dead(call, owner.kv_head, keys, of_query);
+        add_weights(of_query, between_ends(call, keys, options_.n_sink, options_.n_recent),
+                    keys.begin, scores);
       }
-      const std::uint8_t* codes = head.codes[static_cast<std::size_t>(part)].data() + keys.begin;
-      for (std::size_t t = 0; t < scores.size(); ++t) scores[t] += table[codes[t]];
     }
     return scores;
   }
-  bool scores_keys_apart() const override { return true; }
+  bool scores_keys_apart() const override { return !sums_weights(); }
 
   KeyList make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores,
                     TokenRange keys, ScoreWorker&, Summaries&) override {
@@ -210,6 +230,44 @@ class PqCache final : public SharedScoreSelector {
     std::vector<std::vector<std::uint8_t>> codes;  // [n_parts][n_keys]
     Index n_coded = 0;                             // keys with codes of the current book
   };
+
+  bool sums_weights() const {
+    return options_.group == PqGroup::softmax ||
+           (options_.group == PqGroup::automatic && options_.metric == PqMetric::euclidean);
+  }
+
+  /// Adds the products of q with the centroids that stand for the keys.
+  void add_scores(const SelectCall& call, const Head& head, std::span<const double> q,
+                  TokenRange keys, std::span<double> scores) const {
+    const Index n_parts = parts_of(call.k.dim(2));
+    for (Index part = 0; part < n_parts; ++part) {
+      const TokenRange channels = channels_of(part, call.k.dim(2));
+      const Tensor<float>& centroids =
+          head.books.current()[static_cast<std::size_t>(part)].centroids;
+      std::vector<double> table(static_cast<std::size_t>(centroids.dim(0)), 0.0);
+      for (std::size_t i = 0; i < table.size(); ++i) {
+        const auto centroid = centroids.view().row(static_cast<Index>(i));
+        for (Index c = channels.begin; c < channels.end; ++c)
+          table[i] += q[static_cast<std::size_t>(c)] *
+                      static_cast<double>(centroid[static_cast<std::size_t>(c - channels.begin)]);
+      }
+      const std::uint8_t* codes = head.codes[static_cast<std::size_t>(part)].data() + keys.begin;
+      for (std::size_t t = 0; t < scores.size(); ++t) scores[t] += table[codes[t]];
+    }
+  }
+
+  /// Adds to `sums` the softmax weights over the keys that compete. Those that are always kept get
+  /// theirs on the same scale, for whoever looks at the scores. `first`: the position of scores[0].
+  static void add_weights(std::span<double> scores, TokenRange middle, Index first,
+                          std::span<double> sums) {
+    const auto competing = scores.subspan(static_cast<std::size_t>(middle.begin - first),
+                                          static_cast<std::size_t>(middle.size()));
+    const double norm = log_sum_exp(competing);
+    if (!std::isfinite(norm)) return;  // nothing competes
+    constexpr double kLargest = 600.0;
+    for (std::size_t i = 0; i < scores.size(); ++i)
+      sums[i] += std::exp(std::min(scores[i] - norm, kLargest));
+  }
 
   Index parts_of(Index d_head) const { return std::min(options_.parts, d_head); }
   TokenRange channels_of(Index part, Index d_head) const {

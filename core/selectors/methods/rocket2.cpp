@@ -5,9 +5,10 @@
 // Idea: a compression of c is split between the two axes of the keys. Of every chunk of ceil(sqrt
 // c) consecutive keys the channel-wise largest and smallest key are kept; a group's query reads r =
 // floor(d chunk / c) channels of them, those of largest mean |q|, and of each the side that the
-// sign of the group's sum of q names. The products are Quest's bound on r channels, a softmax with
-// SparQ's temperature makes them comparable between heads, their mean over the group ranks chunks,
-// and the best tokens are attended to.
+// sign of the group's sum of q names. The products are Quest's bound on r channels, a softmax over
+// tokens (each has its chunk's score, so that a short last chunk weighs less) with SparQ's
+// temperature makes them comparable between heads, their mean over the group ranks chunks, and the
+// best tokens are attended to.
 //
 // Cost per call and layer with m chunks before it: n_q n_tok d FLOPs to rank channels, 2 n_q n_tok
 // m r to score; reads m r elements per KV head, 2 T r / chunk bytes; stores 2 m d elements.
@@ -177,11 +178,14 @@ class Rocket2 final : public SharedScoreSelector {
     worker.dots.compute(sketch.q, n_queries, TensorView<const float>(extremes.data(), shape),
                         {0, n_rows});
     std::vector<double> of_chunk(n_chunks, 0.0);
+    // Weights of tokens: those of chunks over the sum of chunk sizes times them.
+    const auto n_missing =  // in the last chunk
+        static_cast<double>(n_chunks * static_cast<std::size_t>(chunk_) - alive.size());
     for (Index query = 0; query < n_queries; ++query) {
       const std::span<double> row = worker.dots.row(query);
       soft_cap(row, call.score_rule().cap);
       softmax_in_place(row);
-      add_scaled(row, 1.0, of_chunk);
+      add_scaled(row, 1.0 / (static_cast<double>(chunk_) - n_missing * row.back()), of_chunk);
     }
     for (std::size_t j = 0; j < alive.size(); ++j)
       scores[static_cast<std::size_t>(alive[j] - keys.begin)] =

@@ -29,10 +29,9 @@ std::vector<Index> layers_of(const RecallQuestion& question) {
 }
 
 bool is_in_scope(const SweepRow& row, const RecallQuestion& question) {
-  const double head = row.number(SweepNumber::q_head);
-  if (std::isnan(head)) return false;  // a layer's own row
+  // A layer's own row (no head) carries the interval of its mean.
   return question.options.scope != RecallScope::head ||
-         head == static_cast<double>(question.q_head);
+         row.number(SweepNumber::q_head) == static_cast<double>(question.q_head);
 }
 
 /// Rows of all methods as one table, and which of them lie at the current budget.

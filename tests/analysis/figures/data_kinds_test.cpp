@@ -11,6 +11,7 @@
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/read_table.hpp"
 #include "core/trace/result.hpp"
+#include "tests/support/figure_bands.hpp"
 
 namespace kvscope::data_kinds_test {
 namespace {
@@ -24,7 +25,10 @@ plot::Figure drawn(const MemoryResult& result, const std::string& name,
                    const FigureOptions& options = {}) {
   const MemoryResultView view(result, "r.h5");
   for (const FigureKind& kind : figure_kinds()) {
-    if (kind.name == name) return make_figure(kind, {{&view}, options});
+    if (kind.name != name) continue;
+    plot::Figure figure = make_figure(kind, {{&view}, options});
+    testing::check_bands(figure);
+    return figure;
   }
   FAIL("no figure " << name);
   return {};

@@ -15,7 +15,9 @@
 #include "analysis/plot/theme.hpp"
 #include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
+#include "core/selectors/registry.hpp"
 #include "core/trace/result.hpp"
+#include "tests/support/figure_bands.hpp"
 
 namespace kvscope::kinds_test {
 namespace {
@@ -40,7 +42,9 @@ struct TableResult {
   }
   plot::Figure make(const std::string& name, const FigureOptions& options = {}) const {
     const MemoryResultView view(memory, "t.csv");
-    return make_figure(kind_named(name), {{&view}, options});
+    plot::Figure figure = make_figure(kind_named(name), {{&view}, options});
+    testing::check_bands(figure);
+    return figure;
   }
   MemoryResult memory;
 };
@@ -308,6 +312,30 @@ TEST_CASE("no method looks like another, and chance is grey", "[figures]") {
         theme.style_of(line_named(figure.panels[0], "oracle top-$k$").tone).dash);
 }
 
+TEST_CASE("every method has a look of its own, the same in every figure", "[figures]") {
+  const plot::Theme theme = plot::make_theme(plot::Venue::icml, plot::Ground::light);
+  std::set<std::tuple<int, int, int, int, int>> looks;
+  for (const SelectorEntry& entry : selector_registry().entries()) {
+    if (entry.name == "full" || entry.name.starts_with("oracle")) continue;
+    INFO(entry.name);
+    const std::optional<int> slot = figures::method_slot(entry.name);
+    REQUIRE(slot);  // a new method takes a slot in analysis/figures/selection.cpp
+    const auto style = theme.style_of({plot::Role::series, *slot});
+    CHECK(looks
+              .insert({style.colour.r, style.colour.g, style.colour.b,
+                       static_cast<int>(style.marker), static_cast<int>(style.dash)})
+              .second);
+    for (const auto& [preset, options] : entry.presets) CHECK(figures::method_slot(preset) == slot);
+    // alone, in any place, with options
+    const figures::MethodTones tones({"quest", entry.name + ":a=1", "oracle-topk"});
+    if (*slot % 12 != 1) CHECK(tones.of(entry.name + ":a=1").slot == *slot);
+  }
+  const figures::MethodTones two({"vattention", "quest-paper", "quest:page-size=4"});
+  CHECK(two.of("quest-paper").slot == 1);  // also behind another of its colour
+  CHECK(two.of("vattention").slot % 12 != 1);
+  CHECK(two.of("quest:page-size=4").slot % 12 != 1);
+}
+
 TEST_CASE("a method beyond the oracle has its reason in the picture", "[figures]") {
   const std::string head =
       "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,bytes\n";
@@ -411,6 +439,16 @@ TEST_CASE("needle: the kind, the protocol and the prompts of a cell are said", "
   CHECK_THROWS_WITH(result.make("needle", options), ContainsSubstring("no kind \"common\""));
 }
 
+TEST_CASE("needle: a depth is a share, and a mean says of how many cells", "[figures]") {
+  const std::string head = "selector,budget,length,depth,accuracy\n";
+  CHECK_THROWS_WITH(TableResult(head + "quoka,64,1024,50,1\n").make("needle"),
+                    ContainsSubstring("from 0 to 1") && ContainsSubstring("found 50"));
+  const plot::Figure figure =
+      TableResult(head + "quoka,64,1024,0,1\nquoka,64,1024,0.5,0.5\nquoka,64,2048,0,1\n")
+          .make("needle");
+  CHECK_THAT(figure.panels[0].title, ContainsSubstring("mean 83% over 3 of 4 cells"));
+}
+
 TEST_CASE("latency: what is plotted, attention apart, ratios as they were taken", "[figures]") {
   const std::string csv =
       "selector,budget,length,repeat,seconds,seconds_low,seconds_high,ttft_seconds,"
@@ -431,6 +469,32 @@ TEST_CASE("latency: what is plotted, attention apart, ratios as they were taken"
       TableResult("selector,length,seconds\nfull,1024,2\nquest,1024,1\n").make("latency");
   CHECK(plain.panels.size() == 2);
   CHECK_THAT(plain.caption.front(), ContainsSubstring("column seconds of the table"));
+}
+
+TEST_CASE("latency: full as a method is a control beside dense, and budgets have their kinds",
+          "[figures]") {
+  const std::string csv =
+      "method,selector,budget,budget_kind,length,seconds,seconds_low,seconds_high,ttft_seconds,"
+      "ttft_ratio,ttft_ratio_low,ttft_ratio_high\n"
+      "dense,full,,none,1024,0.84,0.8,0.9,0.84,1,1,1\n"
+      "full,full,,none,1024,0.99,0.9,1.1,0.99,0.91,0.85,1.05\n"
+      "quest tokens=16,quest,16,tokens,1024,0.5,0.4,0.6,0.5,1.7,1.6,1.8\n"
+      "quest pages=16,quest,16,pages,1024,0.7,0.6,0.8,0.7,1.2,1.1,1.3\n";
+  const TableResult result(csv);
+  const plot::Figure figure = result.make("latency");
+  CHECK(line_named(figure.panels[0], "dense").y[0] == Approx(840.0));
+  const plot::Line& control = line_named(figure.panels[0], "full, as a method");
+  CHECK(control.y[0] == Approx(990.0));
+  CHECK(control.tone.role == plot::Role::neutral);
+  CHECK(line_named(figure.panels[0], "quest 16").y[0] == Approx(500.0));
+  CHECK(line_named(figure.panels[0], "quest 16 pages").y[0] == Approx(700.0));
+  const plot::Line& noise = line_named(figure.panels[1], "full, as a method");
+  CHECK(noise.y[0] == Approx(0.91));  // the one control there is
+  CHECK(noise.high[0] == Approx(1.05));
+  FigureOptions options;
+  options.selector = "quest";
+  const plot::Figure without = result.make("latency", options);
+  CHECK(without.panels[0].marks.size() == 3);  // dense and two budgets
 }
 
 TEST_CASE("a dollar in a method's name is a dollar", "[figures]") {

@@ -113,6 +113,10 @@ TEST_CASE("geometry: the clouds of one head, its mean query and the axes' varian
       ContainsSubstring("Layer 4, query head 2 and its KV head 1: n = 2 queries and 2 keys"));
   options.layers = "5";
   CHECK_THROWS_AS(make_figure(kind_of("geometry"), {{&view}, options}), ConfigError);
+  // Unasked: the clouds that lie farthest apart, here those with the largest numbers.
+  const plot::Figure best = make_figure(kind_of("geometry"), {{&view}, {}});
+  CHECK_THAT(best.caption.at(0), ContainsSubstring("Layer 4, query head 3"));
+  CHECK_THAT(best.caption.back(), ContainsSubstring("farthest apart"));
 }
 
 TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it", "[figures]") {
@@ -208,6 +212,40 @@ TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoK
   std::vector<float> kept = weights;
   kept[2 * 4 + 0] = kept[3 * 4 + 0] = kHidden;
   CHECK(same(mark_of<plot::HeatMap>(both.panels[1]).values, kept));
+  // 10 pairs of the first chunk, 2 + 3 + 4 of the second; 28 are visible.
+  CHECK_THAT(both.caption.back(), ContainsSubstring("Right: 68% of the visible pairs"));
+}
+
+TEST_CASE("attention-map: as much of the map is drawn as is kept", "[figures]") {
+  // 64 tokens in blocks of 8, one chunk of the last 8: it keeps one key in four before it.
+  MemoryResult map;
+  begin_result(map, "attention-map");
+  put(map, "map", ResultType::f32, {8, 8}, {"query_block", "key_block"},
+      std::vector<float>(64, 0.5f));
+  map.finish({{"layer", 0}, {"head", 0}, {"tokens", 64}, {"block", 8}, {"pooling", "max"}});
+  MemoryResult quoka;
+  begin_result(quoka, "quoka");
+  write_axis(quoka, "layer", std::vector<Index>{0}, "1", "layer");
+  write_axis(quoka, "q_head", std::vector<Index>{0}, "1", "query head");
+  write_axis(quoka, "kv_head", std::vector<Index>{0}, "1", "KV head");
+  put(quoka, "chunk_begin", ResultType::i64, {1}, {"chunk"}, std::vector<std::int64_t>{56});
+  put(quoka, "available", ResultType::i64, {1}, {"chunk"}, std::vector<std::int64_t>{64});
+  std::vector<std::int64_t> positions;
+  for (std::int64_t key = 1; key < 56; key += 4) positions.push_back(key);
+  const auto n = static_cast<Index>(positions.size());
+  put(quoka, "selected/offsets", ResultType::i64, {2}, {"end"}, std::vector<std::int64_t>{0, n});
+  put(quoka, "selected/positions", ResultType::i64, {1, 1, n}, {"layer", "kv_head", "entry"},
+      positions);
+  put(quoka, "selected_queries", ResultType::i64, {1, 1, 1, 1},
+      {"layer", "q_head", "chunk", "slot"}, std::vector<std::int64_t>{60});
+  const MemoryResultView weights_view(map, "m.h5");
+  const MemoryResultView quoka_view(quoka, "q.h5");
+  const plot::Figure figure =
+      make_figure(kind_of("attention-map"), {{&weights_view, &quoka_view}, {}});
+  const auto& values = mark_of<plot::HeatMap>(figure.panels.at(1)).values;
+  // every cell of the last row has a kept key, a quarter of 7 is 2; and the chunk's own
+  CHECK(std::count_if(values.begin() + 56, values.end(), [](float v) { return v == 0.5f; }) == 3);
+  CHECK(values[63] == 0.5f);
 }
 
 }  // namespace

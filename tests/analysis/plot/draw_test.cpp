@@ -106,6 +106,42 @@ TEST_CASE("words stay on the page and apart from each other", "[plot]") {
   }
 }
 
+TEST_CASE("names along an axis are all there at any width, and clear of each other", "[plot]") {
+  const Theme theme = make_theme(Venue::icml, Ground::light);
+  const FixedMetrics metrics;
+  for (const double width : {234.0, 486.0}) {
+    Figure figure;
+    figure.columns = 2;
+    figure.share_y = true;
+    Panel panel;
+    panel.aspect = 0.5;
+    panel.y.range = Range{-0.7, 35.0};
+    panel.y.has_names = true;
+    for (int i = 0; i < 35; ++i)
+      panel.y.ticks.push_back({static_cast<double>(i), "method " + std::to_string(i)});
+    panel.marks.emplace_back(Scatter{"", {}, {1, 2, 3}, {0, 10, 34}});
+    figure.panels = {panel, panel};
+    const Layout layout = layout_figure(figure, width, std::nullopt, theme, metrics);
+    const auto& ticks = layout.panels[0].y.ticks;
+    REQUIRE(ticks.size() == 35);
+    for (std::size_t i = 0; i < ticks.size(); ++i) {
+      CHECK(ticks[i].label == "method " + std::to_string(i));
+      if (i > 0) CHECK(std::abs(ticks[i].at - ticks[i - 1].at) > theme.tick_size);
+    }
+  }
+}
+
+TEST_CASE("an interval without a neighbour is a bar, others are surfaces", "[plot]") {
+  Figure figure;
+  Panel panel;
+  panel.marks.emplace_back(Line{"one", {Role::series, 0}, {2}, {0.5}, {0.4}, {0.6}});
+  figure.panels = {panel};
+  CHECK_THAT(drawn(figure, 300.0), ContainsSubstring("polyline") && !ContainsSubstring("polygon"));
+  const Line gaps{"", {}, {1, 2, 3, 4, 5}, {1, 1, 1, 1, 1}, {0, kNan, 0, 0, 1}, {2, 2, 2, 2, 1}};
+  CHECK(lone_intervals(gaps) == std::vector<std::size_t>{0});
+  CHECK(lone_intervals(Line{"", {}, {1}, {1}}).empty());
+}
+
 TEST_CASE("a height that is asked for is kept", "[plot]") {
   const Theme theme = make_theme(Venue::icml, Ground::light);
   const FixedMetrics metrics;

@@ -1,6 +1,7 @@
 // Retrieval prompts: exact lengths, facts where they were asked for, answers that score.
 #include "analysis/simulate/prompts.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

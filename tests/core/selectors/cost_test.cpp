@@ -252,15 +252,18 @@ const CostCase kCases[] = {
     // Twilight on everything: 4 heads x 40 keys x 16; codes of 8 channels in 4 bits with scale and
     // zero (2 bytes each) are 8 bytes a key.
     {"twilight:base=full", kRests, Counted{2560, 640, 640}, Counted{1600, 400, 400}},
-    // PQCache: 4 queries of 8 channels are added, 32; tables of 64 centroids of 8 channels for 2 KV
-    // heads, 2048; 2 entries for each of 78 past keys. Their codes are 12 bits, centroids 64 x 16
-    // bytes for each KV head; 80 keys are held.
-    {"pqcache", kRests, Counted{32 + 2048 + 156, 117 + 2048, 120 + 2048},
+    // PQCache: tables of 64 centroids of 8 channels for 4 queries, 4096; 2 entries for each of 78
+    // past keys and 2 heads that share them. Their codes are 12 bits, centroids 64 x 16 bytes for
+    // each KV head; 80 keys are held. With scores in place of weights the 4 queries are added, 32,
+    // and 2 KV heads have tables, 2048.
+    {"pqcache", kRests, Counted{4096 + 312, 117 + 2048, 120 + 2048},
+     Counted{4096 + 192, 72 + 2048, 75 + 2048}},
+    {"pqcache-hub", kRests, Counted{4096 + 312, 117 + 2048, 120 + 2048},
+     Counted{4096 + 192, 72 + 2048, 75 + 2048}},
+    {"pqcache:group=scores", kRests, Counted{32 + 2048 + 156, 117 + 2048, 120 + 2048},
      Counted{32 + 2048 + 96, 72 + 2048, 75 + 2048}},
-    {"pqcache-hub", kRests, Counted{32 + 2048 + 156, 117 + 2048, 120 + 2048},
-     Counted{32 + 2048 + 96, 72 + 2048, 75 + 2048}},
-    {"pqcache:parts=4,bits=4", kRests, Counted{32 + 512 + 312, 156 + 512, 160 + 512},
-     Counted{32 + 512 + 192, 96 + 512, 100 + 512}},
+    {"pqcache:parts=4,bits=4", kRests, Counted{1024 + 624, 156 + 512, 160 + 512},
+     Counted{1024 + 384, 96 + 512, 100 + 512}},
     // Clusters: a context of 40 keys has none beside the 4 first and the 64 latest.
     {"retroinfer", kRests, kNothing, kNothing},
     {"doublep", kRests, kNothing, kNothing},
@@ -297,15 +300,18 @@ const CostCase kCases[] = {
     {"socket-page", kRests,
      Counted{2 * 6 * 720 * 8 + 4 * 60 * 4096 + 2 * 78 * 60, 78 * 92 + 11520, 80 * 92 + 11520},
      Counted{2 * 6 * 720 * 8 + 4 * 60 * 4096 + 2 * 48 * 60, 48 * 92 + 11520, 50 * 92 + 11520}},
-    // vAttention on the oracle, whose work comes first. Here the windows hold every key: each head
-    // scores what it sees once more, 4 x 40 x 16; with evicted keys 30 + 30 + 20 + 20.
-    {"vattention", kRests, Counted{2560 + 2560, 1280, 0}, Counted{1600 + 1600, 800, 0}},
-    {"vattention-tight", kRests, Counted{2560 + 2560, 1280, 0}, Counted{1600 + 1600, 800, 0}},
-    {"vattention-loose", kRests, Counted{2560 + 2560, 1280, 0}, Counted{1600 + 1600, 800, 0}},
-    // F: 2 sinks and the 3 latest keys; 35 others, 8 of them in the first sample: 13 scores a head.
-    // Evicted, KV head 0: 3 and 27, 6 of these; KV head 1: 3 and 17, 4 of these.
+    // vAttention on the oracle. Here the windows hold every key: the oracle is asked about the own
+    // one, 4 x 16, and each head scores what it sees, 4 x 40 x 16; with evicted keys 30 + 30 + 20 +
+    // 20. A base that may choose among all keys scores them first.
+    {"vattention", kRests, Counted{64 + 2560, 32, 0}, Counted{64 + 1600, 32, 0}},
+    {"vattention-tight", kRests, Counted{64 + 2560, 32, 0}, Counted{64 + 1600, 32, 0}},
+    {"vattention-loose", kRests, Counted{64 + 2560, 32, 0}, Counted{64 + 1600, 32, 0}},
+    {"vattention:base-from=all", kRests, Counted{2560 + 2560, 1280, 0},
+     Counted{1600 + 1600, 800, 0}},
+    // F: 2 sinks, the 3 latest keys and one of the base; 34 others, 8 of them in the first sample:
+    // 14 scores a head. Evicted, KV head 0: 4 and 26, 6 of these; KV head 1: 4 and 16, 4 of these.
     {"vattention:base=recent,base-budget=tokens=1,n-sink=2,n-recent=3,base-sample=0.25", kRests,
-     Counted{4 * 13 * 16, 0, 0}, Counted{2 * 9 * 16 + 2 * 7 * 16, 0, 0}},
+     Counted{4 * 14 * 16, 0, 0}, Counted{2 * 10 * 16 + 2 * 8 * 16, 0, 0}},
     // The indexer, 2 of 8 channels: 6 heads x 8 rows (1 in a step) are mapped, 2 products of 16
     // each; 2 heads of a group x 8 rows x 80 index keys x 4. These are 4 bytes each, read and
     // held. Evicted: 50.

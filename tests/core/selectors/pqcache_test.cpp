@@ -13,13 +13,17 @@
 namespace kvscope::test::pqcache_test {
 namespace {
 
-/// Scores of the past keys of a KV head: both halves of a key by their nearest centroid, summed
-/// over heads and rows.
+/// Scores of the past keys of a KV head: both halves of a key by their nearest centroid, or softmax
+/// weights of these over the keys that compete; summed over heads and rows.
 std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Index n_sink,
-                                 Index n_centroids, bool is_inner, std::uint64_t seed) {
+                                 Index n_recent, Index n_centroids, bool is_inner,
+                                 bool sums_weights, std::uint64_t seed) {
   const Index n_past = fixture.call.pos_begin;
   const Index half = fixture.k.dim(2) / 2;
-  std::vector<double> scores(static_cast<std::size_t>(n_past), 0.0);
+  // [heads and rows of the group][n_past].
+  std::vector<std::vector<double>> by_query(
+      static_cast<std::size_t>(fixture.group() * fixture.call.n_tok),
+      std::vector<double>(static_cast<std::size_t>(n_past), 0.0));
   for (Index part = 0; part < 2; ++part) {
     const Index width = half + (is_inner ? 1 : 0);
     double phi = 0.0;
@@ -70,13 +74,25 @@ std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Inde
            ++q_head) {
         for (Index t = 0; t < fixture.call.n_tok; ++t) {
           for (Index c = 0; c < half; ++c) {
-            scores[static_cast<std::size_t>(pos)] +=
+            const Index query = (q_head - kv_head * fixture.group()) * fixture.call.n_tok + t;
+            by_query[static_cast<std::size_t>(query)][static_cast<std::size_t>(pos)] +=
                 static_cast<double>(fixture.q(q_head, t, part * half + c)) *
                 static_cast<double>(centroids(best, c));
           }
         }
       }
     }
+  }
+  std::vector<double> scores(static_cast<std::size_t>(n_past), 0.0);
+  for (const std::vector<double>& of_query : by_query) {
+    const double scale = sums_weights ? static_cast<double>(fixture.call.score_scale) : 1.0;
+    double total = 0.0;
+    for (Index pos = n_sink; pos < n_past - n_recent; ++pos) {
+      if (fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos)))
+        total += std::exp(scale * of_query[static_cast<std::size_t>(pos)]);
+    }
+    for (std::size_t pos = 0; pos < scores.size(); ++pos)
+      scores[pos] += sums_weights ? std::exp(scale * of_query[pos]) / total : of_query[pos];
   }
   return scores;
 }
@@ -93,14 +109,19 @@ TEST_CASE("pqcache: lists are those of loops over centroids", "[selectors][pqcac
       for (KeyPos pos = 20; pos < 90; pos += 3) fixture.alive.kill(1, pos);
     }
     const bool is_inner = seed % 2 == 0;
+    // what the program sums with its metric, or the other of the two
+    const bool is_automatic = seed <= 4;
+    const bool sums_weights = is_automatic ? !is_inner : is_inner;
+    const std::string group = is_automatic ? "" : sums_weights ? ",group=softmax" : ",group=scores";
     fixture.call.budget = Budget::parse("tokens=20");
-    const auto selector = made(fmt::format("pqcache:bits=4,n-sink=5,n-recent=9,seed=3,metric={}",
-                                           is_inner ? "inner" : "euclidean"),
+    const auto selector = made(fmt::format("pqcache:bits=4,n-sink=5,n-recent=9,seed=3,metric={}{}",
+                                           is_inner ? "inner" : "euclidean", group),
                                fixture);
     const Selection answer = selector->select(fixture.call);
     for (Index kv_head = 0; kv_head < 2; ++kv_head) {
       INFO("seed " << seed << ", KV head " << kv_head);
-      std::vector<double> scores = naive_scores(fixture, kv_head, 5, 16, is_inner, 3);
+      std::vector<double> scores =
+          naive_scores(fixture, kv_head, 5, 9, 16, is_inner, sums_weights, 3);
       for (Index pos = 0; pos < 200; ++pos) {
         const bool competes =
             pos >= 5 && pos < 191 && fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos));
@@ -125,14 +146,26 @@ TEST_CASE("pqcache: lists are those of loops over centroids", "[selectors][pqcac
 TEST_CASE("pqcache: with a centroid for every key it is exact", "[selectors][pqcache]") {
   CallFixture fixture(step_shape(140, 5));
   fixture.call.budget = Budget::parse("tokens=25");
-  const auto selector = made("pqcache:bits=8,n-sink=4,n-recent=6", fixture);
-  const Selection answer = selector->select(fixture.call);
-  for (Index kv_head = 0; kv_head < 2; ++kv_head) {
-    std::vector<double> scores(140, -std::numeric_limits<double>::infinity());
-    for (Index pos = 4; pos < 134; ++pos)
-      scores[static_cast<std::size_t>(pos)] =
-          fixture.logit(2 * kv_head, 0, pos) + fixture.logit(2 * kv_head + 1, 0, pos);
-    CHECK(answer.at(kv_head).scored() == naive_top_k(scores, 25));
+  for (const bool sums_weights : {true, false}) {
+    const auto selector = made(sums_weights ? "pqcache:bits=8,n-sink=4,n-recent=6"
+                                            : "pqcache:bits=8,n-sink=4,n-recent=6,group=scores",
+                               fixture);
+    const Selection answer = selector->select(fixture.call);
+    for (Index kv_head = 0; kv_head < 2; ++kv_head) {
+      std::vector<double> scores(140, -std::numeric_limits<double>::infinity());
+      double total[2] = {0.0, 0.0};
+      for (Index pos = 4; pos < 134; ++pos) {
+        for (Index h = 0; h < 2; ++h) total[h] += std::exp(fixture.logit(2 * kv_head + h, 0, pos));
+      }
+      for (Index pos = 4; pos < 134; ++pos) {
+        double& score = scores[static_cast<std::size_t>(pos)] = 0.0;
+        for (Index h = 0; h < 2; ++h) {
+          const double logit = fixture.logit(2 * kv_head + h, 0, pos);
+          score += sums_weights ? std::exp(logit) / total[h] : logit;
+        }
+      }
+      CHECK(answer.at(kv_head).scored() == naive_top_k(scores, 25));
+    }
   }
 }
 

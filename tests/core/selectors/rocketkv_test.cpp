@@ -58,7 +58,11 @@ std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Inde
           }
           bound += static_cast<double>(fixture.q(q_head, row, Index{c})) * extreme;
         }
-        total += e[i] = std::exp(bound / temperature);
+        e[i] = std::exp(bound / temperature);
+        // the softmax is over tokens, each with its chunk's score: the last chunk may be short
+        for (std::size_t j = i * static_cast<std::size_t>(chunk);
+             j < std::min(alive.size(), (i + 1) * static_cast<std::size_t>(chunk)); ++j)
+          total += e[i];
       }
       for (std::size_t i = 0; i < n_chunks; ++i) of_chunk[i] += e[i] / total;
     }

@@ -11,7 +11,8 @@
 namespace kvscope::test::vattention_test {
 namespace {
 
-/// The method as printed, by loops, on a base that keeps the latest `n_base` past keys.
+/// The method as printed, by loops, on a base that keeps the latest `n_base` past keys: of those
+/// outside the windows, or of all.
 struct NaiveSample {
   std::vector<KeyPos> kept;     // F
   std::vector<KeyPos> sampled;  // ascending
@@ -20,14 +21,18 @@ struct NaiveSample {
 
 NaiveSample naive_sample(const CallFixture& fixture, Index q_head, Index row, Index n_base,
                          Index n_sink, Index n_recent, double base_sample, double epsilon, double z,
-                         std::uint64_t seed) {
+                         std::uint64_t seed, bool from_middle) {
   const Index own = fixture.call.pos_begin + row;
+  const Index last = fixture.call.pos_begin + fixture.call.n_tok - 1;
+  // a key that every row of the call has in its window is none of the base's
+  const Index base_end =
+      from_middle ? std::min(fixture.call.pos_begin, last + 1 - n_recent) : fixture.call.pos_begin;
   NaiveSample out;
   std::vector<KeyPos> rest;
   for (Index pos = 0; pos <= own; ++pos) {
     if (!fixture.sees(q_head, row, pos)) continue;
-    const bool is_kept =
-        pos < n_sink || pos > own - n_recent || pos >= fixture.call.pos_begin - n_base;
+    const bool is_kept = pos < n_sink || pos > own - n_recent || pos >= fixture.call.pos_begin ||
+                         (pos >= base_end - n_base && pos < base_end);
     (is_kept ? out.kept : rest).push_back(static_cast<KeyPos>(pos));
   }
   const std::size_t n = rest.size();
@@ -78,16 +83,20 @@ TEST_CASE("vattention: the sample and its weights are those of the printed formu
     if (seed % 4 == 0) {
       for (KeyPos pos = 10; pos < 60; pos += 3) fixture.alive.kill(0, pos);
     }
-    const auto selector = made(
-        "vattention:base=recent,base-budget=tokens=9,n-sink=3,n-recent=2,base-sample=0.1,epsilon=0."
-        "3,seed=7",
-        fixture);
+    const bool from_middle = seed % 2 == 0;
+    const Index n_recent = seed > 6 ? 5 : 2;
+    const auto selector =
+        made(fmt::format("vattention:base=recent,base-budget=tokens=9,n-sink=3,n-recent={},"
+                         "base-sample=0.1,epsilon=0.3,seed=7{}",
+                         n_recent, from_middle ? "" : ",base-from=all"),
+             fixture);
     const Selection answer = selector->select(fixture.call);
     REQUIRE(answer.owner == ListOwner::q_head);
     for (Index q_head = 0; q_head < 4; ++q_head) {
       for (Index row = 0; row < shape.n_tok; ++row) {
         INFO("seed " << seed << ", head " << q_head << ", row " << row);
-        const NaiveSample naive = naive_sample(fixture, q_head, row, 9, 3, 2, 0.1, 0.3, kZ, 7);
+        const NaiveSample naive =
+            naive_sample(fixture, q_head, row, 9, 3, n_recent, 0.1, 0.3, kZ, 7, from_middle);
         const ListView list = answer.list(q_head, row);
         std::vector<KeyPos> kept;
         std::vector<KeyPos> sampled;
@@ -103,6 +112,22 @@ TEST_CASE("vattention: the sample and its weights are those of the printed formu
       }
     }
   }
+}
+
+TEST_CASE("vattention: the base's share is of all keys and comes on top of the windows",
+          "[selectors][vattention]") {
+  // 400 past keys: 20 sinks, 30 latest with the own one, a tenth of 400 between them
+  CallFixture fixture(step_shape(400, 3));
+  const auto n_certain = [&](const std::string& more) {
+    const auto selector = made(
+        "vattention:base-budget=ratio=0.1,n-sink=20,n-recent=30,base-sample=0.01,epsilon=1" + more,
+        fixture);
+    const Selection answer = selector->select(fixture.call);
+    const ListView list = answer.list(0, 0);
+    return std::count(list.log_weight.begin(), list.log_weight.end(), 0.0f);
+  };
+  CHECK(n_certain("") == 20 + 30 + 40);
+  CHECK(n_certain(",base-from=all") < 20 + 30 + 40);
 }
 
 /// How often the error of the denominator exceeds epsilon, over seeds, heads and rows.
@@ -196,8 +221,9 @@ TEST_CASE("vattention: neither chunks nor drafts change a draw", "[selectors][va
 
 TEST_CASE("vattention: its work is the base's and the scores of what it is sure to attend to",
           "[selectors][vattention][cost]") {
-  // 40 keys: 2 sinks, 3 latest, 5 more that the base keeps, 30 others, 7 of them in the first
-  // sample. 17 products of 8 channels for each of 4 heads. The base looks at nothing.
+  // 40 keys: 2 sinks, 3 latest, 7 that the base keeps, 28 others, 7 of them in the first sample. 19
+  // products of 8 channels for each of 4 heads. The base looks at nothing. If it may choose among
+  // all keys, 5 of its 7 are outside the window, and 30 are left.
   CallShape shape = step_shape(39, 1);
   shape.d_head = 8;
   CallFixture fixture(shape);
@@ -205,12 +231,19 @@ TEST_CASE("vattention: its work is the base's and the scores of what it is sure 
       "vattention:base=recent,base-budget=tokens=7,n-sink=2,n-recent=3,base-sample=0.25", fixture);
   const Selection answer = selector->select(fixture.call);
   const SelectCost cost = selector->cost(fixture.call, answer);
-  CHECK(cost.score_flops == 4 * 17 * 16);
+  CHECK(cost.score_flops == 4 * 19 * 16);
   CHECK(cost.score_bytes == 0);
   CHECK(cost.metadata_bytes == 0);
+  const auto from_all = made(
+      "vattention:base=recent,base-budget=tokens=7,n-sink=2,n-recent=3,base-sample=0.25,"
+      "base-from=all",
+      fixture);
+  const Selection of_all = from_all->select(fixture.call);
+  CHECK(from_all->cost(fixture.call, of_all).score_flops == 4 * 17 * 16);
   // on pages, what Quest reads and holds
   const std::string pages = "quest:page-size=8";
-  const auto on_quest = made("vattention:base=" + pages + ",base-budget=tokens=16", fixture);
+  const auto on_quest =
+      made("vattention:base-from=all,base=" + pages + ",base-budget=tokens=16", fixture);
   const auto quest = made(pages, fixture);
   fixture.call.budget = Budget::parse("tokens=16");
   const Selection kept = quest->select(fixture.call);

@@ -1,0 +1,153 @@
+#include "notebooks_export/table_notes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "analysis/number_formats.hpp"
+#include "analysis/statistics.hpp"
+#include "core/base/lists.hpp"
+#include "core/base/number_text.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr std::string_view kSpreadNames[] = {"", "the recorded interval", "the standard deviation",
+                                             "smallest and largest value"};
+
+bool is_full(const std::vector<TableField>& fields, std::size_t row) {
+  return std::any_of(fields.begin(), fields.end(), [&](const TableField& field) {
+    return field.is_method() && role_of_method(field.method(row)) == RowRole::full;
+  });
+}
+
+}  // namespace
+
+std::string mean_sentence(const TablePivot& pivot, Spread spread, const std::string& dense) {
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  std::size_t most = 0;
+  for (const auto& [key, sample] : pivot.samples) {
+    if (sample.n == 0) continue;
+    least = std::min(least, sample.n);
+    most = std::max(most, sample.n);
+  }
+  std::string note;
+  if (most > 1) {
+    note = least == most
+               ? fmt::format("Each cell is the mean of {} rows of the result", most)
+               : fmt::format("Each cell is the mean of {} to {} rows of the result", least, most);
+  }
+  if (spread != Spread::none) {
+    note += fmt::format("{}{}{}", note.empty() ? "Beside it: " : "; beside it: ",
+                        kSpreadNames[static_cast<std::size_t>(spread)],
+                        spread == Spread::recorded && most > 1 ? ", its ends averaged" : "");
+  }
+  if (!note.empty()) note += ".";
+  if (!dense.empty())
+    note += fmt::format("{}Rows that a method leaves dense count ({}).", note.empty() ? "" : " ",
+                        dense);
+  return note;
+}
+
+std::string dense_methods(const Table& table, const RowSlots& rows,
+                          const std::vector<TableField>& fields) {
+  const TableColumn* dense = table.find("dense");
+  if (!dense || dense->is_text) return "";
+  std::map<std::string, std::pair<std::size_t, std::size_t>> counts;  // dense, all
+  KeyTexts order;
+  for (const TableField& field : fields) {
+    if (!field.is_method()) continue;
+    for (const std::size_t row : rows) {
+      if (role_of_method(field.method(row)) != RowRole::method) continue;
+      const auto [found, is_new] = counts.try_emplace(field.key(row).text);
+      if (is_new) order.push_back(found->first);
+      found->second.first += dense->numbers[row] > 0 ? 1 : 0;
+      ++found->second.second;
+    }
+  }
+  std::string text;
+  for (const std::string& name : order) {
+    const auto [n_dense, n] = counts[name];
+    if (n_dense > 0 && n_dense < n)
+      text += fmt::format("{}{}: {} of {}", text.empty() ? "" : ", ", name, n_dense, n);
+  }
+  return text;
+}
+
+std::string missed_sentence(const Table& table, const MatchedRows& matched, const KeyTexts& targets,
+                            const RowSlots& rows, const std::vector<TableField>& fields) {
+  KeyTexts order;
+  std::map<std::string, std::pair<Mean, std::string>> missed;  // reached, why
+  const auto reached =
+      table.has("match_reached") ? table.numbers("match_reached") : std::span<const double>();
+  for (const std::size_t row : rows) {
+    const std::string why = matched.why_missed(row);
+    if (why.empty() || is_full(fields, row)) continue;
+    std::string name = table.text("selector").at(row);
+    for (const TableField& field : fields) {
+      if (field.is_method()) name = field.key(row).text;
+    }
+    if (targets.size() > 1) name += ", " + table.text("match").at(row);
+    const auto [found, is_new] = missed.try_emplace(name, Mean(), why);
+    if (is_new) order.push_back(name);
+    if (!reached.empty()) found->second.first.add(reached[row]);
+  }
+  if (order.empty()) return "";
+  KeyTexts parts;
+  for (const std::string& name : order) {
+    const auto& [cost, why] = missed.at(name);
+    parts.push_back(cost.n() > 0
+                        ? fmt::format("{} ({}; {})", name, number_text(cost.value(), 3), why)
+                        : fmt::format("{} ({})", name, why));
+  }
+  return fmt::format("† Another cost than {}, hence not marked: {}.",
+                     targets.size() == 1 ? targets.front() : "was to be met",
+                     fmt::join(parts, "; "));
+}
+
+std::string prompts_sentence(const LeftOut& left_out) {
+  std::string text;
+  for (const auto& [kind, lengths] : left_out.unsolved) {
+    text += fmt::format(
+        "{}{}{}", text.empty() ? "" : "; ", kind,
+        lengths.front().empty() ? std::string() : fmt::format(" ({})", fmt::join(lengths, ", ")));
+  }
+  if (!text.empty())
+    text = fmt::format("Prompts that the dense model does not answer are left out: {}.", text);
+  if (left_out.kinds.size() > 1) {
+    text += fmt::format("{}Averaged over the kinds {}.", text.empty() ? "" : " ",
+                        fmt::join(left_out.kinds, ", "));
+  }
+  return text;
+}
+
+std::string doubts_sentence(const TableColumn* doubt, const RowSlots& rows) {
+  if (!doubt || !doubt->is_text) return "";
+  std::map<std::string, std::size_t> counts;
+  for (const std::size_t row : rows) {
+    for (const std::string& gate : split_words(doubt->cell(row), '+')) {
+      if (!gate.empty()) ++counts[gate];
+    }
+  }
+  std::string text;
+  for (const auto& [gate, n] : counts) {
+    text += fmt::format("{}{} ({} row{} of the result)", text.empty() ? "" : ", ", gate, n,
+                        n == 1 ? "" : "s");
+  }
+  return text.empty() ? text : fmt::format("Not marked, since gates doubt it: {}.", text);
+}
+
+std::string formats_sentence(const Table& table, const RowSlots& rows) {
+  NumberFormats formats;
+  const auto read = [&](const char* name, std::string& to) {
+    if (table.has_text(name) && !rows.empty()) to = table.text(name).at(rows.front());
+  };
+  read("matmul", formats.matmul);
+  read("kv_dtype", formats.kv_dtype);
+  return formats.sentence();
+}
+
+}  // namespace kvscope

@@ -1,0 +1,37 @@
+// Sentences below a table: what its cells are means of, what was left out, what is not ranked.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "notebooks_export/table_fields.hpp"
+#include "notebooks_export/table_pivot.hpp"
+
+namespace kvscope {
+
+/// "Each cell is the mean of 8 rows; in brackets: the recorded interval."; `dense`: of
+/// dense_methods.
+std::string mean_sentence(const TablePivot& pivot, Spread spread, const std::string& dense);
+
+/// "Quest: 2 of 8, ..." for methods that leave rows of the result dense; empty if none does.
+std::string dense_methods(const Table& table, const RowSlots& rows,
+                          const std::vector<TableField>& fields);
+
+/// "† Another cost than density=0.05, hence not marked: vattention (0.194; not reached: ...).";
+/// empty if every method met it. `targets`: costs of these rows. Full attention costs what it
+/// costs.
+std::string missed_sentence(const Table& table, const MatchedRows& matched, const KeyTexts& targets,
+                            const RowSlots& rows, const std::vector<TableField>& fields);
+
+/// "Prompts that the dense model does not answer are left out: common_words (512, 1024). Averaged
+/// over the kinds passkey and multi_key."
+std::string prompts_sentence(const LeftOut& left_out);
+
+/// "Not marked, since gates doubt it: too-few-trials (3 rows of the result), ..."; empty
+/// if none does. `doubt`: null if the result has no such column.
+std::string doubts_sentence(const TableColumn* doubt, const RowSlots& rows);
+
+/// NumberFormats::sentence of rows that agree in columns matmul and kv_dtype.
+std::string formats_sentence(const Table& table, const RowSlots& rows);
+
+}  // namespace kvscope

@@ -1,0 +1,153 @@
+// Bands: every mean of every figure lies in its own, whichever rows a table has.
+#include <fmt/format.h>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <functional>
+
+#include "analysis/figures/figure_kind.hpp"
+#include "analysis/read_table.hpp"
+#include "analysis/sweep.hpp"
+#include "analysis/sweep_rows.hpp"
+#include "core/base/lists.hpp"
+#include "core/trace/result.hpp"
+#include "tests/support/figure_bands.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::bands_test {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+
+/// A sweep over three layers of four heads, as CSV.
+const std::string& swept() {
+  static const std::string csv = [] {
+    SweepOptions options;
+    options.selectors = {"full", "oracle-topk", "quest:page-size=4", "quoka"};
+    options.budgets = {Budget::parse("4"), Budget::parse("12"), Budget::parse("ratio=0.3")};
+    options.replay.calls.chunk = 16;
+    options.replay.dense_layers = 0;
+    options.n_resamples = 200;
+    const auto open = [] {
+      test::PlantOptions plant;
+      plant.n_tokens = 80;
+      plant.n_layers = 3;
+      plant.sink = plant.band = 1.0;
+      return std::make_unique<MemoryTrace>(test::planted_trace(plant));
+    };
+    const testing::TempDir dir;
+    ThreadPool pool(2);
+    run_sweep(plan_sweep({{"a.h5", open, {}}}, options), dir.path() / "journal", JournalMode::fresh,
+              {}, pool, {}, {});
+    return sweep_csv(merge_sweep({dir.path() / "journal"}));
+  }();
+  return csv;
+}
+
+/// The lines whose layer and head (-1: the layer's own row) are wanted.
+std::string lines_of(const std::string& csv, const std::function<bool(int, int)>& is_wanted) {
+  std::string out;
+  std::size_t layer_at = 0;
+  std::size_t head_at = 0;
+  for (const std::string& line : split_words(csv, '\n')) {
+    const std::vector<std::string> cells = split_words(line, ',');
+    if (cells.size() < 2) continue;
+    if (out.empty()) {
+      const auto at = [&](const char* name) {
+        const auto found = std::find(cells.begin(), cells.end(), name);
+        return static_cast<std::size_t>(found - cells.begin());
+      };
+      layer_at = at("layer");
+      head_at = at("q_head");
+    } else if (!is_wanted(std::stoi(cells.at(layer_at)),
+                          cells.at(head_at).empty() ? -1 : std::stoi(cells.at(head_at)))) {
+      continue;
+    }
+    out += line + "\n";
+  }
+  return out;
+}
+
+plot::Figure drawn(const std::string& csv, const std::string& name, const FigureOptions& options) {
+  ResultInfo info;
+  info.kind = "sweep";
+  MemoryResult result;
+  table_to_result(table_from_csv(csv, "t.csv"), info, result);
+  const MemoryResultView view(result, "t.csv");
+  for (const FigureKind& kind : figure_kinds()) {
+    if (kind.name == name) return make_figure(kind, {{&view}, options});
+  }
+  FAIL("no figure " << name);
+  return {};
+}
+
+const std::string kMetrics = "mass,recall10,output_error_rel";
+
+}  // namespace
+
+TEST_CASE("every mean of a sweep's curves lies in its band, whichever rows there are",
+          "[figures]") {
+  const struct {
+    const char* name;
+    std::function<bool(int, int)> is_wanted;
+  } tables[] = {
+      {"layers and heads", [](int, int) { return true; }},
+      {"heads alone", [](int, int head) { return head >= 0; }},
+      {"one layer has no row", [](int layer, int head) { return head >= 0 || layer != 1; }},
+      {"some heads, and rows of layers", [](int, int head) { return head < 2; }},
+  };
+  for (const auto& table : tables) {
+    const std::string csv = lines_of(swept(), table.is_wanted);
+    for (const char* figure : {"budget", "bytes", "top10-recall"}) {
+      for (const BandKind band : {BandKind::ci, BandKind::quartiles, BandKind::range}) {
+        for (const char* layers : {"", "1", "0,2"}) {
+          for (const char* heads : {"", "1"}) {
+            INFO(table.name << ", " << figure << ", layers " << layers << ", heads " << heads);
+            FigureOptions options;
+            if (figure != std::string_view("top10-recall")) options.metric = kMetrics;
+            options.layers = layers;
+            options.heads = heads;
+            options.band = band;
+            const std::size_t n = testing::check_bands(drawn(csv, figure, options));
+            if (band == BandKind::ci) CHECK(n > 0);  // one head alone has no quartiles
+          }
+        }
+      }
+    }
+    for (const char* x : {"keys", "bytes", "flops", "budget"}) {
+      FigureOptions options;
+      options.metric = kMetrics;
+      options.x = x;
+      CHECK(testing::check_bands(drawn(csv, "budget", options)) > 0);
+    }
+  }
+}
+
+TEST_CASE("a caption says whose intervals the bands are", "[figures]") {
+  const auto caption = [](const std::string& csv) {
+    return drawn(csv, "budget", {.metric = "mass"}).caption.back();
+  };
+  CHECK_THAT(caption(swept()), ContainsSubstring("each layer's mean"));
+  CHECK_THAT(caption(lines_of(swept(), [](int, int head) { return head >= 0; })),
+             ContainsSubstring("each head's mean"));
+  CHECK_THAT(caption(lines_of(swept(), [](int l, int head) { return head >= 0 || l != 1; })),
+             ContainsSubstring("each head or layer's mean"));
+}
+
+TEST_CASE("a mean of which one part has no interval has no band", "[figures]") {
+  const std::string csv =
+      "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,mass_low,"
+      "mass_high,bytes\n"
+      "a,decode,quest,tokens,1,0,64,0,0,64,0.4,0.35,0.45,10\n"
+      "a,decode,quest,tokens,1,1,64,0,0,64,0.8,,,10\n"
+      "a,decode,quest,tokens,1,0,96,0,0,96,0.5,0.45,0.55,10\n"
+      "a,decode,quest,tokens,1,1,96,0,0,96,0.9,0.80,0.95,10\n";
+  const plot::Figure figure = drawn(csv, "budget", {.metric = "mass"});
+  const auto& line = std::get<plot::Line>(figure.panels.at(0).marks.at(0));
+  CHECK(std::isnan(line.low.at(0)));
+  CHECK(line.low.at(1) == Approx(0.625));
+}
+
+}  // namespace kvscope::bands_test
