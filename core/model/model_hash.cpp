@@ -46,8 +46,9 @@ std::string tokenizer_tables(const GgufMetadata& metadata) {
     if (!name.starts_with("tokenizer.")) continue;
     add_text(text, name);
     const auto* list = std::get_if<GgufArray>(&value);
+    const auto* words = std::get_if<std::string_view>(&value);
     if (list == nullptr) {
-      add_text(text, describe(value));
+      add_text(text, words != nullptr ? std::string(*words) : describe(value));
       continue;
     }
     for (const std::string_view one : list->strings) add_text(text, one);

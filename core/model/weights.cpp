@@ -172,6 +172,7 @@ WeightFiles WeightFiles::open(const std::filesystem::path& model) {
     throw MissingFile(fmt::format("{}: expected {} or {}, found neither", model.string(),
                                   kSingleFile, kIndexFile));
   }
+  if (!impl->gguf) impl->name_text_part();
   return WeightFiles(std::move(impl));
 }
 

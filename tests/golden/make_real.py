@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import torch
+from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 MODELS = {"smollm2": "SmolLM2-135M-Instruct.Q4_1.gguf", "gemma3": "gemma-3-270m-q4_k_m.gguf"}
@@ -41,6 +42,12 @@ TEXTS = [
 
 def describe(folder, file):
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file)
+    if file.startswith("SmolLM2"):
+        # The file says "smollm": each digit is a piece, as in the model's own tokenizer.json. transformers 5.24 takes
+        # GPT-2's pieces, which differ where white space or other scripts' digits stand beside digits.
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32).eval()
     cases = [{"text": text, "ids": tokenizer(text)["input_ids"]} for text in TEXTS]
     with torch.no_grad():

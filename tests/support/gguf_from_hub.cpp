@@ -124,7 +124,10 @@ class Converter {
   }
 
   void rope() {
-    json rope = config_.value("rope_parameters", config_.value("rope_scaling", json::object()));
+    json rope = json::object();
+    for (const char* group : {"rope_scaling", "rope_parameters"}) {
+      if (config_.contains(group) && config_[group].is_object()) rope = config_[group];
+    }
     if (rope.contains("full_attention")) {
       builder_.f32(key("rope.freq_base_swa"), rope["sliding_attention"]["rope_theta"].get<float>());
       rope = rope["full_attention"];
