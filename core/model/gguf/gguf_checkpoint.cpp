@@ -106,8 +106,8 @@ GgufCheckpoint::GgufCheckpoint(const fs::path& file) {
                           fmt::format("{}-{:05}-of-{:05}.gguf", name->stem, i + 1, name->n_parts);
     std::error_code ignored;
     if (!fs::exists(part, ignored)) {
-      throw IoError(fmt::format("{} is missing: part {} of {} of {}", part.string(), i + 1,
-                                name->n_parts, file.filename().string()));
+      throw MissingFile(fmt::format("{} is missing: part {} of {} of {}", part.string(), i + 1,
+                                    name->n_parts, file.filename().string()));
     }
     parts_.push_back(open_part(part));
     const GgufMetadata& split = parts_.back().header.metadata;

@@ -1,31 +1,19 @@
 // Two models that people know, as a package registry serves them, against Hugging Face transformers
 // (tests/golden/real): ids of texts in all scripts, and logits.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "core/model/transformer.hpp"
 #include "support/golden.hpp"
-#include "tests/support/places.hpp"
+#include "tests/support/real_models.hpp"
 #include "tests/support/temp_dir.hpp"
 
 namespace kvscope::real_models_test {
 namespace {
 
 using nlohmann::json;
-
-// The folder with both files, fetched once into the build; empty where that cannot be done.
-std::filesystem::path models() {
-  const auto folder = testing::kvscope_program().parent_path().parent_path() / "tests/real_models";
-  const auto script = testing::source_dir() / "tests/support/fetch_real_models.py";
-  const std::string command =
-      fmt::format("python3 '{}' '{}' 2> /dev/null", script.string(), folder.string());
-  return std::system(command.c_str()) == 0 ? folder : std::filesystem::path();
-}
 
 json expected_of(const std::string& name) {
   return json::parse(testing::read_file(test::golden_dir() / "real" / (name + ".json")));
@@ -68,7 +56,7 @@ void check_logits(const json& expected, const Transformer& model) {
 }
 
 void check_model(const std::string& name) {
-  const auto folder = models();
+  const auto folder = testing::real_models();
   if (folder.empty()) SKIP("the package with the model cannot be downloaded here");
   const json expected = expected_of(name);
   const auto file = folder / expected.at("file").get<std::string>();
