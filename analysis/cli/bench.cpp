@@ -33,8 +33,7 @@ constexpr Index kMostTokens = 1'000'000'000;  // sums of a few such numbers do n
 class BenchCommand : public Command {
  public:
   void declare(OptionSet& options) override {
-    options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
-        ValueKind::folder;
+    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
     options.add("tokens", "N", "prompt length; the embedded book is repeated if it is too short",
                 n_tokens_);
     options.add("chunk", "N", "tokens per prefill call", chunk_);

@@ -43,8 +43,7 @@ class BenchLive final : public BenchReportCommand {
 
  protected:
   void declare_bench(OptionSet& options) override {
-    options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
-        ValueKind::folder;
+    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
     options.add("selector", "NAME[,NAME]", "methods that are defined for prefill", selectors_);
     options.add("budget", "LIST", "as in kvscope simulate", budgets_);
     options.add("lengths", "LIST", "prompt lengths in tokens", lengths_);

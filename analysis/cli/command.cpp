@@ -6,6 +6,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(make_record_command());
   commands.push_back(make_info_command());
+  commands.push_back(make_models_command());
   commands.push_back(make_verify_command());
   commands.push_back(make_recover_command());
   commands.push_back(make_analyze_quoka_command());

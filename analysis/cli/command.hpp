@@ -43,6 +43,7 @@ std::vector<std::pair<std::string, std::string>> command_groups();
 std::unique_ptr<Command> make_record_command();
 std::unique_ptr<Command> make_tokenize_command();
 std::unique_ptr<Command> make_info_command();
+std::unique_ptr<Command> make_models_command();
 std::unique_ptr<Command> make_verify_command();
 std::unique_ptr<Command> make_recover_command();
 std::unique_ptr<Command> make_analyze_quoka_command();

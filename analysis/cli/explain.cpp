@@ -52,8 +52,7 @@ class ExplainCommand final : public Command {
   }
   void declare(OptionSet& options) override {
     key_.declare(options);
-    options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
-        ValueKind::folder;
+    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
     options.add("selector", "NAME", "the method, with options as NAME:option=value", selector_);
     options.add("budget", "BUDGET", "tokens=256, ratio=0.25, ...; a bare number is tokens",
                 budget_);

@@ -1,10 +1,11 @@
-// kvscope info: what a trace, a result, a checkpoint folder or a folder of units holds.
+// kvscope info: what a trace, a result, a model or a folder of units holds.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
+#include "analysis/cli/describe_model.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/text_table.hpp"
@@ -12,7 +13,7 @@
 #include "analysis/unit_folder.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
-#include "core/model/model_hash.hpp"
+#include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/trace/result.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"
@@ -127,45 +128,6 @@ std::optional<Json> describe_result(const fs::path& file) {
   }
 }
 
-Json describe_checkpoint(const fs::path& dir) {
-  const ModelConfig config = load_config(dir);
-  const WeightFiles weights = WeightFiles::open(dir);
-  Json windows = Json::array();
-  for (const auto& window : config.window)
-    windows.push_back(window ? Json(*window) : Json(nullptr));
-  Json no_rope = Json::array();
-  for (std::size_t i = 0; i < config.has_rope.size(); ++i) {
-    if (!config.has_rope[i]) no_rope.push_back(i);
-  }
-  return {{"what", "checkpoint"},
-          {"folder", dir.string()},
-          {"hash", model_hash(dir, weights)},
-          {"family", name_of(config.family)},
-          {"n_parameters", config.n_parameters()},
-          {"n_active_parameters", config.n_active_parameters()},
-          {"stored_parameters", weights.n_parameters()},
-          {"stored_bytes", weights.n_bytes()},
-          {"n_layers", config.n_layers},
-          {"n_q", config.n_q},
-          {"n_kv", config.n_kv},
-          {"d_head", config.d_head},
-          {"d_model", config.d_model},
-          {"d_ff", config.d_ff},
-          {"n_vocab", config.n_vocab},
-          {"max_positions", config.max_positions},
-          {"rope_kind", name_of(config.rope.kind)},
-          {"rope_theta", config.rope.theta},
-          {"tied_embeddings", config.tied_embeddings},
-          {"qkv_bias", config.qkv_bias},
-          {"qk_norm", config.qk_norm},
-          {"sinks", config.has_sink_logits},
-          {"n_experts", config.moe.n_experts},
-          {"n_experts_per_token", config.moe.n_picked},
-          {"layers_without_rope", no_rope},
-          {"quantization", config.quantization.empty() ? "none" : config.quantization},
-          {"window", windows}};
-}
-
 // Numbers of a list, in ranges: "0-7", "0, 3-5".
 std::string list_text(const Json& list) {
   std::string out;
@@ -227,24 +189,24 @@ class InfoCommand final : public Command {
  public:
   std::string name() const override { return "info"; }
   std::string summary() const override {
-    return "what a trace, a result, a checkpoint folder or a folder of units holds";
+    return "what a trace, a result, a checkpoint folder, a GGUF file or a folder of units holds";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope info trace.h5",
              "shapes, captures and provenance of a trace (also of a .part file)"},
             {"kvscope info verifier --json",
              "config and parameter count of a checkpoint, here an embedded one"},
+            {"kvscope info SmolLM2-135M-Instruct.Q4_1.gguf",
+             "metadata, types of weights and shapes of a GGUF file"},
             {"kvscope info sweep.csv.units",
              "of a folder of units: what is done, missing and failed, and the time left"}};
   }
   void declare(OptionSet& options) override {
     options
-        .positional(
-            "WHAT",
-            "a trace, a result file, a checkpoint folder, a folder of units, or verifier or "
-            "draft (embedded)",
-            what_,
-            /*required=*/true)
+        .positional("WHAT",
+                    "a trace, a result file, a folder of units, or a model (as --model takes it)",
+                    what_,
+                    /*required=*/true)
         .kind = ValueKind::file;
     declare_json(options, json_);
   }
@@ -263,10 +225,9 @@ class InfoCommand final : public Command {
 
  private:
   Json describe() const {
-    if (!fs::exists(what_) && (what_ == "verifier" || what_ == "draft"))
-      return describe_checkpoint(model_dir(what_));
+    if (!fs::exists(what_) && names_model(what_)) return describe_model(model_dir(what_));
     if (is_unit_folder(what_)) return unit_status(what_);
-    if (fs::is_directory(what_)) return describe_checkpoint(what_);
+    if (fs::is_directory(what_) || gguf_file_of(what_)) return describe_model(what_);
     try {
       return describe_trace(what_);
     } catch (const FormatError&) {

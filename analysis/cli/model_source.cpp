@@ -1,11 +1,19 @@
 #include "analysis/cli/model_source.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
 
 #include "analysis/cli/device_option.hpp"
+#include "analysis/cli/model_advice.hpp"
+#include "analysis/cli/model_stores.hpp"
+#include "analysis/cli/output.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
-#include "core/base/whole_file.hpp"
+#include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/kv_cache.hpp"
 #include "core/model/model_hash.hpp"
 
@@ -14,6 +22,8 @@ namespace kvscope::cli {
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr std::string_view kOllama = "ollama:";
 
 template <class Load>
 auto as_input(Load&& load) {
@@ -26,22 +36,37 @@ auto as_input(Load&& load) {
 
 }  // namespace
 
+bool names_model(const std::string& word) {
+  return word == "verifier" || word == "draft" || word.starts_with(kOllama) ||
+         is_in_hub_cache(word);
+}
+
 fs::path model_dir(const std::string& word) {
   if (word == "verifier") return embedded_verifier();
   if (word == "draft") return embedded_draft();
+  if (word.starts_with(kOllama)) return find_in_ollama(word.substr(kOllama.size()));
   std::error_code error;
-  if (fs::is_directory(word, error)) return word;
-  if (fs::exists(word, error)) {
-    throw IoError(fmt::format(
-        "{} is a file, expected a checkpoint folder (config.json, model.safetensors)", word));
-  }
+  if (fs::exists(word, error)) return word;
+  if (is_hub_name(word)) return find_in_hub_cache(word);
   throw IoError(
       fmt::format("no model folder {}; the embedded models are called verifier and draft", word));
 }
 
 std::string model_name(const fs::path& dir) {
   const fs::path full = fs::absolute(dir).lexically_normal();
-  return full.has_filename() ? full.filename().string() : full.parent_path().filename().string();
+  const fs::path own = full.has_filename() ? full : full.parent_path();
+  const std::string name = own.filename().string();
+  if (own.parent_path().filename() == "snapshots") {  // models--ORG--NAME/snapshots/COMMIT
+    const std::string model = own.parent_path().parent_path().filename().string();
+    if (const std::size_t at = model.rfind("--"); at != std::string::npos) {
+      return model.substr(at + 2);
+    }
+  }
+  if (name.starts_with("sha256-")) {  // a file of Ollama's store
+    const GgufCheckpoint checkpoint(dir);
+    return std::string(checkpoint.metadata().string("general.name").value_or(name));
+  }
+  return own.extension() == ".gguf" ? own.stem().string() : name;
 }
 
 std::string hash_of_model(const fs::path& dir, const Transformer& model) {
@@ -49,7 +74,7 @@ std::string hash_of_model(const fs::path& dir, const Transformer& model) {
 }
 
 std::string config_json_of(const fs::path& dir) {
-  return read_whole_file(dir / "config.json", /*max_bytes=*/std::size_t{16} << 20);
+  return as_input([&] { return model_config_text(dir); });
 }
 
 void EngineOptions::declare(OptionSet& options) {
@@ -134,14 +159,33 @@ std::string EngineOptions::matmul_name() const {
 
 Transformer load_transformer(const fs::path& dir, const EngineOptions& engine) {
   const BackendFactory backend = engine.backend();
-  return as_input([&] { return Transformer::load(dir, backend); });
+  load_config(dir);  // what a folder is comes before what it lacks
+  Transformer model = as_input([&] { return Transformer::load(dir, backend); });
+  const std::vector<std::string> unread = model.weights().unread();
+  if (!unread.empty()) {
+    const std::size_t n_named = std::min<std::size_t>(unread.size(), 3);
+    note(fmt::format(
+        "{}: tensors that no layer of a {} model reads: {}{} ({} in all)", model_name(dir),
+        name_of(model.config().family),
+        fmt::join(unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(n_named), ", "),
+        unread.size() > n_named ? ", ..." : "", unread.size()));
+  }
+  return model;
 }
 
 ModelConfig load_config(const fs::path& dir) {
-  return as_input([&] { return load_model_config(dir); });
+  check_has_weights(dir);
+  try {
+    return load_model_config(dir);
+  } catch (const ConfigError& error) {
+    const std::string message = error.what();
+    const bool is_family = message.starts_with("model_type ");
+    throw FormatError(message + (is_family ? config_advice(dir) : std::string()));
+  }
 }
 
 Tokenizer load_tokenizer(const fs::path& dir) {
+  check_has_tokenizer(dir);
   return as_input([&] { return Tokenizer::load(dir); });
 }
 

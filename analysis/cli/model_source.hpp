@@ -1,4 +1,5 @@
-// Which checkpoint a command works on: a folder, or one of the embedded pair by name.
+// Which checkpoint a command works on: a folder or GGUF file, one of the embedded pair by name, or
+// a model in the cache of the hub or in Ollama's store.
 #pragma once
 
 #include <filesystem>
@@ -40,21 +41,33 @@ struct EngineOptions {
   bool is_for_recording_ = false;
 };
 
+/// What the option --model takes, for helps.
+inline constexpr const char* kModelHelp =
+    "checkpoint folder, GGUF file, ORG/NAME in the hub's cache, ollama:NAME[:TAG], or verifier or "
+    "draft (embedded)";
+
 /// "verifier" and "draft" name the embedded models (write ./draft for a folder of that name);
-/// anything else is a path. Throws IoError if it is not a folder.
+/// "ollama:NAME[:TAG]" one in Ollama's store; a path that exists is itself; "ORG/NAME[@REVISION]"
+/// is looked for in the hub's cache. Returns a folder or a file. Throws IoError for what is not
+/// there, with the command that fetches it.
 std::filesystem::path model_dir(const std::string& word);
 
-/// Name for provenance: the folder's own name.
+/// True for words that model_dir() takes for a model that is there although no path has their name.
+bool names_model(const std::string& word);
+
+/// Name for provenance: the folder's or file's own name; of a snapshot in the hub's cache the
+/// model's, of a file in Ollama's store what the file says.
 std::string model_name(const std::filesystem::path& dir);
 
 /// What numbers of a loaded model rest on: core/model/model_hash.hpp.
 std::string hash_of_model(const std::filesystem::path& dir, const Transformer& model);
 
-/// Contents of config.json, at most 16 MiB. Throws IoError.
+/// Contents of config.json, or what it would say of a GGUF file. Throws IoError or FormatError.
 std::string config_json_of(const std::filesystem::path& dir);
 
 /// As Transformer::load and Tokenizer::load, but a model that kvscope does not compute is bad input
-/// (FormatError), not a wrong option.
+/// (FormatError), not a wrong option; and of what is no model at all the message says what it is.
+/// A remark names tensors that no layer reads.
 Transformer load_transformer(const std::filesystem::path& dir, const EngineOptions& engine);
 ModelConfig load_config(const std::filesystem::path& dir);
 Tokenizer load_tokenizer(const std::filesystem::path& dir);

@@ -53,8 +53,7 @@ class PapersCommand final : public Command {
              out_)
         .short_name = 'o';
     options.flag("quick", "short prompts and few of them: less certain, done in minutes", quick_);
-    options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
-        ValueKind::folder;
+    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
     options
         .add("draft", "DIR",
              "draft model with the same tokenizer [the embedded draft, for the embedded verifier]",

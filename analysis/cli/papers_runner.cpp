@@ -51,10 +51,10 @@ class OutputCatcher final : public Host {
   const std::stop_token& stop_;
 };
 
-/// The embedded names as they are, a folder by its full name: the report's commands run anywhere.
+/// Names of models as they are, a path by its full name: the report's commands run anywhere.
 std::string model_word(const std::string& word) {
-  return word == "verifier" || word == "draft" ? word
-                                               : fs::absolute(word).lexically_normal().string();
+  const bool is_path = word != "verifier" && word != "draft" && fs::exists(word);
+  return is_path ? fs::absolute(word).lexically_normal().string() : word;
 }
 
 /// "simulate" and "sweep" keep a journal, from which they go on.

@@ -70,8 +70,7 @@ class RecordCommand final : public Command {
     options.positional("OUT", "the trace to write (the same as --out)", out_argument_,
                        /*required=*/false);
     options.add("out", "FILE", "the trace to write", out_option_).short_name = 'o';
-    options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
-        ValueKind::folder;
+    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
     prompt_.declare(options);
     options.add("decode", "N", "greedy decode steps after the prompt", n_decode_);
     capture_.declare(options);
@@ -103,8 +102,7 @@ class RecordCommand final : public Command {
     const fs::path dir = model_dir(model_);
     const ModelConfig config = load_config(dir);
     std::optional<Tokenizer> tokenizer;
-    if (!prompt_.has_ids() || fs::exists(dir / "tokenizer.json"))
-      tokenizer.emplace(load_tokenizer(dir));
+    load_tokenizer_if_needed(dir, tokenizer);
     const Prompt prompt = prompt_.load(tokenizer ? &*tokenizer : nullptr);
     check_prompt(prompt, config);
     refuse_read_file(out);
@@ -147,6 +145,16 @@ class RecordCommand final : public Command {
   }
 
  private:
+  /// Given ids, a tokenizer only gives the trace its tokens' texts.
+  void load_tokenizer_if_needed(const fs::path& dir, std::optional<Tokenizer>& tokenizer) const {
+    try {
+      tokenizer.emplace(load_tokenizer(dir));
+    } catch (const Error& error) {
+      if (!prompt_.has_ids()) throw;
+      note(fmt::format("no token texts in the trace: {}", error.what()));
+    }
+  }
+
   fs::path output_file() const {
     if (out_argument_ && out_option_) throw UsageError("the output is named twice (OUT and --out)");
     if (!out_argument_ && !out_option_)

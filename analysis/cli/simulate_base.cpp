@@ -109,8 +109,7 @@ std::string matches_text(const ColumnTable& table) {
 }  // namespace
 
 void SimulateCommand::declare(OptionSet& options) {
-  options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
-      ValueKind::folder;
+  options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
   options
       .add("draft", "DIR",
            "draft model with the same tokenizer [the embedded draft, for the embedded verifier]",

@@ -50,9 +50,11 @@ class TokenizeCommand final : public Command {
                 "ids to turn into text: numbers separated by blanks or commas, or a JSON array",
                 decode_);
     options
-        .add("model", "DIR",
-             "folder with tokenizer.json (or that file), or verifier or draft (embedded)", model_)
-        .kind = ValueKind::folder;
+        .add("model", "MODEL",
+             "folder with tokenizer.json (or that file), GGUF file, ORG/NAME in the hub's cache, "
+             "ollama:NAME[:TAG], or verifier or draft (embedded)",
+             model_)
+        .kind = ValueKind::file;
     options.add("max-tokens", "N", "stop after the first N ids [all]", max_tokens_);
     options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)",
                  no_special_);
@@ -67,8 +69,7 @@ class TokenizeCommand final : public Command {
     if (max_tokens_ && *max_tokens_ < 1) {
       throw UsageError(fmt::format("--max-tokens: expected at least 1, found {}", *max_tokens_));
     }
-    const bool is_file = fs::is_regular_file(model_);
-    const Tokenizer tokenizer = load_tokenizer(is_file ? fs::path(model_) : model_dir(model_));
+    const Tokenizer tokenizer = load_tokenizer(model_dir(model_));
     if (decode_) return decode(tokenizer);
 
     const bool is_piped = !text_ && !prompt_ && has_standard_input();

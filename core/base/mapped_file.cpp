@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -122,6 +123,15 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(size_, other.size_);
   std::swap(name_, other.name_);
   return *this;
+}
+
+void forget_pages(std::span<const std::byte> bytes) {
+  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t first = (begin + page - 1) / page * page;
+  const std::uintptr_t end = (begin + bytes.size()) / page * page;
+  // Advice only: where it fails, the pages stay until the system needs their room.
+  if (first < end) ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
 }
 
 }  // namespace kvscope

@@ -13,6 +13,8 @@
 #include "core/base/json_reader.hpp"
 #include "core/base/mapped_file.hpp"
 #include "core/model/config_fields.hpp"
+#include "core/model/gguf/gguf_checkpoint.hpp"
+#include "core/model/gguf/gguf_weights.hpp"
 
 namespace kvscope {
 
@@ -317,7 +319,7 @@ std::int64_t ModelConfig::n_active_parameters() const {
 }
 
 ModelConfig parse_model_config(std::string_view json_text, const std::string& where) {
-  const nlohmann::json root = parse_json(json_text, where);
+  const nlohmann::json root = text_part(parse_json(json_text, where));
   const JsonObject json(root, where);
   ModelConfig config;
   const FamilyTraits& traits = read_family(json);
@@ -339,14 +341,21 @@ ModelConfig parse_model_config(std::string_view json_text, const std::string& wh
   return config;
 }
 
-ModelConfig load_model_config(const std::filesystem::path& model_dir) {
-  const std::filesystem::path path = model_dir / "config.json";
+std::string model_config_text(const std::filesystem::path& model) {
+  if (const auto gguf = gguf_file_of(model)) return hub_config(GgufCheckpoint(*gguf));
+  const std::filesystem::path path = model / "config.json";
   const MappedFile file(path);
   if (file.size() > kMaxConfigBytes) {
     throw FormatError(fmt::format("{}: expected a config of at most {} bytes, found {}",
                                   path.string(), kMaxConfigBytes, file.size()));
   }
-  return parse_model_config(file.text(), path.string());
+  return std::string(file.text());
+}
+
+ModelConfig load_model_config(const std::filesystem::path& model) {
+  const auto gguf = gguf_file_of(model);
+  return parse_model_config(model_config_text(model),
+                            (gguf ? *gguf : model / "config.json").string());
 }
 
 }  // namespace kvscope

@@ -151,7 +151,11 @@ struct ModelConfig {
 /// message lists what it does).
 ModelConfig parse_model_config(std::string_view json_text, const std::string& where);
 
-/// Same for `model_dir`/config.json. Throws IoError if it cannot be read.
-ModelConfig load_model_config(const std::filesystem::path& model_dir);
+/// The text of `model`/config.json, or what it would say of the GGUF file that `model` is or holds
+/// (core/model/gguf/gguf_checkpoint.hpp). Throws IoError if it cannot be read.
+std::string model_config_text(const std::filesystem::path& model);
+
+/// parse_model_config of that text.
+ModelConfig load_model_config(const std::filesystem::path& model);
 
 }  // namespace kvscope

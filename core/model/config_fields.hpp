@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -80,6 +81,10 @@ const FamilyTraits& traits_of(ModelFamily family);
 
 /// The family that model_type names. Throws ConfigError with the list of those there are.
 const FamilyTraits& read_family(const JsonObject& json);
+
+/// The part of a config.json that describes the model of text in a model of texts and pictures
+/// (Gemma 3, Mistral 3), completed by what stands around it; any other config.json as it is.
+nlohmann::json text_part(nlohmann::json root);
 
 /// Far above any model that exists; the number of parameters that they allow fits 64 bits:
 /// n_layers * 4 * d_model * (d_ff of all experts) < 2^57.

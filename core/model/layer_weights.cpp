@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
@@ -168,6 +169,7 @@ class Collector {
     moe.router = matrix(prefix + "router", n_experts, d);
     moe.router_bias = vector(prefix + "router.bias", n_experts);
     const std::string experts = prefix + "experts.";
+    if (files_.contains(experts + "0.gate_proj.weight")) return add_split_experts(experts, moe);
     moe.gate_up_bias = Matrix(files_, experts + "gate_up_proj_bias", n_experts, 2 * d_ff, widen_);
     moe.down_bias = Matrix(files_, experts + "down_proj_bias", n_experts, d, widen_);
     const bool is_packed = files_.contains(experts + "gate_up_proj_blocks");
@@ -180,6 +182,30 @@ class Collector {
       ExpertWeights expert;
       expert.gate_up = part("gate_up_proj", 2 * d_ff, d);
       expert.down = part("down_proj", d, d_ff);
+      moe.experts.push_back(std::move(expert));
+    }
+  }
+
+  // The same where gate and up are stored apart, expert by expert (GGUF).
+  void add_split_experts(const std::string& experts, MoeWeights& moe) const {
+    const Index d = config_.d_model;
+    const Index d_ff = config_.moe.d_ff;
+    const Index n_experts = config_.moe.n_experts;
+    const Tensor<float> gate = files_.get_float(experts + "gate_proj_bias", {n_experts, d_ff});
+    const Tensor<float> up = files_.get_float(experts + "up_proj_bias", {n_experts, d_ff});
+    auto both = Tensor<float>::uninitialized({n_experts, 2 * d_ff});
+    for (Index i = 0; i < gate.count(); ++i) {
+      both.data()[2 * i] = gate.data()[i];
+      both.data()[2 * i + 1] = up.data()[i];
+    }
+    moe.gate_up_bias = Matrix(std::move(both));
+    moe.down_bias = Matrix(files_.get_float(experts + "down_proj_bias", {n_experts, d}));
+    for (Index e = 0; e < n_experts; ++e) {
+      const std::string name = fmt::format("{}{}.", experts, e);
+      ExpertWeights expert;
+      expert.gate_up = Matrix::alternating(files_, name + "gate_proj.weight",
+                                           name + "up_proj.weight", 2 * d_ff, d);
+      expert.down = Matrix(files_, name + "down_proj.weight", d, d_ff, /*widen=*/false);
       moe.experts.push_back(std::move(expert));
     }
   }
@@ -201,6 +227,32 @@ void refuse_quantization(const ModelConfig& config) {
                   quote(method)));
 }
 
+namespace {
+
+// Tensors that nobody asked for are most often harmless (a copy of a tied head, tables that old
+// versions saved). These would change every number: the weights of an adapter, and biases of
+// layers, which belong to another model class.
+void refuse_unread(const ModelConfig& config, const WeightFiles& files) {
+  for (const std::string& name : files.unread()) {
+    if (name.find("lora_") != std::string::npos) {
+      throw FormatError(
+          fmt::format("tensor {}: expected none, found an adapter's weights beside the model's; "
+                      "merge_and_unload() of the Python package peft merges them",
+                      quote(name)));
+    }
+    const bool is_layer = name.find("layers.") != std::string::npos || name.starts_with("blk.");
+    const bool is_mask = name.ends_with(".attention.bias") || name.ends_with(".masked_bias");
+    if (is_layer && !is_mask && name.ends_with(".bias")) {
+      throw FormatError(
+          fmt::format("tensor {}: expected none (a {} model with this configuration "
+                      "has no such bias), found one",
+                      quote(name), name_of(config.family)));
+    }
+  }
+}
+
+}  // namespace
+
 ModelWeights collect_weights(const ModelConfig& config, const WeightFiles& files) {
   refuse_quantization(config);
   const Collector collector(config, files);
@@ -218,6 +270,7 @@ ModelWeights collect_weights(const ModelConfig& config, const WeightFiles& files
     weights.lm_head =
         collector.matrix(is_neox ? "embed_out" : "lm_head", config.n_vocab, config.d_model);
   }
+  refuse_unread(config, files);
   return weights;
 }
 

@@ -35,6 +35,12 @@ class Matrix {
   Matrix(const WeightFiles& files, const std::string& name, StoredRows part, Index n_rows,
          Index n_cols, bool widen);
 
+  /// Values that were put together otherwise: [n_rows, n_cols].
+  explicit Matrix(Tensor<float> values);
+
+  /// Rows 0, 2, ... from one tensor [n_rows / 2, n_cols], rows 1, 3, ... from another.
+  static Matrix alternating(const WeightFiles& files, const std::string& even_name,
+                            const std::string& odd_name, Index n_rows, Index n_cols);
   /// The expert's part of `name` [n_experts, n_cols, n_rows]: stored column by column.
   static Matrix stored_by_columns(const WeightFiles& files, const std::string& name,
                                   ExpertSlice slice, Index n_rows, Index n_cols);
@@ -59,12 +65,15 @@ class Matrix {
                                  std::uint16_t* scratch) const;
 
  private:
-  enum class Storage { rows, columns, mxfp4 };
+  enum class Storage { rows, columns, alternating, mxfp4 };
+  const std::byte* row(Index r) const;  // rows, alternating
   void widen_columns(Index begin, Index end, float* scratch, Index stride) const;
   void widen_packed(Index begin, Index end, float* scratch, Index stride) const;
 
   Storage storage_ = Storage::rows;
-  StoredTensor stored_;  // rows, columns; the slice starts at stored_.data
+  StoredTensor stored_;  // rows, columns, even rows; the slice of an expert starts at its data
+  StoredTensor odd_;     // alternating: the odd rows
+  Index first_row_ = 0;  // of a part of a stored matrix
   Tensor<float> widened_;
   const float* f32_ = nullptr;            // rows in f32: widened_, or the mapped file
   const std::uint8_t* blocks_ = nullptr;  // mxfp4

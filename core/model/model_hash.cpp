@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <system_error>
+#include <variant>
 
 #include "core/base/whole_file.hpp"
+#include "core/model/config.hpp"
+#include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/safetensors.hpp"
 
 namespace kvscope {
@@ -32,6 +35,36 @@ std::string line_of(const ListedTensor& tensor) {
                      XXH3_64bits(last.data(), last.size()));
 }
 
+void add_text(std::string& text, std::string_view word) {
+  text += fmt::format("{}:{}\n", word.size(), word);
+}
+
+/// The tables of a GGUF file, by name.
+std::string tokenizer_tables(const GgufMetadata& metadata) {
+  std::string text;
+  for (const auto& [name, value] : metadata.values()) {
+    if (!name.starts_with("tokenizer.")) continue;
+    add_text(text, name);
+    const auto* list = std::get_if<GgufArray>(&value);
+    const auto* words = std::get_if<std::string_view>(&value);
+    if (list == nullptr) {
+      add_text(text, words != nullptr ? std::string(*words) : describe(value));
+      continue;
+    }
+    for (const std::string_view one : list->strings) add_text(text, one);
+    for (const double one : list->numbers) add_text(text, fmt::format("{}", one));
+  }
+  return text;
+}
+
+std::string tokenizer_text(const std::filesystem::path& model) {
+  if (const auto gguf = gguf_file_of(model))
+    return tokenizer_tables(GgufCheckpoint(*gguf).metadata());
+  const std::filesystem::path file = model / "tokenizer.json";
+  std::error_code error;
+  return std::filesystem::exists(file, error) ? read_whole_file(file, kMostText) : "";
+}
+
 }  // namespace
 
 std::string model_hash(std::string_view config_json, std::string_view tokenizer_json,
@@ -43,12 +76,7 @@ std::string model_hash(std::string_view config_json, std::string_view tokenizer_
 }
 
 std::string model_hash(const std::filesystem::path& model_dir, const WeightFiles& weights) {
-  const std::filesystem::path tokenizer = model_dir / "tokenizer.json";
-  std::error_code error;
-  return model_hash(
-      read_whole_file(model_dir / "config.json", kMostText),
-      std::filesystem::exists(tokenizer, error) ? read_whole_file(tokenizer, kMostText) : "",
-      weights);
+  return model_hash(model_config_text(model_dir), tokenizer_text(model_dir), weights);
 }
 
 std::string model_hash(const std::filesystem::path& model_dir) {

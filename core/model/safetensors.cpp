@@ -16,13 +16,13 @@ namespace kvscope {
 
 namespace {
 
-struct StoredType {
+struct SafetensorsType {
   std::string_view name;
   std::int64_t size;  // bytes of one element
   std::optional<DType> dtype;
 };
 
-constexpr std::array<StoredType, 15> kTypes = {{
+constexpr std::array<SafetensorsType, 15> kTypes = {{
     {"F32", 4, DType::f32},
     {"F16", 2, DType::f16},
     {"BF16", 2, DType::bf16},
@@ -113,8 +113,9 @@ SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value
   const auto [begin, end] = read_offsets(fields, data.size());
   const auto n_bytes = static_cast<std::int64_t>(end - begin);
 
-  const auto type = std::find_if(kTypes.begin(), kTypes.end(),
-                                 [&](const StoredType& t) { return t.name == entry.dtype_name; });
+  const auto type = std::find_if(kTypes.begin(), kTypes.end(), [&](const SafetensorsType& t) {
+    return t.name == entry.dtype_name;
+  });
   const bool known = type != kTypes.end();
   if (known) entry.dtype = type->dtype;
   // Types that we do not know have at least one bit per element.

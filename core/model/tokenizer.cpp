@@ -14,6 +14,8 @@
 #include "core/base/utf8.hpp"
 #include "core/model/added_tokens.hpp"
 #include "core/model/bpe.hpp"
+#include "core/model/gguf/gguf_checkpoint.hpp"
+#include "core/model/gguf/gguf_tokenizer.hpp"
 #include "core/model/normalizer.hpp"
 #include "core/model/pre_tokenizer.hpp"
 #include "core/model/tokenizer_json.hpp"
@@ -94,6 +96,7 @@ struct Tokenizer::Impl {
   std::unordered_map<TokenId, TokenInfo> tokens;
   std::vector<TokenId> prefix, suffix;
   TokenId n_ids;
+  std::string chat_template;
 
   explicit Impl(TokenizerParts parts)
       : bpe(std::move(parts.bpe)),
@@ -105,7 +108,8 @@ struct Tokenizer::Impl {
         tokens(std::move(parts.tokens)),
         prefix(std::move(parts.prefix)),
         suffix(std::move(parts.suffix)),
-        n_ids(parts.n_ids) {
+        n_ids(parts.n_ids),
+        chat_template(std::move(parts.chat_template)) {
     for (const AddedToken& token : parts.added_tokens)
       id_from_added.emplace(token.content, token.id);
   }
@@ -151,6 +155,10 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::load(const std::filesystem::path& file) {
+  if (const auto gguf = gguf_file_of(file)) {
+    return Tokenizer(
+        std::make_unique<const Impl>(gguf_tokenizer(GgufCheckpoint(*gguf).metadata())));
+  }
   std::error_code ignored;  // a path that cannot be examined is refused when it is opened
   const bool is_folder = std::filesystem::is_directory(file, ignored);
   const std::filesystem::path path = is_folder ? file / "tokenizer.json" : file;
@@ -209,6 +217,10 @@ std::optional<TokenId> Tokenizer::id_of(std::string_view content) const {
 
 TokenId Tokenizer::n_ids() const {
   return impl_->n_ids;
+}
+
+const std::string& Tokenizer::chat_template() const {
+  return impl_->chat_template;
 }
 
 }  // namespace kvscope

@@ -1,4 +1,4 @@
-// tokenizer.json of the Hugging Face tokenizers library: text to token ids and back, exactly.
+// Tokenizers of Hugging Face (tokenizer.json) and of GGUF files: text to token ids and back, exactly.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ namespace kvscope {
 /// once.
 class Tokenizer {
  public:
-  /// Reads `file` (or `file`/tokenizer.json if it is a folder). Throws IoError, FormatError (broken
+  /// Reads `file`: a GGUF file or a folder that holds one (core/model/gguf/gguf_checkpoint.hpp), a
+  /// folder with tokenizer.json, or such a file. Throws IoError, FormatError (broken
   /// JSON, merges that name unknown tokens, ids out of range or twice) or ConfigError (a model or
   /// pre-tokenizer kind that is not implemented; the message names it and what is).
   static Tokenizer load(const std::filesystem::path& file);
@@ -47,6 +48,9 @@ class Tokenizer {
 
   /// One more than the largest id.
   TokenId n_ids() const;
+
+  /// The template in Jinja that makes text of a conversation, if a GGUF file has one; else empty.
+  const std::string& chat_template() const;
 
  private:
   struct Impl;

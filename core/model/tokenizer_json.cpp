@@ -49,25 +49,7 @@ void read_added_tokens(const JsonObject& root, const Vocabulary& vocabulary,
     if (!seen.insert(token.content).second) {
       fields.refuse("content", "each token once");
     }
-    // A token that is in the vocabulary too has the same id there, and the same bytes as without
-    // being added.
-    const auto in_vocabulary = vocabulary.id_from_content.find(token.content);
-    if (in_vocabulary != vocabulary.id_from_content.end()) {
-      if (in_vocabulary->second != token.id) {
-        fields.refuse("id", fmt::format("{} as in the vocabulary", in_vocabulary->second));
-      }
-      parts.tokens[token.id].special = token.special;
-    } else {
-      const auto [it, is_new] =
-          parts.tokens.try_emplace(token.id, TokenInfo{token.content, token.special});
-      if (!is_new) {
-        throw FormatError(fmt::format("{}: id {} is given twice, to {} and to {}",
-                                      fields.name_of("id"), token.id, quote(it->second.bytes),
-                                      quote(token.content)));
-      }
-    }
-    parts.n_ids = std::max(parts.n_ids, token.id + 1);
-    parts.added_tokens.push_back(std::move(token));
+    add_added_token(std::move(token), vocabulary, fields.name_of("id"), parts);
   }
 }
 
@@ -128,6 +110,29 @@ void read_post_processor(const JsonObject& root, TokenizerParts& parts) {
 }
 
 }  // namespace
+
+void add_added_token(AddedToken token, const Vocabulary& vocabulary, const std::string& name,
+                     TokenizerParts& parts) {
+  // A token that is in the vocabulary too has the same id there, and the same bytes as without being
+  // added.
+  const auto in_vocabulary = vocabulary.id_from_content.find(token.content);
+  if (in_vocabulary != vocabulary.id_from_content.end()) {
+    if (in_vocabulary->second != token.id) {
+      throw FormatError(fmt::format("{}: expected {} as in the vocabulary, found the number {}",
+                                    name, in_vocabulary->second, token.id));
+    }
+    parts.tokens[token.id].special = token.special;
+  } else {
+    const auto [it, is_new] =
+        parts.tokens.try_emplace(token.id, TokenInfo{token.content, token.special});
+    if (!is_new) {
+      throw FormatError(fmt::format("{}: id {} is given twice, to {} and to {}", name, token.id,
+                                    quote(it->second.bytes), quote(token.content)));
+    }
+  }
+  parts.n_ids = std::max(parts.n_ids, token.id + 1);
+  parts.added_tokens.push_back(std::move(token));
+}
 
 TokenizerParts parse_tokenizer_json(std::string_view json_text, const std::string& where) {
   const Json value = parse_json(json_text, where);

@@ -37,7 +37,8 @@ struct TokenizerParts {
   std::vector<TokenId> suffix;
   Decoding decoding;
   std::unordered_map<TokenId, TokenInfo> tokens;
-  TokenId n_ids = 0;  // largest id + 1
+  TokenId n_ids = 0;          // largest id + 1
+  std::string chat_template;  // Jinja, as a GGUF file has it; may be empty
 };
 
 /// Reads tokenizer.json text. `where` names the file in messages. Truncation and padding settings

@@ -1,9 +1,10 @@
-// The parts of reading a tokenizer.json that have files of their own; used by tokenizer_json*.cpp
-// only.
+// The parts of reading a tokenizer that have files of their own; used by tokenizer_json*.cpp, and by
+// gguf_tokenizer.cpp for what both formats share.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -49,6 +50,24 @@ void for_each_component(const JsonObject& component, const std::string& list_nam
 /// Normalizer and pre-tokenizer; the latter decides what BPE's symbols are (parts.bpe.symbols).
 void read_normalizer(const JsonObject& root, TokenizerParts& parts);
 void read_pre_tokenizer(const JsonObject& root, TokenizerParts& parts);
+
+/// Adds a token of the model as the file `where` spells it. Throws FormatError if its id is taken.
+/// Needs parts.bpe.symbols.
+void add_model_token(const std::string& where, const std::string& content, TokenId id,
+                     Vocabulary& vocabulary, TokenizerParts& parts);
+
+/// Finds the tokens of single bytes: letters of the byte-level alphabet, or, if the model falls
+/// back to bytes, "<0x00>" to "<0xFF>".
+void find_byte_tokens(const Vocabulary& vocabulary, bool falls_back, BpeTables& bpe);
+
+/// Adds the next merge. `name` says where it stands. Throws FormatError if the vocabulary lacks one
+/// of the three tokens.
+void add_merge(const std::string& left, const std::string& right, const Vocabulary& vocabulary,
+               const std::function<std::string()>& name, BpeTables& bpe);
+
+/// Adds an added token. Throws FormatError (`name` says where) if its id belongs to another one.
+void add_added_token(AddedToken token, const Vocabulary& vocabulary, const std::string& name,
+                     TokenizerParts& parts);
 
 /// Vocabulary and merges. Needs parts.bpe.symbols.
 Vocabulary read_bpe_model(const JsonObject& root, TokenizerParts& parts);

@@ -82,6 +82,12 @@ std::optional<char> byte_of(std::string_view token) {
   return static_cast<char>(value);
 }
 
+void bytes_of_byte_tokens(TokenizerParts& parts) {
+  for (auto& [id, token] : parts.tokens) {
+    if (const auto byte = byte_of(token.bytes)) token.bytes.assign(1, *byte);
+  }
+}
+
 // Decoders of vocabularies that spell characters: see read_decoder.
 void read_character_decoder(const JsonObject& root, TokenizerParts& parts) {
   if (root.find("decoder") == nullptr) {
@@ -111,9 +117,7 @@ void read_character_decoder(const JsonObject& root, TokenizerParts& parts) {
       const ReplaceStep step = read_replace(component);
       rewrite([&](std::string& bytes) { bytes = replace_all(bytes, step.from, step.to); });
     } else if (type == "ByteFallback") {
-      rewrite([](std::string& bytes) {
-        if (const auto byte = byte_of(bytes)) bytes.assign(1, *byte);
-      });
+      bytes_of_byte_tokens(parts);
     } else if (type == "Fuse") {
       is_fused = true;
     } else if (type == "Strip") {
@@ -192,9 +196,15 @@ void read_decoder(const JsonObject& root, TokenizerParts& parts) {
     return;
   }
   if (root.find("decoder") == nullptr) return;
-  for_each_component(root.object("decoder"), "decoders", [](const JsonObject& component) {
+  bool is_text = false;  // ByteLevel has made one text of the tokens
+  for_each_component(root.object("decoder"), "decoders", [&](const JsonObject& component) {
     const std::string& type = component.string("type");
-    if (type != "ByteLevel" && type != "Fuse") refuse_kind(component, "type", "ByteLevel");
+    if (type == "ByteFallback" && !is_text) {
+      bytes_of_byte_tokens(parts);
+    } else if (type != "ByteLevel" && type != "Fuse" && type != "ByteFallback") {
+      refuse_kind(component, "type", "ByteLevel, ByteFallback or Fuse");
+    }
+    is_text = is_text || type == "ByteLevel";
   });
 }
 

@@ -3,16 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/mapped_file.hpp"
+#include "core/model/gguf/gguf_checkpoint.hpp"
+#include "core/model/gguf/gguf_weights.hpp"
 #include "core/model/safetensors.hpp"
 
 namespace kvscope {
@@ -49,16 +54,13 @@ bool file_exists(const std::filesystem::path& path) {
 }  // namespace
 
 struct WeightFiles::Impl {
-  struct Entry {
-    SafetensorsEntry tensor;
-    std::string file;
-  };
-
   std::vector<MappedFile> files;
-  std::map<std::string, Entry, std::less<>> entries;
+  std::optional<GgufCheckpoint> gguf;
+  WeightEntries entries;
+  mutable std::set<std::string, std::less<>> asked;  // what find() found
 
   // The tensor `name`, whose shape must be `expected`.
-  const Entry& find(std::string_view name, const Shape& expected) const {
+  const WeightEntry& find(std::string_view name, const Shape& expected) const {
     const auto it = entries.find(name);
     if (it == entries.end()) {
       throw FormatError(
@@ -66,11 +68,12 @@ struct WeightFiles::Impl {
                       quote(name), to_string(expected), entries.size(),
                       entries.empty() ? std::string(kSingleFile) : entries.begin()->second.file));
     }
-    if (!same_shape(it->second.tensor.shape, expected)) {
+    if (!same_shape(it->second.shape, expected)) {
       throw FormatError(fmt::format("tensor {}: expected shape {}, found {} ({})", quote(name),
-                                    to_string(expected), shape_text(it->second.tensor.shape),
+                                    to_string(expected), shape_text(it->second.shape),
                                     it->second.file));
     }
+    asked.insert(it->first);
     return it->second;
   }
 
@@ -78,14 +81,42 @@ struct WeightFiles::Impl {
     const std::string file = path.filename().string();
     files.emplace_back(path);
     for (SafetensorsEntry& tensor : parse_safetensors(files.back().bytes(), path.string())) {
-      std::string name = tensor.name;
+      std::optional<StoredType> type;
+      if (tensor.dtype) type = stored_as(*tensor.dtype);
       const auto [it, is_new] =
-          entries.try_emplace(std::move(name), Entry{std::move(tensor), file});
+          entries.try_emplace(std::move(tensor.name), WeightEntry{std::move(tensor.dtype_name),
+                                                                  type,
+                                                                  std::move(tensor.shape),
+                                                                  tensor.count,
+                                                                  tensor.bytes,
+                                                                  file,
+                                                                  {},
+                                                                  0.0f});
       if (!is_new) {
         throw FormatError(fmt::format("tensor {} is in two shards, {} and {} ({})",
                                       quote(it->first), it->second.file, file,
                                       path.parent_path().string()));
       }
+    }
+  }
+
+  // Models of texts and pictures have the layers of text under another name.
+  void name_text_part() {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kPrefixes = {
+        {{"language_model.model.", "model."},
+         {"language_model.lm_head.", "lm_head."},
+         {"model.language_model.", "model."}}};
+    for (auto it = entries.begin(); it != entries.end();) {
+      const auto next = std::next(it);
+      for (const auto& [from, to] : kPrefixes) {
+        if (!it->first.starts_with(from)) continue;
+        auto node = entries.extract(it);
+        const std::string name = std::string(to) + node.key().substr(from.size());
+        if (!entries.contains(name)) node.key() = name;
+        entries.insert(std::move(node));
+        break;
+      }
+      it = next;
     }
   }
 
@@ -128,16 +159,20 @@ WeightFiles::WeightFiles(WeightFiles&&) noexcept = default;
 WeightFiles& WeightFiles::operator=(WeightFiles&&) noexcept = default;
 WeightFiles::~WeightFiles() = default;
 
-WeightFiles WeightFiles::open(const std::filesystem::path& model_dir) {
+WeightFiles WeightFiles::open(const std::filesystem::path& model) {
   auto impl = std::make_unique<Impl>();
-  if (file_exists(model_dir / kSingleFile)) {
-    impl->add_file(model_dir / kSingleFile);
-  } else if (file_exists(model_dir / kIndexFile)) {
-    impl->add_shards(model_dir);
+  if (const auto file = gguf_file_of(model)) {
+    impl->gguf.emplace(*file);
+    impl->entries = hub_weights(*impl->gguf);
+  } else if (file_exists(model / kSingleFile)) {
+    impl->add_file(model / kSingleFile);
+  } else if (file_exists(model / kIndexFile)) {
+    impl->add_shards(model);
   } else {
-    throw MissingFile(fmt::format("{}: expected {} or {}, found neither", model_dir.string(),
+    throw MissingFile(fmt::format("{}: expected {} or {}, found neither", model.string(),
                                   kSingleFile, kIndexFile));
   }
+  if (!impl->gguf) impl->name_text_part();
   return WeightFiles(std::move(impl));
 }
 
@@ -146,21 +181,23 @@ bool WeightFiles::contains(std::string_view name) const {
 }
 
 StoredTensor WeightFiles::get(std::string_view name, const Shape& expected) const {
-  const auto& [tensor, file] = impl_->find(name, expected);
-  if (!tensor.dtype) {
-    throw FormatError(fmt::format("tensor {}: expected dtype F32, F16 or BF16, found {} ({})",
-                                  quote(name), quote(tensor.dtype_name), file));
+  const WeightEntry& entry = impl_->find(name, expected);
+  if (!entry.type) {
+    throw FormatError(
+        fmt::format("tensor {}: expected {}, found {} ({})", quote(name),
+                    impl_->gguf ? "a type of " + readable_gguf_types() : "dtype F32, F16 or BF16",
+                    quote(entry.type_name), entry.file));
   }
-  return {*tensor.dtype, expected, tensor.bytes.data(), file};
+  return {*entry.type, expected, entry.bytes.data(), entry.file, entry.order, entry.added};
 }
 
 const std::byte* WeightFiles::get_bytes(std::string_view name, const Shape& expected) const {
-  const auto& [tensor, file] = impl_->find(name, expected);
-  if (tensor.dtype_name != "U8") {
+  const WeightEntry& entry = impl_->find(name, expected);
+  if (entry.type_name != "U8") {
     throw FormatError(fmt::format("tensor {}: expected dtype U8 (packed weights), found {} ({})",
-                                  quote(name), quote(tensor.dtype_name), file));
+                                  quote(name), quote(entry.type_name), entry.file));
   }
-  return tensor.bytes.data();
+  return entry.bytes.data();
 }
 
 void require_finite(std::span<const float> values, std::string_view name, const std::string& file) {
@@ -176,7 +213,18 @@ void require_finite(std::span<const float> values, std::string_view name, const 
 Tensor<float> WeightFiles::get_float(std::string_view name, const Shape& expected) const {
   const StoredTensor stored = get(name, expected);
   auto out = Tensor<float>::uninitialized(expected);
-  to_float(stored.dtype, stored.data, out.data(), static_cast<std::size_t>(out.count()));
+  if (stored.order.is_same()) {
+    widen(stored.type, stored.data, out.data(), out.count());
+  } else {
+    const Index n = out.count() / expected[0];
+    for (Index row = 0; row < expected[0]; ++row) {
+      widen(stored.type, stored.data + stored_bytes(stored.type, stored.order.stored(row) * n),
+            out.data() + row * n, n);
+    }
+  }
+  if (stored.added != 0.0f) {
+    for (float& x : out.flat()) x -= stored.added;
+  }
   require_finite(out.flat(), name, stored.file);
   return out;
 }
@@ -190,20 +238,36 @@ std::vector<std::string> WeightFiles::names() const {
 std::vector<ListedTensor> WeightFiles::list() const {
   std::vector<ListedTensor> tensors;
   for (const auto& [name, entry] : impl_->entries)
-    tensors.push_back({name, entry.tensor.dtype_name, entry.tensor.shape, entry.tensor.bytes});
+    tensors.push_back({name, entry.type_name, entry.shape, entry.bytes});
   return tensors;
+}
+
+std::vector<std::string> WeightFiles::unread() const {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : impl_->entries) {
+    if (!impl_->asked.contains(name)) names.push_back(name);
+  }
+  return names;
+}
+
+std::map<std::string, std::int64_t> WeightFiles::bytes_by_type() const {
+  std::map<std::string, std::int64_t> sums;
+  for (const auto& [name, entry] : impl_->entries) {
+    sums[entry.type_name] += static_cast<std::int64_t>(entry.bytes.size());
+  }
+  return sums;
 }
 
 std::int64_t WeightFiles::n_parameters() const {
   std::int64_t n = 0;
-  for (const auto& [name, entry] : impl_->entries) n += entry.tensor.count;
+  for (const auto& [name, entry] : impl_->entries) n += entry.count;
   return n;
 }
 
 std::int64_t WeightFiles::n_bytes() const {
   std::int64_t n = 0;
   for (const auto& [name, entry] : impl_->entries) {
-    n += static_cast<std::int64_t>(entry.tensor.bytes.size());
+    n += static_cast<std::int64_t>(entry.bytes.size());
   }
   return n;
 }

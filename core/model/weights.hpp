@@ -1,27 +1,32 @@
-// Weights of a checkpoint folder: safetensors files (one or sharded), memory-mapped,
-// never copied whole.
+// Weights of a checkpoint by the hub's names: safetensors files (one or sharded) of a folder, or a
+// GGUF file (one or split), memory-mapped, never copied whole.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/tensor/dtype.hpp"
+#include "core/model/row_order.hpp"
+#include "core/model/stored_type.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
 
 /// One stored tensor: a window on mapped file bytes, valid as long as its WeightFiles lives.
 struct StoredTensor {
-  DType dtype = DType::f32;
+  StoredType type = StoredType::f32;
   Shape shape;
   const std::byte* data = nullptr;  // may be unaligned
   std::string file;                 // name of the shard, for messages
+  RowOrder order;                   // where the rows of the first axis lie
+  float added = 0.0f;               // what the file's values have more than the hub's
 
   Index count() const { return shape.count(); }
 };
@@ -38,15 +43,30 @@ struct ListedTensor {
 /// Throws FormatError naming tensor, element and file if a value is NaN or infinite.
 void require_finite(std::span<const float> values, std::string_view name, const std::string& file);
 
-/// The tensors of one checkpoint folder by name.
+/// One tensor of a checkpoint, as its file has it.
+struct WeightEntry {
+  std::string type_name;           // as the file spells it
+  std::optional<StoredType> type;  // empty if the runtime cannot read it
+  std::vector<Index> shape;        // any rank
+  std::int64_t count = 0;          // product of shape, 1 for a scalar
+  std::span<const std::byte> bytes;
+  std::string file;  // its name, without the folder
+  RowOrder order;
+  float added = 0.0f;
+};
+
+using WeightEntries = std::map<std::string, WeightEntry, std::less<>>;
+
+/// The tensors of one checkpoint by name.
 class WeightFiles {
  public:
-  /// Maps `model_dir`/model.safetensors, or the shards that model.safetensors.index.json lists.
-  /// Checks before anything is allocated: header length against the file, JSON, dtype (F32,
-  /// F16, BF16; others are kept as "unsupported" and refused when asked for), shape times size
+  /// Maps `model`/model.safetensors, or the shards that model.safetensors.index.json lists, or the
+  /// GGUF file that `model` is or holds (core/model/gguf/gguf_checkpoint.hpp).
+  /// Checks before anything is allocated: header length against the file, JSON, types (others than
+  /// StoredType's are kept as "unsupported" and refused when asked for), shape times size
   /// equal to the offsets, offsets inside the file, ascending without overlap or gap. Throws
   /// IoError or FormatError.
-  static WeightFiles open(const std::filesystem::path& model_dir);
+  static WeightFiles open(const std::filesystem::path& model);
 
   WeightFiles(WeightFiles&&) noexcept;
   WeightFiles& operator=(WeightFiles&&) noexcept;
@@ -62,13 +82,17 @@ class WeightFiles {
   /// Throws FormatError as get() does.
   const std::byte* get_bytes(std::string_view name, const Shape& expected) const;
 
-  /// As get(), widened to float. For small tensors (norms, biases). Throws FormatError also when a
+  /// As get(), widened to float, in the hub's order. For small tensors (norms, biases). Throws FormatError also when a
   /// value is NaN or Inf (message: name, index, file).
   Tensor<float> get_float(std::string_view name, const Shape& expected) const;
 
   std::vector<std::string> names() const;
   /// All tensors in the order of their names.
   std::vector<ListedTensor> list() const;
+  /// Those that get(), get_bytes() and get_float() were never asked for.
+  std::vector<std::string> unread() const;
+  /// Bytes of the tensors by the name of their type: {"Q4_K", 1234}, ...
+  std::map<std::string, std::int64_t> bytes_by_type() const;
   std::int64_t n_parameters() const;  // elements in all tensors
   std::int64_t n_bytes() const;       // bytes of all tensor data
 

@@ -17,7 +17,7 @@ namespace kvscope {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using ArtifactJson = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "kvscope artifact";
 constexpr int kVersion = 1;
@@ -25,18 +25,18 @@ constexpr std::size_t kMostBytes = std::size_t{256} << 20;
 constexpr Index kMostOfShape = 1'000'000;
 
 /// Of everything but the checksum itself, in the order of the file.
-std::string checksum_of(const Json& json) {
-  Json rest = json;
+std::string checksum_of(const ArtifactJson& json) {
+  ArtifactJson rest = json;
   rest.erase("checksum");
   const std::string text =
-      rest.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+      rest.dump(-1, ' ', /*ensure_ascii=*/true, ArtifactJson::error_handler_t::replace);
   return fmt::format("xxh3:{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
 }  // namespace
 
 std::string artifact_text(std::string_view method, const Learned& learned, const TraceInfo& text) {
-  Json json = {{"format", kFormat},
+  ArtifactJson json = {{"format", kFormat},
                {"version", kVersion},
                {"method", method},
                {"summary", learned.summary},
@@ -55,7 +55,7 @@ std::string artifact_text(std::string_view method, const Learned& learned, const
                {"learned", learned.values}};
   // Names of files may be no UTF-8: what is replaced must be the same when it is read back.
   json =
-      parse_ordered_json(json.dump(-1, ' ', true, Json::error_handler_t::replace), "an artifact");
+      parse_ordered_json(json.dump(-1, ' ', true, ArtifactJson::error_handler_t::replace), "an artifact");
   json["checksum"] = checksum_of(json);
   return json.dump(1) + "\n";
 }
@@ -63,14 +63,14 @@ std::string artifact_text(std::string_view method, const Learned& learned, const
 Artifact read_artifact(const std::string& file, std::string_view method) {
   const std::string where = fmt::format("{} (artifact of {})", file, method);
   const std::string text = read_whole_file(file, kMostBytes);
-  Json json;
+  ArtifactJson json;
   try {
     json = parse_ordered_json(text, where);
   } catch (const FormatError& error) {
     throw FormatError(
         fmt::format("{}: expected a file of kvscope fit {}: {}", file, method, error.what()));
   }
-  if (!json.is_object() || json.value("format", Json()) != Json(kFormat)) {
+  if (!json.is_object() || json.value("format", ArtifactJson()) != ArtifactJson(kFormat)) {
     throw FormatError(
         fmt::format("{}: expected a file that kvscope fit {} wrote, found JSON of something else",
                     file, method));
@@ -130,20 +130,20 @@ std::vector<ArtifactOrigin> ArtifactFile::origins() const {
   return {get().origin};
 }
 
-const Json& ArtifactFile::list(std::string_view name, std::size_t n) const {
-  const Json& values = get().values;
+const ArtifactJson& ArtifactFile::list(std::string_view name, std::size_t n) const {
+  const ArtifactJson& values = get().values;
   const auto it = values.is_object() ? values.find(std::string(name)) : values.end();
   if (it == values.end() || !it->is_array() || it->size() != n)
     refuse(fmt::format("{}: expected a list of {}", name, n));
   return *it;
 }
 
-std::vector<double> ArtifactFile::numbers(const Json& value, std::size_t n,
+std::vector<double> ArtifactFile::numbers(const ArtifactJson& value, std::size_t n,
                                           std::string_view what) const {
   if (!value.is_array() || value.size() != n)
     refuse(fmt::format("{}: expected {} numbers", what, n));
   std::vector<double> out;
-  for (const Json& x : value) {
+  for (const ArtifactJson& x : value) {
     if (!x.is_number() || !std::isfinite(x.get<double>()))
       refuse(fmt::format("{}: expected finite numbers", what));
     out.push_back(x.get<double>());
@@ -151,12 +151,12 @@ std::vector<double> ArtifactFile::numbers(const Json& value, std::size_t n,
   return out;
 }
 
-std::vector<Index> ArtifactFile::indices(const Json& value, std::size_t n, Index low, Index high,
+std::vector<Index> ArtifactFile::indices(const ArtifactJson& value, std::size_t n, Index low, Index high,
                                          std::string_view what) const {
   if (!value.is_array() || value.size() != n)
     refuse(fmt::format("{}: expected {} whole numbers", what, n));
   std::vector<Index> out;
-  for (const Json& x : value) {
+  for (const ArtifactJson& x : value) {
     if (!x.is_number_integer() || x.get<double>() < static_cast<double>(low) ||
         x.get<double>() > static_cast<double>(high))
       refuse(fmt::format("{}: expected whole numbers in [{}, {}]", what, low, high));
@@ -166,7 +166,7 @@ std::vector<Index> ArtifactFile::indices(const Json& value, std::size_t n, Index
 }
 
 std::vector<Index> ArtifactFile::layers() const {
-  const Json& values = get().values;
+  const ArtifactJson& values = get().values;
   const auto it = values.is_object() ? values.find("layers") : values.end();
   if (it == values.end() || !it->is_array()) refuse("layers: expected a list");
   std::vector<Index> layers = indices(*it, it->size(), 0, get().n_layers - 1, "layers");

@@ -1,9 +1,10 @@
 """Numbers of a checkpoint, kvscope beside Hugging Face transformers: token ids, q, k, v and lse of every layer, logits.
 
-usage: parity_with_transformers.py --model DIR [--text FILE] [--max-tokens N] [--kvscope PROGRAM] [--tolerance X] [--json]
+usage: parity_with_transformers.py --model MODEL [--text FILE] [--max-tokens N] [--kvscope PROGRAM] [--tolerance X] [--json]
 
 Both recorders write a trace of the same tokens, in float32 with all layers, and the traces are compared. Exit code 0: every
-difference is within the tolerance; 1: one is not; 2: they cannot be compared. A model without a tokenizer gets made-up ids.
+difference is within the tolerance; 1: one is not; 2: they cannot be compared. MODEL is a checkpoint folder or a GGUF file, which
+transformers dequantises (package gguf). A model without a tokenizer gets made-up ids.
 
 A difference of an array is its largest absolute difference over the array's root mean square: activations of real models reach
 hundreds, those of small ones 0.1. Logits also: how often the most likely token is the same, and the mean divergence (nats).
@@ -32,9 +33,16 @@ def run_kvscope(args, words):
     return done.stdout
 
 
+def as_transformers_names_it(model):
+    """What from_pretrained takes."""
+    path = pathlib.Path(model)
+    return (str(path.parent), {"gguf_file": path.name}) if path.is_file() else (model, {})
+
+
 def prompt_words(args, folder, n_vocab):
     """The options of kvscope record that say what the prompt is, and the text if there is one."""
-    if not (pathlib.Path(args.model) / "tokenizer.json").exists():
+    path = pathlib.Path(args.model)
+    if not path.is_file() and not (path / "tokenizer.json").exists():
         ids = [(7919 * i + 11) % n_vocab for i in range(args.max_tokens)]
         path = folder / "ids.json"
         path.write_text(json.dumps(ids))
@@ -49,7 +57,8 @@ def record_with_transformers(args, path, ids):
 
     import kvscope_recorder
 
-    model = transformers.AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).eval()
+    name, more = as_transformers_names_it(args.model)
+    model = transformers.AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **more).eval()
     with torch.inference_mode(), kvscope_recorder.record(model, path, capture="logits"):
         model(torch.tensor([ids]), use_cache=True)
 
@@ -60,7 +69,8 @@ def same_ids(args, text, ids):
         return None
     import transformers
 
-    theirs = transformers.AutoTokenizer.from_pretrained(args.model)(text)["input_ids"]
+    name, more = as_transformers_names_it(args.model)
+    theirs = transformers.AutoTokenizer.from_pretrained(name, **more)(text)["input_ids"]
     return theirs[:len(ids)] == ids
 
 
@@ -90,10 +100,12 @@ def compare_logits(ours, theirs):
 def compare(args):
     import h5py
 
-    config = json.loads((pathlib.Path(args.model) / "config.json").read_text())
-    n_vocab = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size")
-    if not n_vocab:
-        raise Incomparable(f"{args.model}/config.json has no vocab_size")
+    n_vocab = 0
+    if not pathlib.Path(args.model).is_file():
+        config = json.loads((pathlib.Path(args.model) / "config.json").read_text())
+        n_vocab = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size")
+        if not n_vocab:
+            raise Incomparable(f"{args.model}/config.json has no vocab_size")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         words, text = prompt_words(args, folder, n_vocab)
@@ -130,7 +142,7 @@ def describe(report):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="checkpoint folder")
+    parser.add_argument("--model", required=True, help="checkpoint folder or GGUF file")
     parser.add_argument("--text", help="UTF-8 text (default: the project's README.md)")
     parser.add_argument("--max-tokens", type=int, default=512)
     parser.add_argument("--kvscope", default=str(ROOT / "build/release/bin/kvscope"))

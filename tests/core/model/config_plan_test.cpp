@@ -36,6 +36,38 @@ void check_refused(json config, const std::string& field, const json& value,
   }
 }
 
+TEST_CASE("models of texts and pictures: the part of text", "[config]") {
+  // As Gemma 3 4B writes it: what the config class assumes is left out.
+  const json gemma = {{"model_type", "gemma3"},
+                      {"eos_token_id", {1, 106}},
+                      {"vision_config", {{"hidden_size", 1152}}},
+                      {"text_config",
+                       {{"model_type", "gemma3_text"},
+                        {"hidden_size", 2560},
+                        {"intermediate_size", 10240},
+                        {"num_hidden_layers", 34},
+                        {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                        {"sliding_window", 1024}}}};
+  const ModelConfig config = parse(gemma);
+  CHECK(config.family == ModelFamily::gemma3_text);
+  CHECK(config.d_model == 2560);
+  CHECK(config.n_layers == 34);
+  CHECK(config.n_q == 8);
+  CHECK(config.n_kv == 4);
+  CHECK(config.d_head == 256);
+  CHECK(config.n_vocab == 262208);
+  CHECK(config.tied_embeddings);
+  CHECK(config.eos_ids == std::vector<std::int32_t>{1, 106});
+  CHECK(config.rope.kind == RopeConfig::Kind::linear);
+  CHECK(config.local_rope->kind == RopeConfig::Kind::plain);
+
+  json mistral = {{"model_type", "mistral3"}, {"text_config", small("mistral")}};
+  mistral["text_config"]["num_key_value_heads"] = 2;
+  CHECK(parse(mistral).family == ModelFamily::mistral);
+  check_refused({{"model_type", "other"}, {"text_config", small("mistral")}}, "model_type",
+                "qwen2_vl", "found \"qwen2_vl\"");
+}
+
 TEST_CASE("Gemma 3: two rotary settings, norms on both sides, scales", "[config]") {
   json config = small("gemma3_text");
   config["num_key_value_heads"] = 4;

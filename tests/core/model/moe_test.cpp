@@ -135,7 +135,7 @@ std::pair<const std::byte*, std::size_t> place_of(const Transformer& model, Inde
   if (c.family == ModelFamily::qwen3_moe) {
     const auto gate = model.weights().get(prefix + std::to_string(expert) + ".gate_proj.weight",
                                           {c.moe.d_ff, c.d_model});
-    return {gate.data, static_cast<std::size_t>(gate.count()) * size_of(gate.dtype)};
+    return {gate.data, stored_bytes(gate.type, gate.count())};
   }
   if (model.weights().contains(prefix + "gate_up_proj_blocks")) {
     const auto n = static_cast<std::size_t>(n_rows * c.d_model / 2);
@@ -146,7 +146,7 @@ std::pair<const std::byte*, std::size_t> place_of(const Transformer& model, Inde
   }
   const auto all =
       model.weights().get(prefix + "gate_up_proj", {c.moe.n_experts, c.d_model, n_rows});
-  const auto n = static_cast<std::size_t>(n_rows * c.d_model) * size_of(all.dtype);
+  const auto n = stored_bytes(all.type, n_rows * c.d_model);
   return {all.data + static_cast<std::size_t>(expert) * n, n};
 }
 

@@ -483,6 +483,13 @@ TEST_CASE("kinds that are not implemented are named, with what is", "[tokenizer]
   CHECK_NOTHROW(parse(with("/model/byte_fallback", true)));
   json partial = with("/model/byte_fallback", true);
   partial["model"]["vocab"].erase("a");
+  // As the tokenizers library: a byte without a token and without a fallback is dropped.
+  CHECK(parse(partial).encode("xax") == parse(partial).encode("xx"));
+  CHECK_NOTHROW(parse(
+      with("/decoder", {{"type", "Sequence"},
+                        {"decoders", {{{"type", "ByteFallback"}}, {{"type", "ByteLevel"}}}}})));
+  const auto some_id = partial["model"]["vocab"].size() + 1000;
+  partial["model"]["vocab"]["<0x61>"] = some_id;
   check_refused<ConfigError>(partial, "byte_fallback");
   check_refused<ConfigError>(with("/pre_tokenizer", nullptr), "decoder");
   check_refused<ConfigError>(with("/pre_tokenizer/type", "BertPreTokenizer"), "BertPreTokenizer");

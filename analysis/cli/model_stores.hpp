@@ -1,0 +1,44 @@
+// Models that other programs keep on this machine: the cache of the Hugging Face hub and Ollama's
+// store. Both are folders; nothing is fetched.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvscope::cli {
+
+/// A model as the option --model names it, and where it lies.
+struct StoredModel {
+  std::string word;            // "org/name", "ollama:name:tag"
+  std::filesystem::path path;  // a folder, or a GGUF file
+};
+
+/// The hub's cache: HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, or
+/// ~/.cache/huggingface/hub.
+std::filesystem::path hub_cache();
+
+/// True for "org/name" or "org/name@revision", whether it is there or not.
+bool is_hub_name(const std::string& word);
+
+/// True if the cache has a folder for that name.
+bool is_in_hub_cache(const std::string& word);
+
+/// The snapshot of `word` that its branch main (or the revision) names. Throws IoError with the
+/// command that fetches it if there is none.
+std::filesystem::path find_in_hub_cache(const std::string& word);
+
+/// What the cache holds, by name.
+std::vector<StoredModel> hub_models();
+
+/// Ollama's store: OLLAMA_MODELS, ~/.ollama/models, or that of its service.
+std::filesystem::path ollama_store();
+
+/// The GGUF file of "name", "name:tag" or "host/user/name:tag" (without "ollama:"). Throws IoError
+/// with the command that fetches it if there is none, FormatError for a manifest that is broken.
+std::filesystem::path find_in_ollama(const std::string& name);
+
+std::vector<StoredModel> ollama_models();
+
+}  // namespace kvscope::cli

@@ -1,0 +1,228 @@
+#include "core/model/gguf/gguf_tokenizer.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/base/utf8.hpp"
+#include "core/model/gguf/derived_merges.hpp"
+#include "core/model/gguf/gguf_pre_tokenizer.hpp"
+#include "core/model/tokenizer_json_parts.hpp"
+
+namespace kvscope {
+
+namespace {
+
+// Kinds of tokens, as tokenizer.ggml.token_type numbers them.
+constexpr int kControlToken = 3;
+constexpr int kUserToken = 4;
+
+constexpr std::string_view kWordMark = "\u2581";
+
+std::string ggml_key(std::string_view name) {
+  return fmt::format("tokenizer.ggml.{}", name);
+}
+
+class GgufTokenizerReader {
+ public:
+  explicit GgufTokenizerReader(const GgufMetadata& metadata) : meta_(metadata) {}
+
+  TokenizerParts read() {
+    const auto model = meta_.string(ggml_key("model"));
+    if (model == "gpt2") {
+      read_byte_level();
+    } else if (model == "llama") {
+      read_sentencepiece();
+    } else {
+      refuse_kind("model", "\"gpt2\" or \"llama\"");
+    }
+    add_ends();
+    parts_.chat_template = meta_.string("tokenizer.chat_template").value_or("");
+    return std::move(parts_);
+  }
+
+ private:
+  [[noreturn]] void refuse_kind(std::string_view name, std::string_view expected) const {
+    const auto it = meta_.values().find(ggml_key(name));
+    throw ConfigError(fmt::format("{} ({}): expected {}, found {}", ggml_key(name), meta_.file(),
+                                  expected,
+                                  it == meta_.values().end() ? "nothing" : describe(it->second)));
+  }
+
+  void read_byte_level() {
+    const std::string pre(meta_.string(ggml_key("pre")).value_or(""));
+    const GgufPreTokenizer* kind = gguf_pre_tokenizer(pre);
+    if (kind == nullptr) {
+      refuse_kind("pre", fmt::format("one of {}", fmt::join(gguf_pre_tokenizer_names(), ", ")));
+    }
+    read_text_steps({{"normalizer", nlohmann::json::parse(kind->normalizer)},
+                     {"pre_tokenizer", kind->steps(flag("add_space_prefix").value_or(false))}});
+    parts_.bpe.ignore_merges = kind->ignores_merges;
+    adds_bos_ = kind->adds_bos;
+    const Vocabulary vocabulary = read_vocabulary(/*respells_spaces=*/false);
+    find_byte_tokens(vocabulary, /*falls_back=*/false, parts_.bpe);
+    read_merges(vocabulary);
+    read_added(vocabulary);
+    // No unknown token: bytes that the vocabulary lacks are dropped, as the models' own tokenizers
+    // do, although files name one.
+  }
+
+  void read_sentencepiece() {
+    const bool has_prefix = flag("add_space_prefix").value_or(true);
+    const nlohmann::json replace = {
+        {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kWordMark}};
+    nlohmann::json before = nlohmann::json::array();
+    if (has_prefix) before.push_back({{"type", "Prepend"}, {"prepend", kWordMark}});
+    before.push_back(replace);
+    nlohmann::json after = {
+        {{"type", "Replace"}, {"pattern", {{"String", kWordMark}}}, {"content", " "}},
+        {{"type", "ByteFallback"}},
+        {{"type", "Fuse"}}};
+    if (has_prefix) {
+      after.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+    }
+    const nlohmann::json steps = {{"normalizer", {{"type", "Sequence"}, {"normalizers", before}}},
+                                  {"decoder", {{"type", "Sequence"}, {"decoders", after}}}};
+    read_text_steps(steps);
+    adds_bos_ = true;
+    const Vocabulary vocabulary = read_vocabulary(/*respells_spaces=*/true);
+    find_byte_tokens(vocabulary, /*falls_back=*/true, parts_.bpe);
+    if (meta_.has(ggml_key("merges"))) {
+      read_merges(vocabulary);
+    } else {
+      derive_merges(vocabulary);
+    }
+    read_added(vocabulary);
+    parts_.bpe.unknown_id = special("unknown_token_id");
+    parts_.bpe.fuse_unknown = true;
+    read_decoder(JsonObject(steps, meta_.file()), parts_);
+  }
+
+  void read_text_steps(const nlohmann::json& steps) {
+    const JsonObject root(steps, meta_.file());
+    read_normalizer(root, parts_);
+    read_pre_tokenizer(root, parts_);
+  }
+
+  std::optional<bool> flag(std::string_view name) const { return meta_.boolean(ggml_key(name)); }
+
+  // SentencePiece's tokens of spaces alone are spelled with spaces in some files.
+  Vocabulary read_vocabulary(bool respells_spaces) {
+    const auto* tokens = meta_.strings(ggml_key("tokens"));
+    if (tokens == nullptr || tokens->empty()) meta_.refuse(ggml_key("tokens"), "a list of strings");
+    Vocabulary vocabulary;
+    vocabulary.id_from_content.reserve(tokens->size());
+    for (std::size_t i = 0; i < tokens->size(); ++i) {
+      std::string content((*tokens)[i]);
+      if (first_invalid_utf8(content)) {
+        throw FormatError(fmt::format("{}[{}] ({}): expected UTF-8, found {}", ggml_key("tokens"),
+                                      i, meta_.file(), quote(content)));
+      }
+      if (respells_spaces && content.find_first_not_of(' ') == std::string::npos) {
+        content = replace_all(content, " ", kWordMark);
+      }
+      contents_.push_back(content);
+      add_model_token(meta_.file(), content, static_cast<TokenId>(i), vocabulary, parts_);
+    }
+    return vocabulary;
+  }
+
+  void read_merges(const Vocabulary& vocabulary) {
+    const auto* merges = meta_.strings(ggml_key("merges"));
+    if (merges == nullptr) meta_.refuse(ggml_key("merges"), "a list of strings");
+    parts_.bpe.merges.reserve(merges->size());
+    for (std::size_t i = 0; i < merges->size(); ++i) {
+      const std::string_view merge = (*merges)[i];
+      const auto name = [&] {
+        return fmt::format("{}[{}] ({})", ggml_key("merges"), i, meta_.file());
+      };
+      const std::size_t space = merge.find(' ', 1);
+      if (space == std::string_view::npos) {
+        throw FormatError(
+            fmt::format("{}: expected two tokens \"a b\", found {}", name(), quote(merge)));
+      }
+      add_merge(std::string(merge.substr(0, space)), std::string(merge.substr(space + 1)),
+                vocabulary, name, parts_.bpe);
+    }
+  }
+
+  void derive_merges(const Vocabulary& vocabulary) {
+    const auto architecture = meta_.string("general.architecture").value_or("");
+    std::vector<double> scores;
+    if (architecture.starts_with("gemma")) {
+      // Gemma's merges go by the tokens' places; the scores do not follow them.
+      for (std::size_t i = 0; i < contents_.size(); ++i) scores.push_back(-static_cast<double>(i));
+    } else {
+      const auto* list = meta_.numbers(ggml_key("scores"));
+      if (list == nullptr || list->size() != contents_.size()) {
+        meta_.refuse(ggml_key("scores"), fmt::format("a list of {} numbers", contents_.size()));
+      }
+      scores = *list;
+      const auto is_finite = [](double score) { return std::isfinite(score); };
+      if (!std::all_of(scores.begin(), scores.end(), is_finite)) {
+        meta_.refuse(ggml_key("scores"), "finite numbers");
+      }
+    }
+    parts_.bpe.merges = merges_from_scores(contents_, scores, vocabulary.id_from_content);
+  }
+
+  void read_added(const Vocabulary& vocabulary) {
+    const auto* types = meta_.numbers(ggml_key("token_type"));
+    if (types == nullptr) return;
+    const auto& tokens = *meta_.strings(ggml_key("tokens"));
+    if (types->size() != tokens.size()) {
+      meta_.refuse(ggml_key("token_type"), fmt::format("a list of {} numbers", tokens.size()));
+    }
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const bool is_control = (*types)[i] == kControlToken;
+      if (!is_control && (*types)[i] != kUserToken) continue;
+      const std::string content(tokens[i]);
+      // A token of spaces comes out of the merges; an empty one cannot be found in a text.
+      if (content.empty() || content != contents_[i] || content.size() > kMaxAddedToken) continue;
+      AddedToken token;
+      token.content = content;
+      token.id = vocabulary.id_from_content.at(content);
+      token.special = is_control;
+      if (token.id != static_cast<TokenId>(i)) continue;  // spelled as an earlier one
+      add_added_token(std::move(token), vocabulary, ggml_key("tokens"), parts_);
+    }
+  }
+
+  std::optional<TokenId> special(std::string_view name) const {
+    const auto last = static_cast<std::int64_t>(contents_.size()) - 1;
+    const auto id = meta_.integer(ggml_key(name), 0, last);
+    return id ? std::optional(static_cast<TokenId>(*id)) : std::nullopt;
+  }
+
+  void add_ends() {
+    const auto add = [&](bool wanted, std::string_view name, std::vector<TokenId>& side) {
+      if (!wanted) return;
+      const auto id = special(name);
+      if (!id) meta_.refuse(ggml_key(name), "a token id (the file says that it is added)");
+      side.push_back(*id);
+    };
+    const bool says_bos = flag("add_bos_token").has_value();
+    const bool has_bos = meta_.has(ggml_key("bos_token_id"));
+    add(says_bos ? *flag("add_bos_token") : adds_bos_ && has_bos, "bos_token_id", parts_.prefix);
+    add(flag("add_eos_token").value_or(false), "eos_token_id", parts_.suffix);
+  }
+
+  const GgufMetadata& meta_;
+  TokenizerParts parts_;
+  std::vector<std::string> contents_;  // as they are spelled in the vocabulary
+  bool adds_bos_ = false;              // where the file does not say it
+};
+
+}  // namespace
+
+TokenizerParts gguf_tokenizer(const GgufMetadata& metadata) {
+  return GgufTokenizerReader(metadata).read();
+}
+
+}  // namespace kvscope
