@@ -153,7 +153,7 @@ class Recorder:
                 "the forward pass has no input_ids: a trace needs the token ids (inputs_embeds is not enough)"
             )
         self._take_rows(ids)
-        self._first = self._past_tokens(kwargs.get("past_key_values"), kwargs.get("cache_position"), ids)
+        self._first = self._past_tokens(interface.cache_of(kwargs), kwargs.get("cache_position"), ids)
         self._n = ids.shape[1]
         self._start_rows(ids, kwargs)
         self._seen.clear()

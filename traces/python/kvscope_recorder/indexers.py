@@ -15,7 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from .errors import UnsupportedModelError
-from .interface import _namespace, attention_modules
+from .interface import _namespace, attention_modules, cache_of
 from .schema import IndexShape
 
 
@@ -142,7 +142,7 @@ def _read_qsa(indexer: Any, out: torch.Tensor, args: tuple, kwargs: dict[str, An
     q = indexer.q_layernorm(parts[0].reshape(n_rows, n, -1, width))
     q = rotate(q, cos=cos[:, -n:], sin=sin[:, -n:], unsqueeze_dim=2)
     raw = parts[1].reshape(n_rows, n, width)
-    cache = given.get("past_key_values")
+    cache = cache_of(given)
     n_before = cos.shape[1] - n
     if n_before > 0:
         whole = _cached_keys(cache, indexer.layer_idx)

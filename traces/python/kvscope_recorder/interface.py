@@ -107,6 +107,11 @@ def attention_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
     return found
 
 
+def cache_of(arguments: dict[str, Any]) -> Any:
+    """The cache among the arguments of a call, by its name since transformers 5.24 or by the older one; None without."""
+    return next((arguments[name] for name in ("cache", "past_key_values") if arguments.get(name) is not None), None)
+
+
 def attach(model: torch.nn.Module, listener: Listener) -> Callable[[], None]:
     """Lets `listener` see the model's attention calls; returns what ends that. Raises UnsupportedModelError."""
     attached: list[tuple[_Entry, int]] = []
