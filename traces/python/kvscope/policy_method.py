@@ -59,7 +59,7 @@ class Method:
         if self.caps["budgets"] and words is None:
             raise UsageError(f'policy {spec}: expected METHOD@BUDGET, as "{spec}@tokens=1024", or budget=1024: the method takes a budget')
         if budget is not None and not self.caps["budgets"] and self.spec != "full":
-            raise UsageError(f"policy {spec}: budget={budget}: the method takes no budget")
+            raise UsageError(f"policy {spec}: budget={budget}: the method takes no budget: expected its options alone (kvscope selectors lists them)")
         for need, what in (("needs_draft", "needs a draft model"), ("needs_calibration", "learns from a text first"),
                            ("cross_layer", "hands lists from layer to layer")):
             if self.caps[need]:
