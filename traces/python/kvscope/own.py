@@ -12,6 +12,9 @@ import numpy as np
 from ._load import native
 from .errors import SelectorError, UsageError
 
+#: Own selectors that look at more than a call's tensors: at what they kept, or at all of the call (its number, other methods).
+_REMEMBERING: set[str] = set()
+
 #: What a function may ask for by the names of its parameters; `call` is all of it, `memory` a dict of the sequence.
 CALL_FIELDS = ("q", "k", "v", "alive", "budget", "layer", "phase", "step", "pos_begin", "n_tok", "n_keys", "n_q", "n_kv",
                "d_head", "group", "score_scale", "score_cap", "sinks")
@@ -127,7 +130,13 @@ def selector(function: Callable[..., Any] | None = None, *, name: str | None = N
     doc = inspect.getdoc(function) or ""
     native.put_selector(spec, spec, doc.split("\n")[0] or "own selector in Python", list(phases), owner, list(budgets),
                         dense_layers, page_size, needs_values or "v" in wanted, listed, parse, ask, cost)
+    (_REMEMBERING.add if {"memory", "call", "step"} & set(wanted) else _REMEMBERING.discard)(spec)
     return OwnSelector(function, spec)
+
+
+def remembers(spec: str) -> bool:
+    """True if a stage of "mine:alpha=1+quest" is an own selector whose answers may depend on earlier calls."""
+    return any(stage.split(":")[0].split("@")[0] in _REMEMBERING for stage in spec.split("+"))
 
 
 def _parameters(spec: str, function: Callable[..., Any]) -> tuple[list[str], dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 A twin belongs to one layer of one sequence. Called with q [n_q, n_tok, d], k [n_kv, n_keys, d] and the budget, it returns
 which keys each query head and query attends to before the causal mask: [n_q, n_tok or 1, n_keys] bool, or None for all.
+What a twin keeps it replaces and never changes in place, so that a copy of it (copy.copy) goes on by itself.
 """
 
 from __future__ import annotations
@@ -58,8 +59,5 @@ class Twin:
     defaults: dict[str, Any] = {}
     dense_layers = 0
 
-    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+    def __call__(self, q: Tensor, k: Tensor, budget: str, phase: str) -> Tensor | None:
         raise NotImplementedError
-
-    def rollback(self, n_keys: int) -> None:
-        """Forgets positions >= n_keys."""

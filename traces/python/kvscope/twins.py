@@ -14,7 +14,7 @@ from .twin import Tensor, Twin, budget_tokens, top
 class Recent(Twin):
     name = "recent"
 
-    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+    def __call__(self, q: Tensor, k: Tensor, budget: str, phase: str) -> Tensor | None:
         n_tok, n_keys = q.shape[1], k.shape[1]
         n_past = n_keys - n_tok
         return (torch.arange(n_keys, device=k.device) >= n_past - min(n_past, budget_tokens(budget, n_past)))[None, None]
@@ -24,7 +24,7 @@ class StreamingLlm(Twin):
     name = "streamingllm"
     defaults = {"n_sink": 4}
 
-    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+    def __call__(self, q: Tensor, k: Tensor, budget: str, phase: str) -> Tensor | None:
         n_tok, n_keys = q.shape[1], k.shape[1]
         rows = []
         at = torch.arange(n_keys, device=k.device)
@@ -41,7 +41,7 @@ class OracleTopk(Twin):
 
     name = "oracle-topk"
 
-    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+    def __call__(self, q: Tensor, k: Tensor, budget: str, phase: str) -> Tensor | None:
         n_q, n_tok, _ = q.shape
         n_kv, n_keys, _ = k.shape
         scores = q.double() @ k.double().repeat_interleave(n_q // n_kv, 0).mT
@@ -58,11 +58,11 @@ class Quest(Twin):
     name = "quest"
     defaults = {"page_size": 16, "dense_layers": 2}
 
-    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+    def __call__(self, q: Tensor, k: Tensor, budget: str, phase: str) -> Tensor | None:
         n_q, n_tok, d = q.shape
         n_kv, n_keys, _ = k.shape
         group, page = n_q // n_kv, self.page_size
-        n_pages = -(-n_keys // page) if decode else (n_keys - n_tok) // page
+        n_pages = -(-n_keys // page) if phase == "decode" else (n_keys - n_tok) // page
         at = torch.arange(n_keys, device=k.device)
         if n_pages == 0:
             return None
@@ -74,14 +74,14 @@ class Quest(Twin):
         keep = budget_tokens(budget, n_candidates, page)
         bought = n_pages if keep >= n_candidates else min(max(1, keep // page), n_pages)
         plus, minus = q.double().clamp(min=0), q.double().clamp(max=0)
-        if decode:
+        if phase == "decode":
             high, low = (x.repeat_interleave(group, 0) for x in (high, low))
             bounds = plus[:, 0, None] @ high.mT - minus[:, 0, None] @ low.mT  # [n_q, 1, n_pages]
             chosen = torch.zeros_like(bounds, dtype=torch.bool)
             chosen[..., :-1] = top(bounds[..., :-1], bought - 1)
             chosen[..., -1] = True
         else:
-            plus, minus = (x.view(n_kv, group * n_tok, d).sum(1, keepdim=True) for x in (plus, minus))
+            plus, minus = (x.reshape(n_kv, group * n_tok, d).sum(1, keepdim=True) for x in (plus, minus))
             chosen = top(plus @ high.mT - minus @ low.mT, bought).repeat_interleave(group, 0)
         keys = chosen.repeat_interleave(page, -1)[..., :n_keys]
         out = torch.ones(n_q, 1, n_keys, dtype=torch.bool, device=k.device)
@@ -103,17 +103,13 @@ class _Evicting(Twin):
             before[:, : self._alive.shape[1]] = self._alive
         return before
 
-    def rollback(self, n_keys: int) -> None:
-        if self._alive is not None:
-            self._alive = self._alive[:, :n_keys]
-
 
 class Tova(_Evicting):
     """keep-current=false."""
 
     name = "tova"
 
-    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+    def __call__(self, q: Tensor, k: Tensor, budget: str, phase: str) -> Tensor | None:
         n_q, n_tok, d = q.shape
         n_kv, n_keys, _ = k.shape
         before = self._before(k)
@@ -132,7 +128,7 @@ class KeyDiff(_Evicting):
 
     name = "keydiff"
 
-    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+    def __call__(self, q: Tensor, k: Tensor, budget: str, phase: str) -> Tensor | None:
         n_kv, n_keys, _ = k.shape
         before = self._before(k)
         unit = k.double() / k.double().norm(dim=-1, keepdim=True).clamp(min=1e-12)
@@ -161,14 +157,14 @@ class SnapKv(_Evicting):
             raise ValueError(f"the twin of snapkv in torch: expected pooling=average, max or none and an odd kernel, found {self.pooling}, "
                              f"{self.kernel}")
 
-    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+    def __call__(self, q: Tensor, k: Tensor, budget: str, phase: str) -> Tensor | None:
         n_q, n_tok, _ = q.shape
         n_kv, n_keys, _ = k.shape
         group = n_q // n_kv
         before = self._before(k)
         self._alive = before.clone()
         n_keep = budget_tokens(budget, n_keys)
-        if not decode and int(before.sum(1).max()) > n_keep:
+        if phase == "prefill" and int(before.sum(1).max()) > n_keep:
             votes = self._votes(q, k, before)
             for head in range(n_kv):
                 keys = torch.nonzero(before[head]).flatten()

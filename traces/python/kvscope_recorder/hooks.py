@@ -12,7 +12,6 @@ import torch
 
 from . import filters, indexers, interface, lse, masks, provenance
 from .errors import ConfigError, RecordError, RecordWarning, UnsupportedModelError
-from .interface import cache_of
 from .pre_rotary import PreRotary
 from .schema import TraceInfo
 from .sequence import Options, Sequence, Shape, scale_of
@@ -154,7 +153,7 @@ class Recorder:
                 "the forward pass has no input_ids: a trace needs the token ids (inputs_embeds is not enough)"
             )
         self._take_rows(ids)
-        self._first = self._past_tokens(cache_of(kwargs), kwargs.get("cache_position"), ids)
+        self._first = self._past_tokens(interface.cache_of(kwargs), kwargs.get("cache_position"), ids)
         self._n = ids.shape[1]
         self._start_rows(ids, kwargs)
         self._seen.clear()

@@ -90,12 +90,6 @@ def _where_it_is_looked_up(module: torch.nn.Module, name: str) -> tuple[Any, str
     return interface, name
 
 
-def cache_of(arguments: dict[str, Any]) -> Any:
-    """The cache that a call was given: "cache" since transformers 5.24, "past_key_values" before; None without one."""
-    cache = arguments.get("cache")
-    return arguments.get("past_key_values") if cache is None else cache
-
-
 def attention_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
     """The modules that know their layer and whose source file uses the attention interface.
 
@@ -111,6 +105,11 @@ def attention_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
     if not found:
         raise UnsupportedModelError(outside_of_interface(model))
     return found
+
+
+def cache_of(arguments: dict[str, Any]) -> Any:
+    """The cache among the arguments of a call, by its name since transformers 5.24 or by the older one; None without."""
+    return next((arguments[name] for name in ("cache", "past_key_values") if arguments.get(name) is not None), None)
 
 
 def attach(model: torch.nn.Module, listener: Listener) -> Callable[[], None]:

@@ -133,6 +133,7 @@ nb::dict caps_of(const std::string& spec) {
   out["needs_draft"] = caps.needs_draft;
   out["needs_values"] = caps.needs_values;
   out["cross_layer"] = caps.cross_layer;
+  out["steps_per_choice"] = caps.steps_per_choice;
   out["page_size"] = caps.page_size;
   out["dense_layers"] = caps.dense_layers;
   return out;

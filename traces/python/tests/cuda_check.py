@@ -56,7 +56,7 @@ def native_or_stand_in() -> str:
             return caps.get(spec) or caps.get(method) or next(one for name, one in caps.items() if name.partition(":")[0] == method)
 
         stand_in = types.ModuleType("kvscope._native")
-        stand_in.caps = known
+        stand_in.caps, stand_in.Run = known, lambda *_: None
         stand_in.UsageError = type("UsageError", (ValueError,), {})
         stand_in.InputError = type("InputError", (OSError,), {})
         sys.modules["kvscope._native"] = stand_in

@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 from conftest import IS_FIVE, ROOT, left_over, small_llama, token_ids
-from families import PARTLY, REFUSED, TAKEN, small
+from families import NEWCOMERS, PARTLY, REFUSED, TAKEN, small
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
@@ -31,7 +31,7 @@ def build(family: str, settings: dict) -> torch.nn.Module:
     config = AutoConfig.for_model(family, **settings)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     try:
-        outside = outside_of_interface(model) if not IS_FIVE and family not in REFUSED else ""
+        outside = outside_of_interface(model) if (not IS_FIVE or family in NEWCOMERS) and family not in REFUSED else ""
         if outside:
             from kvscope_recorder.interface import attention_modules
 

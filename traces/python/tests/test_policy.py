@@ -269,3 +269,100 @@ def test_what_does_not_fit_is_one_sentence(model):
     with kvs.policy(model, "recent@tokens=4"), pytest.raises(kvs.UsageError, match="is not causal with padding in front"):
         logits(model, token_ids(20), attention_mask=mask)
     assert model.config._attn_implementation == "sdpa"
+
+
+# ---- phases and budgets ------------------------------------------------------------------------------
+
+
+def test_a_budget_as_a_keyword(model):
+    @kvs.selector(name="own-keyword", budgets=["tokens"])
+    def own_keyword(n_kv, pos_begin):
+        return np.tile(np.arange(pos_begin, dtype=float), (n_kv, 1))
+
+    ids = token_ids(40)
+    with kvs.policy(model, "recent@tokens=8") as policy:
+        expected, kept = generated(model, ids), policy.kept
+    for spec, budget in (("recent", 8), ("recent", "tokens=8"), (own_keyword, 8)):
+        with kvs.policy(model, spec, budget=budget) as policy:
+            assert torch.equal(expected.sequences, generated(model, ids).sequences) and policy.kept == kept
+    with kvs.policy(model, "full", budget=8) as policy:
+        assert policy.kept == 1.0
+    for spec, budget, sentence in (("recent@tokens=8", 8, "a budget stands behind the @ and in budget=8: expected one"),
+                                   ("longformer", 8, "the method takes no budget"), ("recent", None, "or budget=1024: the method takes")):
+        with pytest.raises(kvs.UsageError, match=sentence), kvs.policy(model, spec, budget=budget):
+            pass
+    assert kvs.policy.attn_implementation("recent", budget=8, phases="decode") == "kvscope:recent@tokens=8:decode+verify"
+
+
+@pytest.mark.parametrize("engine", ["cpp", "torch"])
+@pytest.mark.parametrize("spec", ["streamingllm@tokens=8", "oracle-topk@tokens=6", "quest:page-size=4,dense-layers=0@tokens=8"])
+def test_phases_keep_the_others_dense(model, spec, engine):
+    from transformers import DynamicCache
+
+    ids = token_ids(48)
+
+    def run(phases):
+        cache = DynamicCache(config=model.config)
+        with kvs.policy(model, spec, phases=phases, engine=engine) as policy:
+            prompt = torch.cat([logits(model, ids[:, at : at + 16], past_key_values=cache, use_cache=True) for at in (0, 16)], 1)
+            rest = torch.cat([logits(model, ids[:, at : at + 1], past_key_values=cache, use_cache=True) for at in range(32, 40)], 1)
+        return prompt, rest, policy.kept_by_phase
+
+    plain = logits(model, ids[:, :40])
+    prompt, rest, kept = run("decode")
+    torch.testing.assert_close(prompt, plain[:, :32], rtol=0, atol=1e-5)
+    assert (rest - plain[:, 32:]).abs().max() > 1e-3 and kept["prefill"] == 1.0 and kept["decode"] < 0.9
+    prompt, rest, kept = run(["prefill"])
+    assert (prompt - plain[:, :32]).abs().max() > 1e-3 and kept["prefill"] < 1.0 and kept["decode"] == 1.0
+    assert run(("prefill", "decode"))[2] == run(None)[2] and min(run(None)[2].values()) < 1.0
+
+
+@pytest.mark.parametrize("engine", ["cpp", "torch"])
+def test_what_was_evicted_does_not_come_back_for_a_phase(model, engine):
+    from transformers import DynamicCache
+
+    ids = token_ids(48)
+    with kvs.policy(model, "keydiff@tokens=12", phases="decode", engine=engine) as policy:
+        generated(model, ids)  # a prompt in one call is dense: it evicts after its attention
+        assert policy.kept_by_phase["prefill"] == 1.0 and policy.kept_by_phase["decode"] < 0.5
+        cache = DynamicCache(config=model.config)
+        logits(model, ids[:, :16], past_key_values=cache, use_cache=True)
+        with pytest.raises(kvs.UsageError, match="prefill is not among its phases .decode, verify.*a prompt in one call before decoding"):
+            logits(model, ids[:, 16:32], past_key_values=cache, use_cache=True)
+    for phases in ("verify", "dense", []):
+        with pytest.raises(kvs.UsageError, match="phases: expected prefill, decode or both, found"):
+            with kvs.policy(model, "recent@tokens=4", phases=phases):
+                pass
+
+
+@pytest.mark.parametrize("spec", ["quest:page-size=8,dense-layers=0", "streamingllm", "oracle-topk", "keydiff"])
+def test_decoding_is_that_of_simulate_perplexity(tmp_path, spec):
+    """A dense prompt, then the method: the closed loop of the command line on the same model and tokens."""
+    from transformers import DynamicCache
+
+    from conftest import SAMPLES, load
+
+    draft = load(SAMPLES / "draft", dtype=torch.float32)
+    ids = torch.from_numpy(np.random.default_rng(3).integers(5, 400, (1, 96)))
+    np.savetxt(tmp_path / "tokens.txt", ids[0].numpy(), fmt="%d")
+    row = kvs.simulate.perplexity(model=str(SAMPLES / "draft"), selectors=[spec], budgets=[16], tokens=str(tmp_path / "tokens.txt"), max_tokens=96,
+                                  offset=0, windows=1, threads=1, progress=False, no_special_tokens=True, mode="decode", prefill=0.5,
+                                  chunk=4096).iloc[0]
+    cache = DynamicCache(config=draft.config)
+    with kvs.policy(draft, spec, budget=16, phases="decode"), torch.no_grad():
+        draft(ids[:, :48], past_key_values=cache, use_cache=True)
+        out = [draft(ids[:, at : at + 1], past_key_values=cache, use_cache=True).logits[0, 0] for at in range(48, 95)]
+    losses = torch.nn.functional.cross_entropy(torch.stack(out).double(), ids[0, 49:])
+    assert abs(float(losses.exp()) / row["perplexity"] - 1) < 1e-5
+
+
+@pytest.mark.parametrize("engine", ["cpp", "torch"])
+def test_generate_in_chunks(model, engine):
+    """transformers hands queries over with tokens before heads in memory."""
+    ids, texts = token_ids(40), []
+    for spec in ("quest:page-size=4,dense-layers=0@tokens=8", "quoka@tokens=9", "unique:page-size=4,sink=4,recent=6@tokens=8"):
+        with kvs.policy(model, spec, engine=engine):
+            found = generated(model, ids, prefill_chunk_size=16)
+        with kvs.policy(model, spec, engine="cpp"):
+            texts.append(torch.equal(found.sequences, generated(model, ids, prefill_chunk_size=16).sequences))
+    assert all(texts)

@@ -13,8 +13,8 @@ from kvscope.twins import TWINS, make_twin, top  # noqa: E402
 from twin_cases import SPECS, cpp_masks, saved, twin_masks  # noqa: E402
 
 BUDGETS = ["tokens=24", "tokens=64", "tokens=3", "ratio=0.2", "tokens=4096"]
-#: Calls: a prompt in chunks of unequal length, then decoded tokens.
-CALLS = [64, 64, 47, 5] + [1] * 12
+#: Calls: a prompt in chunks of unequal length, then decoded tokens, several of which are verified at once.
+CALLS = [64, 64, 47, 5, 1, 1, 1, 3, 1, 1, 4]
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,14 @@ BUDGETS = ["tokens=24", "ratio=0.2"]
 CALLS = [40, 40, 24] + [1] * 8
 
 
+def phases(calls: list[int]) -> Iterator[str]:
+    """As kvs.policy asks: a prompt, single tokens, verification of several after them."""
+    is_decoded = False
+    for at, n_tok in enumerate(calls):
+        is_decoded = is_decoded or (at > 0 and n_tok == 1)
+        yield "decode" if at and n_tok == 1 else "verify" if is_decoded else "prefill"
+
+
 def cpp_masks(spec: str, budget: str, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, calls: list[int],
               layer: int = 3, every: int = 1) -> Iterator[np.ndarray]:
     """What each call's queries (every so many of them) attend to by the C++ selector: bool [n_q, rows, n_keys].
@@ -33,9 +41,9 @@ def cpp_masks(spec: str, budget: str, q: np.ndarray, k: np.ndarray, v: np.ndarra
 
     n_q, group = q.shape[0], q.shape[0] // k.shape[0]
     run = native.Run(spec, layer + 1, n_q, k.shape[0], q.shape[2], sum(calls), scale, [budget], dense_layers=0)
-    for n_tok in calls:
+    for n_tok, phase in zip(calls, phases(calls)):
         begin, end = run.n_keys, run.n_keys + n_tok
-        run.begin_call("decode" if n_tok == 1 else "prefill", n_tok)
+        run.begin_call(phase, n_tok)
         (selection,) = run.layer_call(layer, *(np.ascontiguousarray(x) for x in (q[:, begin:end], k[:, :end], v[:, :end])))
         mask = np.zeros((n_q, len(range(0, n_tok, every)), end), bool)
         for head in range(n_q):
@@ -45,16 +53,17 @@ def cpp_masks(spec: str, budget: str, q: np.ndarray, k: np.ndarray, v: np.ndarra
 
 
 def twin_masks(spec: str, budget: str, q, k, scale: float, calls: list[int]) -> Iterator[np.ndarray]:
-    """The same by the twin in torch, on the device where the tensors q and k lie."""
+    """The same by the twin in torch, on the device where the tensors q and k lie; tokens before heads in memory, as in models."""
     import torch
     from kvscope.twins import make_twin
 
     twin = make_twin(spec)
     twin.scale = scale
     end = 0
-    for n_tok in calls:
+    for n_tok, phase in zip(calls, phases(calls)):
         end += n_tok
-        found = twin(q[:, end - n_tok : end], k[:, :end], budget, n_tok == 1)
+        of_call = (x.transpose(0, 1).contiguous().transpose(0, 1) for x in (q[:, end - n_tok : end], k[:, :end]))
+        found = twin(*of_call, budget, phase)
         causal = torch.ones(n_tok, end, dtype=torch.bool, device=q.device).tril(end - n_tok)
         mask = causal.expand(q.shape[0], n_tok, end) if found is None else found & causal
         yield mask.expand(q.shape[0], n_tok, end).cpu().numpy()

@@ -1,0 +1,183 @@
+"""A method as a policy asks it: which keys a row of an attention call attends to, by the C++ engine or by a twin in torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from ._load import native
+from .commands import budget_words
+from .errors import UsageError
+from .own import remembers
+from .sequences import Sequence
+from .twins import TWINS, make_twin
+
+_MAX_TOKENS = 1 << 24
+#: Methods that fit something to the keys of the call in which they are asked: fed anew, they need the calls one by one.
+_FITTING = ("pqcache", "magicpig", "loki")
+
+
+def _split(spec: Any, budget: Any) -> tuple[str, str | None]:
+    """("quest:page-size=32", "tokens=1024"); the budget of the last stage of a stack is the policy's."""
+    text = str(spec)
+    last = text.rsplit("+", 1)[-1]
+    if "@" not in last:
+        return text, budget_words(budget)
+    if budget is not None:
+        raise UsageError(f"policy {spec}: a budget stands behind the @ and in budget={budget}: expected one of the two")
+    method, words = text.rsplit("@", 1)
+    return method, words if "=" in words else f"tokens={words}"
+
+
+def _phases(spec: Any, phases: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Those that the method may choose in; verification of drafts is decoding."""
+    words = ("prefill", "decode") if phases is None else (phases,) if isinstance(phases, str) else tuple(phases)
+    for word in words:
+        if word not in ("prefill", "decode"):
+            raise UsageError(f"policy {spec}: phases: expected prefill, decode or both, found {word}")
+    if not words:
+        raise UsageError(f"policy {spec}: phases: expected prefill, decode or both, found none")
+    return words + (("verify",) if "decode" in words else ())
+
+
+class Method:
+    """A method with its budget and the phases in which it may choose."""
+
+    def __init__(self, spec: Any, dense_layers: int | None = None, threads: int = 1, engine: str = "auto", budget: Any = None,
+                 phases: str | Iterable[str] | None = None) -> None:
+        self.spec, words = _split(spec, budget)
+        if engine not in ("auto", "cpp", "torch"):
+            raise UsageError(f"policy {spec}: engine: expected auto, cpp or torch, found {engine}")
+        self.engine = engine
+        self.has_twin = self.spec != "full" and self._has_twin(engine)
+        self.dense_layers, self.threads = dense_layers, threads
+        self.caps = native.caps(self.spec)
+        if self.caps["budgets"] and words is None:
+            raise UsageError(f'policy {spec}: expected METHOD@BUDGET, as "{spec}@tokens=1024", or budget=1024: the method takes a budget')
+        if budget is not None and not self.caps["budgets"] and self.spec != "full":
+            raise UsageError(f"policy {spec}: budget={budget}: the method takes no budget: expected its options alone (kvscope selectors lists them)")
+        for need, what in (("needs_draft", "needs a draft model"), ("needs_calibration", "learns from a text first"),
+                           ("cross_layer", "hands lists from layer to layer")):
+            if self.caps[need]:
+                raise UsageError(f"policy {spec}: the method {what}, which is not possible inside a transformers model: expected "
+                                 "another one (kvscope simulate runs it)")
+        self.budget = words or "tokens=1024"
+        if self.spec != "full":
+            native.Run(self.spec, 1, 1, 1, 8, 1, 1.0, [self.budget])  # says now if it does not understand the budget
+        #: Rows of calls in which it chose.
+        self.n_asked = 0
+        self.phases = tuple(word for word in _phases(spec, phases) if word in self.caps["phases"])
+        self.n_dense = self.caps["dense_layers"] if dense_layers is None else dense_layers
+        #: It sees every call, also in phases in which it must not choose.
+        self._is_always_open = self.caps["permanent"] or self.caps["needs_probs"]
+        #: What the method chooses depends on what it saw and chose before, not on the keys and the calls alone.
+        self.has_history = self._is_always_open or self.caps["steps_per_choice"] > 1 or remembers(self.spec)
+        self._is_fitting = any(word.startswith(_FITTING) for word in re.split(r"[^a-z0-9-]+", self.spec))
+
+    def _has_twin(self, engine: str) -> bool:
+        """Whether torch has the method with these options; where it was asked for, it has to."""
+        try:
+            if make_twin(self.spec) is not None:
+                return True
+            why = f"torch has no such method: expected one of {', '.join(TWINS)}"
+        except ValueError as error:
+            why = str(error)
+        if engine == "torch":
+            raise UsageError(f'policy {self.spec}: {why}, or engine="cpp"')
+        return False
+
+    def choose(self, layer: int, row: int, sequence: Sequence, q: Any, k: Any, v: Any, scale: float) -> Any:
+        """What is added to the scores of q [n_q, n_own, d] with k [n_kv, n_keys, d]: 0 or a log-weight, -inf for keys left out;
+        None = nothing is left out."""
+        if layer < self.n_dense:
+            return None
+        self._refuse_past(row, sequence, k.shape[1] - q.shape[1])
+        is_open = sequence.phase in self.phases
+        self.n_asked += is_open
+        ask = self._ask_twin if self.has_twin and (self.engine == "torch" or (self.engine == "auto" and q.is_cuda)) else self._ask_cpp
+        chosen = ask(layer, sequence, q.detach(), k.detach(), v.detach(), scale, is_open)
+        if chosen is not None and not is_open and sequence.phase in self.caps["phases"]:
+            raise UsageError(f"policy {self.spec}: {sequence.phase} is not among its phases ({', '.join(self.phases)}), and the method has "
+                             "left out keys for good before: expected a method that evicts nothing, a prompt in one call before "
+                             "decoding, or all phases")
+        return chosen
+
+    def _refuse_past(self, row: int, sequence: Sequence, n_past: int) -> None:
+        """Raises UsageError where the past cannot be made up for: a method with a history has to see every call."""
+        if sequence.is_doubtful and (self.has_history or self._is_fitting or len(sequence.marks) - n_past > 1):
+            raise UsageError(f"policy {self.spec}: row {row} of the batch goes on from {n_past} tokens that came about in several ways "
+                             "(the same text in other chunks), and the method's choice depends on which: expected a block for each")
+        if not self.has_history or sequence.state is not None or n_past == 0:
+            return
+        why = ("which another row goes on with already (beams)" + (', where engine="torch" can follow' if self.has_twin else "")
+               if sequence.is_double else
+               f"of which the method has followed {sequence.n_known} as they are now (the cache was filled before the policy, cut back, "
+               "reordered, exchanged or changed)")
+        raise UsageError(f"policy {self.spec}: row {row} of the batch goes on from {n_past} tokens, {why}: expected the whole sequence inside "
+                         "the policy, one call after the other, since its choice depends on what came before")
+
+    def _ask_twin(self, layer: int, sequence: Sequence, q: Any, k: Any, v: Any, scale: float, is_open: bool) -> Any:
+        if sequence.state is None:
+            sequence.state = make_twin(self.spec)
+        if not is_open and not self._is_always_open:
+            return None
+        twin = sequence.state
+        twin.scale = scale
+        seen = twin(q, k, self.budget, sequence.phase)
+        if seen is None or (not is_open and bool(seen.all())):
+            return None
+        return torch.where(seen, 0.0, float("-inf"))
+
+    def _ask_cpp(self, layer: int, sequence: Sequence, q: Any, k: Any, v: Any, scale: float, is_open: bool) -> Any:
+        q, k, v = (x.float().cpu().contiguous().numpy() for x in (q, k, v))
+        if v.shape != k.shape:
+            if self.caps["needs_values"]:
+                raise UsageError(f"policy {self.spec}: the method reads values, and the model's are {v.shape[2]} wide where keys have "
+                                 f"{k.shape[2]} channels: expected equal widths")
+            v = k
+        n_q, n_own, _ = q.shape
+        if sequence.state is None:
+            sequence.state = self._new_run(layer, sequence, n_q, k, v, scale)
+        run = sequence.state
+        run.set_open(is_open or self._is_always_open)
+        run.begin_call(sequence.phase, n_own)
+        (selection,) = run.layer_call(layer, q, k, v)
+        if selection.has_summaries:
+            raise UsageError(f"policy {self.spec}: the method adds pseudo-keys, which torch's attention cannot take: expected a method "
+                             "of lists alone (kvscope simulate runs it)")
+        return None if selection.is_dense else torch.from_numpy(_list_bias(selection, n_q, k.shape[0], n_own, k.shape[1]))
+
+    def _new_run(self, layer: int, sequence: Sequence, n_q: int, k: Any, v: Any, scale: float) -> Any:
+        """A run that has seen the keys of all calls but the last: in one piece and unasked where the keys alone matter, else call
+        by call, with queries of zeros."""
+        n_kv, _, d = k.shape
+        run = native.Run(self.spec, layer + 1, n_q, n_kv, d, _MAX_TOKENS, scale, [self.budget], dense_layers=self.dense_layers, f32=True,
+                         n_threads=self.threads)
+        *past, _ = sequence.phases()
+        n_past = sum(n_tok for n_tok, _, _ in past)
+        end = 0
+        for n_tok, phase, is_seen in past if self._is_fitting or not past else [(n_past, "prefill", False)]:
+            end += n_tok
+            run.set_open(is_seen and phase in self.phases)
+            run.begin_call(phase, n_tok)
+            run.layer_call(layer, np.zeros((n_q, n_tok, d), np.float32), *(np.ascontiguousarray(x[:, :end]) for x in (k, v)))
+        return run
+
+
+def _list_bias(selection: Any, n_q: int, n_kv: int, n_tok: int, n_ctx: int) -> Any:
+    """[n_q, n_tok, n_ctx]: log-weight of chosen keys, -inf elsewhere."""
+    keys, begins, weights = selection.keys, selection.begins, selection.log_weights
+    bias = np.full((n_q, n_tok, n_ctx), -np.inf, np.float32)
+    heads = {"q_head": np.arange(n_q), "kv_head": np.arange(n_q) // (n_q // n_kv), "layer": np.zeros(n_q, int)}[selection.owner]
+    rows = selection.rows_per_list
+    n_blocks = -(-n_tok // rows)
+    for head, owner in enumerate(heads):
+        for block in range(n_blocks):
+            at = owner * n_blocks + block
+            part = slice(begins[at], begins[at + 1])
+            bias[head, block * rows : (block + 1) * rows][:, keys[part]] = weights[part] if len(weights) else 0.0
+    return bias
