@@ -15,7 +15,8 @@ struct PictureModel {
   std::string_view text_type;
 };
 
-// Their layers of text see pictures as rows among the others, so that texts alone need nothing more.
+// Their layers of text see pictures as rows among the others, so that texts alone need nothing
+// more.
 constexpr std::array<PictureModel, 2> kPictureModels = {
     {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}}};
 
