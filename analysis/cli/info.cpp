@@ -189,7 +189,7 @@ class InfoCommand final : public Command {
  public:
   std::string name() const override { return "info"; }
   std::string summary() const override {
-    return "what a trace, a result, a checkpoint folder, a GGUF file or a folder of units holds";
+    return "what a trace, a result, a model or a folder of units holds";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope info trace.h5",

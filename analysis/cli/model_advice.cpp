@@ -67,6 +67,14 @@ constexpr std::array<ForeignFile, 7> kForeign = {{
     {"model.onnx", "an ONNX graph", "the hub's safetensors of the same model do"},
 }};
 
+/// The name of a tokenizer's file that kvscope does not read, or null.
+const char* foreign_tokenizer(const fs::path& folder) {
+  for (const char* name : {"tokenizer.model", "tekken.json", "vocab.json", "spiece.model"}) {
+    if (is_there(folder / name)) return name;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 void check_has_weights(const fs::path& path) {
@@ -82,6 +90,10 @@ void check_has_weights(const fs::path& path) {
   }
 }
 
+bool has_tokenizer(const fs::path& path) {
+  return gguf_file_of(path) || is_there(path / "tokenizer.json") || foreign_tokenizer(path);
+}
+
 void check_has_tokenizer(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored) || gguf_file_of(path) || is_there(path / "tokenizer.json")) {
@@ -91,8 +103,7 @@ void check_has_tokenizer(const fs::path& path) {
       "in Python: AutoTokenizer.from_pretrained(\"{0}\").save_pretrained(\"{0}\") "
       "writes tokenizer.json (with --tokens no tokenizer is needed)",
       path.string());
-  for (const char* name : {"tokenizer.model", "tekken.json", "vocab.json", "spiece.model"}) {
-    if (!is_there(path / name)) continue;
+  if (const char* name = foreign_tokenizer(path)) {
     throw FormatError(
         fmt::format("{}: expected tokenizer.json, found {}; {}", path.string(), name, way_out));
   }

@@ -14,6 +14,9 @@ void check_has_weights(const std::filesystem::path& path);
 /// The same for tokenizers: tokenizer.model, tekken.json, vocab.json.
 void check_has_tokenizer(const std::filesystem::path& path);
 
+/// True if there is a tokenizer of any kind, readable or not.
+bool has_tokenizer(const std::filesystem::path& path);
+
 /// What to add to the refusal of a config.json; begins with "; ", or empty.
 std::string config_advice(const std::filesystem::path& path);
 

@@ -27,7 +27,7 @@ bool is_checkpoint(const fs::path& folder) {
   return fs::exists(folder / "config.json", ignored);
 }
 
-/// Checkpoint folders and GGUF files in `folder`, some folders deep; of a split file the first part.
+/// Checkpoint folders and GGUF files in `folder`, some folders deep; of split files the first part.
 void look_into(const fs::path& folder, int depth, std::vector<StoredModel>& models) {
   if (models.size() >= kMostModels) return;
   if (is_checkpoint(folder)) models.push_back({folder.string(), folder});

@@ -5,6 +5,7 @@
 #include "analysis/cli/capture_options.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
+#include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
@@ -151,6 +152,7 @@ class RecordCommand final : public Command {
       tokenizer.emplace(load_tokenizer(dir));
     } catch (const Error& error) {
       if (!prompt_.has_ids()) throw;
+      if (!has_tokenizer(dir)) return;
       note(fmt::format("no token texts in the trace: {}", error.what()));
     }
   }

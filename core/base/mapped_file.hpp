@@ -39,8 +39,8 @@ class MappedFile {
 /// handlers. Knows the first thousand mappings at a time.
 const char* mapped_file_at(const void* address);
 
-/// Says that these mapped bytes were read and will not be soon: whole pages inside of them leave the
-/// process's memory, and come back from the file if they are touched after all.
+/// Says that these mapped bytes were read and will not be soon: whole pages inside of them leave
+/// the process's memory, and come back from the file if they are touched after all.
 void forget_pages(std::span<const std::byte> bytes);
 
 }  // namespace kvscope

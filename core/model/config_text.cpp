@@ -15,7 +15,8 @@ struct PictureModel {
   std::string_view text_type;
 };
 
-// Their layers of text see pictures as rows among the others, so that texts alone need nothing more.
+// Their layers of text see pictures as rows among the others, so that texts alone need nothing
+// more.
 constexpr std::array<PictureModel, 2> kPictureModels = {
     {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}}};
 
@@ -39,9 +40,12 @@ nlohmann::json text_part(nlohmann::json root) {
     if (type->get_ref<const std::string&>() != model.model_type) continue;
     nlohmann::json text = root["text_config"];
     if (!text.contains("model_type")) text["model_type"] = model.text_type;
-    for (const char* field :
-         {"bos_token_id", "eos_token_id", "tie_word_embeddings", "quantization_config"}) {
+    for (const char* field : {"bos_token_id", "eos_token_id", "quantization_config"}) {
       if (!text.contains(field) && root.contains(field)) text[field] = root[field];
+    }
+    // The head belongs to the whole model, so that its configuration says whether it is tied.
+    if (root.contains("tie_word_embeddings")) {
+      text["tie_word_embeddings"] = root["tie_word_embeddings"];
     }
     if (model.model_type == "gemma3") {
       for (const auto& [field, value] : kGemma3Sizes) {

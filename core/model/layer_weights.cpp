@@ -240,7 +240,8 @@ void refuse_unread(const ModelConfig& config, const WeightFiles& files) {
                       "merge_and_unload() of the Python package peft merges them",
                       quote(name)));
     }
-    const bool is_layer = name.find("layers.") != std::string::npos || name.starts_with("blk.");
+    const bool is_layer = name.starts_with("model.layers.") ||
+                          name.starts_with("gpt_neox.layers.") || name.starts_with("blk.");
     const bool is_mask = name.ends_with(".attention.bias") || name.ends_with(".masked_bias");
     if (is_layer && !is_mask && name.ends_with(".bias")) {
       throw FormatError(

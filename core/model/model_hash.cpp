@@ -7,6 +7,7 @@
 #include <system_error>
 #include <variant>
 
+#include "core/base/mapped_file.hpp"
 #include "core/base/whole_file.hpp"
 #include "core/model/config.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
@@ -29,10 +30,14 @@ std::string line_of(const ListedTensor& tensor) {
   const std::size_t n = std::min(kEndBytes, tensor.bytes.size());
   const auto first = tensor.bytes.first(n);
   const auto last = tensor.bytes.last(n);
-  return fmt::format("{}:{} {} {} {:016x} {:016x}\n", tensor.name.size(), tensor.name,
-                     tensor.dtype_name, shape_text(tensor.shape),
-                     XXH3_64bits(first.data(), first.size()),
-                     XXH3_64bits(last.data(), last.size()));
+  std::string line =
+      fmt::format("{}:{} {} {} {:016x} {:016x}\n", tensor.name.size(), tensor.name,
+                  tensor.dtype_name, shape_text(tensor.shape),
+                  XXH3_64bits(first.data(), first.size()), XXH3_64bits(last.data(), last.size()));
+  // A checkpoint of many small tensors is read whole here, but need not stay in memory for it.
+  forget_pages(first);
+  forget_pages(last);
+  return line;
 }
 
 void add_text(std::string& text, std::string_view word) {

@@ -1,4 +1,5 @@
-// Tokenizers of Hugging Face (tokenizer.json) and of GGUF files: text to token ids and back, exactly.
+// Tokenizers of Hugging Face (tokenizer.json) and of GGUF files: text to token ids and back,
+// exactly.
 #pragma once
 
 #include <cstdint>

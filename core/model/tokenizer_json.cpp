@@ -113,8 +113,8 @@ void read_post_processor(const JsonObject& root, TokenizerParts& parts) {
 
 void add_added_token(AddedToken token, const Vocabulary& vocabulary, const std::string& name,
                      TokenizerParts& parts) {
-  // A token that is in the vocabulary too has the same id there, and the same bytes as without being
-  // added.
+  // A token that is in the vocabulary too has the same id there, and the same bytes as without
+  // being added.
   const auto in_vocabulary = vocabulary.id_from_content.find(token.content);
   if (in_vocabulary != vocabulary.id_from_content.end()) {
     if (in_vocabulary->second != token.id) {

@@ -1,5 +1,5 @@
-// The parts of reading a tokenizer that have files of their own; used by tokenizer_json*.cpp, and by
-// gguf_tokenizer.cpp for what both formats share.
+// The parts of reading a tokenizer that have files of their own; used by tokenizer_json*.cpp, and
+// by gguf_tokenizer.cpp for what both formats share.
 #pragma once
 
 #include <fmt/format.h>

@@ -82,8 +82,8 @@ class WeightFiles {
   /// Throws FormatError as get() does.
   const std::byte* get_bytes(std::string_view name, const Shape& expected) const;
 
-  /// As get(), widened to float, in the hub's order. For small tensors (norms, biases). Throws FormatError also when a
-  /// value is NaN or Inf (message: name, index, file).
+  /// As get(), widened to float, in the hub's order. For small tensors (norms, biases). Throws
+  /// FormatError also when a value is NaN or Inf (message: name, index, file).
   Tensor<float> get_float(std::string_view name, const Shape& expected) const;
 
   std::vector<std::string> names() const;

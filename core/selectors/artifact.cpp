@@ -37,25 +37,25 @@ std::string checksum_of(const ArtifactJson& json) {
 
 std::string artifact_text(std::string_view method, const Learned& learned, const TraceInfo& text) {
   ArtifactJson json = {{"format", kFormat},
-               {"version", kVersion},
-               {"method", method},
-               {"summary", learned.summary},
-               {"options", learned.options},
-               {"trace",
-                {{"uuid", text.uuid},
-                 {"hash", text.content_hash},
-                 {"tokens", text.n_tokens},
-                 {"text", text.text_source}}},
-               {"model",
-                {{"name", text.model_name},
-                 {"n_layers", text.n_layers},
-                 {"n_q", text.n_q},
-                 {"n_kv", text.n_kv},
-                 {"d_head", text.d_head}}},
-               {"learned", learned.values}};
+                       {"version", kVersion},
+                       {"method", method},
+                       {"summary", learned.summary},
+                       {"options", learned.options},
+                       {"trace",
+                        {{"uuid", text.uuid},
+                         {"hash", text.content_hash},
+                         {"tokens", text.n_tokens},
+                         {"text", text.text_source}}},
+                       {"model",
+                        {{"name", text.model_name},
+                         {"n_layers", text.n_layers},
+                         {"n_q", text.n_q},
+                         {"n_kv", text.n_kv},
+                         {"d_head", text.d_head}}},
+                       {"learned", learned.values}};
   // Names of files may be no UTF-8: what is replaced must be the same when it is read back.
-  json =
-      parse_ordered_json(json.dump(-1, ' ', true, ArtifactJson::error_handler_t::replace), "an artifact");
+  json = parse_ordered_json(json.dump(-1, ' ', true, ArtifactJson::error_handler_t::replace),
+                            "an artifact");
   json["checksum"] = checksum_of(json);
   return json.dump(1) + "\n";
 }
@@ -151,8 +151,8 @@ std::vector<double> ArtifactFile::numbers(const ArtifactJson& value, std::size_t
   return out;
 }
 
-std::vector<Index> ArtifactFile::indices(const ArtifactJson& value, std::size_t n, Index low, Index high,
-                                         std::string_view what) const {
+std::vector<Index> ArtifactFile::indices(const ArtifactJson& value, std::size_t n, Index low,
+                                         Index high, std::string_view what) const {
   if (!value.is_array() || value.size() != n)
     refuse(fmt::format("{}: expected {} whole numbers", what, n));
   std::vector<Index> out;

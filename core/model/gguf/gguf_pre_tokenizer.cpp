@@ -17,19 +17,16 @@ constexpr std::string_view kTekken =
 constexpr std::string_view kO200k =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-constexpr std::string_view kNone = "null";
-constexpr std::string_view kNfc = R"({"type": "NFC"})";
-
 struct NamedPreTokenizer {
   std::string_view name;
   GgufPreTokenizer kind;
 };
 
-constexpr GgufPreTokenizer kGpt2{kNone, {}, false, false, false};
-constexpr GgufPreTokenizer kDigits{kNone, {}, true, false, false};
-constexpr GgufPreTokenizer kLlamaBpe{kNone, kLlama3, false, true, true};
-constexpr GgufPreTokenizer kLlama3Pieces{kNone, kLlama3, false, false, false};
-constexpr GgufPreTokenizer kQwen{kNfc, kQwen2, false, false, false};
+constexpr GgufPreTokenizer kGpt2{false, {}, false, false, false};
+constexpr GgufPreTokenizer kDigits{false, {}, true, false, false};
+constexpr GgufPreTokenizer kLlamaBpe{false, kLlama3, false, true, true};
+constexpr GgufPreTokenizer kLlama3Pieces{false, kLlama3, false, false, false};
+constexpr GgufPreTokenizer kQwen{true, kQwen2, false, false, false};
 
 constexpr std::array<NamedPreTokenizer, 13> kPreTokenizers = {
     {{"gpt-2", kGpt2},
@@ -43,8 +40,8 @@ constexpr std::array<NamedPreTokenizer, 13> kPreTokenizers = {
      {"dbrx", kLlama3Pieces},
      {"qwen2", kQwen},
      {"deepseek-r1-qwen", kQwen},
-     {"gpt-4o", {kNone, kO200k, false, true, false}},
-     {"tekken", {kNone, kTekken, false, true, true}}}};
+     {"gpt-4o", {false, kO200k, false, true, false}},
+     {"tekken", {false, kTekken, false, true, true}}}};
 
 }  // namespace
 

@@ -9,7 +9,7 @@ namespace kvscope {
 
 /// One way, as the tokenizer.json of the models that have it says it.
 struct GgufPreTokenizer {
-  std::string_view normalizer;  // JSON
+  bool is_composed = false;     // the text is brought into NFC
   std::string_view pattern;     // of Split; empty: ByteLevel's own expression
   bool splits_digits = false;   // each digit is a piece
   bool ignores_merges = false;  // a piece that is a token needs no merges

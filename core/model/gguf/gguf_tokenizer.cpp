@@ -61,8 +61,9 @@ class GgufTokenizerReader {
     if (kind == nullptr) {
       refuse_kind("pre", fmt::format("one of {}", fmt::join(gguf_pre_tokenizer_names(), ", ")));
     }
-    read_text_steps({{"normalizer", nlohmann::json::parse(kind->normalizer)},
-                     {"pre_tokenizer", kind->steps(flag("add_space_prefix").value_or(false))}});
+    nlohmann::json steps = {{"pre_tokenizer", kind->steps(flag("add_space_prefix") == true)}};
+    if (kind->is_composed) steps["normalizer"] = {{"type", "NFC"}};
+    read_text_steps(steps);
     parts_.bpe.ignore_merges = kind->ignores_merges;
     adds_bos_ = kind->adds_bos;
     const Vocabulary vocabulary = read_vocabulary(/*respells_spaces=*/false);

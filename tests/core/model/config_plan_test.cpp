@@ -63,7 +63,11 @@ TEST_CASE("models of texts and pictures: the part of text", "[config]") {
 
   json mistral = {{"model_type", "mistral3"}, {"text_config", small("mistral")}};
   mistral["text_config"]["num_key_value_heads"] = 2;
+  mistral["text_config"]["tie_word_embeddings"] = false;
   CHECK(parse(mistral).family == ModelFamily::mistral);
+  CHECK_FALSE(parse(mistral).tied_embeddings);
+  mistral["tie_word_embeddings"] = true;
+  CHECK(parse(mistral).tied_embeddings);
   check_refused({{"model_type", "other"}, {"text_config", small("mistral")}}, "model_type",
                 "qwen2_vl", "found \"qwen2_vl\"");
 }
