@@ -91,8 +91,9 @@ void run_sweep(const SweepPlan& plan, const std::filesystem::path& journal, Jour
                std::stop_token stop);
 
 /// The table from the journals of all shards. `lacking`: sentences of units that failed, whose rows
-/// are there without numbers; without any, all units must be there. Throws ConfigError for a missing, incomplete or
-/// duplicate shard, or journals of different sweeps; FormatError for damaged ones.
+/// are there without numbers; without any, all units must be there. Throws ConfigError for a
+/// missing, incomplete or duplicate shard, or journals of different sweeps; FormatError for damaged
+/// ones.
 SweepResult merge_sweep(const std::vector<std::filesystem::path>& journals,
                         const std::vector<std::string>& lacking = {});
 

@@ -44,6 +44,7 @@ class OlderManifest {
   /// Remembers nothing if there are no parts.
   OlderManifest(fs::path out, const std::vector<SetPart>& parts) : out_(std::move(out)) {
     if (parts.empty()) return;
+    const OwnFiles replaced;
     text_ = set_manifest_text(read_set_manifest(out_));
     for (const SetPart& part : parts) parts_.push_back(look(out_.parent_path() / part.file));
   }

@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
+#include "core/base/read_files.hpp"
 #include "core/trace/result.hpp"
 #include "traces/part_writer.hpp"
 #include "traces/raw_file.hpp"
@@ -115,6 +116,7 @@ class SetWriter final : public TraceReceiver {
 /// are replaced when it begins them.
 void SetWriter::take_place_of_stale() const {
   if (!fs::exists(growing_)) return;
+  const OwnFiles replaced;
   const SetManifest stale = read_set_manifest(growing_);
   for (const SetPart& part : stale.parts) {
     const fs::path file = part_path(named(part));

@@ -28,11 +28,11 @@ class MergeCommand final : public Command {
   std::string description() const override {
     return "Merges a folder of units (--unit ID --out DIR of kvscope sweep, simulate, analyze, "
            "cost), or the files of kvscope sweep --shard. Fails, and names the unit or shard, if "
-           "one failed, is missing, unfinished, given twice, or of other inputs or another version. The "
-           "result has the same bytes as that of one undivided run; an .h5 file, which holds its "
-           "date, only if SOURCE_DATE_EPOCH is set. Units of a sweep need nothing else; those of "
-           "other commands are merged by the command itself, which opens its inputs again "
-           "(relative paths count from here), but computes nothing.";
+           "one failed, is missing, unfinished, given twice, or of other inputs or another "
+           "version. The result has the same bytes as that of one undivided run; an .h5 file, "
+           "which holds its date, only if SOURCE_DATE_EPOCH is set. Units of a sweep need nothing "
+           "else; those of other commands are merged by the command itself, which opens its "
+           "inputs again (relative paths count from here), but computes nothing.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope merge sweep.csv.shard-*-of-4 --out sweep.csv", "four shards to one table"},

@@ -16,8 +16,8 @@ namespace kvscope::papers {
 enum class Paper { quoka, quest, specattn };
 std::string paper_name(Paper paper);
 
-/// The words of a verdict, in this order: holds, holds in form, does not hold, cannot be tested; and
-/// not run, which is none: the system failed (a write, memory), and another start may go well.
+/// The words of a verdict, in this order: holds, holds in form, does not hold, cannot be tested;
+/// and not run, which is none: the system failed (a write, memory), and another start may go well.
 enum class Verdict { holds, in_form, does_not_hold, cannot_test, not_run };
 std::string verdict_word(Verdict verdict);
 

@@ -15,10 +15,10 @@ struct Judgement {
   std::string reason;  // one sentence
 };
 
-/// In this order: `never`; a value that was not run (not run); a value that a check needs is missing; a need that is not met (all:
-/// cannot be tested); a form check that fails (does not hold); one whose intervals overlap (cannot
-/// be tested); a size check that does not hold (holds in form); else holds. Throws ConfigError if a
-/// check names a value that the item lacks.
+/// In this order: `never`; a value that was not run (not run); a value that a check needs is
+/// missing; a need that is not met (all: cannot be tested); a form check that fails (does not
+/// hold); one whose intervals overlap (cannot be tested); a size check that does not hold (holds
+/// in form); else holds. Throws ConfigError if a check names a value that the item lacks.
 Judgement judge(const Item& item, const std::vector<Measured>& measured);
 
 }  // namespace kvscope::papers

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <random>
 #include <system_error>
 #include <utility>
@@ -111,16 +112,16 @@ void free_slot(int slot) {
   one.is_taken.store(false);
 }
 
-/// "STEM.3f0c9ab2d4e85716.part".
-bool is_temporary(std::string_view name, std::string_view stem) {
+/// "a.csv" of "a.csv.3f0c9ab2d4e85716.part"; empty for another name.
+std::string_view target_of_temporary(std::string_view name) {
   constexpr std::string_view kEnd = ".part";
   constexpr std::size_t kDigits = 16;
-  if (!name.starts_with(stem) || !name.ends_with(kEnd)) return false;
+  if (!name.ends_with(kEnd)) return {};
   name.remove_suffix(kEnd.size());
-  if (name.size() < stem.size() + 1 + kDigits || name[name.size() - kDigits - 1] != '.')
-    return false;
-  return name.substr(name.size() - kDigits).find_first_not_of("0123456789abcdef") ==
-         std::string_view::npos;
+  if (name.size() < kDigits + 2 || name[name.size() - kDigits - 1] != '.') return {};
+  const std::string_view digits = name.substr(name.size() - kDigits);
+  if (digits.find_first_not_of("0123456789abcdef") != std::string_view::npos) return {};
+  return name.substr(0, name.size() - kDigits - 1);
 }
 
 /// Nobody has it open who locked it (NewFile, HDF5), and nobody wrote to it lately. Where there are
@@ -137,6 +138,21 @@ bool is_abandoned(const fs::path& file) {
   return is_free;
 }
 
+void remove_abandoned(const fs::path& folder,
+                      const std::function<bool(std::string_view target)>& is_meant) {
+  std::error_code error;
+  std::vector<fs::path> old;
+  for (auto entry = fs::directory_iterator(folder, error);
+       !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().native();
+    const std::string_view target = target_of_temporary(name);
+    if (!target.empty() && is_meant(target)) old.push_back(entry->path());
+  }
+  for (const fs::path& file : old) {
+    if (is_abandoned(file)) remove_quietly(file);
+  }
+}
+
 }  // namespace
 
 void remove_unfinished_files() {
@@ -146,20 +162,12 @@ void remove_unfinished_files() {
 }
 
 void remove_old_temporaries(const fs::path& folder, std::string_view stem) {
-  std::error_code error;
-  std::vector<fs::path> old;
-  for (auto entry = fs::directory_iterator(folder, error);
-       !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    if (is_temporary(entry->path().filename().native(), stem)) old.push_back(entry->path());
-  }
-  for (const fs::path& file : old) {
-    if (is_abandoned(file)) remove_quietly(file);
-  }
+  remove_abandoned(folder, [&](std::string_view target) { return target.starts_with(stem); });
 }
 
 void remove_old_temporaries(const fs::path& target) {
-  const std::string stem = target.filename().native().substr(0, kMostOfName);
-  remove_old_temporaries(folder_holding(target), stem + ".");
+  const std::string name = target.filename().native().substr(0, kMostOfName);
+  remove_abandoned(folder_holding(target), [&](std::string_view found) { return found == name; });
 }
 
 void check_output(const fs::path& out, bool overwrite) {

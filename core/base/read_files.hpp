@@ -1,4 +1,4 @@
-// The files that a piece of work has read, so that nothing it writes takes the place of one of them.
+// The files that a piece of work has read, so that nothing it writes takes the place of one.
 //
 // Whatever reads files for users notes them here (read_whole_file, MappedFile, the driver below
 // HDF5); what makes files asks (check_output, NewFile). So no command needs a list of its inputs,

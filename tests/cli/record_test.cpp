@@ -348,5 +348,17 @@ TEST_CASE("memory of a recording of 32k tokens is bounded", "[heavy]") {
 }
 #endif
 
+TEST_CASE("a model's name with a line break begins no line of its own") {
+  const testing::TempDir dir;
+  const auto model = dir.path() / "llm\nkvscope: fake line";
+  std::filesystem::copy(testing::source_dir() / "traces/samples/draft", model);
+  const auto run = kvscope_run({"record", (dir.path() / "t.h5").string(), "--model", model.string(),
+                                "--max-tokens", "8", "--layers", "0"});
+  INFO(run.err);
+  CHECK(run.code == 0);
+  CHECK_THAT(run.err, Catch::Matchers::ContainsSubstring("fake line"));
+  CHECK(run.err.find("\nkvscope: fake") == std::string::npos);
+}
+
 }  // namespace
 }  // namespace kvscope::test::record_test

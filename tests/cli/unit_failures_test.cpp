@@ -205,5 +205,23 @@ TEST_CASE(
   CHECK_THAT(rank.err, ContainsSubstring("failed: "));
 }
 
+TEST_CASE("a folder whose command asks for help is refused") {
+  const Bench bench;
+  const std::string folder = bench.file("quest");
+  REQUIRE(kvscope_run({"analyze", "quest", bench.good, "--units", folder}).code == 0);
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!entry.path().stem().string().ends_with("-000000")) continue;
+    std::string text;
+    read_checked_lines(entry.path(), "unit", [&](nlohmann::ordered_json line, bool is_first) {
+      if (is_first) line["words"].push_back("--help");
+      text += checked_line(line);
+    });
+    std::ofstream(entry.path(), std::ios::binary | std::ios::trunc) << text;
+  }
+  const RunResult merged = kvscope_run({"merge", folder});
+  CHECK(merged.code == 3);
+  CHECK_THAT(merged.err, ContainsSubstring("found --help"));
+}
+
 }  // namespace
 }  // namespace kvscope::test::unit_failures_test

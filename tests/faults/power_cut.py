@@ -1,4 +1,4 @@
-"""After a power cut: power_cut.py PROGRAM SHIM [--share S] [--seed N].
+"""After a power cut: power_cut.py PROGRAM SHIM [--share S] [--seed N] [--tell].
 
 The shim (tests/support/failing_disk.c) writes down every file made, write, size, sync, rename and removal of a command. This
 program rebuilds the folder as it may be after each prefix of that tape:
@@ -199,6 +199,8 @@ class Test:
             self.find(command, what, f"started again: code {again.returncode}: {again.stderr.strip()}")
         else:
             self.counts[command.name + ": refused"] += 1
+            if self.tells:
+                print(f"{command.name}, {what}: refused: {again.stderr.strip()}")
 
     def recover(self, command, what, found):
         for name in found:
@@ -229,10 +231,12 @@ def main():
     parser.add_argument("--commands")
     parser.add_argument("--share", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tell", action="store_true", help="what was refused, and why")
     asked = parser.parse_args()
     names = asked.commands.split(",") if asked.commands else TAPED
     with tempfile.TemporaryDirectory(prefix="kvscope_cuts_") as path:
         test = Test(Folder(asked.program, asked.shim, os.path.join(path, "w")), asked.share, asked.seed)
+        test.tells = asked.tell
         for command in COMMANDS:
             if command.name in names:
                 test.try_command(command)

@@ -209,7 +209,7 @@ TEST_CASE("a look whose process somebody ends is tried once more") {
   const fs::path often = files.next();
   const std::string said = said_of(often, end_by_hand, size + 10);
   CHECK_THAT(said, ContainsSubstring("was ended twice (signal 9)"));
-  CHECK(fs::file_size(often) <= size + 2);
+  CHECK(fs::file_size(often) <= size + 3);  // one more if a process was there already
 }
 
 }  // namespace
