@@ -109,14 +109,15 @@ class Method:
     def _refuse_past(self, row: int, sequence: Sequence, n_past: int) -> None:
         """Raises UsageError where the past cannot be made up for: a method with a history has to see every call."""
         if sequence.is_doubtful and (self.has_history or self._is_fitting or len(sequence.marks) - n_past > 1):
-            raise UsageError(f"policy {self.spec}: row {row} of the batch goes on from {n_past} tokens that came about in several ways "
-                             "(the same text in other chunks), and the method's choice depends on which: expected a block for each")
+            raise UsageError(f"policy {self.spec}: row {row} of the batch goes on from {n_past} tokens that came about in several ways (the "
+                             "same text in other chunks), or so long ago that they were forgotten, and the method's choice depends on "
+                             "their calls: expected fewer sequences in a block")
         if not self.has_history or sequence.state is not None or n_past == 0:
             return
         why = ("which another row goes on with already (beams)" + (', where engine="torch" can follow' if self.has_twin else "")
                if sequence.is_double else
                f"of which the method has followed {sequence.n_known} as they are now (the cache was filled before the policy, cut back, "
-               "reordered, exchanged or changed)")
+               "reordered, exchanged or changed, or too many other sequences ran since)")
         raise UsageError(f"policy {self.spec}: row {row} of the batch goes on from {n_past} tokens, {why}: expected the whole sequence inside "
                          "the policy, one call after the other, since its choice depends on what came before")
 

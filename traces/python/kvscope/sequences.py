@@ -18,8 +18,8 @@ import torch
 
 from .twin import Twin
 
-#: Sequences that were not in a layer's last call and may come back.
-_KEPT = 8
+#: Sequences that were not in a layer's last call and may come back; of how many what a method keeps is kept.
+_KEPT, _KEPT_STATES = 32, 8
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -51,7 +51,7 @@ class Sequence:
     state: Any = None  # what the method keeps (a native.Run or a twin); None: to be made anew
     n_known: int = 0  # leading keys of the past that are as some call left them
     is_double: bool = False  # another row of the call goes on with the same past
-    is_doubtful: bool = False  # the same keys came about by different calls, and nobody knows which of them
+    is_doubtful: bool = False  # by which calls its past came about is not known for sure
 
     def phases(self) -> Iterator[tuple[int, str, bool]]:
         """(n_tok, phase, is_seen) of the calls: a prompt until a call of one token, then decoding and verification."""
@@ -74,7 +74,8 @@ class Sequences:
     """Those of one layer."""
 
     def __init__(self) -> None:
-        self._known: list[Sequence] = []  # the last call's, then a few older ones
+        self._known: list[Sequence] = []  # the last call's, then older ones, the latest first
+        self._has_forgotten = False
 
     def go_on(self, marks: list[torch.Tensor | None], n_past: list[int], keeps_states: bool) -> list[Sequence | None]:
         """For each row (None: nothing but padding): marks [n_keys], of which the first n_past are older than this call.
@@ -85,11 +86,11 @@ class Sequences:
         """
         taken: set[int] = set()
         rows = [None if row is None else self._of(row, past, taken) for row, past in zip(marks, n_past)]
-        rest = [known for known in self._known if id(known) not in taken][:_KEPT]
-        if not keeps_states:
-            for known in rest:
-                known.state = None
-        self._known = [row for row in rows if row is not None] + rest
+        rest = [known for known in self._known if id(known) not in taken]
+        self._has_forgotten = self._has_forgotten or len(rest) > _KEPT
+        for known in rest[_KEPT_STATES if keeps_states else 0 :]:
+            known.state = None
+        self._known = [row for row in rows if row is not None] + rest[:_KEPT]
         return rows
 
     def _of(self, marks: torch.Tensor, n_past: int, taken: set[int]) -> Sequence:
@@ -107,9 +108,11 @@ class Sequences:
             state = one.state if not is_double else copy.copy(one.state) if isinstance(one.state, Twin) else None
             taken.add(id(one))
         before = max(calls, key=len)
-        if most < n_past:
+        is_doubtful = len(calls) > 1
+        if most < n_past:  # filled elsewhere, as far as is known
             before += (Call(n_past, is_seen=False),)
-        return Sequence(marks, (*before, now), state, most, is_double, len(calls) > 1)
+            is_doubtful = is_doubtful or self._has_forgotten
+        return Sequence(marks, (*before, now), state, most, is_double, is_doubtful)
 
 
 def _n_same(a: torch.Tensor, b: torch.Tensor) -> int:

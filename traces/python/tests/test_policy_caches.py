@@ -165,8 +165,24 @@ def test_equal_texts_by_different_calls_are_not_taken_for_each_other(model):
         feed(model, DynamicCache(config=model.config), A)
         cache = DynamicCache(config=model.config)
         feed(model, cache, A[:, :16], A[:, 16:])
-        with pytest.raises(kvs.UsageError, match="came about in several ways.*expected a block for each"):
+        with pytest.raises(kvs.UsageError, match="came about in several ways.*expected fewer sequences in a block"):
             feed(model, cache, *steps(1))
+
+
+def test_sequences_that_were_forgotten_are_not_guessed_at(model, monkeypatch):
+    """Whether several tokens go on a prompt or on decoded tokens is then unknown; one token is decoded in any case."""
+    monkeypatch.setattr(sequences, "_KEPT", 3)
+    spec = FROM_KEYS[0]
+    with kvs.policy(model, spec):
+        first = DynamicCache(config=model.config)
+        feed(model, first, A, *steps(1))
+        for at in range(5):
+            feed(model, DynamicCache(config=model.config), B[:, at : at + 9])
+        close(feed(model, first, *steps(1, begin=1)), alone(small_llama().double(), spec, "cpp", A, *steps(2)))
+        for at in range(5):
+            feed(model, DynamicCache(config=model.config), B[:, at : at + 9])
+        with pytest.raises(kvs.UsageError, match="so long ago that they were forgotten.*expected fewer"):
+            feed(model, first, MORE[:, 5:9])
 
 
 def test_marks_tell_keys_apart():
