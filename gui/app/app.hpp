@@ -152,8 +152,10 @@ class App {
   ExportDialog export_dialog_;
   StartPage start_page_;
   Tour tour_;
-  std::size_t shown_step_ = 0;      // of the tour, whose layout is there
-  std::size_t awaited_traces_ = 0;  // the tour begins once so many are open
+  AsyncValue<TourFacts> tour_facts_;
+  std::optional<std::size_t> shown_step_;  // of the tour, whose layout is there
+  bool selects_pair_ = false;              // of the head that retrieves, once it is known
+  std::size_t awaited_traces_ = 0;         // the tour begins once so many are open
   Palette palette_;
   std::string note_;  // of the bookmark that is being made
   bool asks_note_ = false;
