@@ -60,9 +60,9 @@ void draw_selection(PanelContext& context) {
                         session.kv_head())
           : fmt::format("decode step {}, KV head {}", now.query - document->info().n_prompt,
                         session.kv_head());
-  ImGui::TextWrapped("%s", where.c_str());
-  ImGui::TextWrapped("query %s", token_words(*document, now.query).c_str());
-  if (now.key) ImGui::TextWrapped("key %s", token_words(*document, *now.key).c_str());
+  one_line(where);
+  one_line("query " + token_words(*document, now.query));
+  one_line(now.key ? "key " + token_words(*document, *now.key) : "no key is selected");
   ImGui::PopStyleColor();
 }
 
@@ -84,12 +84,20 @@ void method_choice(PanelContext& context, const char* name, const MethodSpec& cu
     const SelectorEntry& entry = *current.stages()[0].method;
     help_tooltip(fmt::format("{}: {}. {}", entry.title, entry.idea, entry.source));
   }
-  const std::string why = obstacle(current, session.phase(), session.second() != nullptr);
-  if (!why.empty()) {
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.warning));
-    ImGui::TextWrapped("%s", why.c_str());
-    ImGui::PopStyleColor();
+}
+
+/// One line below both methods: why the first of them that cannot answer here does not. It is
+/// there in any case, so that the sliders stay where they are.
+void draw_obstacle(PanelContext& context) {
+  const Session& session = context.session;
+  std::string why;
+  for (const MethodSpec& method : {session.selection().other, session.selection().selector}) {
+    const std::string here = obstacle(method, session.phase(), session.second() != nullptr);
+    if (!here.empty()) why = here;
   }
+  ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.warning));
+  one_line(why);
+  ImGui::PopStyleColor();
 }
 
 /// The trace that a result was made from, if it is open.
@@ -165,6 +173,7 @@ std::optional<Index> draw_sidebar(PanelContext& context, Panel* traces, float& c
                 "The method whose kept keys are shown. M and Shift+M step through all.");
   method_choice(context, "against", session.selection().other, "other method", &Selection::other,
                 "What it is compared with.");
+  draw_obstacle(context);
   ImGui::Separator();
   Parameters parameters = session.parameters();
   const auto document = session.document();

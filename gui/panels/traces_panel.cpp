@@ -34,12 +34,6 @@ void wrapped(plot::Colour colour, const std::string& text) {
   ImGui::PopStyleColor();
 }
 
-std::string fitting(const std::string& text, float width) {
-  return shortened_middle(text, [&](std::string_view part) {
-    return ImGui::CalcTextSize(part.data(), part.data() + part.size()).x <= width;
-  });
-}
-
 /// A small word to press, without a frame; in the accent colour while it is on.
 bool word_button(const PanelContext& context, const char* label, bool on) {
   ImGui::PushStyleColor(ImGuiCol_Button, packed(on ? with_alpha(context.look.accent, 0.22)

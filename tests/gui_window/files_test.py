@@ -81,7 +81,7 @@ def saved_session_opens_again(bench):
         window.key("3")
         window.key("l")
         window.key("shift", "b")
-        window.key("t")
+        window.key("ctrl", "shift", "t")
         selects(window, "L", layer=1)
         window.key("ctrl", "s")
         window.type_and_enter(str(file))
