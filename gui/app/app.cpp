@@ -45,10 +45,12 @@ std::uint64_t count_presses() {
 bool keyboard_is_inside() {
   const ImGuiContext& g = *ImGui::GetCurrentContext();
   if (g.ActiveId != 0 && g.ActiveIdSource == ImGuiInputSource_Nav) return true;
-  const ImGuiWindow* window = g.NavWindow;
-  constexpr ImGuiWindowFlags kOther = ImGuiWindowFlags_NavFlattened | ImGuiWindowFlags_Popup;
-  return window != nullptr && !g.NavDisableHighlight &&
-         (window->Flags & ImGuiWindowFlags_ChildWindow) != 0 && (window->Flags & kOther) == 0;
+  if (g.NavWindow == nullptr || g.NavDisableHighlight) return false;
+  // A panel or the side bar is as far out as Esc goes; tables lie deeper.
+  const ImGuiWindow* window = g.NavWindow->RootWindowForNav;
+  constexpr ImGuiWindowFlags kChild = ImGuiWindowFlags_ChildWindow;
+  return (window->Flags & kChild) != 0 && (window->Flags & ImGuiWindowFlags_Popup) == 0 &&
+         (window->ParentWindow->Flags & kChild) != 0;
 }
 
 constexpr std::size_t kLargestSession = std::size_t{16} << 20;
@@ -111,6 +113,9 @@ void App::frame(float screen_scale) {
   const bool is_popup_open = ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId);
   const bool is_esc = ImGui::IsKeyPressed(GLFW_KEY_ESCAPE, /*repeat=*/false);
   run_shortcuts(shortcuts_, is_popup_open || popup_was_open_ || (is_esc && keyboard_was_inside_));
+  // Esc leaves a panel for ImGui too, which would mark all of it.
+  if (is_esc && !keyboard_was_inside_) ImGui::GetCurrentContext()->NavDisableHighlight = true;
+  if (ImGui::IsAnyMouseDown()) keyboard_bar_.clear();
 
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({0, 0});
@@ -122,6 +127,7 @@ void App::frame(float screen_scale) {
                    ImGuiWindowFlags_NoBringToFrontOnFocus | ImGuiWindowFlags_NoScrollWithMouse);
   ImGui::PopStyleVar();
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {look_.px(8), 0});
+  if (takes_keyboard("top bar")) keyboard_here();
   draw_top_bar();
   draw_banners();
   ImGui::PopStyleVar();
@@ -216,7 +222,7 @@ void App::draw_top_bar() {
     settings_.theme =
         settings_.theme == plot::Ground::light ? plot::Ground::dark : plot::Ground::light;
   }
-  help_tooltip("Light or dark (T)");
+  help_tooltip("Light or dark (Ctrl+Shift+T)");
   ImGui::SameLine();
   if (ImGui::Button("Keys")) shows_help_ = true;
   ImGui::EndChild();
@@ -247,10 +253,7 @@ void App::draw_banners() {
   const std::string words = fmt::format("{} messages, the last: {}", n,
                                         last.substr(0, std::min(last.find('\n'), last.size())));
   const float buttons = width - look_.px(190);
-  const auto fits = [&](std::string_view part) {
-    return ImGui::CalcTextSize(part.data(), part.data() + part.size()).x <= buttons - look_.px(20);
-  };
-  ImGui::TextUnformatted(shortened_middle(words, fits).c_str());
+  ImGui::TextUnformatted(fitting(words, buttons - look_.px(20)).c_str());
   ImGui::SameLine(buttons);
   if (ImGui::Button(shows_all_banners_ ? "Fold" : "Show")) shows_all_banners_ = !shows_all_banners_;
   landmark("show messages");
@@ -307,6 +310,18 @@ void App::draw_banner(std::size_t i) {
   }
 }
 
+/// What brings a hidden side bar back; its width.
+float App::draw_side_handle(ImVec2 at, float height) {
+  const float width = look_.px(14);
+  ImGui::SetCursorScreenPos(at);
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {0, 0});
+  if (ImGui::Button("›##side", {width, std::max(1.0f, height)})) settings_.show_sidebar = true;
+  ImGui::PopStyleVar();
+  landmark("show side bar");
+  help_tooltip("The side bar: traces, selection, methods and sliders (Ctrl+Shift+S)");
+  return width;
+}
+
 void App::draw_body() {
   PanelContext shared = context();
   const float status = ImGui::GetFrameHeight() + look_.px(6);
@@ -325,8 +340,8 @@ void App::draw_body() {
     left = std::min(look_.px(kSidebar), room.x * 0.3f);
     ImGui::SetCursorScreenPos({at.x, at.y + bar});
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(6)});
-    ImGui::BeginChild("side", {left, height - bar}, false,
-                      ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NavFlattened);
+    ImGui::BeginChild("side", {left, height - bar}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
+    if (takes_keyboard("side bar")) keyboard_here();
     const auto clicked = draw_sidebar(shared, find_panel("traces"), controls_height_);
     const auto& results = session_->results();
     if (clicked && *clicked < static_cast<Index>(results.size()))
@@ -336,6 +351,8 @@ void App::draw_body() {
     ImGui::PopStyleVar();
     strip(at.x + left, at.y, bar, height);
     left += bar;
+  } else if (!is_empty()) {
+    left = draw_side_handle({at.x, at.y + bar}, height - bar);
   }
   const Area area{at.x + left, at.y + bar, room.x - left, height - bar};
   if (is_empty() && cells_.maximised().empty()) {

@@ -110,6 +110,7 @@ class App {
   void draw_tour();
   std::optional<Area> place_of(const std::string& target) const;
   void draw_body();
+  float draw_side_handle(ImVec2 at, float height);
   void draw_dialogs();
   void ask_open();
   void ask_save_session();
@@ -123,6 +124,7 @@ class App {
   void go_to(const Destination& to);
   void bring_up(const std::string& name);
   void focus_next_panel(int by);
+  bool takes_keyboard(std::string_view bar);
   void ask_bookmark();
   void draw_bookmark_dialog();
   void step_method(int by);
@@ -162,12 +164,14 @@ class App {
   float controls_height_ = 0.0f;  // of the side bar
   bool shows_help_ = false;
   bool shows_all_banners_ = false;
-  bool has_drawn_ = false;                 // a frame: files are opened by hand from now on
-  bool popup_was_open_ = false;            // at the end of the last frame
-  bool keyboard_was_inside_ = false;       // of a table, say; then too
-  bool shows_next_result_ = false;         // one that was opened by hand is on its way
-  std::size_t n_results_ = 0;              // of the last frame
-  std::size_t n_documents_ = 0;            // of the last frame
+  bool has_drawn_ = false;            // a frame: files are opened by hand from now on
+  bool popup_was_open_ = false;       // at the end of the last frame
+  bool keyboard_was_inside_ = false;  // of a table, say; then too
+  std::string keyboard_bar_;          // "side bar", "top bar": where Tab has come; empty: a panel
+  bool bar_takes_keyboard_ = false;   // in the next frame
+  bool shows_next_result_ = false;    // one that was opened by hand is on its way
+  std::size_t n_results_ = 0;         // of the last frame
+  std::size_t n_documents_ = 0;       // of the last frame
   std::vector<std::string> panel_errors_;  // of the last frame
   bool wants_quit_ = false;
   bool wants_redraw_ = false;

@@ -98,15 +98,28 @@ void App::bring_up(const std::string& name) {
   cells_.focus(name);
 }
 
+/// Through the panels, then the side bar and the top bar.
 void App::focus_next_panel(int by) {
-  const auto names = panels_in(arrangement_);
-  const auto n = static_cast<std::ptrdiff_t>(names.size());
-  const auto at = std::find(names.begin(), names.end(), cells_.focused());
-  const std::ptrdiff_t next = at == names.end() ? 0 : ((at - names.begin()) + by + n) % n;
-  const std::string& name = names[static_cast<std::size_t>(next)];
+  std::vector<std::string> stops =
+      is_empty() ? std::vector<std::string>() : panels_in(arrangement_);
+  const auto n_panels = static_cast<std::ptrdiff_t>(stops.size());
+  if (settings_.show_sidebar && !is_empty()) stops.push_back("side bar");
+  stops.push_back("top bar");
+  const auto n = static_cast<std::ptrdiff_t>(stops.size());
+  const std::string& here = keyboard_bar_.empty() ? cells_.focused() : keyboard_bar_;
+  const std::ptrdiff_t at = std::find(stops.begin(), stops.end(), here) - stops.begin();
+  const std::ptrdiff_t next = at == n ? 0 : (at + by + n) % n;
+  const std::string& name = stops[static_cast<std::size_t>(next)];
+  bar_takes_keyboard_ = next >= n_panels;
+  keyboard_bar_ = bar_takes_keyboard_ ? name : "";
+  if (bar_takes_keyboard_) return;
   cells_.focus(name);
   cells_.take_keyboard();
   if (!cells_.maximised().empty()) cells_.maximise(name);
+}
+
+bool App::takes_keyboard(std::string_view bar) {
+  return keyboard_bar_ == bar && std::exchange(bar_takes_keyboard_, false);
 }
 
 // ---- bookmarks ----

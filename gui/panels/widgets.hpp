@@ -119,6 +119,11 @@ std::string field_help(std::string_view name) {
   return help;
 }
 
+/// Words that fit into a width, their middle left out where they do not.
+std::string fitting(std::string_view words, float width);
+/// Words in one line whatever their length, so that what stands below never moves; whole in a
+/// tooltip.
+void one_line(const std::string& words);
 /// Words in lines that fit what is left of the window, broken at spaces only: numbers stay whole.
 void wrapped_words(std::string_view words);
 /// The lines that they take in a width.
@@ -134,6 +139,11 @@ std::string token_words(const Document& document, Index pos);
 
 /// A sentence shown beside the mouse once it has rested on the last item for a moment.
 void help_tooltip(std::string_view sentence);
+/// The keyboard goes to the first control of the current window, which is marked; call before it is
+/// drawn.
+void keyboard_here();
+/// A control is marked by the keyboard: Enter is for it.
+bool has_keyboard_mark();
 /// Arrows belong to the last item in this frame, and do not go from control to control.
 void claim_arrows();
 /// True if one was claimed since the last call.

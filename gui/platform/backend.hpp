@@ -75,10 +75,13 @@ class Backend {
   plot::Colour ground() const { return ground_; }
 
  private:
+  void press_with_enter();
+
   FontAtlas fonts_;
   ImGuiContext* context_ = nullptr;
   std::atomic<bool> woken_ = false;
   bool redraw_ = true;
+  bool enter_presses_ = false;  // the Enter that is down was not typed into a text
   plot::Colour ground_;
 };
 

@@ -9,6 +9,7 @@
 #include "gui/app/palette.hpp"
 #include "gui/model/session/help_texts.hpp"
 #include "tests/gui/app_rig.hpp"
+#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::gui::test::keyboard_test {
 namespace {
@@ -245,6 +246,92 @@ TEST_CASE("Esc closes what is open in a panel before it leaves the panel") {
   rig.tap(GLFW_KEY_ESCAPE);
   rig.frame(2);
   CHECK(alone().empty());
+}
+
+/// The child of the window that arrows move in.
+std::string place_of_arrows() {
+  const ImGuiWindow* window = ImGui::GetCurrentContext()->NavWindow;
+  REQUIRE(window != nullptr);
+  return window->RootWindowForNav->Name;
+}
+
+TEST_CASE("Tab marks a panel's first control, and arrows stay in the panel") {
+  Rig rig;
+  rig.open_pair();
+  rig.app().show_layout("overview");
+  rig.settle();
+  std::vector<std::string> stops;
+  const std::vector<std::string> expected = {"query-selection", "geometry",     "tokens", "side",
+                                             "explorer",        "attention-map"};
+  for (const std::string& stop : expected) {
+    rig.tap(GLFW_KEY_TAB);
+    rig.frame(2);
+    INFO(stop);
+    const ImGuiContext& g = *ImGui::GetCurrentContext();
+    CHECK(g.NavId != 0);
+    CHECK_FALSE(g.NavDisableHighlight);
+    CHECK_THAT(place_of_arrows(), ContainsSubstring(stop));
+    if (stop == "explorer") continue;  // the top bar, from which arrows go to everything
+    for (const int key : {GLFW_KEY_DOWN, GLFW_KEY_RIGHT, GLFW_KEY_UP, GLFW_KEY_LEFT}) {
+      for (int i = 0; i < 6; ++i) rig.tap(key);
+      CHECK_THAT(place_of_arrows(), ContainsSubstring(stop));
+    }
+  }
+  rig.tap(GLFW_KEY_TAB, /*ctrl=*/false, /*shift=*/true);
+  rig.frame(2);
+  CHECK(place_of_arrows() == "explorer");
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.frame(2);
+  CHECK(ImGui::GetCurrentContext()->NavDisableHighlight);
+}
+
+TEST_CASE("Enter exports from the dialog, and chooses in a combo") {
+  const testing::TempDir folder;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  Rig rig;
+  rig.open_pair();
+  rig.app().show_panel_alone("theorem-b1");
+  rig.settle();
+  const auto n_files = [&] {
+    return std::distance(std::filesystem::directory_iterator(folder.path()), {});
+  };
+  rig.tap(GLFW_KEY_E, /*ctrl=*/true);
+  rig.frame(3);
+  rig.tap(GLFW_KEY_ENTER);
+  rig.settle();
+  CHECK(n_files() > 0);
+  // The palette's Enter opens the dialog and presses nothing in it.
+  const auto n = n_files();
+  rig.tap(GLFW_KEY_TAB);  // with a mark
+  rig.frame(2);
+  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+  rig.frame(2);
+  rig.backend().type("export what the panel");
+  rig.frame(2);
+  rig.backend().press_key(GLFW_KEY_ENTER);
+  rig.frame(6);
+  rig.backend().release_key(GLFW_KEY_ENTER);
+  rig.settle();
+  CHECK(rig.app().state()["landmarks"].contains("export folder"));
+  CHECK(n_files() == n);
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.settle();
+  std::filesystem::current_path(before);
+
+  rig.app().show_panel_alone("runs");
+  rig.settle();
+  const auto command = [&] { return rig.app().state()["panels"]["runs"]["command"]; };
+  const auto first = command();
+  const ImVec2 at = landmark_at(rig, "command");
+  rig.click(at.x, at.y);
+  rig.frame(2);
+  rig.tap(GLFW_KEY_DOWN);
+  rig.tap(GLFW_KEY_DOWN);
+  rig.tap(GLFW_KEY_ENTER);
+  rig.frame(2);
+  CHECK(command() != first);
+  CHECK_FALSE(ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId));
 }
 
 TEST_CASE("switches of a narrow panel go on in further lines") {
