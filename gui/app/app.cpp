@@ -14,8 +14,8 @@
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
 #include "gui/app/help_overlay.hpp"
-#include "gui/app/sidebar.hpp"
 #include "gui/app/status_bar.hpp"
+#include "gui/model/session/json_fields.hpp"
 #include "gui/model/session/methods.hpp"
 #include "gui/model/traces/trace_facts.hpp"
 #include "gui/panels/widgets.hpp"
@@ -342,7 +342,7 @@ void App::draw_body() {
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(6)});
     ImGui::BeginChild("side", {left, height - bar}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
     if (takes_keyboard("side bar")) keyboard_here();
-    const auto clicked = draw_sidebar(shared, find_panel("traces"), controls_height_);
+    const auto clicked = draw_sidebar(shared, find_panel("traces"), side_);
     const auto& results = session_->results();
     if (clicked && *clicked < static_cast<Index>(results.size()))
       show_result(*results[static_cast<std::size_t>(*clicked)]);
@@ -407,6 +407,7 @@ void App::draw_dialogs() {
   export_dialog_.draw(shared, [this](std::string words) { flash(std::move(words)); });
   draw_tour();
   draw_bookmark_dialog();
+  renew_palette();
   palette_.draw(look_);
   if (shows_help_) shows_help_ = draw_help(look_, shortcuts_);
 }
@@ -525,8 +526,6 @@ void App::open(const fs::path& file) {
   for (const auto& result : session_->results()) {  // open already: it is read again, and shown
     if (fs::equivalent(result->name(), file, error)) show_result(*result);
   }
-  const std::string extension = file.extension().string();
-  if (extension == ".csv" || extension == ".json") show_layout("results");
 }
 
 /// Panels out of sight keep what they showed: after a trace was closed they are made anew, so that
@@ -551,6 +550,15 @@ void App::release_closed() {
   }
 }
 
+void App::for_this_window(const std::function<void(Settings&)>& change) {
+  const nlohmann::ordered_json before = fields_to_json(settings_);
+  change(settings_);
+  const nlohmann::ordered_json after = fields_to_json(settings_);
+  for (const auto& [key, value] : after.items()) {
+    if (value != before[key]) lent_[key] = {value, before[key]};
+  }
+}
+
 void App::remember() {
   bool changed = false;
   const auto& documents = session_->documents();
@@ -562,7 +570,9 @@ void App::remember() {
     changed = true;
   }
   known_ = std::move(now_open);
-  const nlohmann::ordered_json now = fields_to_json(settings_);
+  nlohmann::ordered_json now = fields_to_json(settings_);
+  std::erase_if(lent_, [&](const auto& field) { return now[field.first] != field.second.here; });
+  for (const auto& [key, lent] : lent_) now[key] = lent.kept;
   if (!changed && !unsaved_ && now == saved_) return;
   saved_ = now;
   unsaved_ = false;
@@ -571,7 +581,9 @@ void App::remember() {
     return;
   }
   try {
-    save_settings(settings_, settings_file_);
+    Settings kept = settings_;
+    fields_from_json(now, kept);
+    save_settings(kept, settings_file_);
   } catch (const Error& e) {
     session_->notify(e.what(), /*is_error=*/false);
     settings_file_.clear();  // said once

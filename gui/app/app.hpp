@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,9 +19,11 @@
 #include "gui/app/file_dialog.hpp"
 #include "gui/app/palette.hpp"
 #include "gui/app/shortcuts.hpp"
+#include "gui/app/sidebar.hpp"
 #include "gui/app/start_page.hpp"
 #include "gui/app/tour.hpp"
 #include "gui/model/runs/run_queue.hpp"
+#include "gui/model/session/method_items.hpp"
 #include "gui/model/session/session.hpp"
 #include "gui/model/session/settings.hpp"
 #include "gui/panels/landmarks.hpp"
@@ -52,6 +55,9 @@ class App {
   JobRunner& jobs() { return *jobs_; }
   RunQueue& runs() { return *runs_; }
   const Settings& settings() const { return settings_; }
+  /// What `change` does to the settings (the command line) holds until the user changes it, and is
+  /// not remembered.
+  void for_this_window(const std::function<void(Settings&)>& change);
   const Look& look() const { return look_; }
 
   /// A trace, a result or a saved session; a text (.txt) is what the start page records next. What
@@ -120,7 +126,9 @@ class App {
   void copy_csv();
   void copy_picture();
   void ask_palette();
+  void renew_palette();
   std::vector<Action> actions();
+  void add_method_actions(std::vector<Action>& all, const MethodLine& line);
   void go_to(const Destination& to);
   void bring_up(const std::string& name);
   void focus_next_panel(int by);
@@ -159,9 +167,10 @@ class App {
   bool selects_pair_ = false;              // of the head that retrieves, once it is known
   std::size_t awaited_traces_ = 0;         // the tour begins once so many are open
   Palette palette_;
-  std::string note_;  // of the bookmark that is being made
+  std::size_t n_listed_commands_ = 0;  // of kvscope, among the palette's actions
+  std::string note_;                   // of the bookmark that is being made
   bool asks_note_ = false;
-  float controls_height_ = 0.0f;  // of the side bar
+  SidebarState side_;
   bool shows_help_ = false;
   bool shows_all_banners_ = false;
   bool has_drawn_ = false;            // a frame: files are opened by hand from now on
@@ -185,6 +194,11 @@ class App {
   std::set<std::filesystem::path> known_;  // documents that are among the recent files
   bool unsaved_ = false;                   // settings that saved_ does not show
   nlohmann::ordered_json saved_;
+  struct Lent {
+    nlohmann::ordered_json here;  // in this window
+    nlohmann::ordered_json kept;  // in the settings
+  };
+  std::map<std::string, Lent> lent_;  // fields that for_this_window changed
 };
 
 }  // namespace kvscope::gui

@@ -5,9 +5,13 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "gui/app/palette.hpp"
 #include "gui/model/session/help_texts.hpp"
+#include "gui/model/session/method_items.hpp"
 #include "tests/gui/app_rig.hpp"
 #include "tests/support/temp_dir.hpp"
 
@@ -60,6 +64,82 @@ TEST_CASE("palette: words in any order, and places to go to") {
   CHECK(destination_of("layer").is_empty());
   CHECK(destination_of("layer 5 dark").is_empty());
   CHECK(destination_of("layer -1").is_empty());
+}
+
+TEST_CASE("palette: other words find an action, and what was run lately comes first") {
+  const std::vector<Action> actions = {{"View", "light or dark", "T", {}, "theme"},
+                                       {"Files", "save the session", "Ctrl+S", {}, ""},
+                                       {"Files", "save a theme", "", {}, ""}};
+  const auto found = matching(actions, "theme");
+  REQUIRE(found.size() == 2);
+  CHECK(found[0]->words == "save a theme");  // its own words before other ones
+  CHECK(matching(actions, "")[0]->words == "light or dark");
+  CHECK(matching(actions, "", {"save a theme", "save the session"})[0]->words == "save a theme");
+  CHECK(matching(actions, "save", {"save a theme"})[0]->words == "save a theme");
+}
+
+TEST_CASE("the palette is an index: commands, switches, atlas scores, other words") {
+  Rig rig;
+  rig.open_pair();
+  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (rig.app().runs().commands().empty()) {
+    REQUIRE(std::chrono::steady_clock::now() < end);
+    rig.frame();
+  }
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.frame(2);
+  // What each word leads to first, by what it changes.
+  const auto run = [&](const std::string& words) {
+    rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+    rig.frame(2);
+    type_and_enter(rig, words);
+    rig.frame(2);
+    return rig.app().state();
+  };
+  CHECK(run("heads retrieval")["panels"]["heads"]["number"] == "retrieval");
+  CHECK(rig.app().area_of("heads"));
+  CHECK(run("heads lost")["panels"]["heads"]["number"] == "lost_mass");
+  CHECK(run("record")["panels"]["runs"]["command"] == "record");
+  CHECK(rig.app().area_of("runs"));
+  CHECK(run("run sweep")["panels"]["runs"]["command"] == "sweep");
+  CHECK(run("attention map scale log")["panels"]["attention-map"]["scale"] == "log");
+  CHECK(run("select h2o")["selection"]["selector"] == "h2o");
+  CHECK(run("2309.17453 select")["selection"]["selector"] == "streamingllm");
+  for (const char* words : {"heads", "record", "sweep", "html", "retrieval", "lost", "threshold"}) {
+    rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+    rig.frame(2);
+    rig.backend().type(words);
+    rig.frame(2);
+    INFO(words);
+    CHECK(rig.app().state()["landmarks"].contains("palette choice"));
+    rig.tap(GLFW_KEY_ESCAPE);
+    rig.frame(2);
+  }
+}
+
+TEST_CASE("methods are found by paper, year and idea, and stand under their families") {
+  CHECK(paper_and_year("arXiv 2406.10774") == "arXiv 2406.10774, 2024");
+  CHECK(paper_and_year("arXiv 2502.13189, 2502.11089") == "arXiv 2502.13189, 2025");
+  CHECK(paper_and_year("control") == "control");
+  std::size_t n = 0;
+  for (const MethodGroup& group : method_groups("")) n += group.methods.size();
+  CHECK(n == method_names().size());
+  CHECK(method_groups("quest").front().methods.front().name == "quest");
+  CHECK(method_groups("2309.17453").front().methods.front().name == "streamingllm");
+  CHECK(method_groups("no such method").empty());
+  CHECK(method_groups("", {"h2o", "quest"}).front().methods.front().name == "h2o");
+
+  Rig rig({640, 480});
+  rig.open_pair();
+  const ImVec2 box = landmark_at(rig, "method");
+  rig.click(box.x, box.y);
+  rig.frame(2);
+  type_and_enter(rig, "pages 2024");
+  rig.frame(2);
+  const std::string chosen = rig.session().selection().selector.text();
+  CHECK(chosen == method_groups("pages 2024").front().methods.front().name);
+  CHECK_FALSE(ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId));
 }
 
 TEST_CASE("the palette runs what is typed: panels, themes, methods, places") {

@@ -260,8 +260,8 @@ std::vector<std::string> left_out_notes(const RecallQuestion& question) {
     if (!method.obstacle.empty()) left_out.push_back(method.name);
   }
   if (left_out.empty()) return {};
-  return {fmt::format("Not defined for this phase, hence not shown: {}.",
-                      fmt::join(left_out, ", "))};
+  return {
+      fmt::format("Not defined for this phase, hence not shown: {}.", fmt::join(left_out, ", "))};
 }
 
 }  // namespace
