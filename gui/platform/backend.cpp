@@ -33,6 +33,16 @@ void Backend::begin_frame() {
   begin_platform_frame();
   press_with_enter();
   ImGui::NewFrame();
+  forget_left_text();
+}
+
+/// Dear ImGui keeps the way back of the last text field. Its way back through a text that the
+/// program has changed since, a number that was clamped or a field that was cleared, ends before
+/// the text begins: a length below zero, and a write before the buffer. So none is kept of a field
+/// that was left.
+void Backend::forget_left_text() {
+  ImGuiContext& g = *context_;
+  if (g.ActiveId != g.InputTextState.ID) g.InputTextState.ID = 0;
 }
 
 /// Enter presses what the arrows have marked, as Space does: buttons, lines of combos. Not one that

@@ -76,6 +76,7 @@ class Backend {
 
  private:
   void press_with_enter();
+  void forget_left_text();
 
   FontAtlas fonts_;
   ImGuiContext* context_ = nullptr;

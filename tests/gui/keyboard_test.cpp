@@ -97,7 +97,7 @@ TEST_CASE("the palette is an index: commands, switches, atlas scores, other word
     rig.frame(2);
     return rig.app().state();
   };
-  CHECK(run("heads retrieval")["panels"]["heads"]["number"] == "retrieval");
+  CHECK(run("atlas retrieval")["panels"]["heads"]["number"] == "retrieval");
   CHECK(rig.app().area_of("heads"));
   CHECK(run("heads lost")["panels"]["heads"]["number"] == "lost_mass");
   CHECK(run("record")["panels"]["runs"]["command"] == "record");
@@ -115,6 +115,44 @@ TEST_CASE("the palette is an index: commands, switches, atlas scores, other word
     CHECK(rig.app().state()["landmarks"].contains("palette choice"));
     rig.tap(GLFW_KEY_ESCAPE);
     rig.frame(2);
+  }
+}
+
+TEST_CASE("Ctrl+Z in a field that was left and changed since undoes nothing that is gone") {
+  Rig rig;
+  rig.open_pair();
+  const auto undo_and_type = [&] {
+    for (int i = 0; i < 4; ++i) {  // a letter each
+      rig.tap(GLFW_KEY_Z, /*ctrl=*/true);
+      // What is typed next would be written before the text.
+      REQUIRE(ImGui::GetCurrentContext()->InputTextState.CurLenW >= 0);
+    }
+    rig.backend().type("1");
+    rig.frame(2);
+  };
+  // A number that is clamped when it is entered: eleven letters become one.
+  const ImVec2 layer = landmark_at(rig, "layer");
+  rig.click(layer.x - 40, layer.y);
+  rig.frame();
+  REQUIRE(ImGui::GetIO().WantTextInput);
+  type_and_enter(rig, "99999999999");
+  rig.frame(2);
+  rig.click(layer.x - 40, layer.y);
+  rig.frame();
+  REQUIRE(ImGui::GetIO().WantTextInput);
+  undo_and_type();
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.frame(2);
+  // A field that is cleared when it opens.
+  for (int i = 0; i < 2; ++i) {
+    rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+    rig.frame(2);
+    REQUIRE(ImGui::GetIO().WantTextInput);
+    undo_and_type();
+    rig.tap(GLFW_KEY_A, /*ctrl=*/true);
+    type_and_enter(rig, "layer 3 head 2 query 100");
+    rig.frame(2);
+    CHECK(rig.session().selection().layer == 3);
   }
 }
 
