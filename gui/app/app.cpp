@@ -10,14 +10,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/base/fields_json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
 #include "gui/app/help_overlay.hpp"
 #include "gui/app/status_bar.hpp"
-#include "gui/model/session/json_fields.hpp"
 #include "gui/model/session/methods.hpp"
-#include "gui/model/traces/trace_facts.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -183,7 +180,7 @@ void App::draw_top_bar() {
   ImGui::SameLine();
   ImGui::Dummy({look.px(8), 0});
   const char* theme = settings_.theme == plot::Ground::light ? "Dark" : "Light";
-  const float right = ImGui::CalcTextSize(theme).x + ImGui::CalcTextSize("KeysTour").x +
+  const float right = ImGui::CalcTextSize(theme).x + ImGui::CalcTextSize("HelpTour").x +
                       6 * ImGui::GetStyle().FramePadding.x + 2 * ImGui::GetStyle().ItemSpacing.x;
   std::vector<std::string> names;
   float needed = 0.0f;
@@ -224,90 +221,10 @@ void App::draw_top_bar() {
   }
   help_tooltip("Light or dark (Ctrl+Shift+T)");
   ImGui::SameLine();
-  if (ImGui::Button("Keys")) shows_help_ = true;
+  if (ImGui::Button("Help")) shows_help_ = true;
+  help_tooltip("All keys, and what the mouse does (F1)");
   ImGui::EndChild();
   ImGui::PopStyleVar();
-}
-
-void App::draw_banners() {
-  constexpr std::size_t kMostBanners = 2;  // more become one line
-  constexpr float kMostHeight = 0.3f;      // of the window, when all are shown
-  const std::size_t n = session_->notices().size();
-  if (n <= kMostBanners) {
-    shows_all_banners_ = false;
-    for (std::size_t i = 0; i < session_->notices().size(); ++i) draw_banner(i);
-    return;
-  }
-  const bool has_error = std::any_of(session_->notices().begin(), session_->notices().end(),
-                                     [](const Notice& notice) { return notice.is_error; });
-  const plot::Colour tone = has_error ? look_.error : look_.warning;
-  const float width = ImGui::GetContentRegionAvail().x;
-  ImGui::PushStyleColor(ImGuiCol_ChildBg,
-                        packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(10), look_.px(4)});
-  ImGui::BeginChild("notices", {0, ImGui::GetFrameHeight() + look_.px(8)}, false,
-                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar |
-                        ImGuiWindowFlags_NavFlattened);
-  ImGui::AlignTextToFramePadding();
-  const std::string& last = session_->notices().back().sentence;
-  const std::string words = fmt::format("{} messages, the last: {}", n,
-                                        last.substr(0, std::min(last.find('\n'), last.size())));
-  const float buttons = width - look_.px(190);
-  ImGui::TextUnformatted(fitting(words, buttons - look_.px(20)).c_str());
-  ImGui::SameLine(buttons);
-  if (ImGui::Button(shows_all_banners_ ? "Fold" : "Show")) shows_all_banners_ = !shows_all_banners_;
-  landmark("show messages");
-  ImGui::SameLine();
-  const bool dismissed = ImGui::Button("Dismiss all");
-  landmark("dismiss all");
-  ImGui::EndChild();
-  ImGui::PopStyleVar();
-  ImGui::PopStyleColor();
-  if (shows_all_banners_) {
-    const float wanted = static_cast<float>(n) * (ImGui::GetFrameHeight() + look_.px(8));
-    ImGui::BeginChild("all notices",
-                      {0, std::min(wanted, kMostHeight * ImGui::GetIO().DisplaySize.y)}, false);
-    for (std::size_t i = 0; i < session_->notices().size(); ++i) draw_banner(i);
-    ImGui::EndChild();
-  }
-  if (dismissed) session_->dismiss_all();
-}
-
-void App::draw_banner(std::size_t i) {
-  const Notice notice = session_->notices()[i];
-  const plot::Colour tone = notice.is_error ? look_.error : look_.warning;
-  const float width = ImGui::GetContentRegionAvail().x;
-  const float wrap = width - look_.px(notice.reload.empty() ? 100 : 170);
-  const ImVec2 text = ImGui::CalcTextSize(notice.sentence.c_str(), nullptr, false, wrap);
-  const float height = std::max(text.y, ImGui::GetFrameHeight()) + look_.px(8);
-  ImGui::PushID(static_cast<int>(i));
-  ImGui::PushStyleColor(ImGuiCol_ChildBg,
-                        packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(10), look_.px(4)});
-  ImGui::BeginChild("notice", {0, height}, false,
-                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NavFlattened);
-  ImGui::AlignTextToFramePadding();
-  ImGui::PushTextWrapPos(wrap);
-  ImGui::TextUnformatted(notice.sentence.c_str());
-  ImGui::PopTextWrapPos();
-  bool reloads = false;
-  if (!notice.reload.empty()) {
-    ImGui::SameLine(width - look_.px(150));
-    reloads = ImGui::Button("Reload");
-    landmark(fmt::format("reload {}", i));
-  }
-  ImGui::SameLine(width - look_.px(80));
-  const bool dismissed = ImGui::Button("Dismiss");
-  landmark(fmt::format("dismiss {}", i));
-  ImGui::EndChild();
-  ImGui::PopStyleVar();
-  ImGui::PopStyleColor();
-  ImGui::PopID();
-  if (reloads) {
-    session_->reload(notice.reload);
-  } else if (dismissed) {
-    session_->dismiss(i);
-  }
 }
 
 /// What brings a hidden side bar back; its width.
@@ -506,9 +423,14 @@ Panel* App::focused_panel() {
 
 void App::open(const fs::path& file) {
   if (file.extension() == ".txt") {
-    start_page_.take_text(file);
-    flash(is_empty() ? "the text to record: " + file.string()
-                     : "a text is recorded from the start page: close what is open first");
+    if (is_empty()) {
+      start_page_.take_text(file);
+    } else {
+      find_panel("runs")->set_options(
+          {{"command", "record"}, {"values", {{"text", file.string()}}}});
+      show_panel_alone("runs");
+    }
+    flash("the text to record: " + file.string());
     return;
   }
   if (is_session_file(file)) {
@@ -547,46 +469,6 @@ void App::release_closed() {
       continue;  // as it was made
     }
     panels_[i] = std::move(fresh[i]);
-  }
-}
-
-void App::for_this_window(const std::function<void(Settings&)>& change) {
-  const nlohmann::ordered_json before = fields_to_json(settings_);
-  change(settings_);
-  const nlohmann::ordered_json after = fields_to_json(settings_);
-  for (const auto& [key, value] : after.items()) {
-    if (value != before[key]) lent_[key] = {value, before[key]};
-  }
-}
-
-void App::remember() {
-  bool changed = false;
-  const auto& documents = session_->documents();
-  std::set<fs::path> now_open;
-  for (const auto& document : documents) {
-    now_open.insert(document->path());
-    if (known_.contains(document->path())) continue;  // a recording gets another name at its end
-    settings_.add_recent(document->path());
-    changed = true;
-  }
-  known_ = std::move(now_open);
-  nlohmann::ordered_json now = fields_to_json(settings_);
-  std::erase_if(lent_, [&](const auto& field) { return now[field.first] != field.second.here; });
-  for (const auto& [key, lent] : lent_) now[key] = lent.kept;
-  if (!changed && !unsaved_ && now == saved_) return;
-  saved_ = now;
-  unsaved_ = false;
-  if (settings_file_.empty() || ImGui::IsAnyMouseDown()) {
-    unsaved_ = !settings_file_.empty();
-    return;
-  }
-  try {
-    Settings kept = settings_;
-    fields_from_json(now, kept);
-    save_settings(kept, settings_file_);
-  } catch (const Error& e) {
-    session_->notify(e.what(), /*is_error=*/false);
-    settings_file_.clear();  // said once
   }
 }
 

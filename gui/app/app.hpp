@@ -191,7 +191,7 @@ class App {
   std::uint64_t drawn_revision_ = 0;
   std::string flash_;  // what a key just did, in the status bar for a moment
   double flash_until_ = 0.0;
-  std::set<std::filesystem::path> known_;  // documents that are among the recent files
+  std::set<std::filesystem::path> known_;  // open files that are among the recent ones
   bool unsaved_ = false;                   // settings that saved_ does not show
   nlohmann::ordered_json saved_;
   struct Lent {

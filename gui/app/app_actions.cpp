@@ -300,7 +300,7 @@ void App::show_result(const ResultView& result) {
                     cells_.maximised().empty() ? layout_ : std::string("Results")));
 }
 
-/// Results that were opened by hand, or alone, have arrived.
+/// Brings into sight what was opened by hand, or alone, once it is there.
 void App::bring_up_results() {
   const auto& results = session_->results();
   const bool has_trace = !session_->documents().empty();
@@ -308,6 +308,11 @@ void App::bring_up_results() {
   const bool is_asked = shows_next_result_ || (!has_trace && cells_.maximised().empty());
   if (results.size() > n_results_ && is_asked) show_result(*results.back());
   n_results_ = results.size();
+  // A trace that was opened beside two others is what one wants to see next.
+  const std::size_t n_traces = session_->documents().size();
+  if (shows_next_result_ && n_documents_ >= 2 && n_traces > n_documents_) {
+    session_->select("open", [&](Selection& s) { s.trace = static_cast<Index>(n_traces) - 1; });
+  }
   if (!session_->is_opening()) shows_next_result_ = false;
   // A trace that comes while the layout of results is remembered, and empty: there is more to see.
   const bool is_first_trace = n_documents_ == 0 && has_trace;

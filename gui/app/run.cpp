@@ -270,12 +270,13 @@ int show_window(const CommandLine& line) {
 
 int run(const CommandLine& line) {
   // Before anything is opened: what is wrong with the files matters more than a missing display.
-  for (const auto& file : line.files) {
-    std::error_code error;
-    if (!fs::exists(file, error)) {
-      throw IoError(fmt::format("cannot read {}: no such file", file.string()));
-    }
-  }
+  // One of several is said in the window, where the others open.
+  std::error_code error;
+  const auto is_missing = [&](const fs::path& file) { return !fs::exists(file, error); };
+  const auto first = std::find_if(line.files.begin(), line.files.end(), is_missing);
+  const bool opens_none = std::all_of(line.files.begin(), line.files.end(), is_missing);
+  if (first != line.files.end() && (opens_none || line.screenshot))
+    throw IoError(fmt::format("cannot read {}: no such file", first->string()));
   if (line.reproduce) return reproduce_view(line);
   if (line.screenshot) {
     if (const auto input = input_behind(*line.screenshot, with_set_parts(line.files))) {

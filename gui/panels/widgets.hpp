@@ -81,18 +81,7 @@ bool segmented(const char* id, E& value) {
 bool choose(const char* id, std::string& chosen, const std::vector<std::string>& names,
             float width = 0.0f);
 
-/// The same for an enum with EnumNames.
-template <class E>
-requires std::is_enum_v<E>
-bool choose(const char* id, E& value, float width = 0.0f) {
-  std::string chosen(enum_name(value));
-  const std::vector<std::string> names(EnumNames<E>::value.begin(), EnumNames<E>::value.end());
-  if (!choose(id, chosen, names, width)) return false;
-  value = static_cast<E>(std::find(names.begin(), names.end(), chosen) - names.begin());
-  return true;
-}
-
-/// The same with other words for the values.
+/// The same for an enum, with these words for its values.
 template <class E>
 requires std::is_enum_v<E>
 bool choose(const char* id, E& value, const std::vector<std::string>& words, float width) {
@@ -100,6 +89,15 @@ bool choose(const char* id, E& value, const std::vector<std::string>& words, flo
   if (!choose(id, chosen, words, width)) return false;
   value = static_cast<E>(std::find(words.begin(), words.end(), chosen) - words.begin());
   return true;
+}
+
+/// The same for an enum with EnumNames; underscores are shown as spaces.
+template <class E>
+requires std::is_enum_v<E>
+bool choose(const char* id, E& value, float width = 0.0f) {
+  std::vector<std::string> words(EnumNames<E>::value.begin(), EnumNames<E>::value.end());
+  for (std::string& word : words) std::replace(word.begin(), word.end(), '_', ' ');
+  return choose(id, value, words, width);
 }
 
 /// A slider, box or switch for every field of an options struct, with its help as a tooltip.

@@ -125,6 +125,20 @@ TEST_CASE("opening leads to something to see") {
   CHECK(results.options()["show"] == "table");
 }
 
+TEST_CASE("a trace that is opened beside two others is selected, and results are remembered") {
+  const TempDir folder;
+  Rig rig;
+  rig.open_pair(/*with_draft=*/true);
+  CHECK(rig.session().selection().trace == 0);
+  rig.open(embedded_trace(/*draft=*/false, 96, 4));
+  REQUIRE(rig.session().documents().size() == 3);
+  CHECK(rig.session().selection().trace == 2);
+  const auto result = folder.write("s.csv", kSweep);
+  rig.open(result);
+  rig.settle();
+  CHECK(rig.app().settings().recent.front() == result.string());
+}
+
 TEST_CASE("what a command line says of the window is not remembered; what the user does is") {
   const TempDir folder;
   const fs::path file = folder.path() / "explorer.json";

@@ -226,6 +226,24 @@ TEST_CASE("a dropped text is what is recorded next; what is missing is said") {
   CHECK(rig.session().document()->file().info().text_source == "essay.txt");
 }
 
+TEST_CASE("a text that is dropped beside an open trace is what Run would record") {
+  const TempDir folder;
+  const auto text = folder.write("essay.txt", "dropped words");
+  Rig rig;
+  rig.open_pair();
+  rig.app().open(text);
+  rig.settle();
+  REQUIRE(rig.app().area_of("runs"));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!mark_of(rig, "copy command")) {
+    REQUIRE(std::chrono::steady_clock::now() < end);
+    rig.frame();
+  }
+  press(rig, "copy command");
+  CHECK_THAT(std::string(ImGui::GetClipboardText()),
+             ContainsSubstring("kvscope record") && ContainsSubstring("--text " + text.string()));
+}
+
 TEST_CASE("a command runs from its form, and its result is shown") {
   const TempDir folder;
   const fs::path trace = folder.path() / "t.h5";
