@@ -1,5 +1,6 @@
 // kvscope-explorer: the window program, and its screenshots without one.
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -40,12 +41,25 @@ void end_after_loss(const char* file) {
   end_with(file, ": cannot be read any more: it was cut while it was in use, or its disk failed\n");
 }
 
+/// What the cache drops goes back to the system. By default glibc stops mapping large blocks one by
+/// one as soon as it has freed one: heads and rows of megabytes then lie in heaps (one per thread)
+/// between small things that stay, and their room is kept.
+void give_memory_back() {
+#ifdef __GLIBC__
+  constexpr int kMappedFrom = 512 << 10;  // bytes
+  ::mallopt(M_MMAP_THRESHOLD, kMappedFrom);
+  ::mallopt(M_TRIM_THRESHOLD, 16 << 20);
+  ::mallopt(M_ARENA_MAX, 2);
+#endif
+}
+
 }  // namespace
 
 // The one place where exceptions of the program's start end; later ones become sentences in the
 // window.
 int main(int argc, char** argv) {
   using namespace kvscope;
+  give_memory_back();
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit ends in a sentence, not in a signal
   on_crash_in_hdf5(end_after_crash, end_after_loss);
   try {

@@ -27,7 +27,7 @@ class FigurePainter {
     draw_marks(panel, layout, theme_, canvas_);
     canvas_.pop_clip();
     axes(layout, is_map);
-    if (layout.bar) bar(*layout.bar, panel.colour->map);
+    if (layout.bar) bar(*layout.bar, panel.colour->map, is_map);
     if (layout.legend) legend(*layout.legend);
   }
 
@@ -103,10 +103,11 @@ class FigurePainter {
     }
   }
 
-  void bar(const ColourBarLayout& bar, ColourMap map) {
+  void bar(const ColourBarLayout& bar, ColourMap map, bool is_map) {
     Image ramp{1, 256, {}};
     for (int i = 255; i >= 0; --i) {
-      const Colour colour = colour_at(map, i / 255.0);
+      const double unit = i / 255.0;
+      const Colour colour = is_map ? colour_at(map, unit) : theme_.point_colour(map, unit);
       ramp.rgba.insert(ramp.rgba.end(), {colour.r, colour.g, colour.b, 255});
     }
     canvas_.image(bar.rect, ramp);

@@ -151,7 +151,7 @@ class MarkPainter {
       places.push_back(p);
       if (m.value.empty() || !panel_.colour) continue;
       const double unit = layout_.colour.to_unit(m.value[i]);
-      colours.push_back(with_alpha(colour_at(panel_.colour->map, unit), m.opacity));
+      colours.push_back(with_alpha(theme_.point_colour(panel_.colour->map, unit), m.opacity));
     }
     if (colours.empty()) colours.push_back(with_alpha(style.colour, m.opacity));
     const double radius = theme_.marker_radius * m.size;

@@ -1,5 +1,7 @@
 #include "analysis/plot/theme.hpp"
 
+#include <algorithm>
+
 namespace kvscope::plot {
 
 namespace {
@@ -66,6 +68,11 @@ SeriesStyle Theme::style_of(const Tone& tone) const {
           static_cast<Dash>((slot + 2 * (slot / n)) % kDashes)};
 }
 
+Colour Theme::point_colour(ColourMap map, double unit) const {
+  const double first = map == ColourMap::sequential ? first_of_points : 0.0;
+  return colour_at(map, first + (1.0 - first) * std::clamp(unit, 0.0, 1.0));
+}
+
 Theme make_theme(Venue venue, Ground ground) {
   const Widths widths = widths_of(venue);
   Theme theme;
@@ -88,6 +95,7 @@ Theme make_theme(Venue venue, Ground ground) {
   theme.neutral = colour_from_rgb(light ? 0x9A9A9A : 0x7C8088);
   theme.highlight = colour_from_rgb(0xD81B60);  // apart from every series and both colour maps
   theme.series = series_colours(ground);
+  theme.first_of_points = light ? 0.0 : 0.15;
   return theme;
 }
 

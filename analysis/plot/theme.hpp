@@ -49,7 +49,12 @@ struct Theme {
   double band_alpha = 0.18;
   std::vector<Colour> series;  // Okabe and Ito's, the ones that print well first
 
+  /// Where points begin on the sequential map: its dark end is hard to see on a dark ground.
+  double first_of_points = 0.0;
+
   SeriesStyle style_of(const Tone& tone) const;
+  /// The colour of a point, at `unit` in [0, 1] of its axis.
+  Colour point_colour(ColourMap map, double unit) const;
 };
 
 /// The paper's column widths: ACL 3.03 and 6.30 in, ICML 3.25 and 6.75, NeurIPS and ICLR 5.5 (one

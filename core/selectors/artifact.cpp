@@ -1,3 +1,4 @@
+// Compiled alone: the neighbours in some presets call other JSON by the same name.
 #include "core/selectors/artifact.hpp"
 
 #include <fmt/format.h>

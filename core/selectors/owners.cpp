@@ -43,6 +43,7 @@ std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner owner, 
     answers[i].append(of_answer, [&](Index n, const std::function<void(Index)>& copy) {
       engine.run(n, [&](Index part, ScoreWorker&) { copy(part); });
     });
+    for (auto& part : parts) part[i] = Selection();  // lists of long contexts are large
   }
   return answers;
 }

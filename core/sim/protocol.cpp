@@ -150,6 +150,7 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
     answers_.clear();
     answers_.push_back(selector_->select(call_));
   } else {
+    answers_.clear();  // before the next ones are made: with lists per query both are large
     answers_ = selector_->select_budgets(call_, budgets_);
   }
   call_.trace = nullptr;  // it is the caller's

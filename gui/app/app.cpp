@@ -10,14 +10,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/base/fields_json.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
 #include "gui/app/help_overlay.hpp"
-#include "gui/app/sidebar.hpp"
 #include "gui/app/status_bar.hpp"
 #include "gui/model/session/methods.hpp"
-#include "gui/model/traces/trace_facts.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -45,10 +42,12 @@ std::uint64_t count_presses() {
 bool keyboard_is_inside() {
   const ImGuiContext& g = *ImGui::GetCurrentContext();
   if (g.ActiveId != 0 && g.ActiveIdSource == ImGuiInputSource_Nav) return true;
-  const ImGuiWindow* window = g.NavWindow;
-  constexpr ImGuiWindowFlags kOther = ImGuiWindowFlags_NavFlattened | ImGuiWindowFlags_Popup;
-  return window != nullptr && !g.NavDisableHighlight &&
-         (window->Flags & ImGuiWindowFlags_ChildWindow) != 0 && (window->Flags & kOther) == 0;
+  if (g.NavWindow == nullptr || g.NavDisableHighlight) return false;
+  // A panel or the side bar is as far out as Esc goes; tables lie deeper.
+  const ImGuiWindow* window = g.NavWindow->RootWindowForNav;
+  constexpr ImGuiWindowFlags kChild = ImGuiWindowFlags_ChildWindow;
+  return (window->Flags & kChild) != 0 && (window->Flags & ImGuiWindowFlags_Popup) == 0 &&
+         (window->ParentWindow->Flags & kChild) != 0;
 }
 
 constexpr std::size_t kLargestSession = std::size_t{16} << 20;
@@ -111,6 +110,9 @@ void App::frame(float screen_scale) {
   const bool is_popup_open = ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId);
   const bool is_esc = ImGui::IsKeyPressed(GLFW_KEY_ESCAPE, /*repeat=*/false);
   run_shortcuts(shortcuts_, is_popup_open || popup_was_open_ || (is_esc && keyboard_was_inside_));
+  // Esc leaves a panel for ImGui too, which would mark all of it.
+  if (is_esc && !keyboard_was_inside_) ImGui::GetCurrentContext()->NavDisableHighlight = true;
+  if (ImGui::IsAnyMouseDown()) keyboard_bar_.clear();
 
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({0, 0});
@@ -122,6 +124,7 @@ void App::frame(float screen_scale) {
                    ImGuiWindowFlags_NoBringToFrontOnFocus | ImGuiWindowFlags_NoScrollWithMouse);
   ImGui::PopStyleVar();
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {look_.px(8), 0});
+  if (takes_keyboard("top bar")) keyboard_here();
   draw_top_bar();
   draw_banners();
   ImGui::PopStyleVar();
@@ -177,7 +180,7 @@ void App::draw_top_bar() {
   ImGui::SameLine();
   ImGui::Dummy({look.px(8), 0});
   const char* theme = settings_.theme == plot::Ground::light ? "Dark" : "Light";
-  const float right = ImGui::CalcTextSize(theme).x + ImGui::CalcTextSize("KeysTour").x +
+  const float right = ImGui::CalcTextSize(theme).x + ImGui::CalcTextSize("HelpTour").x +
                       6 * ImGui::GetStyle().FramePadding.x + 2 * ImGui::GetStyle().ItemSpacing.x;
   std::vector<std::string> names;
   float needed = 0.0f;
@@ -216,95 +219,24 @@ void App::draw_top_bar() {
     settings_.theme =
         settings_.theme == plot::Ground::light ? plot::Ground::dark : plot::Ground::light;
   }
-  help_tooltip("Light or dark (T)");
+  help_tooltip("Light or dark (Ctrl+Shift+T)");
   ImGui::SameLine();
-  if (ImGui::Button("Keys")) shows_help_ = true;
+  if (ImGui::Button("Help")) shows_help_ = true;
+  help_tooltip("All keys, and what the mouse does (F1)");
   ImGui::EndChild();
   ImGui::PopStyleVar();
 }
 
-void App::draw_banners() {
-  constexpr std::size_t kMostBanners = 2;  // more become one line
-  constexpr float kMostHeight = 0.3f;      // of the window, when all are shown
-  const std::size_t n = session_->notices().size();
-  if (n <= kMostBanners) {
-    shows_all_banners_ = false;
-    for (std::size_t i = 0; i < session_->notices().size(); ++i) draw_banner(i);
-    return;
-  }
-  const bool has_error = std::any_of(session_->notices().begin(), session_->notices().end(),
-                                     [](const Notice& notice) { return notice.is_error; });
-  const plot::Colour tone = has_error ? look_.error : look_.warning;
-  const float width = ImGui::GetContentRegionAvail().x;
-  ImGui::PushStyleColor(ImGuiCol_ChildBg,
-                        packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(10), look_.px(4)});
-  ImGui::BeginChild("notices", {0, ImGui::GetFrameHeight() + look_.px(8)}, false,
-                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar |
-                        ImGuiWindowFlags_NavFlattened);
-  ImGui::AlignTextToFramePadding();
-  const std::string& last = session_->notices().back().sentence;
-  const std::string words = fmt::format("{} messages, the last: {}", n,
-                                        last.substr(0, std::min(last.find('\n'), last.size())));
-  const float buttons = width - look_.px(190);
-  const auto fits = [&](std::string_view part) {
-    return ImGui::CalcTextSize(part.data(), part.data() + part.size()).x <= buttons - look_.px(20);
-  };
-  ImGui::TextUnformatted(shortened_middle(words, fits).c_str());
-  ImGui::SameLine(buttons);
-  if (ImGui::Button(shows_all_banners_ ? "Fold" : "Show")) shows_all_banners_ = !shows_all_banners_;
-  landmark("show messages");
-  ImGui::SameLine();
-  const bool dismissed = ImGui::Button("Dismiss all");
-  landmark("dismiss all");
-  ImGui::EndChild();
+/// What brings a hidden side bar back; its width.
+float App::draw_side_handle(ImVec2 at, float height) {
+  const float width = look_.px(14);
+  ImGui::SetCursorScreenPos(at);
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {0, 0});
+  if (ImGui::Button("›##side", {width, std::max(1.0f, height)})) settings_.show_sidebar = true;
   ImGui::PopStyleVar();
-  ImGui::PopStyleColor();
-  if (shows_all_banners_) {
-    const float wanted = static_cast<float>(n) * (ImGui::GetFrameHeight() + look_.px(8));
-    ImGui::BeginChild("all notices",
-                      {0, std::min(wanted, kMostHeight * ImGui::GetIO().DisplaySize.y)}, false);
-    for (std::size_t i = 0; i < session_->notices().size(); ++i) draw_banner(i);
-    ImGui::EndChild();
-  }
-  if (dismissed) session_->dismiss_all();
-}
-
-void App::draw_banner(std::size_t i) {
-  const Notice notice = session_->notices()[i];
-  const plot::Colour tone = notice.is_error ? look_.error : look_.warning;
-  const float width = ImGui::GetContentRegionAvail().x;
-  const float wrap = width - look_.px(notice.reload.empty() ? 100 : 170);
-  const ImVec2 text = ImGui::CalcTextSize(notice.sentence.c_str(), nullptr, false, wrap);
-  const float height = std::max(text.y, ImGui::GetFrameHeight()) + look_.px(8);
-  ImGui::PushID(static_cast<int>(i));
-  ImGui::PushStyleColor(ImGuiCol_ChildBg,
-                        packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(10), look_.px(4)});
-  ImGui::BeginChild("notice", {0, height}, false,
-                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NavFlattened);
-  ImGui::AlignTextToFramePadding();
-  ImGui::PushTextWrapPos(wrap);
-  ImGui::TextUnformatted(notice.sentence.c_str());
-  ImGui::PopTextWrapPos();
-  bool reloads = false;
-  if (!notice.reload.empty()) {
-    ImGui::SameLine(width - look_.px(150));
-    reloads = ImGui::Button("Reload");
-    landmark(fmt::format("reload {}", i));
-  }
-  ImGui::SameLine(width - look_.px(80));
-  const bool dismissed = ImGui::Button("Dismiss");
-  landmark(fmt::format("dismiss {}", i));
-  ImGui::EndChild();
-  ImGui::PopStyleVar();
-  ImGui::PopStyleColor();
-  ImGui::PopID();
-  if (reloads) {
-    session_->reload(notice.reload);
-  } else if (dismissed) {
-    session_->dismiss(i);
-  }
+  landmark("show side bar");
+  help_tooltip("The side bar: traces, selection, methods and sliders (Ctrl+Shift+S)");
+  return width;
 }
 
 void App::draw_body() {
@@ -325,9 +257,9 @@ void App::draw_body() {
     left = std::min(look_.px(kSidebar), room.x * 0.3f);
     ImGui::SetCursorScreenPos({at.x, at.y + bar});
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(6)});
-    ImGui::BeginChild("side", {left, height - bar}, false,
-                      ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NavFlattened);
-    const auto clicked = draw_sidebar(shared, find_panel("traces"), controls_height_);
+    ImGui::BeginChild("side", {left, height - bar}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
+    if (takes_keyboard("side bar")) keyboard_here();
+    const auto clicked = draw_sidebar(shared, find_panel("traces"), side_);
     const auto& results = session_->results();
     if (clicked && *clicked < static_cast<Index>(results.size()))
       show_result(*results[static_cast<std::size_t>(*clicked)]);
@@ -336,6 +268,8 @@ void App::draw_body() {
     ImGui::PopStyleVar();
     strip(at.x + left, at.y, bar, height);
     left += bar;
+  } else if (!is_empty()) {
+    left = draw_side_handle({at.x, at.y + bar}, height - bar);
   }
   const Area area{at.x + left, at.y + bar, room.x - left, height - bar};
   if (is_empty() && cells_.maximised().empty()) {
@@ -390,6 +324,7 @@ void App::draw_dialogs() {
   export_dialog_.draw(shared, [this](std::string words) { flash(std::move(words)); });
   draw_tour();
   draw_bookmark_dialog();
+  renew_palette();
   palette_.draw(look_);
   if (shows_help_) shows_help_ = draw_help(look_, shortcuts_);
 }
@@ -488,9 +423,14 @@ Panel* App::focused_panel() {
 
 void App::open(const fs::path& file) {
   if (file.extension() == ".txt") {
-    start_page_.take_text(file);
-    flash(is_empty() ? "the text to record: " + file.string()
-                     : "a text is recorded from the start page: close what is open first");
+    if (is_empty()) {
+      start_page_.take_text(file);
+    } else {
+      find_panel("runs")->set_options(
+          {{"command", "record"}, {"values", {{"text", file.string()}}}});
+      show_panel_alone("runs");
+    }
+    flash("the text to record: " + file.string());
     return;
   }
   if (is_session_file(file)) {
@@ -508,8 +448,6 @@ void App::open(const fs::path& file) {
   for (const auto& result : session_->results()) {  // open already: it is read again, and shown
     if (fs::equivalent(result->name(), file, error)) show_result(*result);
   }
-  const std::string extension = file.extension().string();
-  if (extension == ".csv" || extension == ".json") show_layout("results");
 }
 
 /// Panels out of sight keep what they showed: after a trace was closed they are made anew, so that
@@ -531,33 +469,6 @@ void App::release_closed() {
       continue;  // as it was made
     }
     panels_[i] = std::move(fresh[i]);
-  }
-}
-
-void App::remember() {
-  bool changed = false;
-  const auto& documents = session_->documents();
-  std::set<fs::path> now_open;
-  for (const auto& document : documents) {
-    now_open.insert(document->path());
-    if (known_.contains(document->path())) continue;  // a recording gets another name at its end
-    settings_.add_recent(document->path());
-    changed = true;
-  }
-  known_ = std::move(now_open);
-  const nlohmann::ordered_json now = fields_to_json(settings_);
-  if (!changed && !unsaved_ && now == saved_) return;
-  saved_ = now;
-  unsaved_ = false;
-  if (settings_file_.empty() || ImGui::IsAnyMouseDown()) {
-    unsaved_ = !settings_file_.empty();
-    return;
-  }
-  try {
-    save_settings(settings_, settings_file_);
-  } catch (const Error& e) {
-    session_->notify(e.what(), /*is_error=*/false);
-    settings_file_.clear();  // said once
   }
 }
 

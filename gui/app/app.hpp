@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,9 +19,11 @@
 #include "gui/app/file_dialog.hpp"
 #include "gui/app/palette.hpp"
 #include "gui/app/shortcuts.hpp"
+#include "gui/app/sidebar.hpp"
 #include "gui/app/start_page.hpp"
 #include "gui/app/tour.hpp"
 #include "gui/model/runs/run_queue.hpp"
+#include "gui/model/session/method_items.hpp"
 #include "gui/model/session/session.hpp"
 #include "gui/model/session/settings.hpp"
 #include "gui/panels/landmarks.hpp"
@@ -52,6 +55,9 @@ class App {
   JobRunner& jobs() { return *jobs_; }
   RunQueue& runs() { return *runs_; }
   const Settings& settings() const { return settings_; }
+  /// What `change` does to the settings (the command line) holds until the user changes it, and is
+  /// not remembered.
+  void for_this_window(const std::function<void(Settings&)>& change);
   const Look& look() const { return look_; }
 
   /// A trace, a result or a saved session; a text (.txt) is what the start page records next. What
@@ -110,6 +116,7 @@ class App {
   void draw_tour();
   std::optional<Area> place_of(const std::string& target) const;
   void draw_body();
+  float draw_side_handle(ImVec2 at, float height);
   void draw_dialogs();
   void ask_open();
   void ask_save_session();
@@ -119,10 +126,13 @@ class App {
   void copy_csv();
   void copy_picture();
   void ask_palette();
+  void renew_palette();
   std::vector<Action> actions();
+  void add_method_actions(std::vector<Action>& all, const MethodLine& line);
   void go_to(const Destination& to);
   void bring_up(const std::string& name);
   void focus_next_panel(int by);
+  bool takes_keyboard(std::string_view bar);
   void ask_bookmark();
   void draw_bookmark_dialog();
   void step_method(int by);
@@ -152,20 +162,25 @@ class App {
   ExportDialog export_dialog_;
   StartPage start_page_;
   Tour tour_;
-  std::size_t shown_step_ = 0;      // of the tour, whose layout is there
-  std::size_t awaited_traces_ = 0;  // the tour begins once so many are open
+  AsyncValue<TourFacts> tour_facts_;
+  std::optional<std::size_t> shown_step_;  // of the tour, whose layout is there
+  bool selects_pair_ = false;              // of the head that retrieves, once it is known
+  std::size_t awaited_traces_ = 0;         // the tour begins once so many are open
   Palette palette_;
-  std::string note_;  // of the bookmark that is being made
+  std::size_t n_listed_commands_ = 0;  // of kvscope, among the palette's actions
+  std::string note_;                   // of the bookmark that is being made
   bool asks_note_ = false;
-  float controls_height_ = 0.0f;  // of the side bar
+  SidebarState side_;
   bool shows_help_ = false;
   bool shows_all_banners_ = false;
-  bool has_drawn_ = false;                 // a frame: files are opened by hand from now on
-  bool popup_was_open_ = false;            // at the end of the last frame
-  bool keyboard_was_inside_ = false;       // of a table, say; then too
-  bool shows_next_result_ = false;         // one that was opened by hand is on its way
-  std::size_t n_results_ = 0;              // of the last frame
-  std::size_t n_documents_ = 0;            // of the last frame
+  bool has_drawn_ = false;            // a frame: files are opened by hand from now on
+  bool popup_was_open_ = false;       // at the end of the last frame
+  bool keyboard_was_inside_ = false;  // of a table, say; then too
+  std::string keyboard_bar_;          // "side bar", "top bar": where Tab has come; empty: a panel
+  bool bar_takes_keyboard_ = false;   // in the next frame
+  bool shows_next_result_ = false;    // one that was opened by hand is on its way
+  std::size_t n_results_ = 0;         // of the last frame
+  std::size_t n_documents_ = 0;       // of the last frame
   std::vector<std::string> panel_errors_;  // of the last frame
   bool wants_quit_ = false;
   bool wants_redraw_ = false;
@@ -176,9 +191,14 @@ class App {
   std::uint64_t drawn_revision_ = 0;
   std::string flash_;  // what a key just did, in the status bar for a moment
   double flash_until_ = 0.0;
-  std::set<std::filesystem::path> known_;  // documents that are among the recent files
+  std::set<std::filesystem::path> known_;  // open files that are among the recent ones
   bool unsaved_ = false;                   // settings that saved_ does not show
   nlohmann::ordered_json saved_;
+  struct Lent {
+    nlohmann::ordered_json here;  // in this window
+    nlohmann::ordered_json kept;  // in the settings
+  };
+  std::map<std::string, Lent> lent_;  // fields that for_this_window changed
 };
 
 }  // namespace kvscope::gui

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/trace/result.hpp"
@@ -21,6 +23,25 @@ namespace {
 
 constexpr const char* kBookmarkId = "Bookmark";
 
+/// Other words for what keys do.
+constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {
+    {"open a trace or a result", "load file h5 csv json session"},
+    {"export what the panel shows", "save figure picture html svg pdf png latex tikz pgfplots"},
+    {"copy the panel's numbers as CSV", "table clipboard"},
+    {"copy the panel's picture", "image png clipboard"},
+    {"save the session", "workspace"},
+    {"side bar", "sidebar traces selection sliders hide show"},
+    {"light or dark", "theme colours night"},
+    {"larger letters", "zoom scale font bigger"},
+    {"smaller letters", "zoom scale font"},
+    {"this panel alone, and back", "maximise full screen"},
+    {"run a command of kvscope, and back", "record analyse analyze sweep simulate runs"},
+    {"layout as it was made", "reset"},
+    {"this page", "help keys shortcuts mouse"},
+    {"double the budget", "threshold keys kept"},
+    {"halve the budget", "threshold keys kept"},
+};
+
 /// What became of a picture for the clipboard.
 struct CopiedPicture {
   fs::path file;
@@ -35,18 +56,51 @@ void App::ask_palette() {
   palette_.ask(actions(), [this](const Destination& to) { go_to(to); });
 }
 
+/// The commands of kvscope come a moment later: the program is asked for them.
+void App::renew_palette() {
+  if (!palette_.is_open() || runs_->commands().size() == n_listed_commands_) return;
+  n_listed_commands_ = runs_->commands().size();
+  palette_.renew(actions());
+}
+
 std::vector<Action> App::actions() {
   std::vector<Action> all;
-  for (const Shortcut& shortcut : shortcuts_)
-    all.push_back({shortcut.group, shortcut.words, keys_of(shortcut), shortcut.run});
+  for (const Shortcut& shortcut : shortcuts_) {
+    const auto other = std::find_if(std::begin(kOtherWords), std::end(kOtherWords),
+                                    [&](const auto& pair) { return pair.first == shortcut.words; });
+    all.push_back({shortcut.group, shortcut.words, keys_of(shortcut), shortcut.run,
+                   other == std::end(kOtherWords) ? "" : std::string(other->second)});
+  }
+  all.push_back(
+      {"View", "the tour", "", [this] { tour_.start(); }, "help introduction first steps"});
   for (const auto& panel : panels_) {
     const PanelInfo info = panel->info();
     if (info.name == "traces") continue;  // stands in the side bar
-    all.push_back({"Panel", info.title, "", [this, name = info.name] { bring_up(name); }});
+    all.push_back({"Panel", info.title, "", [this, name = info.name] { bring_up(name); },
+                   info.name + " " + info.sentence});
     all.push_back({"Help", "what is: " + info.title, "", [this, name = info.name] {
                      bring_up(name);
                      cells_.show_help(name, true);
                    }});
+    for (const PanelChoice& choice : panel->choices()) {
+      all.push_back({"Switch", info.title + ", " + choice.words, "",
+                     [this, name = info.name, options = choice.options] {
+                       bring_up(name);
+                       Panel* chosen = find_panel(name);
+                       nlohmann::ordered_json all_options = chosen->options();  // and the zoom
+                       all_options.update(nlohmann::ordered_json::parse(options));
+                       chosen->set_options(all_options);
+                     },
+                     info.name + " " + choice.help});
+    }
+  }
+  for (const CommandSpec& command : runs_->commands()) {
+    all.push_back({"Run", command.name + ": " + command.summary, "",
+                   [this, name = command.name] {
+                     find_panel("runs")->set_options({{"command", name}});
+                     show_panel_alone("runs");
+                   },
+                   "run command start " + command.description});
   }
   for (std::size_t i = 0; i < session_->documents().size(); ++i) {
     all.push_back({"Trace", session_->documents()[i]->name(), "", [this, i] {
@@ -63,21 +117,30 @@ std::vector<Action> App::actions() {
     all.push_back({"Bookmark", mark.words() + (mark.note.empty() ? "" : ": " + mark.note), "",
                    [this, i] { session_->go_to(i); }});
   }
-  for (const std::string& name : method_names()) {
-    all.push_back({"Method", "select " + name, "", [this, name] {
-                     session_->select("palette", [&](Selection& s) { s.selector = name; });
-                   }});
-    const bool on = session_->is_ticked(name);
-    all.push_back({"Method", (on ? "hide the curve of " : "show the curve of ") + name, "",
-                   [this, name, on] { session_->set_ticked(name, !on); }});
-    all.push_back({"Method", "compare with " + name, "", [this, name] {
-                     session_->select("palette", [&](Selection& s) { s.other = name; });
-                   }});
+  for (const MethodGroup& group : method_groups("")) {
+    for (const MethodLine& line : group.methods) add_method_actions(all, line);
   }
   for (const std::string& file : settings_.recent) {
     all.push_back({"Open", file, "", [this, file] { open(file); }});
   }
   return all;
+}
+
+void App::add_method_actions(std::vector<Action>& all, const MethodLine& line) {
+  const std::string& name = line.name;
+  const std::string also = line.title + " " + line.paper + " " + line.idea;
+  const auto selects = [&](const char* words, MethodSpec Selection::*field) {
+    all.push_back({"Method", words + name, "",
+                   [this, name, field] {
+                     session_->select("palette", [&](Selection& s) { s.*field = name; });
+                   },
+                   also});
+  };
+  selects("select ", &Selection::selector);
+  selects("compare with ", &Selection::other);
+  const bool on = session_->is_ticked(name);
+  all.push_back({"Method", (on ? "hide the curve of " : "show the curve of ") + name, "",
+                 [this, name, on] { session_->set_ticked(name, !on); }, also});
 }
 
 void App::go_to(const Destination& to) {
@@ -98,15 +161,28 @@ void App::bring_up(const std::string& name) {
   cells_.focus(name);
 }
 
+/// Through the panels, then the side bar and the top bar.
 void App::focus_next_panel(int by) {
-  const auto names = panels_in(arrangement_);
-  const auto n = static_cast<std::ptrdiff_t>(names.size());
-  const auto at = std::find(names.begin(), names.end(), cells_.focused());
-  const std::ptrdiff_t next = at == names.end() ? 0 : ((at - names.begin()) + by + n) % n;
-  const std::string& name = names[static_cast<std::size_t>(next)];
+  std::vector<std::string> stops =
+      is_empty() ? std::vector<std::string>() : panels_in(arrangement_);
+  const auto n_panels = static_cast<std::ptrdiff_t>(stops.size());
+  if (settings_.show_sidebar && !is_empty()) stops.push_back("side bar");
+  stops.push_back("top bar");
+  const auto n = static_cast<std::ptrdiff_t>(stops.size());
+  const std::string& here = keyboard_bar_.empty() ? cells_.focused() : keyboard_bar_;
+  const std::ptrdiff_t at = std::find(stops.begin(), stops.end(), here) - stops.begin();
+  const std::ptrdiff_t next = at == n ? 0 : (at + by + n) % n;
+  const std::string& name = stops[static_cast<std::size_t>(next)];
+  bar_takes_keyboard_ = next >= n_panels;
+  keyboard_bar_ = bar_takes_keyboard_ ? name : "";
+  if (bar_takes_keyboard_) return;
   cells_.focus(name);
   cells_.take_keyboard();
   if (!cells_.maximised().empty()) cells_.maximise(name);
+}
+
+bool App::takes_keyboard(std::string_view bar) {
+  return keyboard_bar_ == bar && std::exchange(bar_takes_keyboard_, false);
 }
 
 // ---- bookmarks ----
@@ -224,7 +300,7 @@ void App::show_result(const ResultView& result) {
                     cells_.maximised().empty() ? layout_ : std::string("Results")));
 }
 
-/// Results that were opened by hand, or alone, have arrived.
+/// Brings into sight what was opened by hand, or alone, once it is there.
 void App::bring_up_results() {
   const auto& results = session_->results();
   const bool has_trace = !session_->documents().empty();
@@ -232,7 +308,18 @@ void App::bring_up_results() {
   const bool is_asked = shows_next_result_ || (!has_trace && cells_.maximised().empty());
   if (results.size() > n_results_ && is_asked) show_result(*results.back());
   n_results_ = results.size();
+  // A trace that was opened beside two others is what one wants to see next.
+  const std::size_t n_traces = session_->documents().size();
+  if (shows_next_result_ && n_documents_ >= 2 && n_traces > n_documents_) {
+    session_->select("open", [&](Selection& s) { s.trace = static_cast<Index>(n_traces) - 1; });
+  }
   if (!session_->is_opening()) shows_next_result_ = false;
+  // A trace that comes while the layout of results is remembered, and empty: there is more to see.
+  const bool is_first_trace = n_documents_ == 0 && has_trace;
+  if (is_first_trace && results.empty() && !session_->is_opening() && layout_ == "results" &&
+      cells_.maximised().empty()) {
+    show_layout(layouts_.front().name);
+  }
 }
 
 }  // namespace kvscope::gui

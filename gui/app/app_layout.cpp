@@ -247,9 +247,10 @@ void App::make_shortcuts() {
   add("View", GLFW_KEY_F10, false, kShift, "the panel's menu", [this] { cells_.open_menu(); });
   add("View", GLFW_KEY_F2, false, false, "what the panel shows, in words and formulas",
       [this] { cells_.show_help(cells_.focused(), !cells_.shows_help(cells_.focused())); });
-  add("View", GLFW_KEY_S, false, false, "side bar",
+  // With both modifiers: who types into a box that has moved away must not change the view.
+  add("View", GLFW_KEY_S, kCtrl, kShift, "side bar",
       [this] { settings_.show_sidebar = !settings_.show_sidebar; });
-  add("View", GLFW_KEY_T, false, false, "light or dark", [this] {
+  add("View", GLFW_KEY_T, kCtrl, kShift, "light or dark", [this] {
     settings_.theme =
         settings_.theme == plot::Ground::light ? plot::Ground::dark : plot::Ground::light;
   });

@@ -1,4 +1,5 @@
 // The App's tour of six steps: when it begins, and where its steps point.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -22,21 +23,48 @@ void App::draw_tour() {
     if (session_->documents().size() >= awaited_traces_) tour_.start();
     awaited_traces_ = 0;
   }
+  const auto document = session_->document();
+  if (!document) tour_.leave();
   if (!tour_.step()) {
-    shown_step_ = tour_steps().size();
+    shown_step_.reset();
+    tour_facts_.clear();
     return;
   }
-  if (session_->documents().empty()) {
-    tour_.leave();
-    return;
-  }
-  if (shown_step_ != *tour_.step()) {
-    shown_step_ = *tour_.step();
-    const std::string layout = tour_steps()[shown_step_].layout;
-    if (!layout.empty()) show_layout(layout);
+  // One that fails leaves the words without numbers; the atlas says what is wrong.
+  const auto view = tour_facts_.ask(
+      session_->bench(), document->key() + "tour", {"Heads for the tour", Lane::heavy},
+      [document](JobContext& job) { return tour_facts_of(document->source(), job); });
+  const TourFacts* facts = view.fresh ? view.value.get() : nullptr;
+  const auto steps = tour_steps(facts, [&](Index pos) { return document->token_text(pos); });
+  const TourStep& step = steps[*tour_.step()];
+  if (shown_step_ != tour_.step()) {
+    shown_step_ = tour_.step();
+    selects_pair_ = step.target == "attention-map";
     settings_.show_sidebar = true;
+    if (step.target == "heads") find_panel("heads")->set_options({{"number", "retrieval"}});
+    if (step.target == "why") {  // the heaviest that was dropped, not one that was selected before
+      session_->select("tour", [](Selection& s) { s.key.reset(); });
+    }
+    const bool is_layout = std::any_of(layouts_.begin(), layouts_.end(), [&](const Layout& layout) {
+      return layout.name == step.shows;
+    });
+    if (is_layout) {
+      show_layout(step.shows);
+    } else if (!step.shows.empty()) {
+      bring_up(step.shows);
+    }
+    requests_.redraw = true;  // what it points at is drawn in the next frame
+    return;
   }
-  if (tour_.draw(look_, [this](const std::string& target) { return place_of(target); })) {
+  if (selects_pair_ && facts != nullptr && facts->retrieving) {
+    selects_pair_ = false;
+    session_->select("tour", [&](Selection& s) {
+      s.layer = facts->retrieving->layer;
+      s.q_head = facts->retrieving->q_head;
+      if (facts->pair) s.query = facts->pair->query, s.key = facts->pair->key;
+    });
+  }
+  if (tour_.draw(look_, step, [this](const std::string& target) { return place_of(target); })) {
     requests_.redraw = true;
     if (!tour_.step()) settings_.tour_done = true;
   }

@@ -80,13 +80,14 @@ void Cells::draw_cell(PanelContext& context, const Panels& panels, Place& leaf, 
   // A panel alone has a place of its own in every frame, but is one and the same to ImGui.
   ImGui::PushID(maximised_.empty() ? static_cast<const void*>(&leaf) : this);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {context.look.px(6), context.look.px(4)});
-  if (takes_keyboard_ && focused_ == leaf.panel) {
-    ImGui::SetNextWindowFocus();
-    takes_keyboard_ = false;
-  }
+  // Not NavFlattened: arrows stay in the panel.
   ImGui::BeginChild(leaf.panel.c_str(), {area.w, area.h}, false,
                     ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar |
-                        ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NavFlattened);
+                        ImGuiWindowFlags_NoScrollWithMouse);
+  if (takes_keyboard_ && focused_ == leaf.panel) {
+    keyboard_here();
+    takes_keyboard_ = false;
+  }
   const bool hovered = ImGui::IsWindowHovered(ImGuiHoveredFlags_ChildWindows);
   if (hovered && (ImGui::IsMouseClicked(ImGuiMouseButton_Left) || focused_.empty())) {
     focused_ = leaf.panel;

@@ -66,11 +66,14 @@ void ExportDialog::draw(PanelContext& context, const std::function<void(std::str
   segmented("ground", request_.render.theme);
   ImGui::TextDisabled("folder");
   ImGui::SetNextItemWidth(-1);
-  ImGui::InputText("##folder", &folder_);
+  constexpr ImGuiInputTextFlags kEnter = ImGuiInputTextFlags_EnterReturnsTrue;
+  bool exports = ImGui::InputText("##folder", &folder_, kEnter);
   landmark("export folder");
   ImGui::TextDisabled("name, without an ending");
   ImGui::SetNextItemWidth(-1);
-  if (ImGui::InputText("##stem", &request_.stem)) replace_ = false;
+  const std::string stem = request_.stem;
+  exports = ImGui::InputText("##stem", &request_.stem, kEnter) || exports;
+  if (request_.stem != stem) replace_ = false;
   landmark("export name");
   if (request_.figure && !request_.figure->caption.empty()) {
     ImGui::TextDisabled("caption, kept in the manifest");
@@ -87,9 +90,13 @@ void ExportDialog::draw(PanelContext& context, const std::function<void(std::str
     ImGui::PopStyleColor();
   }
   ImGui::Dummy({0, look.px(4)});
-  const bool pressed = ImGui::Button(replace_ ? "Replace" : "Export", {look.px(90), 0});
+  exports =
+      ImGui::Button(replace_ ? "Replace###export" : "Export###export", {look.px(90), 0}) || exports;
+  ImGui::SetItemDefaultFocus();  // Enter exports, unless the arrows went elsewhere
   landmark("export");
-  if (pressed) {
+  const bool is_enter = ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Enter), /*repeat=*/false);
+  if (is_enter && !has_keyboard_mark() && !ImGui::IsAnyItemActive()) exports = true;
+  if (exports) {
     try {
       std::error_code error;
       request_.folder = folder_;

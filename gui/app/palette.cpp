@@ -5,9 +5,10 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
-#include <cctype>
+#include <tuple>
 
 #include "core/base/number_text.hpp"
+#include "gui/model/session/find_words.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/render/colour.hpp"
 
@@ -17,47 +18,38 @@ namespace {
 
 constexpr const char* kPaletteId = "Commands";
 constexpr std::size_t kMostShown = 400;
-
-std::string lowered(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
-
-std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words;
-  std::string word;
-  for (const char c : lowered(text) + " ") {
-    if (c != ' ' && c != '\t' && c != ',' && c != '=') {
-      word += c;
-    } else if (!word.empty()) {
-      words.push_back(std::move(word));
-      word.clear();
-    }
-  }
-  return words;
-}
-
-bool holds_all(const std::string& text, const std::vector<std::string>& words) {
-  return std::all_of(words.begin(), words.end(),
-                     [&](const std::string& word) { return text.find(word) != std::string::npos; });
-}
+constexpr std::size_t kMostRecent = 12;
 
 }  // namespace
 
-std::vector<const Action*> matching(const std::vector<Action>& actions, std::string_view typed) {
-  const std::vector<std::string> words = words_of(typed);
-  std::vector<const Action*> by_rank[3];
+std::vector<const Action*> matching(const std::vector<Action>& actions, std::string_view typed,
+                                    const std::vector<std::string>& recent) {
+  const std::vector<std::string> words = lower_words(typed);
+  // What stands in its own words says more than its explanation; then what begins with it; then
+  // what was run lately.
+  struct Found {
+    std::size_t n_elsewhere = 0;
+    bool begins = false;
+    std::ptrdiff_t age = 0;
+    const Action* action = nullptr;
+  };
+  std::vector<Found> found;
   for (const Action& action : actions) {
-    const std::string own = lowered(action.words);
-    if (!holds_all(lowered(action.group) + " " + own + " " + lowered(action.keys), words)) continue;
-    const bool begins = !words.empty() && own.starts_with(words.front());
-    const int rank = begins && holds_all(own, words) ? 0 : holds_all(own, words) ? 1 : 2;
-    by_rank[rank].push_back(&action);
+    const std::string own = lowered(action.group + " " + action.words);
+    if (!holds_all(own + " " + lowered(action.keys + " " + action.also), words)) continue;
+    Found one{0, false, 0, &action};
+    for (const std::string& word : words) one.n_elsewhere += own.find(word) == std::string::npos;
+    one.begins = !words.empty() && lowered(action.words).starts_with(words.front());
+    one.age = std::find(recent.begin(), recent.end(), action.words) - recent.begin();
+    found.push_back(one);
   }
-  std::vector<const Action*> found;
-  for (const auto& part : by_rank) found.insert(found.end(), part.begin(), part.end());
-  return found;
+  std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+    return std::tuple(a.n_elsewhere, !a.begins, a.age) <
+           std::tuple(b.n_elsewhere, !b.begins, b.age);
+  });
+  std::vector<const Action*> ranked;
+  for (const Found& one : found) ranked.push_back(one.action);
+  return ranked;
 }
 
 std::string Destination::words() const {
@@ -75,7 +67,7 @@ std::string Destination::words() const {
 
 Destination destination_of(std::string_view typed) {
   Destination to;
-  const std::vector<std::string> words = words_of(typed);
+  const std::vector<std::string> words = lower_words(typed);
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
     const auto value = number_from<long long>(words[i + 1]);
     std::optional<long long>* place = words[i] == "layer"    ? &to.layer
@@ -117,7 +109,7 @@ void Palette::draw(const Look& look) {
   ImGui::InputTextWithHint("##typed", "what to do; or: layer 5 head 3 query 400 key 20", &typed_);
   landmark("palette field");
   if (typed_ != before) chosen_ = 0;
-  const auto found = matching(actions_, typed_);
+  const auto found = matching(actions_, typed_, recent_);
   const Destination to = destination_of(typed_);
   const std::size_t n_before = to.is_empty() ? 0 : 1;
   const std::size_t n = n_before + std::min(found.size(), kMostShown);
@@ -164,7 +156,11 @@ void Palette::draw(const Look& look) {
   if (chosen_ < n_before) {
     go_to_(to);
   } else {
-    found[chosen_ - n_before]->run();
+    const Action chosen = *found[chosen_ - n_before];
+    std::erase(recent_, chosen.words);
+    recent_.insert(recent_.begin(), chosen.words);
+    if (recent_.size() > kMostRecent) recent_.resize(kMostRecent);
+    chosen.run();
   }
 }
 

@@ -17,11 +17,14 @@ struct Action {
   std::string words;  // "light or dark"
   std::string keys;   // "Ctrl+S"; empty: it has none
   std::function<void()> run;
+  std::string also;  // what else it is looked for by: other words, what it does
 };
 
-/// The actions that hold every word of `typed`, in any case and order: those that begin with it
-/// first, then those with all words in their own text, then the rest. All of them for no words.
-std::vector<const Action*> matching(const std::vector<Action>& actions, std::string_view typed);
+/// The actions that hold every word of `typed`, in any case and order: those with most of them in
+/// their own words and group first, then those that begin with the first one, then those whose
+/// words are in `recent`, in its order. All of them for no words.
+std::vector<const Action*> matching(const std::vector<Action>& actions, std::string_view typed,
+                                    const std::vector<std::string>& recent = {});
 
 /// Where "layer 5 head 3 query 400 key 20 budget 512" leads, each part optional.
 struct Destination {
@@ -37,6 +40,8 @@ class Palette {
  public:
   /// Opens with these actions; `go_to` is offered for what destination_of understands.
   void ask(std::vector<Action> actions, std::function<void(const Destination&)> go_to);
+  /// The same with more of them, while it is open.
+  void renew(std::vector<Action> actions) { actions_ = std::move(actions); }
   /// Draws it while it is open: arrows choose, Enter runs, Escape closes.
   void draw(const Look& look);
   bool is_open() const { return is_open_; }
@@ -45,6 +50,7 @@ class Palette {
   std::vector<Action> actions_;
   std::function<void(const Destination&)> go_to_;
   std::string typed_;
+  std::vector<std::string> recent_;  // words of what was run, the last first
   std::size_t chosen_ = 0;
   bool should_open_ = false;
   bool is_open_ = false;

@@ -31,9 +31,13 @@ constexpr double kLookSeconds = 1.0;  // between two looks at the files that are
 
 /// What the command line says, once the App is there.
 void prepare(App& app, const CommandLine& line) {
-  for (const auto& file : line.files) app.open(file);
-  if (line.session) app.load_session(*line.session);
-  if (line.layout) app.show_layout(*line.layout);
+  app.for_this_window([&](Settings& settings) {
+    if (line.theme) settings.theme = *line.theme;
+    if (line.scale) settings.ui_scale = *line.scale;
+    for (const auto& file : line.files) app.open(file);
+    if (line.session) app.load_session(*line.session);
+    if (line.layout) app.show_layout(*line.layout);
+  });
   if (line.panel) app.show_panel_alone(*line.panel);
 }
 
@@ -66,18 +70,6 @@ class StateFile {
   std::string last_;
 };
 
-Settings settings_for(const CommandLine& line, std::string& problem) {
-  Settings settings;
-  try {
-    if (!line.screenshot) settings = load_settings(settings_file());
-  } catch (const Error& e) {
-    problem = e.what();
-  }
-  if (line.theme) settings.theme = *line.theme;
-  if (line.scale) settings.ui_scale = *line.scale;
-  return settings;
-}
-
 /// Frames until nothing is opened or computed any more: some settle the layout, then as many as the
 /// background work needs.
 void settle(App& app, Offscreen& backend, double timeout,
@@ -104,9 +96,7 @@ void settle(App& app, Offscreen& backend, double timeout,
 
 int take_screenshot(const CommandLine& line) {
   Offscreen backend({static_cast<float>(line.width), static_cast<float>(line.height)});
-  std::string problem;
   AppOptions options;
-  options.settings = settings_for(line, problem);
   options.n_threads = line.n_threads;
   App app(std::move(options), backend.fonts(), backend.texture_store());
   prepare(app, line);
@@ -224,7 +214,11 @@ int show_window(const CommandLine& line) {
   Window backend(window);
   std::string problem;
   AppOptions options;
-  options.settings = settings_for(line, problem);
+  try {
+    options.settings = load_settings(settings_file());
+  } catch (const Error& e) {
+    problem = e.what();
+  }
   options.settings_file = problem.empty() ? settings_file() : fs::path();
   options.n_threads = line.n_threads;
   options.wake = [&backend] { backend.wake(); };
@@ -276,12 +270,13 @@ int show_window(const CommandLine& line) {
 
 int run(const CommandLine& line) {
   // Before anything is opened: what is wrong with the files matters more than a missing display.
-  for (const auto& file : line.files) {
-    std::error_code error;
-    if (!fs::exists(file, error)) {
-      throw IoError(fmt::format("cannot read {}: no such file", file.string()));
-    }
-  }
+  // One of several is said in the window, where the others open.
+  std::error_code error;
+  const auto is_missing = [&](const fs::path& file) { return !fs::exists(file, error); };
+  const auto first = std::find_if(line.files.begin(), line.files.end(), is_missing);
+  const bool opens_none = std::all_of(line.files.begin(), line.files.end(), is_missing);
+  if (first != line.files.end() && (opens_none || line.screenshot))
+    throw IoError(fmt::format("cannot read {}: no such file", first->string()));
   if (line.reproduce) return reproduce_view(line);
   if (line.screenshot) {
     if (const auto input = input_behind(*line.screenshot, with_set_parts(line.files))) {

@@ -60,36 +60,43 @@ void draw_selection(PanelContext& context) {
                         session.kv_head())
           : fmt::format("decode step {}, KV head {}", now.query - document->info().n_prompt,
                         session.kv_head());
-  ImGui::TextWrapped("%s", where.c_str());
-  ImGui::TextWrapped("query %s", token_words(*document, now.query).c_str());
-  if (now.key) ImGui::TextWrapped("key %s", token_words(*document, *now.key).c_str());
+  one_line(where);
+  one_line("query " + token_words(*document, now.query));
+  one_line(now.key ? "key " + token_words(*document, *now.key) : "no key is selected");
   ImGui::PopStyleColor();
 }
 
-void method_choice(PanelContext& context, const char* name, const MethodSpec& current,
-                   const char* origin, MethodSpec Selection::*field, const char* help) {
+void method_choice(PanelContext& context, MethodChoice& choice, const char* name,
+                   const MethodSpec& current, const char* origin, MethodSpec Selection::*field,
+                   const char* help) {
   Session& session = context.session;
-  static const std::vector<std::string> names = method_names();
   const float label = ImGui::GetFontSize() * 4.2f;
   ImGui::AlignTextToFramePadding();
   ImGui::TextDisabled("%s", name);
   help_tooltip(help);
   ImGui::SameLine(label);
   std::string chosen = current.text();
-  if (choose(fmt::format("##{}", name).c_str(), chosen, names, -1.0f)) {
+  if (choose_method(context, choice, name, chosen)) {
     session.select(origin, [&](Selection& s) { s.*field = chosen; });
   }
-  landmark(name);
   if (current.stages().size() == 1) {
     const SelectorEntry& entry = *current.stages()[0].method;
     help_tooltip(fmt::format("{}: {}. {}", entry.title, entry.idea, entry.source));
   }
-  const std::string why = obstacle(current, session.phase(), session.second() != nullptr);
-  if (!why.empty()) {
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.warning));
-    ImGui::TextWrapped("%s", why.c_str());
-    ImGui::PopStyleColor();
+}
+
+/// One line below both methods: why the first of them that cannot answer here does not. It is
+/// there in any case, so that the sliders stay where they are.
+void draw_obstacle(PanelContext& context) {
+  const Session& session = context.session;
+  std::string why;
+  for (const MethodSpec& method : {session.selection().other, session.selection().selector}) {
+    const std::string here = obstacle(method, session.phase(), session.second() != nullptr);
+    if (!here.empty()) why = here;
   }
+  ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.warning));
+  one_line(why);
+  ImGui::PopStyleColor();
 }
 
 /// The trace that a result was made from, if it is open.
@@ -140,12 +147,12 @@ std::optional<Index> draw_results(PanelContext& context) {
 
 }  // namespace
 
-std::optional<Index> draw_sidebar(PanelContext& context, Panel* traces, float& controls_height) {
+std::optional<Index> draw_sidebar(PanelContext& context, Panel* traces, SidebarState& state) {
   Session& session = context.session;
   const bool has_trace = session.document() != nullptr;
   const float height = ImGui::GetContentRegionAvail().y;
   // What is chosen stays in sight; the tree above it scrolls.
-  const float wanted = controls_height > 0.0f ? controls_height : height * 0.5f;
+  const float wanted = state.controls_height > 0.0f ? state.controls_height : height * 0.5f;
   const float controls = has_trace ? std::min(height * 0.62f, wanted) : 0.0f;
   ImGui::BeginChild("traces", {0, height - controls}, false, ImGuiWindowFlags_NavFlattened);
   const std::optional<Index> clicked = draw_results(context);
@@ -161,10 +168,12 @@ std::optional<Index> draw_sidebar(PanelContext& context, Panel* traces, float& c
   ImGui::BeginChild("controls", {0, 0}, false, ImGuiWindowFlags_NavFlattened);
   draw_selection(context);
   ImGui::Separator();
-  method_choice(context, "method", session.selection().selector, "method", &Selection::selector,
+  method_choice(context, state.methods, "method", session.selection().selector, "method",
+                &Selection::selector,
                 "The method whose kept keys are shown. M and Shift+M step through all.");
-  method_choice(context, "against", session.selection().other, "other method", &Selection::other,
-                "What it is compared with.");
+  method_choice(context, state.methods, "against", session.selection().other, "other method",
+                &Selection::other, "What it is compared with.");
+  draw_obstacle(context);
   ImGui::Separator();
   Parameters parameters = session.parameters();
   const auto document = session.document();
@@ -175,7 +184,7 @@ std::optional<Index> draw_sidebar(PanelContext& context, Panel* traces, float& c
   }
   const float used = ImGui::GetCursorPosY() + ImGui::GetStyle().ItemSpacing.y * 3;
   ImGui::EndChild();
-  controls_height = used;
+  state.controls_height = used;
   return clicked;
 }
 

@@ -10,16 +10,34 @@
 
 namespace kvscope::gui {
 
-const std::vector<TourStep>& tour_steps() {
-  static const std::vector<TourStep> steps = {
-      {"What is open",
-       "A trace holds what every attention layer of a model saw. The grid has a cell for each "
-       "layer and head: click one to show it, or step with the keys L and H.",
-       "side bar", "overview"},
+std::array<TourStep, kTourSteps> tour_steps(const TourFacts* facts,
+                                            const std::function<std::string(Index pos)>& text_of) {
+  const auto percent = [](double share) { return fmt::format("{:.0f} %", 100 * share); };
+  std::string best;
+  std::string pair;
+  if (facts != nullptr && facts->retrieving) {
+    const TourFacts::Head& head = *facts->retrieving;
+    best = fmt::format(
+        " Layer {} head {} retrieves best: {} of its attention goes to what followed an earlier "
+        "occurrence of the same token.",
+        head.layer, head.q_head, percent(head.share));
+    if (facts->pair) {
+      pair = fmt::format(" Selected: the query “{}” at {} looks back at “{}” at {} with {}.",
+                         text_of(facts->pair->query), facts->pair->query, text_of(facts->pair->key),
+                         facts->pair->key, percent(facts->pair->weight));
+    }
+  }
+  if (facts != nullptr && facts->sink) {
+    best += fmt::format(" Layer {} head {} has an attention sink: {} lies on the first tokens.",
+                        facts->sink->layer, facts->sink->q_head, percent(facts->sink->share));
+  }
+  return {{
+      {"Every head at once",
+       "A small attention map and a number for each layer and head: click one to select it." + best,
+       "heads", "heads"},
       {"Who looks at whom",
-       "One row per query, one column per key, brighter where more weight is. The bright first "
-       "column is the attention sink. The wheel zooms, dragging moves, a click selects the pair in "
-       "every panel.",
+       "One head: a row per query, a column per key, brighter where more weight is." + pair +
+           " The wheel zooms, dragging moves, a click selects the pair in every panel.",
        "attention-map", "overview"},
       {"What a method would keep",
        "Choose a sparse method here, and tick \"kept keys\" above the map: what it keeps lies over "
@@ -29,20 +47,20 @@ const std::vector<TourStep>& tour_steps() {
        "What share of the attention each method keeps, by budget. Tick methods, move the budget at "
        "the left: one slider for all panels.",
        "recall", "budget"},
-      {"Six layouts",
-       "Overview, budget, bounds, draft, results and why: the keys 1 to 6. F shows one panel "
-       "alone, and the title of a panel exchanges it for another.",
-       "layout bounds", ""},
       {"Do it yourself",
-       "Record, analyse, sweep and simulate from here; every run says how far it is and copies as "
-       "a command. Ctrl+E exports a figure, Ctrl+S saves the session, F1 shows all keys.",
+       "Record, analyse, sweep and simulate from here, and copy each run as a command. The keys 1 "
+       "to 6 are layouts, Ctrl+K finds everything by its name, Ctrl+E exports a figure, F1 shows "
+       "all keys.",
        "open runs", ""},
-  };
-  return steps;
+      {"Why was it dropped?",
+       "The heaviest key that the method dropped for this query: its rank, the cut-off, and the "
+       "budget that would have kept it. Click another key, or choose another method at the left.",
+       "why", "why"},
+  }};
 }
 
 void Tour::go(std::size_t step) {
-  if (step < tour_steps().size()) {
+  if (step < kTourSteps) {
     step_ = step;
   } else {
     step_.reset();
@@ -52,6 +70,7 @@ void Tour::go(std::size_t step) {
 namespace {
 
 constexpr float kCallout = 330.0f;  // points
+constexpr float kLeastLines = 7.0f;
 
 /// Everything but the control lies in a light shade; the control has a frame.
 void draw_spot(const Look& look, const Area& spot) {
@@ -91,17 +110,18 @@ ImVec2 callout_place(const Look& look, const Area& spot, ImVec2 callout) {
 
 }  // namespace
 
-bool Tour::draw(const Look& look,
+bool Tour::draw(const Look& look, const TourStep& step,
                 const std::function<std::optional<Area>(const std::string&)>& place_of) {
   if (!step_) return false;
   const auto before = step_;
-  const TourStep& step = tour_steps()[*step_];
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   const float width = std::min(look.px(kCallout), size.x * 0.9f);
   const float pad = look.px(12);
   const float wrap = width - 2 * pad;
-  const float height = ImGui::CalcTextSize(step.words, nullptr, false, wrap).y +
-                       2 * ImGui::GetTextLineHeightWithSpacing() + ImGui::GetFrameHeight() +
+  // Room for what is said once the heads are known: the buttons stay under the mouse.
+  const float text = std::max(ImGui::CalcTextSize(step.words.c_str(), nullptr, false, wrap).y,
+                               kLeastLines * ImGui::GetTextLineHeight());
+  const float height = text + 2 * ImGui::GetTextLineHeightWithSpacing() + ImGui::GetFrameHeight() +
                        2 * pad + 3 * ImGui::GetStyle().ItemSpacing.y;
   ImVec2 at{(size.x - width) / 2, (size.y - height) / 2};
   if (const auto spot = place_of(step.target)) {
@@ -118,15 +138,15 @@ bool Tour::draw(const Look& look,
   ImGui::Begin("tour", nullptr,
                ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
                    ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoFocusOnAppearing);
-  ImGui::TextDisabled("%zu of %zu", *step_ + 1, tour_steps().size());
+  ImGui::TextDisabled("%zu of %zu", *step_ + 1, kTourSteps);
   ImGui::SameLine();
-  ImGui::TextUnformatted(step.title);
+  ImGui::TextUnformatted(step.title.c_str());
   ImGui::Separator();
   ImGui::PushTextWrapPos(0.0f);
-  ImGui::TextUnformatted(step.words);
+  ImGui::TextUnformatted(step.words.c_str());
   ImGui::PopTextWrapPos();
   ImGui::SetCursorPosY(height - pad - ImGui::GetFrameHeight());
-  const bool is_last = *step_ + 1 == tour_steps().size();
+  const bool is_last = *step_ + 1 == kTourSteps;
   if (*step_ > 0) {
     if (ImGui::Button("Back")) go(*step_ - 1);
     landmark("tour back");

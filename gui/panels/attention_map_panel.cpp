@@ -9,6 +9,7 @@
 #include "core/base/fields_json.hpp"
 #include "gui/model/session/json_fields.hpp"
 #include "gui/panels/landmarks.hpp"
+#include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
 #include "gui/panels/widgets.hpp"
 
@@ -321,6 +322,10 @@ void AttentionMapPanel::set_options(const nlohmann::ordered_json& options) {
   }
   options_ = changed;
   wanted_view_ = place;
+}
+
+std::vector<PanelChoice> AttentionMapPanel::choices() const {
+  return choices_of(options_);
 }
 
 bool AttentionMapPanel::is_busy() const {

@@ -23,6 +23,7 @@ class AttentionMapPanel final : public Panel {
   std::optional<plot::Figure> figure() const override;
   nlohmann::ordered_json options() const override;
   void set_options(const nlohmann::ordered_json& options) override;
+  std::vector<PanelChoice> choices() const override;
   bool is_busy() const override;
   std::vector<std::pair<std::string, ImVec2>> landmarks() const override;
 

@@ -5,6 +5,7 @@
 
 #include "core/base/fields_json.hpp"
 #include "gui/model/traces/head_atlas_view.hpp"
+#include "gui/model/traces/tour_facts.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
@@ -53,9 +54,7 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
   HeadsOptions options_of(const PanelContext& context) const {
     const Parameters& parameters = context.session.parameters();
     const MethodSpec& method = context.session.selection().selector;
-    HeadsOptions options;
-    options.rows = 256;
-    options.selector.clear();
+    HeadsOptions options = plain_atlas_options();
     if (switches_.number != AtlasNumber::lost_mass) return options;
     const SelectorCaps& caps = method.caps();
     if (!caps.is_defined(Phase::prefill) || caps.needs_draft) return options;

@@ -60,6 +60,13 @@ struct PanelInfo {
   std::string sentence;  // what one sees and what clicking does
 };
 
+/// One position of a panel's switches, for lists of what can be done.
+struct PanelChoice {
+  std::string words;    // "pooling: mean"
+  std::string help;     // of the switch
+  std::string options;  // {"pooling": "mean"}: JSON that set_options takes
+};
+
 class Panel {
  public:
   virtual ~Panel() = default;
@@ -77,6 +84,9 @@ class Panel {
   /// ConfigError for values of the wrong type.
   virtual nlohmann::ordered_json options() const;
   virtual void set_options(const nlohmann::ordered_json& options) { (void)options; }
+
+  /// Every position of its switches, one by one.
+  virtual std::vector<PanelChoice> choices() const { return {}; }
 
   /// Places inside the panel that a program may want to click, in pixels of the window, by name:
   /// those of the last frame.

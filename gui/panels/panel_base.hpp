@@ -7,12 +7,15 @@
 //                                   draw_over() and draw_below() say what stands on and under it
 #pragma once
 
+#include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/base/fields_json.hpp"
 #include "gui/model/jobs/async_value.hpp"
@@ -65,6 +68,28 @@ class PanelFigure {
   bool is_shown_ = false;
 };
 
+/// The values of all enums and flags among the switches.
+template <class Switches>
+std::vector<PanelChoice> choices_of(const Switches& switches) {
+  std::vector<PanelChoice> all;
+  Switches::visit_fields(switches, [&](const Field& field, const auto& value) {
+    using T = std::remove_cvref_t<decltype(value)>;
+    const auto add = [&](std::string_view word, nlohmann::ordered_json chosen) {
+      std::string words = fmt::format("{}: {}", field.name, word);
+      std::replace(words.begin(), words.end(), '_', ' ');
+      const nlohmann::ordered_json options = {{json_key(field.name), std::move(chosen)}};
+      all.push_back({words, std::string(field.help), options.dump()});
+    };
+    if constexpr (std::is_enum_v<T>) {
+      for (const std::string_view name : EnumNames<T>::value) add(name, std::string(name));
+    } else if constexpr (std::same_as<T, bool>) {
+      add("on", true);
+      add("off", false);
+    }
+  });
+  return all;
+}
+
 /// A panel about the selected trace. Switches list their fields (core/base/fields.hpp).
 template <class Switches>
 class TracePanel : public Panel {
@@ -90,6 +115,7 @@ class TracePanel : public Panel {
     check_fields(switches);
     switches_ = std::move(switches);
   }
+  std::vector<PanelChoice> choices() const override { return choices_of(switches_); }
   std::optional<plot::Figure> figure() const override { return figure_.current(); }
   std::optional<ImVec2> place(std::size_t panel, double x, double y) const override {
     return figure_.place(panel, x, y);

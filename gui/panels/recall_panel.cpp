@@ -322,6 +322,11 @@ class RecallPanel final : public TracePanel<RecallOptions> {
       if (!is_said && picture_) empty_place(context, "Nothing to compare", picture_->sentence);
       return;
     }
+    if (!picture_->notes.empty()) {
+      ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.warning));
+      one_line(fmt::format("{}", fmt::join(picture_->notes, " ")));
+      ImGui::PopStyleColor();
+    }
     draw_plot(context);
     if (has_table_) draw_recall_numbers(context, *picture_, switches_, shows_failing_);
   }

@@ -66,10 +66,13 @@ class ResultPicture {
  public:
   std::optional<plot::Figure> figure() const { return figure_.current(); }
   bool is_busy() const { return busy_; }
+  /// It could not be made, which was said.
+  bool has_failed() const { return failed_; }
 
  protected:
   void begin() {
     busy_ = false;
+    failed_ = false;
     figure_.begin();
   }
   /// Shows it, or the one before while it is made: true. Else says why there is none.
@@ -80,7 +83,8 @@ class ResultPicture {
                                 std::move(compute));
     busy_ = view.is_pending();
     // A failure names the choice that is wrong: an older picture would hide it.
-    if (view.failed()) {
+    failed_ = view.failed();
+    if (failed_) {
       if (error_place(context, view.status.error)) slot_.retry();
       return false;
     }
@@ -97,6 +101,7 @@ class ResultPicture {
  private:
   AsyncValue<Made> slot_;
   bool busy_ = false;
+  bool failed_ = false;
 };
 
 /// Figures that the command line draws of such results.

@@ -214,7 +214,11 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
   }
   std::vector<std::string> names;
   for (const PossibleFigure& figure : possible_) names.push_back(figure.kind.name);
-  if (std::find(names.begin(), names.end(), kind_) == names.end()) kind_ = names.front();
+  if (std::find(names.begin(), names.end(), kind_) == names.end()) {
+    const auto drawable = std::find_if(possible_.begin(), possible_.end(),
+                                       [](const PossibleFigure& f) { return f.missing.empty(); });
+    kind_ = drawable == possible_.end() ? names.front() : drawable->kind.name;
+  }
   choose("##figure", kind_, names, context.look.px(150));
   PossibleFigure& figure =
       *std::find_if(possible_.begin(), possible_.end(),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/base/fields_json.hpp"
 #include "core/trace/result.hpp"
@@ -63,6 +64,7 @@ class ResultsPanel final : public Panel {
  private:
   void choose_result(const Session& session);
   void show_result(const ResultPtr& result);
+  void show_figure(const std::vector<ResultPtr>& open);
   void result_list(PanelContext& context);
   void source_list(PanelContext& context);
   void set_source(std::string source);
@@ -71,7 +73,9 @@ class ResultsPanel final : public Panel {
 
   ResultsOptions options_;
   ResultPtr result_;
-  std::string wanted_;  // by a session or the side bar: shown as soon as it is open
+  std::string wanted_;                // by a session or the side bar: shown as soon as it is open
+  bool opens_as_figure_ = true;       // nobody has said how the next result is shown
+  bool is_figure_by_itself_ = false;  // nobody asked for the one that is shown
   std::size_t n_results_ = 0;
   std::vector<TableSource> sources_;
   TableArrangement arrangement_;
@@ -109,8 +113,20 @@ void ResultsPanel::choose_result(const Session& session) {
     if (!session.is_opening()) wanted_.clear();
   } else if (!open.empty() && (is_new || !next)) {
     next = open.back();
+    opens_as_figure_ = true;
   }
-  if (next != result_) show_result(next);
+  if (next == result_) return;
+  show_result(next);
+  if (next && std::exchange(opens_as_figure_, true)) show_figure(open);
+}
+
+/// The figure of a result says more than its lines, where there is one.
+void ResultsPanel::show_figure(const std::vector<ResultPtr>& open) {
+  const auto figures = possible_figures(open, result_);
+  const bool has_figure = std::any_of(figures.begin(), figures.end(),
+                                      [](const PossibleFigure& f) { return f.missing.empty(); });
+  options_.show = has_figure ? ResultShow::figure : ResultShow::table;
+  is_figure_by_itself_ = has_figure;
 }
 
 void ResultsPanel::show_result(const ResultPtr& result) {
@@ -182,7 +198,7 @@ void ResultsPanel::source_list(PanelContext& context) {
 void ResultsPanel::controls(PanelContext& context) {
   choose_result(context.session);
   if (!result_) return;
-  segmented("show", options_.show);
+  if (segmented("show", options_.show)) is_figure_by_itself_ = false;
   next_switch();
   result_list(context);
 }
@@ -246,6 +262,11 @@ void ResultsPanel::draw(PanelContext& context) {
   if (options_.show == ResultShow::figure) {
     figures_.draw(context, result_);
     busy_ |= figures_.is_busy();
+    // A table that lacks the figure's columns opens as its lines.
+    if (is_figure_by_itself_ && figures_.has_failed()) {
+      options_.show = ResultShow::table;
+      busy_ = true;
+    }
     return;
   }
   if (sources_.empty()) {
@@ -289,6 +310,8 @@ void ResultsPanel::set_options(const nlohmann::ordered_json& json) {
   if (json.contains("figure")) figures_.set_options(json["figure"]);
   if (json.contains("plot")) plot_.set_options(json["plot"]);
   wanted_ = options_.result;
+  opens_as_figure_ = !json.contains("show");
+  if (json.contains("show")) is_figure_by_itself_ = false;
 }
 
 }  // namespace

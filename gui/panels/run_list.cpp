@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 /// What a line's buttons ask for, done once the list is drawn.
 struct RunWish {
-  enum class What { nothing, cancel, again, forget } what = What::nothing;
+  enum class What { nothing, cancel, again, resume, replace, forget } what = What::nothing;
   std::uint64_t id = 0;
 };
 
@@ -54,7 +54,8 @@ void draw_end(const PanelContext& context, const Run& run) {
   const Look& look = context.look;
   switch (run.status.state) {
     case JobState::failed:
-      coloured_words(look.error, run.status.error);
+      coloured_words(look.error,
+                     run.remark.empty() ? run.status.error : run.status.error + "; " + run.remark);
       break;
     case JobState::cancelled:
       coloured_words(look.muted,
@@ -63,8 +64,6 @@ void draw_end(const PanelContext& context, const Run& run) {
     default:
       coloured_words(look.muted, run.remark.empty() ? std::string("done") : "done: " + run.remark);
   }
-  if (run.status.state == JobState::failed && !run.remark.empty())
-    coloured_words(look.muted, run.remark);
   if (run.said.empty() || !ImGui::TreeNode("what it printed")) return;
   ImGui::BeginChild("said", {0, look.px(160)}, true, ImGuiWindowFlags_HorizontalScrollbar);
   ImGui::TextUnformatted(run.said.data(), run.said.data() + run.said.size());
@@ -89,8 +88,21 @@ void draw_buttons(PanelContext& context, const Run& run, RunWish& wish) {
         line_button(run, "Open", "open",
                     "Shows the file that it made, if the explorer can show it."))
       context.requests.open.push_back(run.out);
-    if (line_button(run, "Again", "again", "Runs the same command once more."))
+    const bool has_journal = fs::exists(run.journal(), error);
+    const bool is_done = run.status.state == JobState::done;
+    const auto knows = [&](RunQueue::Again how) {
+      return !context.runs.flag_for(run, how).empty();
+    };
+    if (has_journal && knows(RunQueue::Again::resume) &&
+        line_button(run, "Continue", "continue", "Goes on after what is finished (--resume)."))
+      ask(RunWish::What::resume);
+    if (!is_done && (has_journal || run.has_made_file) && knows(RunQueue::Again::replace)) {
+      if (line_button(run, "Start over", "start over",
+                      "Runs it from its beginning, in place of what is there."))
+        ask(RunWish::What::replace);
+    } else if (line_button(run, "Again", "again", "Runs the same command once more.")) {
       ask(RunWish::What::again);
+    }
   }
   if (line_button(run, "Copy as command", "copy",
                   "Copies the command line that does the same in a terminal.")) {
@@ -125,6 +137,12 @@ void draw_run_list(PanelContext& context) {
       break;
     case RunWish::What::again:
       context.runs.again(wish.id);
+      break;
+    case RunWish::What::resume:
+      context.runs.again(wish.id, RunQueue::Again::resume);
+      break;
+    case RunWish::What::replace:
+      context.runs.again(wish.id, RunQueue::Again::replace);
       break;
     case RunWish::What::forget:
       context.runs.forget(wish.id);

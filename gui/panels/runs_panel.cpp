@@ -54,9 +54,14 @@ class RunsPanel final : public Panel {
   }
 
   nlohmann::ordered_json options() const override { return {{"command", command_}}; }
+  /// "values": what is filled into the command's form; sessions have none.
   void set_options(const nlohmann::ordered_json& options) override {
-    if (options.contains("command") && options["command"].is_string())
-      command_ = options["command"].get<std::string>();
+    if (!options.contains("command") || !options["command"].is_string()) return;
+    command_ = options["command"].get<std::string>();
+    if (!options.contains("values") || !options["values"].is_object()) return;
+    for (const auto& [name, value] : options["values"].items()) {
+      if (value.is_string()) forms_[command_].values[name] = value.get<std::string>();
+    }
   }
 
  private:

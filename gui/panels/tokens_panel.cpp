@@ -10,6 +10,7 @@
 
 #include "core/base/fields_json.hpp"
 #include "gui/model/session/json_fields.hpp"
+#include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
 #include "gui/panels/token_canvas.hpp"
 #include "gui/panels/token_feed.hpp"
@@ -90,6 +91,7 @@ class TokensPanel final : public Panel {
   }
 
   nlohmann::ordered_json options() const override { return fields_to_json(options_); }
+  std::vector<PanelChoice> choices() const override { return choices_of(options_); }
   void set_options(const nlohmann::ordered_json& json) override {
     TokensOptions wanted = options_;
     fields_from_json(json, wanted);

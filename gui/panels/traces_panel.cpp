@@ -34,12 +34,6 @@ void wrapped(plot::Colour colour, const std::string& text) {
   ImGui::PopStyleColor();
 }
 
-std::string fitting(const std::string& text, float width) {
-  return shortened_middle(text, [&](std::string_view part) {
-    return ImGui::CalcTextSize(part.data(), part.data() + part.size()).x <= width;
-  });
-}
-
 /// A small word to press, without a frame; in the accent colour while it is on.
 bool word_button(const PanelContext& context, const char* label, bool on) {
   ImGui::PushStyleColor(ImGuiCol_Button, packed(on ? with_alpha(context.look.accent, 0.22)
@@ -228,12 +222,15 @@ class TracesPanel final : public Panel {
     const bool is_error = !problems.empty();
     // What is new is shown, even if what was there had been put away.
     if (banner_of_ != document.key() || n_seen_ != n) {
-      folded_ = banner_of_ == document.key() && n_seen_ > n && folded_;
+      const bool is_same = banner_of_ == document.key();
+      folded_ = (is_same && n_seen_ > n && folded_) || (!is_error && document.is_being_recorded());
       banner_of_ = document.key();
       n_seen_ = n;
     }
     const Look& look = context.look;
-    const plot::Colour colour = is_error ? look.error : look.warning;
+    // That a recording goes on is news, and one line of it: the heads below stay in sight.
+    const bool is_news = !is_error && document.is_being_recorded();
+    const plot::Colour colour = is_error ? look.error : is_news ? look.accent : look.warning;
     ImGui::Dummy({0, look.px(1)});
     ImDrawList* list = ImGui::GetWindowDrawList();
     const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -244,7 +241,9 @@ class TracesPanel final : public Panel {
     ImGui::SetCursorScreenPos({at.x + pad, at.y + look.px(4)});
     ImGui::BeginGroup();
     ImGui::PushTextWrapPos(ImGui::GetCursorPosX() + width - 2 * pad);
-    const std::string count = n == 1 ? "1 warning" : fmt::format("{} warnings", n);
+    const std::string count = is_news  ? std::string("being recorded")
+                              : n == 1 ? std::string("1 warning")
+                                       : fmt::format("{} warnings", n);
     coloured(colour, count);
     ImGui::SameLine();
     if (word_button(context, folded_ ? "Show" : "Put away", false)) folded_ = !folded_;

@@ -1,12 +1,14 @@
 #include "gui/panels/widgets.hpp"
 
 #include <fmt/format.h>
+#include <imgui_internal.h>
 #include <imgui_stdlib.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "gui/model/traces/trace_facts.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/render/colour.hpp"
 
@@ -253,6 +255,18 @@ std::string wrap_words(std::string_view words, float width) {
   return lines;
 }
 
+std::string fitting(std::string_view words, float width) {
+  return shortened_middle(words, [&](std::string_view part) {
+    return ImGui::CalcTextSize(part.data(), part.data() + part.size()).x <= width;
+  });
+}
+
+void one_line(const std::string& words) {
+  const std::string shown = fitting(words, ImGui::GetContentRegionAvail().x);
+  text_line(shown);
+  if (shown != words) help_tooltip(words);
+}
+
 void wrapped_words(std::string_view words) {
   ImGui::TextUnformatted(wrap_words(words, ImGui::GetContentRegionAvail().x).c_str());
 }
@@ -310,6 +324,18 @@ void help_tooltip(std::string_view sentence) {
   text_line(sentence);
   ImGui::PopTextWrapPos();
   ImGui::EndTooltip();
+}
+
+void keyboard_here() {
+  ImGuiWindow* window = ImGui::GetCurrentWindow();
+  ImGui::FocusWindow(window);
+  ImGui::NavInitWindow(window, /*force_reinit=*/true);
+  ImGui::GetCurrentContext()->NavInitRequestFromMove = true;  // as an arrow would: with its mark
+}
+
+bool has_keyboard_mark() {
+  const ImGuiContext& g = *ImGui::GetCurrentContext();
+  return g.NavId != 0 && !g.NavDisableHighlight;
 }
 
 namespace {

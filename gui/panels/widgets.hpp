@@ -81,18 +81,7 @@ bool segmented(const char* id, E& value) {
 bool choose(const char* id, std::string& chosen, const std::vector<std::string>& names,
             float width = 0.0f);
 
-/// The same for an enum with EnumNames.
-template <class E>
-requires std::is_enum_v<E>
-bool choose(const char* id, E& value, float width = 0.0f) {
-  std::string chosen(enum_name(value));
-  const std::vector<std::string> names(EnumNames<E>::value.begin(), EnumNames<E>::value.end());
-  if (!choose(id, chosen, names, width)) return false;
-  value = static_cast<E>(std::find(names.begin(), names.end(), chosen) - names.begin());
-  return true;
-}
-
-/// The same with other words for the values.
+/// The same for an enum, with these words for its values.
 template <class E>
 requires std::is_enum_v<E>
 bool choose(const char* id, E& value, const std::vector<std::string>& words, float width) {
@@ -100,6 +89,15 @@ bool choose(const char* id, E& value, const std::vector<std::string>& words, flo
   if (!choose(id, chosen, words, width)) return false;
   value = static_cast<E>(std::find(words.begin(), words.end(), chosen) - words.begin());
   return true;
+}
+
+/// The same for an enum with EnumNames; underscores are shown as spaces.
+template <class E>
+requires std::is_enum_v<E>
+bool choose(const char* id, E& value, float width = 0.0f) {
+  std::vector<std::string> words(EnumNames<E>::value.begin(), EnumNames<E>::value.end());
+  for (std::string& word : words) std::replace(word.begin(), word.end(), '_', ' ');
+  return choose(id, value, words, width);
 }
 
 /// A slider, box or switch for every field of an options struct, with its help as a tooltip.
@@ -119,6 +117,11 @@ std::string field_help(std::string_view name) {
   return help;
 }
 
+/// Words that fit into a width, their middle left out where they do not.
+std::string fitting(std::string_view words, float width);
+/// Words in one line whatever their length, so that what stands below never moves; whole in a
+/// tooltip.
+void one_line(const std::string& words);
 /// Words in lines that fit what is left of the window, broken at spaces only: numbers stay whole.
 void wrapped_words(std::string_view words);
 /// The lines that they take in a width.
@@ -134,6 +137,11 @@ std::string token_words(const Document& document, Index pos);
 
 /// A sentence shown beside the mouse once it has rested on the last item for a moment.
 void help_tooltip(std::string_view sentence);
+/// The keyboard goes to the first control of the current window, which is marked; call before it is
+/// drawn.
+void keyboard_here();
+/// A control is marked by the keyboard: Enter is for it.
+bool has_keyboard_mark();
 /// Arrows belong to the last item in this frame, and do not go from control to control.
 void claim_arrows();
 /// True if one was claimed since the last call.

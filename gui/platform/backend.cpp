@@ -31,7 +31,33 @@ void Backend::begin_frame() {
   ImGui::SetCurrentContext(context_);
   if (fonts_.prepare()) upload_fonts();
   begin_platform_frame();
+  press_with_enter();
   ImGui::NewFrame();
+  forget_left_text();
+}
+
+/// Dear ImGui keeps the way back of the last text field. Its way back through a text that the
+/// program has changed since, a number that was clamped or a field that was cleared, ends before
+/// the text begins: a length below zero, and a write before the buffer. So none is kept of a field
+/// that was left.
+void Backend::forget_left_text() {
+  ImGuiContext& g = *context_;
+  if (g.ActiveId != g.InputTextState.ID) g.InputTextState.ID = 0;
+}
+
+/// Enter presses what the arrows have marked, as Space does: buttons, lines of combos. Not one that
+/// ends a text: what is opened by it must not be pressed at once.
+void Backend::press_with_enter() {
+  ImGuiIO& io = ImGui::GetIO();
+  bool is_down = false;
+  for (const ImGuiKey key : {ImGuiKey_Enter, ImGuiKey_KeyPadEnter}) {
+    const int code = io.KeyMap[key];
+    if (code < 0 || !io.KeysDown[code]) continue;
+    is_down = true;
+    if (io.KeysDownDuration[code] < 0.0f) enter_presses_ = !io.WantTextInput;
+  }
+  const bool is_nav = (io.ConfigFlags & ImGuiConfigFlags_NavEnableKeyboard) != 0;
+  if (is_down && enter_presses_ && is_nav) io.NavInputs[ImGuiNavInput_Activate] = 1.0f;
 }
 
 void Backend::frame(const std::function<void()>& draw) {

@@ -75,10 +75,14 @@ class Backend {
   plot::Colour ground() const { return ground_; }
 
  private:
+  void press_with_enter();
+  void forget_left_text();
+
   FontAtlas fonts_;
   ImGuiContext* context_ = nullptr;
   std::atomic<bool> woken_ = false;
   bool redraw_ = true;
+  bool enter_presses_ = false;  // the Enter that is down was not typed into a text
   plot::Colour ground_;
 };
 

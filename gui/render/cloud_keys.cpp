@@ -61,12 +61,13 @@ void draw_colour_bar(const KeyPlace& place, const plot::ColourAxis& axis) {
   if (height < look.px(40) || x < place.low.x + look.px(60)) return;
   const float top = std::floor(place.low.y + 0.5f * (room - height));
   constexpr int kSteps = 64;
+  const plot::Theme theme = plot::make_theme(plot::Venue::slide, look.ground);  // for its colours
   for (int i = 0; i < kSteps; ++i) {
     const float y0 = top + height * static_cast<float>(i) / kSteps;
     const float y1 = top + height * static_cast<float>(i + 1) / kSteps;
     const double unit = 1.0 - (static_cast<double>(i) + 0.5) / kSteps;
     place.list.AddRectFilled({x, std::floor(y0)}, {x + thickness, std::floor(y1)},
-                             packed(plot::colour_at(axis.map, unit)));
+                             packed(theme.point_colour(axis.map, unit)));
   }
   const plot::Scale scale(axis.axis.scale, *axis.axis.range);
   for (const plot::Tick& tick : plot::choose_ticks(axis.axis, *axis.axis.range, 5)) {

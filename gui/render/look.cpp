@@ -72,9 +72,12 @@ void apply_look(const Look& look, ImGuiStyle& style) {
   set(ImGuiCol_PopupBg, look.surface);
   set(ImGuiCol_Border, look.line);
   set(ImGuiCol_BorderShadow, with_alpha(look.line, 0.0));
-  set(ImGuiCol_FrameBg, look.raised);
-  set(ImGuiCol_FrameBgHovered, plot::blend(with_alpha(look.accent, 0.14), look.raised));
-  set(ImGuiCol_FrameBgActive, plot::blend(with_alpha(look.accent, 0.24), look.raised));
+  // Fields and boxes are darker than buttons and cards: values are no labels, and a box without a
+  // tick is seen.
+  const Colour field = plot::blend(with_alpha(look.muted, 0.17), look.surface);
+  set(ImGuiCol_FrameBg, field);
+  set(ImGuiCol_FrameBgHovered, plot::blend(with_alpha(look.accent, 0.14), field));
+  set(ImGuiCol_FrameBgActive, plot::blend(with_alpha(look.accent, 0.24), field));
   set(ImGuiCol_TitleBg, look.raised);
   set(ImGuiCol_TitleBgActive, look.raised);
   set(ImGuiCol_TitleBgCollapsed, look.raised);

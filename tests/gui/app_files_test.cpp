@@ -1,5 +1,6 @@
 // What is opened in the window, and what goes again: sessions, results, messages, closed files.
 #include <GLFW/glfw3.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -89,6 +90,78 @@ TEST_CASE("a saved session is opened as any file is, and so is an exported view'
   rig.open(bad);
   REQUIRE(rig.session().notices().size() == 1);
   CHECK_THAT(rig.session().notices()[0].sentence, ContainsSubstring("bad.json"));
+}
+
+TEST_CASE("opening leads to something to see") {
+  const TempDir folder;
+  Rig rig;
+  rig.app().show_layout("results");  // as the settings remember it
+  rig.frame(2);
+  rig.open_pair();
+  CHECK(rig.app().area_of("attention-map"));
+  rig.open(folder.write("bad.json", "{\"x\": "));
+  CHECK(rig.session().notices().size() == 1);
+  CHECK(rig.app().area_of("attention-map"));
+  const auto open_sweep = [&](const char* name, const std::string& more) {
+    std::string text = std::string(kSweep, std::string_view(kSweep).find('\n')) + more + "\n";
+    for (const char* budget : {"16", "32"})
+      text += fmt::format("t,prefill,quest,tokens,1,0,{},0,0,{},0.7{}\n", budget, budget,
+                          more.empty() ? "" : ",0.6,0.1");
+    rig.open(folder.write(name, text));
+    rig.settle();
+    CHECK(rig.app().area_of("results"));
+    return rig.app().panel("results").options()["show"];
+  };
+  CHECK(open_sweep("sweep.csv", ",recall10,output_error_rel") == "figure");
+  const Panel& results = rig.app().panel("results");
+  CHECK(results.figure());
+  // What the figure needs is not there: the lines are.
+  CHECK(open_sweep("less.csv", "") == "table");
+  CHECK(results.csv());
+  CHECK(rig.session().notices().size() == 1);
+  // who asked for the table gets it
+  rig.app().panel("results").set_options({{"result", "sweep.csv"}, {"show", "table"}});
+  rig.settle();
+  CHECK(results.options()["show"] == "table");
+}
+
+TEST_CASE("a trace that is opened beside two others is selected, and results are remembered") {
+  const TempDir folder;
+  Rig rig;
+  rig.open_pair(/*with_draft=*/true);
+  CHECK(rig.session().selection().trace == 0);
+  rig.open(embedded_trace(/*draft=*/false, 96, 4));
+  REQUIRE(rig.session().documents().size() == 3);
+  CHECK(rig.session().selection().trace == 2);
+  const auto result = folder.write("s.csv", kSweep);
+  rig.open(result);
+  rig.settle();
+  CHECK(rig.app().settings().recent.front() == result.string());
+}
+
+TEST_CASE("what a command line says of the window is not remembered; what the user does is") {
+  const TempDir folder;
+  const fs::path file = folder.path() / "explorer.json";
+  NullBackend backend({800, 600});
+  AppOptions options;
+  options.settings_file = file;
+  options.n_threads = 1;
+  App app(std::move(options), backend.fonts(), backend.texture_store());
+  const auto frame = [&] { backend.frame([&] { app.frame(1.0f); }); };
+  app.for_this_window([&](Settings& settings) {
+    settings.ui_scale = 2.0;
+    settings.theme = plot::Ground::dark;
+    app.show_layout("bounds");
+  });
+  frame();
+  CHECK(app.look().scale == 2.0f);
+  CHECK(load_settings(file).ui_scale == 1.0);
+  CHECK(load_settings(file).theme == plot::Ground::light);
+  CHECK(load_settings(file).last_layout == "overview");
+  app.show_layout("draft");
+  frame();
+  CHECK(load_settings(file).last_layout == "draft");
+  CHECK(load_settings(file).ui_scale == 1.0);
 }
 
 TEST_CASE("results stand in the side bar, and are shown when they are opened and clicked") {

@@ -100,8 +100,47 @@ TEST_CASE("keys bring up layouts, one panel alone, the help page and the other g
   CHECK(rig.backend().counts().vertices > before);
   rig.tap(GLFW_KEY_F1);
   const plot::Ground ground = rig.app().look().ground;
-  rig.tap(GLFW_KEY_T);
+  rig.tap(GLFW_KEY_T, /*ctrl=*/true, /*shift=*/true);
   CHECK(rig.app().look().ground != ground);
+}
+
+TEST_CASE("the side bar stays where it is under any selection, and a hidden one comes back") {
+  for (const ImVec2 size : {ImVec2{1280, 800}, ImVec2{640, 480}}) {
+    Rig rig(size);
+    rig.open_pair();
+    const auto places = [&] {
+      nlohmann::json found;
+      for (const char* name : {"layer", "query", "method", "against", "budget", "page-size"}) {
+        const auto marks = rig.app().state()["landmarks"];
+        if (marks.contains(name)) found[name] = marks[name];
+      }
+      return found;
+    };
+    const auto before = places();
+    REQUIRE(before.contains("layer"));
+    const auto changes = [&](const std::function<void(Selection&)>& change) {
+      rig.session().select("test", change);
+      rig.settle();
+      CHECK(places() == before);
+    };
+    changes([](Selection& s) { s.key = 3; });
+    changes([](Selection& s) { s.query = 195; });                   // a decode step
+    changes([](Selection& s) { s.selector = "specattn"; });         // which needs a draft
+    changes([](Selection& s) { s.other = "minference-a-shape"; });  // which has no decode steps
+  }
+  Rig rig;
+  rig.open_pair();
+  const plot::Ground ground = rig.app().look().ground;
+  rig.tap(GLFW_KEY_S);  // as who types a method's name beside its box
+  rig.tap(GLFW_KEY_T);
+  CHECK(rig.app().settings().show_sidebar);
+  CHECK(rig.app().look().ground == ground);
+  rig.tap(GLFW_KEY_S, /*ctrl=*/true, /*shift=*/true);
+  CHECK_FALSE(rig.app().settings().show_sidebar);
+  const auto handle = rig.app().state()["landmarks"]["show side bar"];
+  REQUIRE(handle.is_array());
+  rig.click(handle[0].get<float>(), handle[1].get<float>());
+  CHECK(rig.app().settings().show_sidebar);
 }
 
 TEST_CASE("a bar between panels is dragged, remembered by its layout, and reset") {

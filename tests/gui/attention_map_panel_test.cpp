@@ -247,7 +247,7 @@ TEST_CASE("a small window, and each scale and ground, draw", "[map]") {
     for (const char* scale : {"linear", "log", "percentile"}) {
       rig.panel().set_options({{"scale", scale}});
       rig.settle();
-      rig.tap(GLFW_KEY_T);
+      rig.tap(GLFW_KEY_T, /*ctrl=*/true, /*shift=*/true);
       rig.settle();
       CHECK(rig.backend().counts().vertices > 0);
       CHECK(rig.session().notices().empty());

@@ -5,10 +5,15 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "gui/app/palette.hpp"
 #include "gui/model/session/help_texts.hpp"
+#include "gui/model/session/method_items.hpp"
 #include "tests/gui/app_rig.hpp"
+#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::gui::test::keyboard_test {
 namespace {
@@ -59,6 +64,120 @@ TEST_CASE("palette: words in any order, and places to go to") {
   CHECK(destination_of("layer").is_empty());
   CHECK(destination_of("layer 5 dark").is_empty());
   CHECK(destination_of("layer -1").is_empty());
+}
+
+TEST_CASE("palette: other words find an action, and what was run lately comes first") {
+  const std::vector<Action> actions = {{"View", "light or dark", "T", {}, "theme"},
+                                       {"Files", "save the session", "Ctrl+S", {}, ""},
+                                       {"Files", "save a theme", "", {}, ""}};
+  const auto found = matching(actions, "theme");
+  REQUIRE(found.size() == 2);
+  CHECK(found[0]->words == "save a theme");  // its own words before other ones
+  CHECK(matching(actions, "")[0]->words == "light or dark");
+  CHECK(matching(actions, "", {"save a theme", "save the session"})[0]->words == "save a theme");
+  CHECK(matching(actions, "save", {"save a theme"})[0]->words == "save a theme");
+}
+
+TEST_CASE("the palette is an index: commands, switches, atlas scores, other words") {
+  Rig rig;
+  rig.open_pair();
+  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (rig.app().runs().commands().empty()) {
+    REQUIRE(std::chrono::steady_clock::now() < end);
+    rig.frame();
+  }
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.frame(2);
+  // What each word leads to first, by what it changes.
+  const auto run = [&](const std::string& words) {
+    rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+    rig.frame(2);
+    type_and_enter(rig, words);
+    rig.frame(2);
+    return rig.app().state();
+  };
+  CHECK(run("atlas retrieval")["panels"]["heads"]["number"] == "retrieval");
+  CHECK(rig.app().area_of("heads"));
+  CHECK(run("heads lost")["panels"]["heads"]["number"] == "lost_mass");
+  CHECK(run("record")["panels"]["runs"]["command"] == "record");
+  CHECK(rig.app().area_of("runs"));
+  CHECK(run("run sweep")["panels"]["runs"]["command"] == "sweep");
+  CHECK(run("attention map scale log")["panels"]["attention-map"]["scale"] == "log");
+  CHECK(run("select h2o")["selection"]["selector"] == "h2o");
+  CHECK(run("2309.17453 select")["selection"]["selector"] == "streamingllm");
+  for (const char* words : {"heads", "record", "sweep", "html", "retrieval", "lost", "threshold"}) {
+    rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+    rig.frame(2);
+    rig.backend().type(words);
+    rig.frame(2);
+    INFO(words);
+    CHECK(rig.app().state()["landmarks"].contains("palette choice"));
+    rig.tap(GLFW_KEY_ESCAPE);
+    rig.frame(2);
+  }
+}
+
+TEST_CASE("Ctrl+Z in a field that was left and changed since undoes nothing that is gone") {
+  Rig rig;
+  rig.open_pair();
+  const auto undo_and_type = [&] {
+    for (int i = 0; i < 4; ++i) {  // a letter each
+      rig.tap(GLFW_KEY_Z, /*ctrl=*/true);
+      // What is typed next would be written before the text.
+      REQUIRE(ImGui::GetCurrentContext()->InputTextState.CurLenW >= 0);
+    }
+    rig.backend().type("1");
+    rig.frame(2);
+  };
+  // A number that is clamped when it is entered: eleven letters become one.
+  const ImVec2 layer = landmark_at(rig, "layer");
+  rig.click(layer.x - 40, layer.y);
+  rig.frame();
+  REQUIRE(ImGui::GetIO().WantTextInput);
+  type_and_enter(rig, "99999999999");
+  rig.frame(2);
+  rig.click(layer.x - 40, layer.y);
+  rig.frame();
+  REQUIRE(ImGui::GetIO().WantTextInput);
+  undo_and_type();
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.frame(2);
+  // A field that is cleared when it opens.
+  for (int i = 0; i < 2; ++i) {
+    rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+    rig.frame(2);
+    REQUIRE(ImGui::GetIO().WantTextInput);
+    undo_and_type();
+    rig.tap(GLFW_KEY_A, /*ctrl=*/true);
+    type_and_enter(rig, "layer 3 head 2 query 100");
+    rig.frame(2);
+    CHECK(rig.session().selection().layer == 3);
+  }
+}
+
+TEST_CASE("methods are found by paper, year and idea, and stand under their families") {
+  CHECK(paper_and_year("arXiv 2406.10774") == "arXiv 2406.10774, 2024");
+  CHECK(paper_and_year("arXiv 2502.13189, 2502.11089") == "arXiv 2502.13189, 2025");
+  CHECK(paper_and_year("control") == "control");
+  std::size_t n = 0;
+  for (const MethodGroup& group : method_groups("")) n += group.methods.size();
+  CHECK(n == method_names().size());
+  CHECK(method_groups("quest").front().methods.front().name == "quest");
+  CHECK(method_groups("2309.17453").front().methods.front().name == "streamingllm");
+  CHECK(method_groups("no such method").empty());
+  CHECK(method_groups("", {"h2o", "quest"}).front().methods.front().name == "h2o");
+
+  Rig rig({640, 480});
+  rig.open_pair();
+  const ImVec2 box = landmark_at(rig, "method");
+  rig.click(box.x, box.y);
+  rig.frame(2);
+  type_and_enter(rig, "pages 2024");
+  rig.frame(2);
+  const std::string chosen = rig.session().selection().selector.text();
+  CHECK(chosen == method_groups("pages 2024").front().methods.front().name);
+  CHECK_FALSE(ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId));
 }
 
 TEST_CASE("the palette runs what is typed: panels, themes, methods, places") {
@@ -245,6 +364,92 @@ TEST_CASE("Esc closes what is open in a panel before it leaves the panel") {
   rig.tap(GLFW_KEY_ESCAPE);
   rig.frame(2);
   CHECK(alone().empty());
+}
+
+/// The child of the window that arrows move in.
+std::string place_of_arrows() {
+  const ImGuiWindow* window = ImGui::GetCurrentContext()->NavWindow;
+  REQUIRE(window != nullptr);
+  return window->RootWindowForNav->Name;
+}
+
+TEST_CASE("Tab marks a panel's first control, and arrows stay in the panel") {
+  Rig rig;
+  rig.open_pair();
+  rig.app().show_layout("overview");
+  rig.settle();
+  std::vector<std::string> stops;
+  const std::vector<std::string> expected = {"query-selection", "geometry",     "tokens", "side",
+                                             "explorer",        "attention-map"};
+  for (const std::string& stop : expected) {
+    rig.tap(GLFW_KEY_TAB);
+    rig.frame(2);
+    INFO(stop);
+    const ImGuiContext& g = *ImGui::GetCurrentContext();
+    CHECK(g.NavId != 0);
+    CHECK_FALSE(g.NavDisableHighlight);
+    CHECK_THAT(place_of_arrows(), ContainsSubstring(stop));
+    if (stop == "explorer") continue;  // the top bar, from which arrows go to everything
+    for (const int key : {GLFW_KEY_DOWN, GLFW_KEY_RIGHT, GLFW_KEY_UP, GLFW_KEY_LEFT}) {
+      for (int i = 0; i < 6; ++i) rig.tap(key);
+      CHECK_THAT(place_of_arrows(), ContainsSubstring(stop));
+    }
+  }
+  rig.tap(GLFW_KEY_TAB, /*ctrl=*/false, /*shift=*/true);
+  rig.frame(2);
+  CHECK(place_of_arrows() == "explorer");
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.frame(2);
+  CHECK(ImGui::GetCurrentContext()->NavDisableHighlight);
+}
+
+TEST_CASE("Enter exports from the dialog, and chooses in a combo") {
+  const testing::TempDir folder;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  Rig rig;
+  rig.open_pair();
+  rig.app().show_panel_alone("theorem-b1");
+  rig.settle();
+  const auto n_files = [&] {
+    return std::distance(std::filesystem::directory_iterator(folder.path()), {});
+  };
+  rig.tap(GLFW_KEY_E, /*ctrl=*/true);
+  rig.frame(3);
+  rig.tap(GLFW_KEY_ENTER);
+  rig.settle();
+  CHECK(n_files() > 0);
+  // The palette's Enter opens the dialog and presses nothing in it.
+  const auto n = n_files();
+  rig.tap(GLFW_KEY_TAB);  // with a mark
+  rig.frame(2);
+  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+  rig.frame(2);
+  rig.backend().type("export what the panel");
+  rig.frame(2);
+  rig.backend().press_key(GLFW_KEY_ENTER);
+  rig.frame(6);
+  rig.backend().release_key(GLFW_KEY_ENTER);
+  rig.settle();
+  CHECK(rig.app().state()["landmarks"].contains("export folder"));
+  CHECK(n_files() == n);
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.settle();
+  std::filesystem::current_path(before);
+
+  rig.app().show_panel_alone("runs");
+  rig.settle();
+  const auto command = [&] { return rig.app().state()["panels"]["runs"]["command"]; };
+  const auto first = command();
+  const ImVec2 at = landmark_at(rig, "command");
+  rig.click(at.x, at.y);
+  rig.frame(2);
+  rig.tap(GLFW_KEY_DOWN);
+  rig.tap(GLFW_KEY_DOWN);
+  rig.tap(GLFW_KEY_ENTER);
+  rig.frame(2);
+  CHECK(command() != first);
+  CHECK_FALSE(ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId));
 }
 
 TEST_CASE("switches of a narrow panel go on in further lines") {

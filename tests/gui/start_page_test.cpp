@@ -2,6 +2,7 @@
 // window.
 #include <GLFW/glfw3.h>
 
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
@@ -131,11 +132,27 @@ TEST_CASE("the tour's six steps point at what is there, to its end") {
   rig.open_pair();
   press(rig, "tour");
   rig.settle();
+  CHECK(tour_steps().front().target == "heads");
+  CHECK(tour_steps().back().target == "why");
+  std::string best;  // by the atlas: its heads by retrieval, the largest first
   for (int step = 1; step <= 6; ++step) {
     INFO(step);
     CHECK(rig.app().state()["tour"] == step);
     const std::string target = tour_steps()[static_cast<std::size_t>(step - 1)].target;
     CHECK((mark_of(rig, target) || rig.app().area_of(target)));
+    if (step == 1) {
+      rig.app().panel("heads").set_options({{"sort", "largest"}});
+      rig.settle();
+      best = rig.app().panel("heads").landmarks().front().first;
+    }
+    if (step == 2) {
+      const Selection& s = rig.session().selection();
+      CHECK(fmt::format("layer {} head {}", s.layer, s.q_head) == best);
+      REQUIRE(s.key);
+      const auto tokens = rig.session().document()->source().tokens();
+      CHECK(tokens[static_cast<std::size_t>(*s.key - 1)] ==
+            tokens[static_cast<std::size_t>(s.query)]);
+    }
     if (step == 4) {
       press(rig, "tour back");
       CHECK(rig.app().state()["tour"] == 3);
@@ -153,6 +170,24 @@ TEST_CASE("the tour's six steps point at what is there, to its end") {
   empty.settle();
   press(empty, "tour");
   CHECK(empty.app().state()["tour"].is_null());
+}
+
+TEST_CASE("the tour speaks of a sink and of heads only where the trace has them") {
+  const auto words = [](const TourFacts* facts) {
+    std::string all;
+    for (const TourStep& step : tour_steps(facts)) all += step.words + "\n";
+    return all;
+  };
+  CHECK(words(nullptr).find("sink") == std::string::npos);
+  TourFacts facts;
+  CHECK(words(&facts) == words(nullptr));
+  facts.retrieving = TourFacts::Head{5, 6, 0.34};
+  facts.pair = TourFacts::Pair{190, 20, 0.4};
+  CHECK(words(&facts).find("sink") == std::string::npos);
+  CHECK_THAT(words(&facts), ContainsSubstring("Layer 5 head 6 retrieves best: 34 %") &&
+                                ContainsSubstring("at 190 looks back at"));
+  facts.sink = TourFacts::Head{0, 1, 0.6};
+  CHECK_THAT(words(&facts), ContainsSubstring("Layer 0 head 1 has an attention sink: 60 %"));
 }
 
 TEST_CASE("a typed text is recorded, and the trace is opened when it is whole") {
@@ -189,6 +224,24 @@ TEST_CASE("a dropped text is what is recorded next; what is missing is said") {
   finish_runs(rig);
   REQUIRE(rig.session().document());
   CHECK(rig.session().document()->file().info().text_source == "essay.txt");
+}
+
+TEST_CASE("a text that is dropped beside an open trace is what Run would record") {
+  const TempDir folder;
+  const auto text = folder.write("essay.txt", "dropped words");
+  Rig rig;
+  rig.open_pair();
+  rig.app().open(text);
+  rig.settle();
+  REQUIRE(rig.app().area_of("runs"));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!mark_of(rig, "copy command")) {
+    REQUIRE(std::chrono::steady_clock::now() < end);
+    rig.frame();
+  }
+  press(rig, "copy command");
+  CHECK_THAT(std::string(ImGui::GetClipboardText()),
+             ContainsSubstring("kvscope record") && ContainsSubstring("--text " + text.string()));
 }
 
 TEST_CASE("a command runs from its form, and its result is shown") {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <set>
 
+#include "analysis/plot/theme.hpp"
 #include "core/base/error.hpp"
 #include "gui/model/bounds/quest_figures.hpp"
 #include "tests/gui_model/job_context.hpp"
@@ -166,6 +168,79 @@ TEST_CASE("quest view: decoded steps, keys of the cache, bad input", "[quest_vie
   trace.k(1)(1, 5, 2) = std::nanf("");
   request = small_request();
   CHECK_THROWS_AS(quest_steps(trace, request, job.context), FormatError);
+}
+
+using Rgb = std::array<double, 3>;  // linear light
+
+Rgb light_of(plot::Colour colour) {
+  const auto linear = [](std::uint8_t byte) {
+    const double v = byte / 255.0;
+    return v <= 0.04045 ? v / 12.92 : std::pow((v + 0.055) / 1.055, 2.4);
+  };
+  return {linear(colour.r), linear(colour.g), linear(colour.b)};
+}
+
+/// CIE L*a*b* under D65.
+Rgb lab_of(const Rgb& c) {
+  const auto f = [](double v) { return v > 0.008856 ? std::cbrt(v) : 7.787 * v + 16.0 / 116.0; };
+  const double x = f((0.4124 * c[0] + 0.3576 * c[1] + 0.1805 * c[2]) / 0.9505);
+  const double y = f(0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2]);
+  const double z = f((0.0193 * c[0] + 0.1192 * c[1] + 0.9505 * c[2]) / 1.089);
+  return {116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)};
+}
+
+/// How far apart two colours look: to all, without green cones, without red cones (Machado et al.
+/// 2009, severity 1); the least of the three.
+double least_distance(plot::Colour a, plot::Colour b) {
+  constexpr double kSight[3][3][3] = {{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}},
+                                      {{0.367322, 0.860646, -0.227968},
+                                       {0.280085, 0.672501, 0.047413},
+                                       {-0.011820, 0.042940, 0.968881}},
+                                      {{0.152286, 1.052583, -0.204868},
+                                       {0.114503, 0.786281, 0.099216},
+                                       {-0.003882, -0.048116, 1.051998}}};
+  double least = 1e9;
+  for (const auto& sight : kSight) {
+    const auto seen = [&](plot::Colour colour) {
+      const Rgb from = light_of(colour);
+      Rgb to{};
+      for (std::size_t row = 0; row < 3; ++row) {
+        for (std::size_t k = 0; k < 3; ++k) to[row] += sight[row][k] * from[k];
+        to[row] = std::clamp(to[row], 0.0, 1.0);
+      }
+      return lab_of(to);
+    };
+    const Rgb p = seen(a);
+    const Rgb q = seen(b);
+    least = std::min(least, std::hypot(p[0] - q[0], p[1] - q[1], p[2] - q[2]));
+  }
+  return least;
+}
+
+TEST_CASE("quest cloud: kept and other pages are told apart by every eye, points from the ground",
+          "[quest_view]") {
+  const MemoryTrace trace = small_trace();
+  TestJob job;
+  const QuestCloud cloud = quest_cloud(quest_steps(trace, small_request(), job.context), kEval);
+  for (const plot::Ground ground : {plot::Ground::light, plot::Ground::dark}) {
+    const plot::Theme theme = plot::make_theme(plot::Venue::slide, ground);
+    std::vector<plot::Colour> drawn;
+    for (const plot::Mark& mark : cloud.figure.panels[0].marks) {
+      if (const auto* scatter = std::get_if<plot::Scatter>(&mark)) {
+        drawn.push_back(
+            plot::blend(plot::with_alpha(theme.style_of(scatter->tone).colour, scatter->opacity),
+                        theme.ground));
+      }
+    }
+    REQUIRE(drawn.size() == 2);
+    CHECK(least_distance(drawn[0], drawn[1]) > 50.0);
+    for (const double unit : {0.0, 0.5, 1.0}) {
+      const plot::Colour point = theme.point_colour(plot::ColourMap::sequential, unit);
+      if (ground == plot::Ground::dark) CHECK(least_distance(point, theme.ground) > 35.0);
+      if (ground == plot::Ground::light)
+        CHECK(point == plot::colour_at(plot::ColourMap::sequential, unit));
+    }
+  }
 }
 
 TEST_CASE("quest cloud: every page is one point that knows its query and page", "[quest_view]") {

@@ -81,7 +81,7 @@ def saved_session_opens_again(bench):
         window.key("3")
         window.key("l")
         window.key("shift", "b")
-        window.key("t")
+        window.key("ctrl", "shift", "t")
         selects(window, "L", layer=1)
         window.key("ctrl", "s")
         window.type_and_enter(str(file))
@@ -134,10 +134,10 @@ def exported_csv_holds_the_hovered_value(bench):
         window.key("ctrl", "e")
         window.click_at("format csv")
         window.click_at("export folder")
-        window.type_and_enter(str(bench.folder))
+        window.key("ctrl", "a")
+        window.type(str(bench.folder))
         window.click_at("export name")
-        window.type_and_enter("map")
-        window.click_at("export")
+        window.type_and_enter("map")  # Enter exports
         file = bench.folder / "map.csv"
         window.wait_until(lambda s: file.exists(), "the exported table")
         window.settle()

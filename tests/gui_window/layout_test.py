@@ -27,15 +27,15 @@ def number_keys_show_the_layouts_and_f_one_panel_alone(bench):
 
 
 @behaviour
-def t_turns_the_lights_off(bench):
+def ctrl_shift_t_turns_the_lights_off(bench):
     with bench.look_at() as window:
         light = window.picture().brightness()
-        window.key("t")
+        window.key("ctrl", "shift", "t")
         window.wait_until(lambda s: s["theme"] == "dark", "dark")
         window.settle()
         dark = window.picture().brightness()
         assert dark < 0.6 * light, f"brightness {light:.0f} and {dark:.0f}"
-        window.key("t")
+        window.key("ctrl", "shift", "t")
         window.wait_until(lambda s: s["theme"] == "light", "light")
 
 

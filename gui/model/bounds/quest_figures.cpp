@@ -11,8 +11,10 @@ namespace kvscope::gui {
 
 namespace {
 
-constexpr plot::Tone kKept{plot::Role::series, 2};      // apart from the accent of what is selected
-constexpr plot::Tone kViolated{plot::Role::series, 1};  // the theme's warm colour
+// Orange beside the grey of the others, also for who does not tell red from green, and apart from
+// the accent of what is selected; a violation in ink.
+constexpr plot::Tone kKept{plot::Role::series, 4};
+constexpr plot::Tone kViolated{plot::Role::reference, 0};
 constexpr plot::Tone kSelected{plot::Role::highlight, 0};
 constexpr Index kGrid = 400;  // cells per axis that keep one point each when there are too many
 

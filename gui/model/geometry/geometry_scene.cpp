@@ -290,7 +290,7 @@ Cloud cloud_of(const GeometryScene& scene, const plot::Theme& theme) {
       const plot::Scale scale(scene.colour->axis.scale, *scene.colour->axis.range);
       for (std::size_t i = 0; i < colours.size(); ++i) {
         const double unit = scale.to_unit(static_cast<double>(set.value[i]));
-        colours[i] = std::isnan(unit) ? theme.masked : plot::colour_at(scene.colour->map, unit);
+        colours[i] = std::isnan(unit) ? theme.masked : theme.point_colour(scene.colour->map, unit);
       }
     }
     cloud.add(set.at, colours, static_cast<float>(set.size), static_cast<float>(set.opacity));

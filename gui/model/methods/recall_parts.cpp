@@ -180,8 +180,7 @@ void add_opened(RecallPicture& picture, const RecallQuestion& question,
         throw ConfigError(fmt::format("it runs along \"{}\", the curves here along \"{}\"", along,
                                       panel.x.label));
     } catch (const ConfigError& e) {  // other layers, heads, phases or axes
-      picture.figure.caption.push_back(
-          fmt::format("Nothing of {} is shown: {}.", sweep.name, e.what()));
+      picture.notes.push_back(fmt::format("Nothing of {} is shown: {}.", sweep.name, e.what()));
       continue;
     }
     for (plot::Mark& mark : figure.panels.front().marks) {

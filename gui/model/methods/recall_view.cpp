@@ -220,13 +220,9 @@ std::vector<std::string> caption_of(const RecallQuestion& question) {
       fmt::format("{}, {}, {}: {} against {}.", question.trace, layer_words(layers_of(question)),
                   heads, enum_name(question.options.metric), along_words(question.options.along)));
   std::vector<std::string> specs;
-  std::vector<std::string> left_out;
   bool has_share = false;
   for (const MethodItem& method : question.methods) {
-    if (!method.obstacle.empty()) {
-      left_out.push_back(method.name);
-      continue;
-    }
+    if (!method.obstacle.empty()) continue;
     if (method.spec != method.name) specs.push_back(method.spec.text());
     const auto budget = budget_of(method.spec, question.parameters);
     has_share = has_share || (budget && !takes_tokens(budget));
@@ -253,11 +249,18 @@ std::vector<std::string> caption_of(const RecallQuestion& question) {
         "Methods that take a share p of the attention are one point, at the mean number of keys "
         "they keep.");
   }
-  if (!left_out.empty()) {
-    caption.push_back(
-        fmt::format("Not defined for this phase, hence not shown: {}.", fmt::join(left_out, ", ")));
-  }
   return caption;
+}
+
+/// The ticked methods without a curve.
+std::vector<std::string> left_out_notes(const RecallQuestion& question) {
+  std::vector<std::string> left_out;
+  for (const MethodItem& method : question.methods) {
+    if (!method.obstacle.empty()) left_out.push_back(method.name);
+  }
+  if (left_out.empty()) return {};
+  return {
+      fmt::format("Not defined for this phase, hence not shown: {}.", fmt::join(left_out, ", "))};
 }
 
 }  // namespace
@@ -372,6 +375,7 @@ RecallPicture recall_picture(const RecallQuestion& question, const std::vector<R
     if (!sentence.starts_with("Phase: ")) caption.push_back(std::move(sentence));
   }
   picture.figure.caption = std::move(caption);
+  picture.notes = left_out_notes(question);
   if (question.options.opened) add_opened(picture, question, opened, specs);
   return picture;
 }

@@ -158,6 +158,8 @@ struct FailingHead {
 struct RecallPicture {
   plot::Figure figure;   // without panels if there is nothing to see
   std::string sentence;  // why there is nothing, with the next step
+  /// What the figure does not show and why: for who looks at the window, not for its caption.
+  std::vector<std::string> notes;
   /// Per mark of the figure's panel the method it belongs to.
   std::vector<std::string> mark_methods;
   /// [mark][point] the budget in tokens; NaN where the method takes none. Empty for marks without

@@ -98,7 +98,8 @@ ProgramEnd run_program(const std::vector<std::string>& words,
     ending.look(child, stop);
     ::poll(nullptr, 0, kPollMilliseconds / 10);
   }
-  end.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  end.code = WIFSIGNALED(status) ? 128 + end.signal : WEXITSTATUS(status);
   return end;
 }
 

@@ -12,6 +12,7 @@ namespace kvscope::gui {
 /// How a program ended and what it said.
 struct ProgramEnd {
   int code = 0;     // its exit code; 128 + signal if a signal ended it
+  int signal = 0;   // 0: none did
   std::string out;  // standard output, at most its first MiB
 };
 

@@ -8,8 +8,10 @@
 #include <optional>
 #include <utility>
 
+#include "analysis/checked_lines.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/lists.hpp"
 #include "gui/model/runs/child_program.hpp"
 
 namespace kvscope::gui {
@@ -21,6 +23,7 @@ struct RunQueue::Words {
   std::mutex mutex;
   std::string said;
   std::string last;  // of standard error, without progress
+  std::string kept;  // what a journal holds of one that did not come to its end
 };
 
 struct RunQueue::Entry {
@@ -67,6 +70,27 @@ bool is_file(const fs::path& file) {
   return !file.empty() && fs::is_regular_file(file, error);
 }
 
+/// "143 of 256 units are kept in x.h5.journal"; empty without a journal that can be read.
+std::string kept_in(const fs::path& journal) {
+  if (!is_file(journal)) return "";
+  Index n_kept = 0;
+  Index n_units = 0;  // 0: it does not say
+  try {
+    read_checked_lines(journal, "journal", [&](const nlohmann::ordered_json& line, bool is_first) {
+      if (is_first) {
+        n_units = line.value("n_units", Index{0});
+      } else {
+        ++n_kept;
+      }
+    });
+  } catch (const std::exception&) {
+    return "";
+  }
+  return fmt::format("{}{} units are kept in {}", n_kept,
+                     n_units > 0 ? fmt::format(" of {}", n_units) : std::string(),
+                     journal.filename().string());
+}
+
 std::optional<fs::file_time_type> time_of(const fs::path& file) {
   std::error_code error;
   const auto time = fs::last_write_time(file, error);
@@ -93,6 +117,12 @@ fs::path Run::part() const {
   return file;
 }
 
+fs::path Run::journal() const {
+  fs::path file = out;
+  if (!out.empty()) file += ".journal";
+  return file;
+}
+
 RunQueue::RunQueue(JobRunner& jobs, std::string program)
     : jobs_(jobs), program_(std::move(program)) {}
 
@@ -116,7 +146,8 @@ void RunQueue::start(Run run) {
   if (is_file(run.out)) entry.before = time_of(run.out);
   entry.job = jobs_.start(
       run.title(), Lane::programs,
-      [heard = entry.words, words = std::move(words)](JobContext& context) -> std::any {
+      [heard = entry.words, words = std::move(words),
+       journal = run.journal()](JobContext& context) -> std::any {
         const auto on_line = [&](const std::string& line) {
           if (const auto progress = progress_of(line)) {
             context.progress(*progress);
@@ -126,11 +157,16 @@ void RunQueue::start(Run run) {
           }
         };
         ProgramEnd end = run_program(words, on_line, context.stop);
-        const std::lock_guard lock(heard->mutex);
-        heard->said = std::move(end.out);
         const bool stands =
             end.code == kOk || end.code == kPartlyFailed || end.code == kCheckFailed;
-        if (stands && !context.stop.stop_requested()) return end.code;
+        const bool is_whole = stands && !context.stop.stop_requested();
+        std::string kept = is_whole ? std::string() : kept_in(journal);
+        const std::lock_guard lock(heard->mutex);
+        heard->said = std::move(end.out);
+        heard->kept = std::move(kept);
+        if (is_whole) return end.code;
+        if (end.signal != 0)
+          throw IoError(fmt::format("{} was killed (signal {})", words[1], end.signal));
         throw IoError(heard->last.empty()
                           ? fmt::format("{} ended with code {} and no word", words[1], end.code)
                           : heard->last);
@@ -160,6 +196,8 @@ bool RunQueue::update() {
     if (now.state == JobState::done) {
       run.remark = words.last;
       if (run.has_made_file && run.opens) made_.push_back(run);
+    } else if (!words.kept.empty()) {
+      run.remark = words.kept;
     } else if (run.has_made_file && now.state == JobState::cancelled) {
       run.remark = "what was whole until then is kept";
     } else if (is_file(run.part())) {
@@ -189,11 +227,32 @@ void RunQueue::cancel(std::uint64_t id) {
   }
 }
 
-void RunQueue::again(std::uint64_t id) {
+std::string RunQueue::flag_for(const Run& run, Again how) {
+  if (how == Again::same) return "";
+  const CommandSpec* own = nullptr;  // "simulate passkey" before "simulate"
+  for (const CommandSpec& command : commands()) {
+    const auto name = split_words(command.name, ' ');
+    const bool fits =
+        name.size() <= run.words.size() && std::equal(name.begin(), name.end(), run.words.begin());
+    if (fits && (own == nullptr || own->name.size() < command.name.size())) own = &command;
+  }
+  for (const char* flag : {"resume", "overwrite", "force"}) {
+    const bool fits = (how == Again::resume) == (flag == std::string_view("resume"));
+    if (fits && own != nullptr && own->find(flag) != nullptr) return flag;
+  }
+  return "";
+}
+
+void RunQueue::again(std::uint64_t id, Again how) {
   const auto found =
       std::find_if(runs_.begin(), runs_.end(), [&](const Run& run) { return run.id == id; });
   if (found == runs_.end()) return;
-  const Run same = *found;
+  Run same = *found;
+  if (const std::string flag = flag_for(same, how); !flag.empty()) {
+    for (const Again other : {Again::resume, Again::replace})
+      std::erase(same.words, "--" + flag_for(same, other));  // they contradict each other
+    same.words.push_back("--" + flag);
+  }
   add(same.words, same.out, same.opens ? AtEnd::open : AtEnd::leave);
 }
 

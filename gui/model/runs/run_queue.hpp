@@ -23,13 +23,15 @@ struct Run {
   std::filesystem::path out;       // the file it writes; empty: it only prints
   JobStatus status;                // its progress; failed: error holds the sentence
   std::string said;                // its standard output, once it is over
-  std::string remark;              // what else it said, or what a cancelled one left behind
+  std::string remark;              // what else it said, or what it left behind
   bool has_made_file = false;      // `out` is its work, as far as it came
   bool opens = true;               // `out` is to be opened once it is whole
   std::string title() const;       // "sweep verifier-sweep.h5"
   std::string command_line() const { return command_line_of(words); }
   /// What a recording grows in until it is whole.
   std::filesystem::path part() const;
+  /// Where sweeps and simulations keep what is finished, until all is.
+  std::filesystem::path journal() const;
 };
 
 class RunQueue {
@@ -46,8 +48,12 @@ class RunQueue {
   /// Asks a command to stop as Ctrl-C does: a recording keeps what is whole. One that waits never
   /// starts.
   void cancel(std::uint64_t id);
-  /// The same command once more.
-  void again(std::uint64_t id);
+  /// The same command once more: as it was, going on from its journal, or in place of what it left.
+  enum class Again { same, resume, replace };
+  void again(std::uint64_t id, Again how = Again::same);
+  /// The flag that makes a command do so ("resume"); empty if it has none, or while the commands
+  /// are not known.
+  std::string flag_for(const Run& run, Again how);
   /// Takes one that is over from the list. Its files stay.
   void forget(std::uint64_t id);
 

@@ -3,10 +3,19 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "core/base/fields.hpp"
 
 namespace kvscope::gui {
+
+/// A field's key: its name in snake_case, as fields_to_json has it.
+inline std::string json_key(std::string_view field_name) {
+  std::string key(field_name);
+  for (char& c : key) c = c == '-' ? '_' : c;
+  return key;
+}
 
 /// Throws ConfigError naming a field of the wrong type. Unknown keys are left alone: a newer
 /// version wrote them.
@@ -15,8 +24,7 @@ void fields_from_json(const nlohmann::ordered_json& json, Options& options) {
   if (!json.is_object()) throw ConfigError("expected an object of options");
   Options::visit_fields(options, [&](const Field& field, auto& value) {
     using T = std::remove_cvref_t<decltype(value)>;
-    std::string key(field.name);
-    for (char& c : key) c = c == '-' ? '_' : c;
+    const std::string key = json_key(field.name);
     if (!json.contains(key)) return;
     const auto& found = json[key];
     const auto fail = [&] {

@@ -5,6 +5,9 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/selectors/method_family.hpp"
+#include "core/selectors/registry.hpp"
+#include "gui/model/session/find_words.hpp"
 
 namespace kvscope::gui {
 
@@ -58,6 +61,54 @@ std::vector<MethodItem> method_items(const std::vector<std::string>& ticked,
     items.push_back(std::move(item));
   }
   return items;
+}
+
+std::string paper_and_year(const std::string& source) {
+  const std::size_t at = source.find("arXiv ");
+  if (at == std::string::npos) return source;
+  // YYMM.NNNNN: since 2007 the number begins with the year. One paper is enough for a line.
+  const std::size_t number = at + 6;
+  const std::size_t end = std::min(source.find_first_not_of("0123456789.", number), source.size());
+  if (end < number + 4) return source;
+  return fmt::format("{}, 20{}", source.substr(at, end - at), source.substr(number, 2));
+}
+
+std::vector<MethodGroup> method_groups(std::string_view typed,
+                                       const std::vector<std::string>& recent) {
+  const std::vector<std::string> words = lower_words(typed);
+  MethodGroup known{"chosen before", {}};
+  known.methods.resize(words.empty() ? recent.size() : 0);
+  std::vector<MethodGroup> groups;
+  for (std::size_t f = 0; f < EnumNames<MethodFamily>::value.size(); ++f) {
+    const auto family = static_cast<MethodFamily>(f);
+    MethodGroup group{std::string(title_of(family)), {}};
+    for (const SelectorEntry& entry : selector_registry().entries()) {
+      if (entry.family != family) continue;
+      std::vector<std::string> names = {entry.name};
+      for (const auto& [preset, assignments] : entry.presets) names.push_back(preset);
+      for (const std::string& name : names) {
+        const MethodLine line{name, entry.title, entry.idea, paper_and_year(entry.source)};
+        const std::string about = lowered(
+            fmt::format("{} {} {} {} {}", name, line.title, line.idea, line.paper, group.heading));
+        if (!holds_all(about, words)) continue;
+        group.methods.push_back(line);
+        const auto before = std::find(recent.begin(), recent.end(), name);
+        if (words.empty() && before != recent.end())
+          known.methods[static_cast<std::size_t>(before - recent.begin())] = line;
+      }
+    }
+    // A name says more than an idea: typed "quest", quest comes before what is compared with it.
+    std::stable_partition(group.methods.begin(), group.methods.end(), [&](const MethodLine& line) {
+      return holds_all(lowered(line.name), words);
+    });
+    if (!group.methods.empty()) groups.push_back(std::move(group));
+  }
+  std::stable_partition(groups.begin(), groups.end(), [&](const MethodGroup& group) {
+    return holds_all(lowered(group.methods.front().name), words);
+  });
+  std::erase_if(known.methods, [](const MethodLine& line) { return line.name.empty(); });
+  if (!known.methods.empty()) groups.insert(groups.begin(), std::move(known));
+  return groups;
 }
 
 }  // namespace kvscope::gui

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gui/model/session/methods.hpp"
@@ -22,5 +23,24 @@ struct MethodItem {
 /// name or not (a session file may name "quest:page-size=32"); then all others, oracles first.
 std::vector<MethodItem> method_items(const std::vector<std::string>& ticked,
                                      const Parameters& parameters, Phase phase, bool has_draft);
+
+/// A method in a list of all of them.
+struct MethodLine {
+  std::string name;
+  std::string title;
+  std::string idea;   // one sentence
+  std::string paper;  // "arXiv 2406.10774, 2024"
+};
+struct MethodGroup {
+  std::string heading;
+  std::vector<MethodLine> methods;  // never empty
+};
+/// Those that hold every typed word in name, title, idea, paper or heading, in any case, under the
+/// headings of their families. Without words, `recent` stand above them.
+std::vector<MethodGroup> method_groups(std::string_view typed,
+                                       const std::vector<std::string>& recent = {});
+
+/// A source with its year, from the number of an arXiv paper; others as they are.
+std::string paper_and_year(const std::string& source);
 
 }  // namespace kvscope::gui

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kSessionVersion = 1;
 
 std::string relative_to(const fs::path& path, const fs::path& base) {
   std::error_code error;
@@ -42,7 +42,7 @@ Index number_of(const Json& json, const char* key, Index otherwise) {
 Json Session::to_json(const fs::path& base) const {
   Json json;
   json["kind"] = "kvscope-session";
-  json["version"] = kVersion;
+  json["version"] = kSessionVersion;
   json["traces"] = Json::array();
   for (const auto& trace : documents_) {
     json["traces"].push_back(
@@ -69,10 +69,10 @@ void Session::apply(const Json& json, const fs::path& base) {
   if (!json.is_object() || text_of(json, "kind") != "kvscope-session") {
     throw ConfigError("not a session of kvscope-explorer: expected \"kind\": \"kvscope-session\"");
   }
-  if (number_of(json, "version", 0) > kVersion) {
+  if (number_of(json, "version", 0) > kSessionVersion) {
     throw ConfigError(
         fmt::format("the session was saved by a newer kvscope-explorer (version {}, known is {})",
-                    number_of(json, "version", 0), kVersion));
+                    number_of(json, "version", 0), kSessionVersion));
   }
   Snapshot wanted = state_;
   const Json selection = json.contains("selection") ? json["selection"] : Json::object();
