@@ -96,7 +96,7 @@ done
 step "5/8 comparing selectors in the decode steps"
 "$kvscope" sweep "$out/verifier.h5" --phase decode --dense-layers 0 --budget 64,128,256,512,1024 \
   --selector full,oracle-topk,quest,sparq,loki,quoka,snapkv,keydiff,streamingllm,random \
-  --out "$out/sweep.h5" --force --progress "$progress" >"$out/sweep.txt"
+  --out "$out/sweep.h5" --overwrite --progress "$progress" >"$out/sweep.txt"
 
 step "6/8 drawing"
 figures=$out/figures
@@ -104,7 +104,7 @@ mkdir -p -- "$figures"
 draw() { # NAME RESULT...
   local name=$1
   shift
-  "$kvscope" figure "$name" "$@" --out "$figures" --force 2>"$figures/$name.txt" >/dev/null ||
+  "$kvscope" figure "$name" "$@" --out "$figures" --overwrite 2>"$figures/$name.txt" >/dev/null ||
     kvscope_die "figure $name: $(tail -n 1 -- "$figures/$name.txt")"
 }
 draw budget "$out/sweep.h5"

@@ -183,7 +183,7 @@ void write_output_files(const fs::path& folder, const std::vector<OutputFile>& f
     std::error_code error;
     if (fs::is_directory(to, error)) throw IoError(fmt::format("{} is a folder", to.string()));
     if (!overwrite && fs::exists(to, error)) {
-      throw IoError(fmt::format("{} exists; --force replaces it", to.string()));
+      throw IoError(fmt::format("{} exists; --overwrite replaces it", to.string()));
     }
   }
   FolderForFiles made(where);  // before the files: it is left empty when they went away

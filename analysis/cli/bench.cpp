@@ -34,7 +34,8 @@ class BenchCommand : public Command {
  public:
   void declare(OptionSet& options) override {
     options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
-    options.add("tokens", "N", "prompt length; the embedded book is repeated if it is too short",
+    options.renamed("tokens", "lengths");
+    options.add("lengths", "N", "prompt length; the embedded book is repeated if it is too short",
                 n_tokens_);
     options.add("chunk", "N", "tokens per prefill call", chunk_);
     options.add("repeat", "N", "measured runs, after one that is not", n_repeats_);
@@ -47,7 +48,7 @@ class BenchCommand : public Command {
   int run(const OptionSet&, const std::string& command_line) override {
     if (n_tokens_ < 1 || n_tokens_ > kMostTokens) {
       throw UsageError(
-          fmt::format("--tokens: expected a value in [1, {}], found {}", kMostTokens, n_tokens_));
+          fmt::format("--lengths: expected a value in [1, {}], found {}", kMostTokens, n_tokens_));
     }
     if (chunk_ < 1) throw UsageError(fmt::format("--chunk: expected at least 1, found {}", chunk_));
     if (n_repeats_ < 1 || n_repeats_ > 1000) {
@@ -197,8 +198,8 @@ class BenchPrefill final : public BenchCommand {
   std::string name() const override { return "bench prefill"; }
   std::string summary() const override { return "speed of running the model over a prompt"; }
   std::vector<Example> examples() const override {
-    return {
-        {"kvscope bench prefill --tokens 4096 --threads 2 --json", "tokens/s and GFLOP/s as JSON"}};
+    return {{"kvscope bench prefill --lengths 4096 --threads 2 --json",
+             "tokens/s and GFLOP/s as JSON"}};
   }
 
  private:
@@ -294,7 +295,7 @@ class BenchDecode final : public BenchCommand {
   std::string summary() const override { return "speed of greedy decoding after a prompt"; }
   std::vector<Example> examples() const override {
     return {
-        {"kvscope bench decode --tokens 2048 --steps 64", "64 steps after 2048 tokens of prompt"}};
+        {"kvscope bench decode --lengths 2048 --steps 64", "64 steps after 2048 tokens of prompt"}};
   }
 
  private:

@@ -106,7 +106,7 @@ class BenchSelect final : public Command {
   }
   std::vector<Example> examples() const override {
     return {{"kvscope bench select", "all methods at 4k, 16k and 32k keys"},
-            {"kvscope bench select --selector quoka,quest --tokens 32768 --phase decode --json",
+            {"kvscope bench select --selector quoka,quest --lengths 32768 --phase decode --json",
              "two methods, one decode step over 32k keys"}};
   }
 
@@ -116,7 +116,8 @@ class BenchSelect final : public Command {
                 "each method takes the first one of a kind it understands; repeatable "
                 "[tokens=1024,p=0.95]",
                 budgets_);
-    options.add("tokens", "LIST", "context lengths, the call's own tokens included", tokens_);
+    options.add("lengths", "LIST", "context lengths, the call's own tokens included", lengths_);
+    options.renamed("tokens", "lengths");
     options.add("phase", "WORD", "a prefill chunk, a decode step, or both", phase_);
     options.add("chunk", "N", "queries of the prefill call", chunk_);
     options.add("n-q", "N", "query heads", shape_.n_q);
@@ -210,18 +211,18 @@ class BenchSelect final : public Command {
       throw UsageError(fmt::format("--n-q: expected a multiple of the {} KV heads, found {}",
                                    shape_.n_kv, shape_.n_q));
     }
-    const std::vector<Index> lengths = index_list_of(tokens_, "tokens");
+    const std::vector<Index> lengths = index_list_of(lengths_, "lengths");
     const Index shortest = phase_ == BenchPhase::decode ? 2 : chunk_ + 1;
     if (lengths.front() < shortest) {
       throw UsageError(fmt::format(
-          "--tokens: expected at least {}, so that there are keys before the call, found {}",
+          "--lengths: expected at least {}, so that there are keys before the call, found {}",
           shortest, lengths.front()));
     }
     const double n_bytes = 4.0 * static_cast<double>(shape_.d_head) *
                            (2.0 * static_cast<double>(shape_.n_kv * lengths.back()) +
                             static_cast<double>(shape_.n_q * chunk_));
     if (n_bytes > kMostWorkloadBytes) {
-      throw UsageError(fmt::format("--tokens: {} tokens of this shape take {}, more than {}",
+      throw UsageError(fmt::format("--lengths: {} tokens of this shape take {}, more than {}",
                                    lengths.back(), bytes_text(n_bytes),
                                    bytes_text(kMostWorkloadBytes)));
     }
@@ -293,7 +294,7 @@ class BenchSelect final : public Command {
   std::string kv_dtype_ = "f32";
   std::vector<std::string> selectors_;
   std::vector<std::string> budgets_;
-  std::string tokens_ = "4096,16384,32768";
+  std::string lengths_ = "4096,16384,32768";
   BenchPhase phase_ = BenchPhase::both;
   ScorePrecision precision_ = ScorePrecision::f32;
   Index chunk_ = 128;

@@ -124,7 +124,7 @@ class CostCommand final : public Command {
          "scaled to longer contexts; kvscope figure cost draws it"},
         {"kvscope cost --ledger", "published speeds and what the model says of their settings"},
         {"kvscope cost --check", "this machine's times, predicted and measured"},
-        {"kvscope cost --check --selector all --tokens 4096,8192,16384,32768",
+        {"kvscope cost --check --selector all --lengths 4096,8192,16384,32768",
          "every method and length: half an hour"}};
   }
   void declare(OptionSet& options) override {
@@ -149,7 +149,8 @@ class CostCommand final : public Command {
         "measure choosing and attending on this machine, as kvscope bench select and bench "
         "live do, and predict it; --selector all takes every method",
         check_);
-    options.add("tokens", "LIST", "with --check: context lengths of the calls", check_tokens_);
+    options.add("lengths", "LIST", "with --check: context lengths of the calls", check_lengths_);
+    options.renamed("tokens", "lengths");
     options.add("repeat", "N", "with --check: measured rounds, of which the least counts",
                 check_options_.n_repeats);
     options.add(
@@ -239,14 +240,14 @@ class CostCommand final : public Command {
             fmt::join(hardware_names(), ", ")));
       }
     }
-    for (const char* own : {"measured", "tokens", "repeat", "live", "clock"}) {
+    for (const char* own : {"measured", "lengths", "repeat", "live", "clock"}) {
       if (options.given(own) && !check_) throw UsageError(fmt::format("--{} needs --check", own));
     }
     if (options.given("live") && check_options_.live_tokens > 0 &&
         check_options_.clock == BenchClock::cpu)
       throw UsageError(
           "--clock cpu and --live exclude each other: a running model's times are the wall's");
-    for (const char* own : {"tokens", "repeat", "live", "clock", "selector", "threads"}) {
+    for (const char* own : {"lengths", "repeat", "live", "clock", "selector", "threads"}) {
       if (options.given(own) && !measured_.empty())
         throw UsageError(fmt::format("--measured and --{} exclude each other", own));
     }
@@ -276,10 +277,10 @@ class CostCommand final : public Command {
     CheckOptions options = check_options_;
     options.hardware = split_list(hardware_);
     options.reports = measured_;
-    options.lengths = index_list_of(check_tokens_, "tokens");
+    options.lengths = index_list_of(check_lengths_, "lengths");
     if (options.lengths.front() < kShortest || options.lengths.back() > kMostContext)
-      throw UsageError(fmt::format("--tokens: expected lengths in [{}, {}], found \"{}\"",
-                                   kShortest, kMostContext, check_tokens_));
+      throw UsageError(fmt::format("--lengths: expected lengths in [{}, {}], found \"{}\"",
+                                   kShortest, kMostContext, check_lengths_));
     if (options.n_repeats < 1 || options.n_repeats > 1000)
       throw UsageError(
           fmt::format("--repeat: expected a value in [1, 1000], found {}", options.n_repeats));
@@ -391,7 +392,7 @@ class CostCommand final : public Command {
   bool ledger_ = false;
   bool check_ = false;
   CheckOptions check_options_;
-  std::string check_tokens_ = "4096,8192";
+  std::string check_lengths_ = "4096,8192";
   std::vector<fs::path> measured_;
   std::optional<fs::path> out_;
   bool overwrite_ = false;

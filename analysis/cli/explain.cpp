@@ -44,7 +44,7 @@ class ExplainCommand final : public Command {
   }
   std::vector<Example> examples() const override {
     return {
-        {"kvscope explain --facts 8 --selector quoka --budget ratio=0.25 --length 4096 --depths 5 "
+        {"kvscope explain --facts 8 --selector quoka --budget ratio=0.25 --lengths 4096 --depths 5 "
          "--trials 3",
          "the misses of that grid"},
         {"kvscope explain trace.h5 --layer 3 --head 5 --query 4000 --selector quoka --budget 256",
@@ -57,7 +57,8 @@ class ExplainCommand final : public Command {
     options.add("budget", "BUDGET", "tokens=256, ratio=0.25, ...; a bare number is tokens",
                 budget_);
     options.add("text", "FILE", "UTF-8 text to fill prompts with [embedded book]", text_);
-    options.add("length", "N", "tokens of a prompt", length_);
+    options.add("lengths", "N", "tokens of a prompt", length_);
+    options.renamed("length", "lengths");
     options.add("facts", "N", "facts hidden; 1 is a pass key, more are magic numbers", n_facts_);
     options.add("depths", "N", "depths of the fact, equally spaced; 1 is in the middle", n_depths_);
     options.add("trials", "N", "prompts per depth", n_trials_);
@@ -73,8 +74,8 @@ class ExplainCommand final : public Command {
   int run(const OptionSet& options, const std::string& command_line) override {
     // One of the two questions: of prompts, or of a recording's query.
     const std::vector<const char*> others =
-        key_.trace ? std::vector{"model",  "text",  "length", "facts", "depths",
-                                 "trials", "least", "all",    "seed"}
+        key_.trace ? std::vector{"model",  "text",  "lengths", "facts", "depths",
+                                 "trials", "least", "all",     "seed"}
                    : std::vector{"layer", "head",    "query", "key",
                                  "top",   "as-step", "draft", "calibration"};
     for (const char* other : others) {
@@ -146,7 +147,7 @@ class ExplainCommand final : public Command {
     if (length_ < 1 || n_facts_ < 1 || n_depths_ < 1 || n_trials_ < 1 || chunk_ < 1 ||
         n_depths_ > 1000 || n_trials_ > 100'000) {
       throw UsageError(
-          "--length, --facts, --depths, --trials and --chunk: expected at least 1 of "
+          "--lengths, --facts, --depths, --trials and --chunk: expected at least 1 of "
           "each, at most 1000 depths and 100000 trials");
     }
     options_.selector = as_usage([&] { return MethodSpec(selector_); });

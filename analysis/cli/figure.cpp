@@ -76,7 +76,8 @@ class FigureCommand final : public Command {
     options.add("format", "LIST", "what to write: svg, pdf, png, tex", formats_);
     options.fields(figure_options_);
     options.fields(render_);
-    options.flag("force", "replace existing files", force_);
+    options.flag("overwrite", "replace existing files", overwrite_);
+    options.renamed("force", "overwrite");
     declare_json(options, json_);
   }
 
@@ -107,7 +108,7 @@ class FigureCommand final : public Command {
                                     "\n"});
     // All of them before the first is written.
     for (const OutputFile& file : outcome.files) refuse_read_file(target.folder / file.name);
-    write_output_files(target.folder, outcome.files, force_);
+    write_output_files(target.folder, outcome.files, overwrite_);
     if (json_) {
       print_json(manifest);
       return kOk;
@@ -129,7 +130,7 @@ class FigureCommand final : public Command {
   std::string formats_ = "svg,pdf,png,tex";
   FigureOptions figure_options_;
   RenderOptions render_;
-  bool force_ = false;
+  bool overwrite_ = false;
   bool json_ = false;
 };
 

@@ -44,7 +44,8 @@ class MergeCommand final : public Command {
                        /*required=*/true);
     options.add("out", "FILE", "write the result, as the command's own --out", out_).short_name =
         'o';
-    options.flag("force", "replace an existing file", force_);
+    options.flag("overwrite", "replace an existing file", overwrite_);
+    options.renamed("force", "overwrite");
     options.flag("without-failed",
                  "make the result although units failed; their rows are empty, and the code is 4",
                  without_failed_);
@@ -66,9 +67,9 @@ class MergeCommand final : public Command {
  private:
   int merge_journals(const std::vector<fs::path>& journals,
                      const std::vector<std::string>& lacking = {}) const {
-    if (out_) check_sweep_output(*out_, force_);
+    if (out_) check_sweep_output(*out_, overwrite_);
     const SweepResult result = merge_sweep(journals, lacking);
-    if (out_) write_sweep_output(result, *out_, force_);
+    if (out_) write_sweep_output(result, *out_, overwrite_);
     if (json_) {
       print_json(sweep_json(result));
     } else {
@@ -97,8 +98,7 @@ class MergeCommand final : public Command {
     std::vector<std::string> words = merging_words(units);
     std::vector<std::string> more = {"--units", units.folder.string()};
     if (out_) more.insert(more.end(), {"--out", out_->string()});
-    if (force_)
-      more.emplace_back(units.command.starts_with("simulate") ? "--force" : "--overwrite");
+    if (overwrite_) more.emplace_back("--overwrite");
     if (without_failed_) more.emplace_back("--without-failed");
     if (json_) more.emplace_back("--json");
     insert_options(words, more);
@@ -107,7 +107,7 @@ class MergeCommand final : public Command {
 
   std::vector<fs::path> parts_;
   std::optional<fs::path> out_;
-  bool force_ = false;
+  bool overwrite_ = false;
   bool without_failed_ = false;
   bool json_ = false;
 };

@@ -106,7 +106,7 @@ class PictureMaker {
 
   void draw_figure(const std::string& command, const std::string& stem,
                    papers::DrawnPicture& picture) {
-    const std::string more = " --format svg,pdf --force --out {out}";
+    const std::string more = " --format svg,pdf --overwrite --out {out}";
     make(command, more, stem + ".done");
     picture.command = typed(command, " --out {out}");
     picture.svg = read_regular_file(path(stem + ".svg"), kMostPictureBytes);

@@ -39,7 +39,7 @@ void check_simulation_output(const fs::path& out, bool overwrite) {
     throw UsageError(fmt::format(
         "--out: expected a file name that ends in .csv, .json or .h5, found {}", out.string()));
   }
-  check_new_output(out, overwrite, "--force");
+  check_new_output(out, overwrite, "--overwrite");
 }
 
 fs::path journal_of(const fs::path& out) {
@@ -150,7 +150,8 @@ void SimulateCommand::declare(OptionSet& options) {
   options.add("out", "FILE", "write the table as .csv, .json or .h5 (with curves and grids)", out_)
       .short_name = 'o';
   options.flag("resume", "continue an interrupted run of the same configuration", resume_);
-  options.flag("force", "replace existing files and start over", force_);
+  options.flag("overwrite", "replace existing files and start over", overwrite_);
+  options.renamed("force", "overwrite");
   engine_.declare(options);
   units_.declare(options);
   work_.declare(options);
@@ -184,7 +185,7 @@ void SimulateCommand::check_usage() const {
   if (units_.is_used() && resume_)
     throw UsageError(
         "--resume and units exclude each other: a run continues from the folder of units");
-  if (resume_ && force_) throw UsageError("--resume and --force contradict each other");
+  if (resume_ && overwrite_) throw UsageError("--resume and --overwrite contradict each other");
   if (resume_ && !out_) throw UsageError("--resume needs --out");
   if (!texts_.empty() && tokens_) throw UsageError("--text and --tokens exclude each other");
   if (texts_.size() > 1 && !takes_texts())
@@ -204,7 +205,7 @@ void SimulateCommand::check_usage() const {
 int SimulateCommand::run(const OptionSet& given, const std::string&) {
   check_usage();
   check_task();
-  if (out_ && !units_.is_alone()) check_simulation_output(*out_, force_);
+  if (out_ && !units_.is_alone()) check_simulation_output(*out_, overwrite_);
   const SimulationOptions options = simulation_options();
   const int n_threads = work_.n_threads();
   engine_.check();
@@ -309,9 +310,9 @@ SimulationResult SimulateCommand::compute(SimulationTask& task, const Simulation
   ProgressReporter progress(work_.progress);
   const TemporaryJournal temporary("simulate");
   const fs::path journal = out_ ? journal_of(*out_) : temporary.file();
-  if (out_ && !resume_ && !force_ && fs::exists(journal)) {
+  if (out_ && !resume_ && !overwrite_ && fs::exists(journal)) {
     throw IoError(
-        fmt::format("{} exists: --resume continues it, --force starts over", journal.string()));
+        fmt::format("{} exists: --resume continues it, --overwrite starts over", journal.string()));
   }
   const JournalMode mode = resume_ ? JournalMode::resume : JournalMode::overwrite;
   try {
@@ -325,19 +326,19 @@ SimulationResult SimulateCommand::compute(SimulationTask& task, const Simulation
 
 void SimulateCommand::write_output(const SimulationTask& task,
                                    const SimulationResult& result) const {
-  check_simulation_output(*out_, force_);
+  check_simulation_output(*out_, overwrite_);
   if (out_->extension() == ".h5") {
-    const auto output = create_result_file(*out_, force_);
+    const auto output = create_result_file(*out_, overwrite_);
     write_simulation(task, result, *output, writer_name());
   } else if (out_->extension() == ".csv") {
-    save_text(*out_, table_csv(result.table, result.config_hash), force_);
+    save_text(*out_, table_csv(result.table, result.config_hash), overwrite_);
   } else {
     save_text(*out_,
               simulation_json(task, result)
                       .dump(1, ' ', /*ensure_ascii=*/false,
                             nlohmann::ordered_json::error_handler_t::replace) +
                   "\n",
-              force_);
+              overwrite_);
   }
   if (units_.is_used()) {
     units_.clean_up(finished_);

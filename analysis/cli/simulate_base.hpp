@@ -61,7 +61,7 @@ class SimulateCommand : public Command {
   std::vector<std::string> match_;
   std::optional<std::filesystem::path> out_;
   bool resume_ = false;
-  bool force_ = false;
+  bool overwrite_ = false;
   bool json_ = false;
   bool no_special_ = false;
   Index n_shown_ = 0;

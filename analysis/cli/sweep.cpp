@@ -102,7 +102,8 @@ class SweepCommand final : public Command {
              out_)
         .short_name = 'o';
     options.flag("resume", "continue an interrupted sweep of the same configuration", resume_);
-    options.flag("force", "replace existing files and start over", force_);
+    options.flag("overwrite", "replace existing files and start over", overwrite_);
+    options.renamed("force", "overwrite");
     options.add("shard", "I/N", "do the I-th of N parts; kvscope merge joins them", shard_);
     options
         .add("config", "FILE",
@@ -151,7 +152,7 @@ class SweepCommand final : public Command {
     const SweepResult result = merge_sweep({journal}, lacking_sentences(finished));
     int code = kOk;
     if (out_) {
-      write_sweep_output(result, *out_, force_);
+      write_sweep_output(result, *out_, overwrite_);
       fs::remove(journal);
     }
     if (has_units) code = units_.clean_up(finished);
@@ -177,7 +178,7 @@ class SweepCommand final : public Command {
           "--{} and units exclude each other: {}", shard_ ? "shard" : "resume",
           shard_ ? "a shard is units already" : "a run continues from the folder of units"));
     }
-    if (resume_ && force_) throw UsageError("--resume and --force contradict each other");
+    if (resume_ && overwrite_) throw UsageError("--resume and --overwrite contradict each other");
     if ((resume_ || shard_) && !out_)
       throw UsageError(fmt::format("--{} needs --out", resume_ ? "resume" : "shard"));
     if (!drafts_.empty() && drafts_.size() != traces_.size()) {
@@ -185,7 +186,7 @@ class SweepCommand final : public Command {
                                    drafts_.size(), traces_.size()));
     }
     if (!out_ || units_.is_alone()) return;
-    check_sweep_output(*out_, force_ || shard_.has_value());
+    check_sweep_output(*out_, overwrite_ || shard_.has_value());
   }
 
   UnitWork work_of(const SweepPlan& plan, ThreadPool& pool, const OptionSet& given) const {
@@ -248,9 +249,9 @@ class SweepCommand final : public Command {
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
     ProgressReporter progress(work_.progress);
-    if (out_ && !resume_ && !force_ && fs::exists(journal)) {
-      throw IoError(
-          fmt::format("{} exists: --resume continues it, --force starts over", journal.string()));
+    if (out_ && !resume_ && !overwrite_ && fs::exists(journal)) {
+      throw IoError(fmt::format("{} exists: --resume continues it, --overwrite starts over",
+                                journal.string()));
     }
     const JournalMode mode = resume_ ? JournalMode::resume : JournalMode::overwrite;
     try {
@@ -274,7 +275,7 @@ class SweepCommand final : public Command {
   std::optional<std::string> shard_;
   std::optional<fs::path> config_;
   bool resume_ = false;
-  bool force_ = false;
+  bool overwrite_ = false;
   bool json_ = false;
   UnitOptions units_;
   WorkOptions work_;

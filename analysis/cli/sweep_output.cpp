@@ -27,7 +27,7 @@ void check_sweep_output(const fs::path& out, bool overwrite) {
     throw UsageError(fmt::format(
         "--out: expected a file name that ends in .csv, .json or .h5, found {}", out.string()));
   }
-  check_new_output(out, overwrite, "--force");
+  check_new_output(out, overwrite, "--overwrite");
 }
 
 void write_sweep_output(const SweepResult& result, const fs::path& out, bool overwrite) {

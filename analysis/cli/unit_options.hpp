@@ -18,10 +18,9 @@ namespace kvscope::cli {
 /// Options of any command that decide neither the numbers nor what a table shows: where it goes,
 /// who computes it, and how fast. They are no part of a result's command line.
 inline constexpr std::string_view kOptionsOfNoNumber[] = {
-    "out",   "csv",          "resume",         "force",      "overwrite",
-    "json",  "threads",      "progress",       "list-units", "unit",
-    "units", "engine",       "workers",        "shard",      "show-prompts",
-    "help",  "retry-failed", "without-failed", "probe"};
+    "out",      "csv",          "resume", "overwrite",    "json",           "threads",
+    "progress", "list-units",   "unit",   "units",        "engine",         "workers",
+    "shard",    "show-prompts", "help",   "retry-failed", "without-failed", "probe"};
 
 /// Names what failed, some of it; empty if nothing did. `n_units`: of the whole work.
 std::string failed_text(const UnitFolder& units);

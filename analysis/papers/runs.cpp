@@ -108,15 +108,15 @@ std::vector<Run> bench_runs() {
        "bench live {--model} --selector quoka --budget 1024 --lengths 4096,8192,16384,32768 --json",
        "bench live {--model} --selector quoka --budget 1024 --lengths 2048,8192 --repeat 3 --json"},
       {"select", ".json",
-       "bench select --selector quest,quoka --phase decode --budget tokens=2048 --tokens "
+       "bench select --selector quest,quoka --phase decode --budget tokens=2048 --lengths "
        "8192,16384,32768 --json",
-       "bench select --selector quest,quoka --phase decode --budget tokens=2048 --tokens "
+       "bench select --selector quest,quoka --phase decode --budget tokens=2048 --lengths "
        "8192,16384,32768 --repeat 3 --json"},
       {"nucleus-time", ".json", "bench nucleus --json", ""},
-      {"decode-1k", ".json", "bench decode {--model} --tokens 1024 --repeat 3 --json",
-       "bench decode {--model} --tokens 1024 --steps 32 --repeat 2 --json"},
-      {"decode-8k", ".json", "bench decode {--model} --tokens 8192 --repeat 3 --json",
-       "bench decode {--model} --tokens 8192 --steps 32 --repeat 2 --json"},
+      {"decode-1k", ".json", "bench decode {--model} --lengths 1024 --repeat 3 --json",
+       "bench decode {--model} --lengths 1024 --steps 32 --repeat 2 --json"},
+      {"decode-8k", ".json", "bench decode {--model} --lengths 8192 --repeat 3 --json",
+       "bench decode {--model} --lengths 8192 --steps 32 --repeat 2 --json"},
   };
 }
 

@@ -147,7 +147,7 @@ std::map<std::size_t, UnitResult> read_units(const std::filesystem::path& file, 
     std::vector<std::size_t> numbers;
     for (const auto& [number, result] : units) numbers.push_back(number);
     require_same_weights(config, known, file.string(), numbers,
-                         "expected the old weights, or a start over with --force");
+                         "expected the old weights, or a start over with --overwrite");
     throw ConfigError(fmt::format("{} belongs to another simulation: {}", file.string(),
                                   first_difference(config, known)));
   }

@@ -199,7 +199,7 @@ def csv_files(attack):
             write(name, data)
             kind = attack.random.choice(["svg", "pdf", "tex"])
             yield attack.run(["figure", "budget", name, "--metric", "mass_mean", "--out",
-                              attack.path("fig." + kind), "--force"], [name],
+                              attack.path("fig." + kind), "--overwrite"], [name],
                              [attack.path("fig." + kind)])
             yield attack.run(["table", name, "--rows", "selector", "--value", "mass_mean|accuracy",
                               "--format", attack.random.choice(["latex", "markdown", "csv"])], [name])
@@ -215,7 +215,7 @@ def texts(attack):
             for kind in ("svg", "pdf", "png", "tex"):
                 out = attack.path("hostile." + kind)
                 yield attack.run(["figure", "budget", name, "--metric", "mass_mean", "--out", out,
-                                  "--force"], [name], [out])
+                                  "--overwrite"], [name], [out])
             for kind, ending in (("latex", ".tex"), ("markdown", ".md"), ("csv", ".csv")):
                 out = attack.path("table" + ending)
                 yield attack.run(["table", name, "--rows", "selector", "--value", "mass_mean",

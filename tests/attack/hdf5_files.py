@@ -61,6 +61,6 @@ def results(attack):
         for data in attack.damaged(seed, 6):
             write(name, data)
             out = attack.path("f." + attack.random.choice(["svg", "pdf", "tex"]))
-            yield attack.run(["figure", attack.random.choice(figures), name, "--out", out, "--force"], [name], [out])
+            yield attack.run(["figure", attack.random.choice(figures), name, "--out", out, "--overwrite"], [name], [out])
             yield attack.run(["table", name, "--rows", "layer", "--value", "violations|rows"], [name])
             yield attack.run(["info", name], [name])

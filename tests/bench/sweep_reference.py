@@ -326,7 +326,7 @@ def main():
             start, cpu = time.perf_counter(), child_cpu()
             subprocess.run([args.kvscope, "sweep", args.trace, "--selector", ",".join(SELECTORS), "--budget",
                             args.budgets, "--layers", str(args.layer), "--chunk", str(args.chunk), "--rows-per-chunk",
-                            str(args.rows), "--threads", str(args.threads), "--out", out, "--force"],
+                            str(args.rows), "--threads", str(args.threads), "--out", out, "--overwrite"],
                            check=True, stdout=subprocess.DEVNULL)
             ours.append(time.perf_counter() - start)
             ours_cpu.append(child_cpu() - cpu)

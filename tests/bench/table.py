@@ -48,7 +48,7 @@ def figure(name, threads, value, target, **more):
 
 
 def select(args, threads, selectors, budget, tokens, phase, kv_dtype="f32", repeat=7):
-    return run_json([args.kvscope, "bench", "select", "--selector", selectors, "--budget", budget, "--tokens", tokens,
+    return run_json([args.kvscope, "bench", "select", "--selector", selectors, "--budget", budget, "--lengths", tokens,
                      "--phase", phase, "--threads", threads, "--repeat", repeat, "--kv-dtype", kv_dtype, "--json"])["cases"]
 
 
@@ -124,7 +124,7 @@ def checkpoint(args, threads):
         model.save_pretrained(folder)
 
         def ours():
-            report = run_json([args.kvscope, "bench", "prefill", "--model", folder, "--tokens", 1024, "--chunk", 512, "--threads", threads,
+            report = run_json([args.kvscope, "bench", "prefill", "--model", folder, "--lengths", 1024, "--chunk", 512, "--threads", threads,
                                "--repeat", 1, "--matmul", "bf16", "--kv-dtype", "bf16", "--json"])
             return {"seconds": report["prefill"]["seconds_best"]}
 

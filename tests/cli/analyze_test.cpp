@@ -234,7 +234,7 @@ TEST_CASE("the three benchmarks report rates and what they were measured on") {
   const TempDir dir;
   for (const std::string kind : {"prefill", "record", "decode"}) {
     INFO(kind);
-    std::vector<std::string> words = {"bench",    kind, "--model",   "draft", "--tokens", "96",
+    std::vector<std::string> words = {"bench",    kind, "--model",   "draft", "--lengths", "96",
                                       "--repeat", "2",  "--threads", "1",     "--json"};
     if (kind == "record") words.insert(words.end(), {"--dir", dir.path().string()});
     if (kind == "decode") words.insert(words.end(), {"--steps", "4"});

@@ -13,8 +13,8 @@ using Catch::Matchers::ContainsSubstring;
 using Words = std::vector<std::string>;
 
 Words bench(const Words& more, const std::string& tokens = "64,96") {
-  Words words = {"bench", "select",   "--n-q", "4",       "--n-kv", "2",        "--d-head",
-                 "16",    "--tokens", tokens,  "--chunk", "16",     "--repeat", "2"};
+  Words words = {"bench", "select",    "--n-q", "4",       "--n-kv", "2",        "--d-head",
+                 "16",    "--lengths", tokens,  "--chunk", "16",     "--repeat", "2"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -76,9 +76,9 @@ TEST_CASE("wrong uses of bench select end with one sentence and exit code 2", "[
       {{"--selector", "quest", "--budget", "0"}, "at least 1"},
       {{"--selector", "quest:page-size=0"}, "page-size"},
       {{"--selector", ",quest"}, "--selector"},
-      {{"--tokens", "16"}, "--tokens"},
-      {{"--tokens", "many"}, "--tokens"},
-      {{"--tokens", "900000", "--n-kv", "1024", "--n-q", "1024", "--d-head", "1024"}, "GiB"},
+      {{"--lengths", "16"}, "--lengths"},
+      {{"--lengths", "many"}, "--lengths"},
+      {{"--lengths", "900000", "--n-kv", "1024", "--n-q", "1024", "--d-head", "1024"}, "GiB"},
       {{"--n-q", "5"}, "multiple"},
       {{"--n-kv", "0"}, "--n-kv"},
       {{"--d-head", "0"}, "--d-head"},

@@ -58,7 +58,7 @@ TEST_CASE("every column that any command writes is known by its whole name") {
        "--n-new", "8", "--prompts", "1"},
       {"bench", "live", "--selector", "quoka", "--budget", "16", "--lengths", "64", "--repeat",
        "1"},
-      {"bench", "select", "--selector", "quoka,quest", "--tokens", "256", "--phase", "decode",
+      {"bench", "select", "--selector", "quoka,quest", "--lengths", "256", "--phase", "decode",
        "--repeat", "1"}};
   std::set<std::string> columns;
   for (Words words : commands) {
@@ -137,6 +137,15 @@ TEST_CASE("options of earlier versions are taken, with a remark") {
   CHECK_THAT(before.err, ContainsSubstring("--n-tokens is called --max-tokens now"));
   CHECK_THAT(kvscope_run({"simulate", "perplexity", "--help"}).out,
              !ContainsSubstring("--n-tokens"));
+
+  const testing::TempDir dir;
+  const std::string out = (dir.path() / "s.csv").string();
+  for (int i = 0; i < 2; ++i) {
+    const auto written = kvscope_run({"simulate", "perplexity", "--selector", "full", "--max-tokens",
+                                      "48", "--out", out, "--force"});
+    CHECK(written.code == 0);
+    CHECK_THAT(written.err, ContainsSubstring("--force is called --overwrite now"));
+  }
 }
 
 }  // namespace

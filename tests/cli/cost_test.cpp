@@ -61,7 +61,7 @@ TEST_CASE("cost --ledger prints predicted, published and error", "[cost]") {
 TEST_CASE("cost --check reads a report of bench select and a profile", "[cost]") {
   const TempDir dir;
   const std::string bench = (dir.path() / "bench.json").string();
-  const auto measured = kvscope_run({"bench", "select", "--selector", "quest,quoka", "--tokens",
+  const auto measured = kvscope_run({"bench", "select", "--selector", "quest,quoka", "--lengths",
                                      "256,512", "--chunk", "16", "--repeat", "2", "--json"});
   REQUIRE(measured.code == 0);
   std::ofstream(bench) << measured.out;
@@ -76,7 +76,7 @@ TEST_CASE("cost --check reads a report of bench select and a profile", "[cost]")
 }
 
 TEST_CASE("cost --check measures calls and running prefills and says where they differ", "[cost]") {
-  const auto run = kvscope_run({"cost", "--check", "--selector", "quest,quoka", "--tokens",
+  const auto run = kvscope_run({"cost", "--check", "--selector", "quest,quoka", "--lengths",
                                 "256,512", "--repeat", "1", "--live", "256", "--threads", "1",
                                 "--hardware", "xeon-w-2125", "--json"});
   INFO(run.err);
@@ -98,7 +98,7 @@ TEST_CASE("cost --check measures calls and running prefills and says where they 
   CHECK(phases == std::set<std::string>{"prefill", "decode", "live prefill"});
   CHECK(json.at("methods").size() == 3);  // dense attention is one
   const auto text =
-      kvscope_run({"cost", "--check", "--selector", "quest", "--tokens", "256", "--repeat", "1",
+      kvscope_run({"cost", "--check", "--selector", "quest", "--lengths", "256", "--repeat", "1",
                    "--live", "0", "--threads", "1", "--clock", "cpu", "--hardware", "xeon-w-2125"});
   INFO(text.err);
   CHECK(text.code == 0);
@@ -126,8 +126,8 @@ TEST_CASE("cost refuses what it cannot do in one sentence and writes nothing", "
       {{"cost", trace, "--selector", "full", "--hardware", "h200", "--kv-dtype", "int3"}, "int3"},
       {{"cost", "--check", "--measured", bad, "--hardware", "h200"}, "bench select"},
       {{"cost", "--ledger", "--repeat", "2"}, "--repeat needs --check"},
-      {{"cost", "--check", "--measured", bad, "--tokens", "512"}, "exclude each other"},
-      {{"cost", "--check", "--tokens", "64"}, "--tokens"},
+      {{"cost", "--check", "--measured", bad, "--lengths", "512"}, "exclude each other"},
+      {{"cost", "--check", "--lengths", "64"}, "--lengths"},
       {{"cost", "--check", "--repeat", "0"}, "--repeat"},
       {{"cost", "--check", "--live", "-1"}, "--live"},
       {{"cost", "--check", "--budget", "16"}, "exclude"},

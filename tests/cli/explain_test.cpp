@@ -11,7 +11,7 @@ namespace {
 
 TEST_CASE("explain names the heads that look at a needle which a window lost") {
   const auto run = kvscope_run({"explain", "--facts", "8", "--selector", "streamingllm", "--budget",
-                                "ratio=0.25", "--length", "512", "--depths", "1", "--json"});
+                                "ratio=0.25", "--lengths", "512", "--depths", "1", "--json"});
   INFO(run.err);
   REQUIRE(run.code == 0);
   const auto json = run.json();

@@ -234,16 +234,17 @@ TEST_CASE("no command writes over what it reads") {
        {"record", shop.trace, "--tokens", shop.trace, "--overwrite"},
        shop.trace},
       {"sweep",
-       {"sweep", shop.trace, "--selector", "quest", "--budget", "16", "--force", "--out",
+       {"sweep", shop.trace, "--selector", "quest", "--budget", "16", "--overwrite", "--out",
         shop.trace},
        shop.trace},
       {"table",
        {"table", shop.sweep, "--rows", "selector", "--value", "mass_mean", "--overwrite",
         "--format", "csv", "--out", shop.sweep},
        shop.sweep},
-      {"merge", {"merge", shop.shard, "--force", "--out", shop.shard}, shop.shard},
+      {"merge", {"merge", shop.shard, "--overwrite", "--out", shop.shard}, shop.shard},
       {"figure",
-       {"figure", "budget", shop.file("budget.csv"), "--force", "--out", shop.file("budget.svg")},
+       {"figure", "budget", shop.file("budget.csv"), "--overwrite", "--out",
+        shop.file("budget.svg")},
        shop.file("budget.csv")}};
   for (const Writing& writing : tries) {
     const std::string before = read_file(writing.out);
@@ -260,10 +261,10 @@ TEST_CASE("an output that cannot be is refused before the work") {
   fs::create_directory(shop.file("folder.h5"));
   REQUIRE(::mkfifo(shop.file("pipe.h5").c_str(), 0600) == 0);
   for (const std::string name : {"dangling.h5", "folder.h5", "pipe.h5", "no/such.h5"}) {
-    for (const Words& words :
-         {Words{"sweep", shop.trace, "--selector", "quest", "--budget", "16", "--force", "--out"},
-          Words{"analyze", "quest", shop.trace, "--overwrite", "--out"},
-          Words{"record", "--max-tokens", "16", "--overwrite", "--out"}}) {
+    for (const Words& words : {Words{"sweep", shop.trace, "--selector", "quest", "--budget", "16",
+                                     "--overwrite", "--out"},
+                               Words{"analyze", "quest", shop.trace, "--overwrite", "--out"},
+                               Words{"record", "--max-tokens", "16", "--overwrite", "--out"}}) {
       Words all = words;
       all.push_back(shop.file(name));
       const auto run = kvscope_run(all);

@@ -95,7 +95,7 @@ TEST_CASE("results of the program become figures, and come out the same again") 
       {"heads", heads},
       {"head-numbers", heads, "--metric", "retrieval"},
       {"attention-map", map},
-      {"attention-map", map, quoka, "--force"},
+      {"attention-map", map, quoka, "--overwrite"},
       {"latency", folder.times}};
   const auto out = folder.file("figures");
   for (const Words& figure : figures) {
@@ -190,7 +190,7 @@ TEST_CASE("wrong figures end with one sentence and leave nothing behind") {
   CHECK(read_file(folder.file("in_the_way")) == "a file");
   REQUIRE(kvscope_run({"figure", "latency", folder.times, "--out", out}).code == 0);
   CHECK(kvscope_run({"figure", "latency", folder.times, "--out", out}).code == 3);
-  CHECK(kvscope_run({"figure", "latency", folder.times, "--out", out, "--force"}).code == 0);
+  CHECK(kvscope_run({"figure", "latency", folder.times, "--out", out, "--overwrite"}).code == 0);
   for (const auto& entry : fs::directory_iterator(out)) CHECK(entry.path().extension() != ".part");
   CHECK(kvscope_run({"reproduce", folder.times}).code == 3);
 }

@@ -257,8 +257,8 @@ TEST_CASE("loading a quantised file takes the weights as they are kept, and 64 M
   for (const char* name : {"SmolLM2-135M-Instruct.Q4_1.gguf", "gemma-3-270m-q4_k_m.gguf"}) {
     INFO(name);
     const std::string file = (folder / name).string();
-    const auto run = kvscope_run({"bench", "prefill", "--tokens", "4", "--repeat", "1", "--threads",
-                                  "1", "--model", file, "--json"});
+    const auto run = kvscope_run({"bench", "prefill", "--lengths", "4", "--repeat", "1",
+                                  "--threads", "1", "--model", file, "--json"});
     INFO(run.err);
     REQUIRE(run.code == 0);
     const long kept = run.json().at("n_parameters").get<long>() * 4 / 1024;  // widened to f32

@@ -34,24 +34,24 @@ TEST_CASE("no command writes over what one of its options names") {
   const std::string map = "kascade:map=" + file("a.json");
   const std::vector<std::pair<std::string, Words>> tries = {
       {file("a.json"),
-       {"sweep", trace, "--selector", map, "--budget", "8", "--resamples", "5", "--force"}},
+       {"sweep", trace, "--selector", map, "--budget", "8", "--resamples", "5", "--overwrite"}},
       {file("a.json"),
        {"cost", trace, "--selector", map, "--budget", "8", "--hardware", "h200", "--overwrite"}},
       {file("hw.json"),
        {"sweep", trace, "--selector", "quest", "--budget", "8", "--resamples", "5", "--hardware",
-        hardware.string(), "--force"}},
+        hardware.string(), "--overwrite"}},
       {file("hw.json"),
        {"cost", trace, "--selector", "quest", "--budget", "8", "--hardware", hardware.string(),
         "--overwrite"}},
       {file("e.json"),
        {"simulate", "ruler", "--model", model, "--examples", examples.string(), "--lengths", "96",
-        "--selector", "full", "--force"}},
+        "--selector", "full", "--overwrite"}},
       {model + "/tokenizer.json", {"record", "--model", model, "--max-tokens", "8", "--overwrite"}},
       {model + "/model.safetensors",
        {"record", "--model", model, "--max-tokens", "8", "--overwrite"}},
       {model + "/config.json",
        {"simulate", "perplexity", "--model", model, "--max-tokens", "32", "--offset", "0",
-        "--windows", "1", "--selector", "full", "--force"}}};
+        "--windows", "1", "--selector", "full", "--overwrite"}}};
   for (const auto& [input, command] : tries) {
     const std::string before = read_file(input);
     Words words = command;

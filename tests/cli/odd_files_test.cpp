@@ -115,7 +115,7 @@ TEST_CASE("a flipped bit in recorded data ends analyses with the array's name") 
     damage(array);
     for (const Words& words :
          {Words{"analyze", "quest", trace.string()}, Words{"analyze", "quoka", trace.string()},
-          Words{"sweep", trace.string(), "--selector", "quest", "--budget", "16", "--force",
+          Words{"sweep", trace.string(), "--selector", "quest", "--budget", "16", "--overwrite",
                 "--out", (dir.path() / "s.csv").string()}}) {
       // Reads the queries of decoding alone.
       if (std::string(array).ends_with("q") && words[1] == "quest") continue;

@@ -48,7 +48,7 @@ TEST_CASE("simulate perplexity prints a table and writes the same rows in three 
     CHECK(read_file(one) == read_file(two));
     CHECK(!std::filesystem::exists(one + ".journal"));
     CHECK(kvscope_run(with(kPerplexity, {"--out", one})).code == 3);  // exists
-    CHECK(kvscope_run(with(kPerplexity, {"--out", one, "--force"})).code == 0);
+    CHECK(kvscope_run(with(kPerplexity, {"--out", one, "--overwrite"})).code == 0);
   }
   CHECK(read_file(dir.path() / "one.csv").starts_with("model,task,selector,budget_kind,protocol,"));
 }

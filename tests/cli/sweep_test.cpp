@@ -54,7 +54,7 @@ TEST_CASE("a sweep prints a table and writes the same rows in three formats") {
     CHECK(read_file(merged) == read_file(one));
     CHECK(!std::filesystem::exists(one + ".journal"));
     CHECK(kvscope_run(recorded.sweep({"--out", one})).code == 3);
-    CHECK(kvscope_run(recorded.sweep({"--out", one, "--force"})).code == 0);
+    CHECK(kvscope_run(recorded.sweep({"--out", one, "--overwrite"})).code == 0);
   }
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("wrong sweeps end with one sentence and exit code 2") {
        "shard"},
       {{"sweep", recorded.trace, "--selector", "full", "--resume"}, "--out"},
       {{"sweep", recorded.trace, "--selector", "full", "--out", "x.txt"}, ".csv"},
-      {{"sweep", recorded.trace, "--selector", "full", "--force", "--out", recorded.trace},
+      {{"sweep", recorded.trace, "--selector", "full", "--overwrite", "--out", recorded.trace},
        "input"},
   };
   for (const auto& [words, part] : cases) {

@@ -142,7 +142,7 @@ TEST_CASE("no output takes the place of a part of a set that is read, and none o
   const Both both;
   const std::string first = both.name("t.layers-0-2.h5");
   const std::string before = testing::read_file(first);
-  const Words sweep = {"sweep", both.set, "--selector", "quest", "--budget", "16", "--force"};
+  const Words sweep = {"sweep", both.set, "--selector", "quest", "--budget", "16", "--overwrite"};
   const auto with = [](Words words, const Words& more) {
     words.insert(words.end(), more.begin(), more.end());
     return words;
@@ -153,7 +153,7 @@ TEST_CASE("no output takes the place of a part of a set that is read, and none o
        {Words{"analyze", "quest", both.set, "--out", first, "--overwrite"},
         Words{"analyze", "quest", both.set, "--csv", first, "--overwrite"},
         with(sweep, {"--out", first}), with(record, {"layers=3"}), with(record, {"layers=1"}),
-        Words{"sweep", both.file, "--selector", "quest", "--budget", "16", "--force",
+        Words{"sweep", both.file, "--selector", "quest", "--budget", "16", "--overwrite",
               "--calibration", first, "--out", first}}) {
     const auto run = kvscope_run(words);
     INFO(words[0] << ": " << run.err);

@@ -32,8 +32,8 @@ WAYS = ["all", "names", "torn", "bytes"]
 SECTOR = 512
 # How a command is started again, where that is not the command itself.
 AGAIN = {"sweep": ["--resume"], "sweep .h5": ["--resume"], "simulate": ["--resume"], "record": ["--overwrite"],
-         "record --compression": ["--overwrite"], "record --split": ["--overwrite"], "merge": ["--force"],
-         "merge DIR": ["--force"], "table": ["--overwrite"], "recover": ["--overwrite"]}
+         "record --compression": ["--overwrite"], "record --split": ["--overwrite"], "merge": ["--overwrite"],
+         "merge DIR": ["--overwrite"], "table": ["--overwrite"], "recover": ["--overwrite"]}
 TAPED = ["table", "sweep", "sweep .h5", "simulate", "units", "merge", "merge DIR", "record", "record --compression",
          "record --split", "recover"]
 

@@ -236,7 +236,7 @@ std::string RunQueue::flag_for(const Run& run, Again how) {
         name.size() <= run.words.size() && std::equal(name.begin(), name.end(), run.words.begin());
     if (fits && (own == nullptr || own->name.size() < command.name.size())) own = &command;
   }
-  for (const char* flag : {"resume", "overwrite", "force"}) {
+  for (const char* flag : {"resume", "overwrite"}) {
     const bool fits = (how == Again::resume) == (flag == std::string_view("resume"));
     if (fits && own != nullptr && own->find(flag) != nullptr) return flag;
   }
