@@ -78,6 +78,9 @@ endforeach()
 # The sixty planted faults still have their places in the sources; whether tests notice them is for people to ask.
 kvscope_script_test("mutation: every planted fault has its place" mutation/mutation.py ARGS --check)
 
+# The pages of measured models are made of the results beside them.
+kvscope_script_test("results: every page says what its files say" ../results/make.py ARGS check --kvscope ${program})
+
 # The first page's first session, as a reader would type it.
 kvscope_script_test("readme: the first hour, command by command" readme/first_hour.py ARGS ${program})
 
