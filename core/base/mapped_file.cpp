@@ -126,6 +126,10 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 void forget_pages(std::span<const std::byte> bytes) {
+  // Anonymous memory would come back as zeros: only what is known to be a mapping's.
+  if (bytes.empty() || mapped_file_at(&bytes.front()) == nullptr ||
+      mapped_file_at(&bytes.front()) != mapped_file_at(&bytes.back()))
+    return;
   static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
   const std::uintptr_t first = (begin + page - 1) / page * page;

@@ -40,7 +40,8 @@ class MappedFile {
 const char* mapped_file_at(const void* address);
 
 /// Says that these mapped bytes were read and will not be soon: whole pages inside of them leave
-/// the process's memory, and come back from the file if they are touched after all.
+/// the process's memory, and come back from the file if they are touched after all. Leaves memory
+/// alone that is no mapped file's.
 void forget_pages(std::span<const std::byte> bytes);
 
 }  // namespace kvscope

@@ -34,6 +34,18 @@ TEST_CASE("an address of a mapping tells its file, while it lasts", "[mapped_fil
   CHECK(mapped_file_at(inside) == nullptr);
 }
 
+TEST_CASE("forgotten bytes of a mapping come back, and other memory is left alone") {
+  const testing::TempDir dir;
+  const std::string contents(100'000, 'x');
+  const MappedFile file(dir.write("data", contents));
+  CHECK(file.text() == contents);
+  forget_pages(file.bytes().subspan(5000, 50'000));
+  CHECK(file.text() == contents);
+  const std::string own = contents;
+  forget_pages(std::as_bytes(std::span(own)));
+  CHECK(own == contents);
+}
+
 TEST_CASE("an empty file maps to no bytes", "[mapped_file]") {
   const testing::TempDir dir;
   const MappedFile file(dir.write("empty", ""));
