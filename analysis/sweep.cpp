@@ -10,6 +10,7 @@
 #include "analysis/analysis.hpp"
 #include "analysis/sweep_journal.hpp"
 #include "analysis/sweep_result.hpp"
+#include "analysis/sweep_rows.hpp"
 #include "analysis/sweep_units.hpp"
 #include "core/base/error.hpp"
 

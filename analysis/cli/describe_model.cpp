@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/model_source.hpp"
@@ -103,14 +106,12 @@ std::int64_t memory_of_machine() {
 void check_runs(const fs::path& path, const ModelConfig& config, const WeightFiles& weights) {
   refuse_quantization(config);
   if (gguf_file_of(path)) {
+    std::vector<std::string> read;
+    for (int i = 0; i < kNumStoredTypes; ++i)
+      read.emplace_back(name_of(static_cast<StoredType>(i)));
     for (const auto& [type, n_bytes] : weights.bytes_by_type()) {
-      const bool is_read = [&] {
-        for (int i = 0; i < kNumStoredTypes; ++i) {
-          if (name_of(static_cast<StoredType>(i)) == type) return true;
-        }
-        return false;
-      }();
-      if (!is_read) throw FormatError(fmt::format("weights of type {} are not read", type));
+      if (std::find(read.begin(), read.end(), type) == read.end())
+        throw FormatError(fmt::format("weights of type {} are not read", type));
     }
   }
   if (weights.n_bytes() > memory_of_machine()) {

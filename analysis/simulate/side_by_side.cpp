@@ -106,7 +106,7 @@ class Queue {
     }
   }
 
-  /// Of the earliest open case that has one, else the next case. What comes after a failure is left.
+  /// Of the earliest open case that has one, else the next case; none that comes after a failure.
   std::optional<Place> next_place() const {
     for (std::size_t c = 0; c < cases_.size(); ++c) {
       const State& state = cases_[c];

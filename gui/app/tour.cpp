@@ -120,7 +120,7 @@ bool Tour::draw(const Look& look, const TourStep& step,
   const float wrap = width - 2 * pad;
   // Room for what is said once the heads are known: the buttons stay under the mouse.
   const float text = std::max(ImGui::CalcTextSize(step.words.c_str(), nullptr, false, wrap).y,
-                               kLeastLines * ImGui::GetTextLineHeight());
+                              kLeastLines * ImGui::GetTextLineHeight());
   const float height = text + 2 * ImGui::GetTextLineHeightWithSpacing() + ImGui::GetFrameHeight() +
                        2 * pad + 3 * ImGui::GetStyle().ItemSpacing.y;
   ImVec2 at{(size.x - width) / 2, (size.y - height) / 2};

@@ -141,8 +141,8 @@ TEST_CASE("options of earlier versions are taken, with a remark") {
   const testing::TempDir dir;
   const std::string out = (dir.path() / "s.csv").string();
   for (int i = 0; i < 2; ++i) {
-    const auto written = kvscope_run({"simulate", "perplexity", "--selector", "full", "--max-tokens",
-                                      "48", "--out", out, "--force"});
+    const auto written = kvscope_run({"simulate", "perplexity", "--selector", "full",
+                                      "--max-tokens", "48", "--out", out, "--force"});
     CHECK(written.code == 0);
     CHECK_THAT(written.err, ContainsSubstring("--force is called --overwrite now"));
   }

@@ -251,11 +251,14 @@ TEST_CASE("tensors that no layer reads are named or refused") {
 }
 
 #ifndef __SANITIZE_ADDRESS__  // a sanitizer's shadow memory is not the program's
-TEST_CASE("loading a quantised file takes the weights as they are kept, and 64 MiB", "[slow]") {
+TEST_CASE("loading a quantised file takes the weights as they are kept, and little more",
+          "[slow]") {
   const fs::path folder = testing::real_models();
   if (folder.empty()) SKIP("the package with the model cannot be downloaded here");
   const long idle = kvscope_run({"version"}).max_rss_kib;  // the program itself
-  for (const char* name : {"SmolLM2-135M-Instruct.Q4_1.gguf", "gemma-3-270m-q4_k_m.gguf"}) {
+  // MiB; Gemma's 262,144 pieces of text take more than SmolLM2's 49,152
+  for (const auto& [name, more] : {std::pair("SmolLM2-135M-Instruct.Q4_1.gguf", 64),
+                                   std::pair("gemma-3-270m-q4_k_m.gguf", 80)}) {
     INFO(name);
     const std::string file = (folder / name).string();
     const auto run = kvscope_run({"bench", "prefill", "--lengths", "4", "--repeat", "1",
@@ -263,7 +266,7 @@ TEST_CASE("loading a quantised file takes the weights as they are kept, and 64 M
     INFO(run.err);
     REQUIRE(run.code == 0);
     const long kept = run.json().at("n_parameters").get<long>() * 4 / 1024;  // widened to f32
-    CHECK(run.max_rss_kib - idle < kept + 64 * 1024);
+    CHECK(run.max_rss_kib - idle < kept + more * 1024);
   }
 }
 #endif

@@ -104,8 +104,8 @@ TEST_CASE("units done apart, in any order, make the bytes of one run") {
       {{"analyze", "quoka", bench.trace}, ".h5"},
       {{"analyze", "theorem-b1", bench.trace}, ".h5"},
       {{"analyze", "geometry", bench.trace, "--layers", "1,3,6"}, ".h5"},
-      {{"cost", bench.trace, "--selector", "quest,lessismore", "--budget", "16", "--hardware",
-        "a100-80,rtx-4090", "--context", "4096"},
+      {{"cost", bench.trace, "--selector", "quest,oracle-topk", "--budget", "16", "--hardware",
+        "a100-80,rtx-4090", "--context", "4096", "--chunk", "32"},
        ".json"},
   };
   std::mt19937 random(5);

@@ -10,6 +10,7 @@ TEST_CASE("set-up: recordings of the embedded models", "[.set-up]") {
     CHECK_NOTHROW(embedded_trace(draft));
     CHECK_NOTHROW(embedded_trace(draft, 96, 0));
   }
+  CHECK_NOTHROW(embedded_trace(/*draft=*/false, 96, 4));
   CHECK_NOTHROW(embedded_trace(/*draft=*/false, 1500, 0));
 }
 

@@ -278,7 +278,7 @@ FAULTS = [
     # ---- Python ---------------------------------------------------------------------------------------------------
     Fault(59, "Python policy", "off-by-one", "traces/python/kvscope/policy.py",
           "a query's own key does not count as visible",
-          "n_q * n_own * (2 * n_keys - n_own + 1) // 2", "n_q * n_own * (2 * n_keys - n_own - 1) // 2",
+          "n_own * (2 * (end - first) - n_own + 1) // 2", "n_own * (2 * (end - first) - n_own - 1) // 2",
           {"python": "test_policy"}),
     Fault(60, "Python recorder", "off-by-one", "traces/python/kvscope_recorder/lse.py",
           "a window has one key more",

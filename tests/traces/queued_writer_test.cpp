@@ -325,7 +325,9 @@ TEST_CASE("a recording by a thread says of no unit too early that it is safe") {
   CHECK(last == 64);
   CHECK(report.content_hash == record(folder / "s.h5", {}, {}, {}).content_hash);
 
-  // Stopped while rows wait: all that was computed is kept.
+  // Stopped while rows wait: all that was computed is kept. Long enough for the word to arrive
+  // before the model is done.
+  options.n_decode = 500;
   std::stop_source stop;
   const RecordReport stopped = record(
       folder / "i.h5", with_queue(),
