@@ -10,7 +10,6 @@ namespace kvscope::test::bench_select_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
-using Words = std::vector<std::string>;
 
 Words bench(const Words& more, const std::string& tokens = "64,96") {
   Words words = {"bench", "select",    "--n-q", "4",       "--n-kv", "2",        "--d-head",

@@ -16,7 +16,6 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
-using Words = std::vector<std::string>;
 
 /// Names of the numbers in a report's rows.
 void collect(const nlohmann::json& report, std::set<std::string>& columns) {

@@ -111,7 +111,6 @@ TEST_CASE("cost refuses what it cannot do in one sentence and writes nothing", "
   const std::string bad = (dir.path() / "bad.json").string();
   std::ofstream(bad) << "{\"format\": \"kvscope hardware 1\", \"name\": \"x\"}";
   const std::string trace = recording(64);
-  using Words = std::vector<std::string>;
   const std::vector<std::pair<Words, std::string>> cases = {
       {{"cost", trace, "--selector", "full", "--hardware", "h1000"}, "h1000"},
       {{"cost", trace, "--selector", "full", "--hardware", bad}, "title"},

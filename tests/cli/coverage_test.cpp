@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
-using Words = std::vector<std::string>;
 
 struct Pair {
   TempDir dir;

@@ -23,7 +23,6 @@ namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
-using Words = std::vector<std::string>;
 
 /// One command and the file it writes.
 struct Writing {

@@ -18,7 +18,6 @@ using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using testing::read_file;
 using testing::TempDir;
-using Words = std::vector<std::string>;
 
 const std::string kTimes =
     "selector,length,seconds\nfull,1024,0.002\nquest,1024,0.001\nfull,2048,0.004\nquest,2048,0."

@@ -15,8 +15,6 @@ using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
 
-using Words = std::vector<std::string>;
-
 struct TwoTexts {
   TempDir dir;
   std::string text = file("text.h5");

@@ -17,7 +17,6 @@ using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
-using Words = std::vector<std::string>;
 
 struct MatchShop {
   TempDir dir;

@@ -14,7 +14,6 @@ namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
-using Words = std::vector<std::string>;
 
 TEST_CASE("no command writes over what one of its options names") {
   const TempDir dir;

@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
-using Words = std::vector<std::string>;
 
 /// The command to its end; fails the test if it takes longer than `seconds`.
 RunResult run_within(const Words& words, int seconds) {

@@ -18,8 +18,6 @@ using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
 
-using Words = std::vector<std::string>;
-
 Words draft_run(const fs::path& out, Words more = {}) {
   Words words = {"record", "--model", "draft", "--out", out.string()};
   words.insert(words.end(), more.begin(), more.end());

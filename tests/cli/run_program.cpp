@@ -138,4 +138,9 @@ RunResult kvscope_run(const std::vector<std::string>& args, const RunSetup& setu
   return RunningProgram(args, setup).wait();
 }
 
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 }  // namespace kvscope::test

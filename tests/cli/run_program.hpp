@@ -32,6 +32,11 @@ struct RunSetup {
 /// kvscope with these arguments, to its end.
 RunResult kvscope_run(const std::vector<std::string>& args, const RunSetup& setup = {});
 
+using Words = std::vector<std::string>;
+
+/// The words of a command and further ones.
+Words with(Words words, const Words& more);
+
 /// A kvscope that runs beside the test; killed at destruction if it still runs.
 class RunningProgram {
  public:

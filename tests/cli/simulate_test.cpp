@@ -21,13 +21,6 @@ using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
 
-using Words = std::vector<std::string>;
-
-Words with(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 const Words kPerplexity = {
     "simulate",          "perplexity", "--max-tokens", "80",       "--selector",
     "full,quest,recent", "--budget",   "32",           "--offset", "0"};

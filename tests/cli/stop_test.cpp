@@ -14,7 +14,6 @@ namespace kvscope::test::stop_test {
 namespace {
 
 using testing::TempDir;
-using Words = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
 
 // A second where nothing else runs; these are for machines on which everything does.

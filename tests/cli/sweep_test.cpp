@@ -14,8 +14,6 @@ using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
 
-using Words = std::vector<std::string>;
-
 struct Recorded {
   TempDir dir;
   std::string trace = recording(120, 4);

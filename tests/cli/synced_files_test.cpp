@@ -17,7 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::TempDir;
-using Words = std::vector<std::string>;
 
 /// Runs a command that has to succeed; its calls to the disk in their order, as "sync /the/file".
 Words calls_of(const TempDir& dir, const Words& words) {

@@ -14,8 +14,6 @@ using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
 
-using Words = std::vector<std::string>;
-
 const std::string kPasskey = (testing::source_dir() / "tests/golden/results/passkey.csv").string();
 
 TEST_CASE("a simulation's CSV becomes Quest's table in every format") {

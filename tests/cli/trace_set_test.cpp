@@ -19,7 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 using testing::TempDir;
-using Words = std::vector<std::string>;
 
 /// One recording as a file and as a set.
 struct Both {

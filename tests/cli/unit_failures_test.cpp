@@ -17,13 +17,7 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
-using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
-
-Words with(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 /// Two recordings, of which one can be damaged so that it still opens.
 struct Bench {

@@ -17,7 +17,6 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using testing::TempDir;
-using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 Words sweep(const Words& more) {

@@ -16,7 +16,6 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
-using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 /// The embedded draft under a usual name, and whose weights can be replaced in place.

@@ -22,13 +22,7 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
-using Words = std::vector<std::string>;
 namespace fs = std::filesystem;
-
-Words with(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 struct Bench {
   TempDir dir;

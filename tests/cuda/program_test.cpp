@@ -13,13 +13,7 @@
 namespace kvscope::test::program_test {
 namespace {
 
-using Words = std::vector<std::string>;
 using testing::TempDir;
-
-Words with(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 /// Columns of measured times, of words about other columns (tests of significance), and of what
 /// names the device.
