@@ -14,7 +14,7 @@ shows it all without a network. The notebook is executed if Jupyter can be had (
   --out DIR        where the files go [kvscope-demo in the current folder]; files of an earlier demo are replaced
   --max-tokens N   length of the prompt in tokens [4096]
   --decode N       greedy decode steps of the verifier [64]
-  --no-papers      without the report on the three papers' claims (kvscope papers --quick, in OUT/papers), two or three of the demo's four minutes
+  --no-papers      without the report on the three papers' claims (kvscope papers --quick, in OUT/papers), one of the demo's two minutes
   --help           this text
 
 KVSCOPE_SKIP_INSTALL=1 leaves the system's packages alone; KVSCOPE_JOBS=N limits parallel compilers.
