@@ -45,17 +45,6 @@ bool is_plain_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), is_plain);
 }
 
-std::vector<fs::path> sorted_entries(const fs::path& folder) {
-  std::vector<fs::path> entries;
-  std::error_code error;
-  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator();
-       it.increment(error)) {
-    entries.push_back(it->path());
-  }
-  std::sort(entries.begin(), entries.end());
-  return entries;
-}
-
 // ---- the hub's cache
 
 struct HubName {
@@ -157,6 +146,17 @@ fs::path model_of_manifest(const fs::path& file, const std::string& word) {
 }
 
 }  // namespace
+
+std::vector<fs::path> sorted_entries(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
+    entries.push_back(it->path());
+  }
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
 
 fs::path hub_cache() {
   if (const auto folder = from_environment("HF_HUB_CACHE")) return *folder;

@@ -15,6 +15,9 @@ struct StoredModel {
   std::filesystem::path path;  // a folder, or a GGUF file
 };
 
+/// What a folder holds, by name; nothing where it cannot be read.
+std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& folder);
+
 /// The hub's cache: HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, or
 /// ~/.cache/huggingface/hub.
 std::filesystem::path hub_cache();

@@ -1,5 +1,4 @@
 // kvscope models: which models this machine has, and which of them run here.
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -31,14 +30,7 @@ bool is_checkpoint(const fs::path& folder) {
 void look_into(const fs::path& folder, int depth, std::vector<StoredModel>& models) {
   if (models.size() >= kMostModels) return;
   if (is_checkpoint(folder)) models.push_back({folder.string(), folder});
-  std::vector<fs::path> entries;
-  std::error_code error;
-  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator();
-       it.increment(error)) {
-    entries.push_back(it->path());
-  }
-  std::sort(entries.begin(), entries.end());
-  for (const fs::path& entry : entries) {
+  for (const fs::path& entry : sorted_entries(folder)) {
     std::error_code ignored;
     const std::string name = entry.stem().string();
     const bool is_later_part =
