@@ -135,9 +135,3 @@ std::string fate_sentence(const QueryLook& look, const KeyFate& fate);
 std::string budget_sentence(const KeyFate& fate, const KeepingBudget& budget);
 
 }  // namespace kvscope
-
-template <>
-struct kvscope::EnumNames<kvscope::KeyEnd> {
-  static constexpr std::array<std::string_view, 5> value = {"unseen", "dense", "by_rule", "kept",
-                                                            "dropped"};
-};

@@ -2,7 +2,6 @@
 // means, how long they are. Everything is after RoPE (and QK norm): what enters the dot product.
 #pragma once
 
-#include <array>
 #include <stop_token>
 
 #include "analysis/analysis.hpp"
@@ -19,10 +18,6 @@ enum class GeometryBasis {
   group,  // the keys of a KV head and the queries of its (selected) query heads, together
   head,   // the keys of a KV head and one query head: the paper's figure 2 (b)
   keys,   // the keys alone; queries are shown in the keys' axes
-};
-template <>
-struct EnumNames<GeometryBasis> {
-  static constexpr std::array<std::string_view, 3> value = {"group", "head", "keys"};
 };
 
 struct GeometryOptions {

@@ -2,7 +2,6 @@
 // same tokens, and which draft layer should predict which verifier layer.
 #pragma once
 
-#include <array>
 #include <stop_token>
 
 #include "analysis/analysis.hpp"
@@ -14,19 +13,11 @@ namespace kvscope {
 
 /// Which query rows are compared.
 enum class RowChoice { spaced, all };
-template <>
-struct EnumNames<RowChoice> {
-  static constexpr std::array<std::string_view, 2> value = {"spaced", "all"};
-};
 
 /// How the token ids of the two traces must agree.
 enum class TokenMatch {
   exact,          // same ids, same length
   common_prefix,  // the leading part on which they agree is compared
-};
-template <>
-struct EnumNames<TokenMatch> {
-  static constexpr std::array<std::string_view, 2> value = {"exact", "common_prefix"};
 };
 
 struct LayerMapOptions {

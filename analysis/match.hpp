@@ -22,10 +22,6 @@ enum class MatchQuantity {
   bytes,    // read per forward call and layer, by all query heads: scoring, and keys and values
   us,       // predicted microseconds of a forward call in a layer, on a card (analysis/cost)
 };
-template <>
-struct EnumNames<MatchQuantity> {
-  static constexpr std::array<std::string_view, 4> value = {"density", "keys", "bytes", "us"};
-};
 
 /// A cost that methods are to meet.
 struct MatchTarget {

@@ -1,7 +1,6 @@
 // Softmax rows pooled into the cells of an attention map, a row of cells at a time.
 #pragma once
 
-#include <array>
 #include <span>
 #include <vector>
 
@@ -14,10 +13,6 @@ namespace kvscope {
 enum class MapPooling {
   max,   // the largest: thin lines stay visible
   mean,  // the mean over the visible pairs
-};
-template <>
-struct EnumNames<MapPooling> {
-  static constexpr std::array<std::string_view, 2> value = {"max", "mean"};
 };
 
 /// Rows are pooled side by side and joined in order: the same sums for any number of threads.

@@ -2,7 +2,6 @@
 // prompt (the paper's figure 2) or of the query's own prefill chunk (what the selection goes by).
 #pragma once
 
-#include <array>
 #include <vector>
 
 #include "core/attention/quoka_scores.hpp"
@@ -12,10 +11,6 @@ namespace kvscope {
 
 /// Whose mean a query is compared with.
 enum class QuerySpan { prompt, chunk };
-template <>
-struct EnumNames<QuerySpan> {
-  static constexpr std::array<std::string_view, 2> value = {"prompt", "chunk"};
-};
 
 struct QueryScoring {
   Index chunk = 128;  // B_CP

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <stop_token>
 
 #include "analysis/analysis.hpp"
@@ -19,10 +18,6 @@ namespace kvscope {
 enum class QueryControl {
   position,      // the position of the query
   log_position,  // log(1 + position): a spread-out row of n keys has weights near 1/n
-};
-template <>
-struct EnumNames<QueryControl> {
-  static constexpr std::array<std::string_view, 2> value = {"position", "log_position"};
 };
 
 struct QuerySelectionOptions {

@@ -3,7 +3,6 @@
 // the published programs' readings of the budget.
 #pragma once
 
-#include <array>
 #include <stop_token>
 
 #include "analysis/analysis.hpp"
@@ -18,20 +17,12 @@ enum class GroupShared {
   max,   // one selection per KV head, by the largest bound in the group
   mean,  // one selection per KV head, by the mean bound in the group
 };
-template <>
-struct EnumNames<GroupShared> {
-  static constexpr std::array<std::string_view, 3> value = {"none", "max", "mean"};
-};
 
 /// Which positions are taken as decode steps.
 enum class StepSource {
   automatic,  // decoded positions if the trace has any, else prompt positions
   decode,
   prompt,
-};
-template <>
-struct EnumNames<StepSource> {
-  static constexpr std::array<std::string_view, 3> value = {"automatic", "decode", "prompt"};
 };
 
 struct QuestOptions {

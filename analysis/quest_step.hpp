@@ -23,10 +23,6 @@ enum class QuestSemantics {
   eval,    // accuracy tables: at least three pages, and every page competes
   kernel,  // speed figures: the last page is always among them
 };
-template <>
-struct EnumNames<QuestSemantics> {
-  static constexpr std::array<std::string_view, 2> value = {"eval", "kernel"};
-};
 inline constexpr std::array<QuestSemantics, 2> kQuestSemantics = {QuestSemantics::eval,
                                                                   QuestSemantics::kernel};
 inline constexpr auto kQuestSemanticsNames = EnumNames<QuestSemantics>::value;

@@ -4,7 +4,6 @@
 // compound.
 #pragma once
 
-#include <array>
 #include <stop_token>
 
 #include "analysis/analysis.hpp"
@@ -21,26 +20,14 @@ enum class QuokaScope {
                     // budget
   whole_cache,      // the chunk's own keys compete too (the paper's listing, taken literally)
 };
-template <>
-struct EnumNames<QuokaScope> {
-  static constexpr std::array<std::string_view, 2> value = {"past_plus_chunk", "whole_cache"};
-};
 
 /// How the number of kept keys is given.
 enum class BudgetKind { tokens, ratio };
-template <>
-struct EnumNames<BudgetKind> {
-  static constexpr std::array<std::string_view, 2> value = {"tokens", "ratio"};
-};
 
 /// What happens in decode steps.
 enum class QuokaDecode {
   select,  // each step is a chunk of one query
   dense,   // QuoKA is used in prefill only
-};
-template <>
-struct EnumNames<QuokaDecode> {
-  static constexpr std::array<std::string_view, 2> value = {"select", "dense"};
 };
 
 struct QuokaOptions : QuokaRules {

@@ -3,7 +3,6 @@
 // for the statements).
 #pragma once
 
-#include <array>
 #include <stop_token>
 
 #include "analysis/analysis.hpp"
@@ -19,11 +18,6 @@ enum class StarKey {
   current,  // the query's own position
   first,    // the first visible key: the sink under full attention
   random,   // one visible key, drawn by seed, layer, head and position
-};
-template <>
-struct EnumNames<StarKey> {
-  static constexpr std::array<std::string_view, 5> value = {"argmax", "rank", "current", "first",
-                                                            "random"};
 };
 
 struct TheoremB1Options {

@@ -2,7 +2,6 @@
 // they came about.
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -17,10 +16,6 @@
 namespace kvscope {
 
 enum class FigureFormat { svg, pdf, png, tex };
-template <>
-struct EnumNames<FigureFormat> {
-  static constexpr std::array<std::string_view, 4> value = {"svg", "pdf", "png", "tex"};
-};
 
 /// How a figure is put on the page.
 struct RenderOptions {

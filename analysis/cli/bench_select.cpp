@@ -24,14 +24,6 @@ namespace kvscope::cli {
 /// Which calls are measured.
 enum class BenchPhase { both, prefill, decode };
 
-}  // namespace kvscope::cli
-
-template <>
-struct kvscope::EnumNames<kvscope::cli::BenchPhase> {
-  static constexpr std::array<std::string_view, 3> value = {"both", "prefill", "decode"};
-};
-
-namespace kvscope::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;

@@ -10,11 +10,6 @@
 #include "traces/recorder.hpp"
 #include "traces/writer.hpp"
 
-template <>
-struct kvscope::EnumNames<kvscope::DType> {
-  static constexpr std::array<std::string_view, 3> value = {"f32", "f16", "bf16"};
-};
-
 namespace kvscope::cli {
 
 /// --capture, --dtype, --layers, --heads, --rows, --page-size, --compression, --chunk.

@@ -12,14 +12,6 @@ namespace kvscope::cli {
 
 enum class Shell { bash, zsh, fish };
 
-}  // namespace kvscope::cli
-
-template <>
-struct kvscope::EnumNames<kvscope::cli::Shell> {
-  static constexpr std::array<std::string_view, 3> value = {"bash", "zsh", "fish"};
-};
-
-namespace kvscope::cli {
 namespace {
 
 struct Described {

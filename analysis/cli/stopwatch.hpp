@@ -1,7 +1,6 @@
 // Wall-clock times of pieces of work, for the commands that measure speed.
 #pragma once
 
-#include <array>
 #include <ctime>
 #include <span>
 #include <string_view>
@@ -14,15 +13,6 @@ namespace kvscope::cli {
 /// What a time is: of the wall, or of this process's processors. The second leaves out what other
 /// programs take, and means the same on one thread only.
 enum class BenchClock { wall, cpu };
-
-}  // namespace kvscope::cli
-
-template <>
-struct kvscope::EnumNames<kvscope::cli::BenchClock> {
-  static constexpr std::array<std::string_view, 2> value = {"wall", "cpu"};
-};
-
-namespace kvscope::cli {
 
 /// Seconds from some moment on.
 inline double now_by(BenchClock clock) {

@@ -21,17 +21,8 @@ enum class TableFormat { automatic, latex, tabular, markdown, csv };
 }
 
 template <>
-struct kvscope::EnumNames<kvscope::cli::TableFormat> {
-  static constexpr std::array<std::string_view, 5> value = {"automatic", "latex", "tabular",
-                                                            "markdown", "csv"};
-};
-template <>
 struct kvscope::EnumNames<kvscope::Spread> {
   static constexpr std::array<std::string_view, 4> value = {"none", "recorded", "sd", "range"};
-};
-template <>
-struct kvscope::EnumNames<kvscope::Better> {
-  static constexpr std::array<std::string_view, 3> value = {"higher", "lower", "neither"};
 };
 
 namespace kvscope::cli {

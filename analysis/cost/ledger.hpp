@@ -20,10 +20,6 @@ namespace kvscope {
 /// decode: `queries` queries at the end of the context. prefill: all of it in one call. chunks: the
 /// same in calls of `chunk` queries, each keeping its own keys.
 enum class LedgerMode { decode, prefill, chunks };
-template <>
-struct EnumNames<LedgerMode> {
-  static constexpr std::array<std::string_view, 3> value = {"decode", "prefill", "chunks"};
-};
 
 struct LedgerSetting {
   LedgerMode mode = LedgerMode::decode;

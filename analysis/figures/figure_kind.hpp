@@ -22,10 +22,6 @@ enum class BandKind {
   range,      // mean, smallest and largest
   none,       // mean alone
 };
-template <>
-struct EnumNames<BandKind> {
-  static constexpr std::array<std::string_view, 4> value = {"ci", "quartiles", "range", "none"};
-};
 
 /// What of a result is shown. Every figure reads the fields it knows; an empty text leaves the
 /// choice to the figure, which says in its caption what it chose.

@@ -1,7 +1,6 @@
 // How figures look: sizes, line widths and colours, for a ground and a venue.
 #pragma once
 
-#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,15 +61,3 @@ struct Theme {
 Theme make_theme(Venue venue, Ground ground);
 
 }  // namespace kvscope::plot
-
-namespace kvscope {
-template <>
-struct EnumNames<plot::Ground> {
-  static constexpr std::array<std::string_view, 2> value = {"light", "dark"};
-};
-template <>
-struct EnumNames<plot::Venue> {
-  static constexpr std::array<std::string_view, 6> value = {"acl",  "icml", "neurips",
-                                                            "iclr", "ieee", "slide"};
-};
-}  // namespace kvscope

@@ -8,18 +8,12 @@
 // step under the method (as `answer` in protocol.hpp).
 #pragma once
 
-#include <array>
-
 #include "analysis/simulate/simulation.hpp"
 #include "core/base/fields.hpp"
 
 namespace kvscope {
 
 enum class ChainKind { copy, running_sum, rewriting };
-template <>
-struct EnumNames<ChainKind> {
-  static constexpr std::array<std::string_view, 3> value = {"copy", "running_sum", "rewriting"};
-};
 
 struct ChainOptions {
   std::vector<ChainKind> kinds = {ChainKind::copy, ChainKind::running_sum, ChainKind::rewriting};

@@ -11,18 +11,12 @@
 // of all texts.
 #pragma once
 
-#include <array>
-
 #include "analysis/simulate/simulation.hpp"
 #include "core/base/fields.hpp"
 
 namespace kvscope {
 
 enum class PerplexityMode { decode, prefill };
-template <>
-struct EnumNames<PerplexityMode> {
-  static constexpr std::array<std::string_view, 2> value = {"decode", "prefill"};
-};
 
 struct PerplexityOptions {
   PerplexityMode mode = PerplexityMode::decode;

@@ -6,7 +6,6 @@
 // larger model. The prose is the text that the simulation reads, the words are of this project.
 #pragma once
 
-#include <array>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,30 +37,6 @@ enum class PromptKind {
   story_multihop,     // ... what was bought right before a thing
   story_filtering,    // ... in which chapters nothing was bought
   local,              // examples of a file (local_prompts.hpp)
-};
-template <>
-struct EnumNames<PromptKind> {
-  static constexpr std::array<std::string_view, 21> value = {"passkey",
-                                                             "multi_key",
-                                                             "multi_value",
-                                                             "variable_tracking",
-                                                             "common_words",
-                                                             "niah_single_1",
-                                                             "niah_single_2",
-                                                             "niah_single_3",
-                                                             "niah_multikey_1",
-                                                             "niah_multikey_2",
-                                                             "niah_multikey_3",
-                                                             "niah_multiquery",
-                                                             "fwe",
-                                                             "number_string",
-                                                             "kv_pairs",
-                                                             "math_find",
-                                                             "code_run",
-                                                             "story_retrieval",
-                                                             "story_multihop",
-                                                             "story_filtering",
-                                                             "local"};
 };
 
 /// Kinds between commas: a kind, a name of RULER's paper (niah_multivalue, vt, cwe), or a family:

@@ -2,7 +2,6 @@
 // what SpecAttn's layer map is made from, on recorded traces and on running models alike.
 #pragma once
 
-#include <array>
 #include <span>
 #include <vector>
 
@@ -16,10 +15,6 @@ enum class Smoothing {
   when_zero,  // rows that hold a zero: underflow, or keys outside a sliding window
   always,
   never,  // a zero in the draft under a verifier's weight makes the divergence infinite
-};
-template <>
-struct EnumNames<Smoothing> {
-  static constexpr std::array<std::string_view, 3> value = {"when_zero", "always", "never"};
 };
 
 inline constexpr double kSmoothingEps = 1e-10;  // unless a user says otherwise

@@ -20,11 +20,6 @@ enum class NucleusMode {
   safe_low,   // 10 bisections, use the low end: never misses the target, may keep far too much
   exact,      // the smallest set that reaches the target; ties by rising index
 };
-template <>
-struct EnumNames<NucleusMode> {
-  static constexpr std::array<std::string_view, 4> value = {"paper_eps", "paper_10", "safe_low",
-                                                            "exact"};
-};
 
 /// Indices of the nucleus of `weights` (>= 0, finite), ascending. The target is p * sum(weights);
 /// p >= 1 keeps every weight > 0 in each mode. An all-zero row has an empty nucleus. Where

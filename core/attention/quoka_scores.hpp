@@ -8,7 +8,6 @@
 // queries of the chunk. No 1/sqrt(d) anywhere.
 #pragma once
 
-#include <array>
 #include <limits>
 #include <span>
 #include <vector>
@@ -23,10 +22,6 @@ enum class QuokaMean {
   raw,   // the mean of the raw queries, as printed: long queries weigh more
   unit,  // the mean of the unit queries: another method, kept for comparison
 };
-template <>
-struct EnumNames<QuokaMean> {
-  static constexpr std::array<std::string_view, 2> value = {"raw", "unit"};
-};
 
 /// Which tokens of the group's heads are averaged in one slot.
 enum class QuokaPairing {
@@ -34,33 +29,15 @@ enum class QuokaPairing {
   position_sorted,  // the same choices, each head's in order of position
   shared_tokens,    // one choice for the whole group, by the head mean of the cosines
 };
-template <>
-struct EnumNames<QuokaPairing> {
-  static constexpr std::array<std::string_view, 3> value = {"rank", "position_sorted",
-                                                            "shared_tokens"};
-};
 
 /// Which queries of a chunk score keys. All but the first are ablations.
 enum class QuokaQueryChoice { farthest, nearest, random, last, all };
-template <>
-struct EnumNames<QuokaQueryChoice> {
-  static constexpr std::array<std::string_view, 5> value = {"farthest", "nearest", "random", "last",
-                                                            "all"};
-};
 
 /// How the products of a key with the slots become its score; the mean is an ablation.
 enum class QuokaAggregate { max, mean };
-template <>
-struct EnumNames<QuokaAggregate> {
-  static constexpr std::array<std::string_view, 2> value = {"max", "mean"};
-};
 
 /// What a slot and a key are compared by; dot products are the published ablation.
 enum class QuokaSimilarity { cosine, dot };
-template <>
-struct EnumNames<QuokaSimilarity> {
-  static constexpr std::array<std::string_view, 2> value = {"cosine", "dot"};
-};
 
 /// The method's switches, listed once for the selector and for `analyze quoka`.
 struct QuokaRules {

@@ -2,7 +2,6 @@
 // even.
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <span>
@@ -15,10 +14,6 @@ namespace kvscope {
 /// f64 leaves scores as they were made. fp8 is e4m3 as accelerators have it: 3 bits of mantissa, no
 /// infinity, largest 448.
 enum class ScoreType { f64, f32, bf16, fp8 };
-template <>
-struct EnumNames<ScoreType> {
-  static constexpr std::array<std::string_view, 4> value = {"f64", "f32", "bf16", "fp8"};
-};
 
 /// The nearest number of the type, ties to the even one; numbers beyond the largest become it
 /// (saturation). NaN and the infinities stay: -infinity means "not a candidate".

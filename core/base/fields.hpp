@@ -11,7 +11,7 @@
 //     }
 //   };
 //
-// Field types: bool, Index, int, double, std::string, and enums with an EnumNames specialisation.
+// Field types: bool, Index, int, double, std::string, and enums (core/base/enum_names.hpp).
 #pragma once
 
 #include <fmt/format.h>
@@ -26,20 +26,11 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/base/enum_names.hpp"
 #include "core/base/error.hpp"
 #include "core/base/index.hpp"
 
 namespace kvscope {
-
-/// Texts of an enum's values, in order from 0: specialise with `static constexpr
-/// std::array<std::string_view, N> value`.
-template <class E>
-struct EnumNames;
-
-template <class E>
-requires std::is_enum_v<E> std::string_view enum_name(E value) {
-  return EnumNames<E>::value[static_cast<std::size_t>(value)];
-}
 
 /// Name, help and admissible range of one field.
 struct Field {

@@ -10,7 +10,6 @@
 // "quest+coarsen:owner=layer,page=64" (core/selectors/wrappers.hpp).
 #pragma once
 
-#include <array>
 #include <memory>
 #include <string_view>
 
@@ -21,21 +20,9 @@
 namespace kvscope {
 
 enum class CoarseOwner { own, q_head, kv_head, layer };
-template <>
-struct EnumNames<CoarseOwner> {
-  static constexpr std::array<std::string_view, 4> value = {"own", "q_head", "kv_head", "layer"};
-};
 enum class CoarseQuery { own, mean };
-template <>
-struct EnumNames<CoarseQuery> {
-  static constexpr std::array<std::string_view, 2> value = {"own", "mean"};
-};
 /// Which of equal scores at the cut comes in: all orders are legal in an engine, ours is the first.
 enum class TieOrder { first, last };
-template <>
-struct EnumNames<TieOrder> {
-  static constexpr std::array<std::string_view, 2> value = {"first", "last"};
-};
 
 struct CoarsenOptions {
   CoarseOwner owner = CoarseOwner::own;

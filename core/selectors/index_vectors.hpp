@@ -2,7 +2,6 @@
 // grow with the cache; those of queries are of one call.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <map>
 #include <span>
@@ -20,10 +19,6 @@ namespace kvscope {
 /// How index vectors are held: as they are, or rounded. fp8 is e4m3 with one power of two per
 /// vector.
 enum class IndexType { exact, bf16, fp8 };
-template <>
-struct EnumNames<IndexType> {
-  static constexpr std::array<std::string_view, 3> value = {"exact", "bf16", "fp8"};
-};
 
 /// What stands for a block of tokens: nothing (every token has its own index key), the mean of
 /// their index keys, or the index key of its last token.

@@ -2,7 +2,6 @@
 // the cache.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -16,10 +15,6 @@ namespace kvscope {
 
 /// Precision of products and sums. Results are handed out as doubles either way.
 enum class ScorePrecision { f64, f32 };
-template <>
-struct EnumNames<ScorePrecision> {
-  static constexpr std::array<std::string_view, 2> value = {"f64", "f32"};
-};
 
 /// Keys are transposed in blocks that stay in the processor's cache, or read in place for one or
 /// two queries; memory is one row of doubles per query. Keep one and reuse it. Keys with equal

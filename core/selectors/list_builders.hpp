@@ -2,7 +2,6 @@
 // past keys of each KV head, or a pattern of positions per query row.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <span>
 #include <string_view>
@@ -16,10 +15,6 @@ namespace kvscope {
 /// Where a pattern's sizes come from: its own options, or the budget of the call (tokens per query
 /// row).
 enum class PatternSize { options, budget };
-template <>
-struct EnumNames<PatternSize> {
-  static constexpr std::array<std::string_view, 2> value = {"options", "budget"};
-};
 
 /// Caps of a prefill method that keeps blocks of keys per query head until they hold a share of the
 /// attention: its option says which share, or the budget p.

@@ -9,12 +9,6 @@
 
 namespace kvscope {
 
-/// As programs write it.
-template <>
-struct EnumNames<ListOwner> {
-  static constexpr std::array<std::string_view, 3> value = {"q_head", "kv_head", "layer"};
-};
-
 /// In sentences: "query head".
 inline std::string_view words_for(ListOwner owner) {
   constexpr std::array<std::string_view, 3> kWords = {"query head", "KV head", "layer"};

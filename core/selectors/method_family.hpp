@@ -1,7 +1,6 @@
 // Families of methods: the headings under which they are listed.
 #pragma once
 
-#include <array>
 #include <string_view>
 
 #include "core/base/fields.hpp"
@@ -22,12 +21,6 @@ enum class MethodFamily {
   layers,     // lists that other layers reuse
   budgets,    // how much each head or row keeps
   guided      // another model or a learned index chooses
-};
-template <>
-struct EnumNames<MethodFamily> {
-  static constexpr std::array<std::string_view, 11> value = {
-      "controls", "positions", "keys",   "pages",   "patterns", "eviction",
-      "sampling", "summaries", "layers", "budgets", "guided"};
 };
 
 /// The heading in listings.

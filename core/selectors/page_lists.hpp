@@ -21,10 +21,6 @@ enum class PageRule {
   frontier,  // sparse-frontier: tokens / page, and the last page on top
   hub,       // sparse-attention-hub: tokens / page rounded up, every page competes
 };
-template <>
-struct EnumNames<PageRule> {
-  static constexpr std::array<std::string_view, 4> value = {"eval", "kernel", "frontier", "hub"};
-};
 
 /// Pages that `budget` tokens buy of n_pages with n_keys keys, the last page included where the
 /// rule says so: all of them where the budget covers the keys (the published quotients of whole
@@ -33,10 +29,6 @@ Index pages_kept(PageRule rule, Index budget, Index page_size, Index n_keys, Ind
 
 /// Who owns a decode list of pages, and how a group's scores become one.
 enum class PageOwner { q_head, group_sum, group_max };
-template <>
-struct EnumNames<PageOwner> {
-  static constexpr std::array<std::string_view, 3> value = {"q_head", "group_sum", "group_max"};
-};
 
 class PageSelector : public Selector {
  public:

@@ -2,7 +2,6 @@
 // Ada-KV).
 #pragma once
 
-#include <array>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -12,10 +11,6 @@
 namespace kvscope {
 
 enum class Pooling { average, max, none };
-template <>
-struct EnumNames<Pooling> {
-  static constexpr std::array<std::string_view, 3> value = {"average", "max", "none"};
-};
 
 /// Pools over `kernel` neighbours (an odd number) with stride 1. The average counts missing
 /// neighbours as zero, as zero padding does.

@@ -20,7 +20,6 @@
 // selector owns its metadata.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -43,10 +42,6 @@ namespace kvscope {
 struct Learned;  // core/selectors/learned.hpp
 
 enum class Phase { prefill, decode, verify };
-template <>
-struct EnumNames<Phase> {
-  static constexpr std::array<std::string_view, 3> value = {"prefill", "decode", "verify"};
-};
 inline std::string_view name_of(Phase phase) {
   return enum_name(phase);
 }

@@ -5,7 +5,6 @@
 // heads share KV heads: head h reads index key head h / (n_heads / n_key_heads).
 #pragma once
 
-#include <array>
 #include <string_view>
 #include <vector>
 
@@ -20,11 +19,6 @@ enum class SideTensor {
                // key of its block as far as known with it: the block's own at its last token
   index_w,     // [n_heads, n_rows] gates of the heads
   k_pre_rope,  // [kv_heads, n_tokens, d_head] keys before rotation, after QK-norm
-};
-template <>
-struct EnumNames<SideTensor> {
-  static constexpr std::array<std::string_view, 4> value = {"index_q", "index_k", "index_w",
-                                                            "k_pre_rope"};
 };
 
 /// The indexers of a recording: all of one shape. Default: there are none.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -21,17 +20,6 @@ enum class QuestPicture {
   scatter,  // bound against truth, a point per step and page
   pages,    // both along the context of the selected query
 };
-
-}  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::QuestPicture> {
-  static constexpr std::array<std::string_view, 2> value = {"scatter", "pages"};
-};
-}  // namespace kvscope
-
-namespace kvscope::gui {
 
 namespace {
 

@@ -16,17 +16,6 @@ namespace kvscope::gui {
 
 enum class ResultShow { table, figure, plot, about };
 
-}  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::ResultShow> {
-  static constexpr std::array<std::string_view, 4> value = {"table", "figure", "plot", "about"};
-};
-}  // namespace kvscope
-
-namespace kvscope::gui {
-
 namespace {
 
 struct ResultsOptions {

@@ -44,15 +44,6 @@ namespace {
 
 enum class AdaDivision { counts, safeguard };
 
-}  // namespace
-
-template <>
-struct EnumNames<AdaDivision> {
-  static constexpr std::array<std::string_view, 2> value = {"counts", "safeguard"};
-};
-
-namespace {
-
 struct AdaKvOptions {
   Index window = 32;
   Index kernel = 7;

@@ -71,23 +71,6 @@ enum class BlockScore { product, softmax };
 enum class BlockPool { mean, sum, max };
 enum class BlockOwner { q_head, kv_head };
 
-}  // namespace
-
-template <>
-struct EnumNames<BlockScore> {
-  static constexpr std::array<std::string_view, 2> value = {"product", "softmax"};
-};
-template <>
-struct EnumNames<BlockPool> {
-  static constexpr std::array<std::string_view, 3> value = {"mean", "sum", "max"};
-};
-template <>
-struct EnumNames<BlockOwner> {
-  static constexpr std::array<std::string_view, 2> value = {"q_head", "kv_head"};
-};
-
-namespace {
-
 constexpr double kNoWindow = std::numeric_limits<double>::lowest();  // last, but a candidate
 constexpr Index kRowsAtOnce = 128;  // whose scores of compressed keys are held
 

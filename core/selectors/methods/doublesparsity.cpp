@@ -46,19 +46,6 @@ namespace {
 enum class ChannelRank { qk, k, q };
 enum class LabelOwner { q_head, kv_head };
 
-}  // namespace
-
-template <>
-struct EnumNames<ChannelRank> {
-  static constexpr std::array<std::string_view, 3> value = {"qk", "k", "q"};
-};
-template <>
-struct EnumNames<LabelOwner> {
-  static constexpr std::array<std::string_view, 2> value = {"q_head", "kv_head"};
-};
-
-namespace {
-
 struct DoubleSparsityOptions {
   std::string channels;
   double share = 0.125;

@@ -45,15 +45,6 @@ namespace {
 
 enum class DuoRule { share, threshold };
 
-}  // namespace
-
-template <>
-struct EnumNames<DuoRule> {
-  static constexpr std::array<std::string_view, 2> value = {"share", "threshold"};
-};
-
-namespace {
-
 struct DuoAttentionOptions {
   std::string gates;
   DuoRule by = DuoRule::share;

@@ -32,15 +32,6 @@ namespace {
 
 enum class VoteSum { none, by_queries, window };
 
-}  // namespace
-
-template <>
-struct EnumNames<VoteSum> {
-  static constexpr std::array<std::string_view, 3> value = {"none", "by_queries", "window"};
-};
-
-namespace {
-
 struct H2oOptions {
   double recent_share = 0.5;
   VoteSum normalise = VoteSum::none;

@@ -97,31 +97,6 @@ enum class IndexOwner { q_head, kv_head, layer };
 enum class IndexPer { kv_head, layer };
 enum class IndexFrom { fit, side };
 
-}  // namespace
-
-template <>
-struct EnumNames<IndexScore> {
-  static constexpr std::array<std::string_view, 3> value = {"dot", "relu", "softmax"};
-};
-template <>
-struct EnumNames<IndexPool> {
-  static constexpr std::array<std::string_view, 2> value = {"key", "max"};
-};
-template <>
-struct EnumNames<IndexOwner> {
-  static constexpr std::array<std::string_view, 3> value = {"q_head", "kv_head", "layer"};
-};
-template <>
-struct EnumNames<IndexFrom> {
-  static constexpr std::array<std::string_view, 2> value = {"fit", "side"};
-};
-template <>
-struct EnumNames<IndexPer> {
-  static constexpr std::array<std::string_view, 2> value = {"kv_head", "layer"};
-};
-
-namespace {
-
 constexpr double kIndexNone = -std::numeric_limits<double>::infinity();
 constexpr Index kIndexRows = 64;  // rows times index heads whose products are held
 

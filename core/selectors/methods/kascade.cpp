@@ -70,27 +70,6 @@ enum class AnchorPool { sum, max };
 enum class AnchorAttention { sparse, dense };
 enum class AnchorPhases { all, decode };
 
-}  // namespace
-
-template <>
-struct EnumNames<AnchorList> {
-  static constexpr std::array<std::string_view, 3> value = {"q_head", "kv_head", "layer"};
-};
-template <>
-struct EnumNames<AnchorPool> {
-  static constexpr std::array<std::string_view, 2> value = {"sum", "max"};
-};
-template <>
-struct EnumNames<AnchorAttention> {
-  static constexpr std::array<std::string_view, 2> value = {"sparse", "dense"};
-};
-template <>
-struct EnumNames<AnchorPhases> {
-  static constexpr std::array<std::string_view, 2> value = {"all", "decode"};
-};
-
-namespace {
-
 struct KascadeOptions {
   std::string map;
   std::string anchors;

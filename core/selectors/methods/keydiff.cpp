@@ -31,15 +31,6 @@ namespace {
 
 enum class Anchor { unit, raw };
 
-}  // namespace
-
-template <>
-struct EnumNames<Anchor> {
-  static constexpr std::array<std::string_view, 2> value = {"unit", "raw"};
-};
-
-namespace {
-
 struct KeyDiffOptions {
   Anchor anchor = Anchor::unit;
   double recent_share = 0.0;

@@ -54,19 +54,6 @@ namespace {
 enum class Basis { calibrated, self };
 enum class DecodeOwner { q_head, kv_head };
 
-}  // namespace
-
-template <>
-struct EnumNames<Basis> {
-  static constexpr std::array<std::string_view, 2> value = {"calibrated", "self"};
-};
-template <>
-struct EnumNames<DecodeOwner> {
-  static constexpr std::array<std::string_view, 2> value = {"q_head", "kv_head"};
-};
-
-namespace {
-
 struct LokiOptions {
   Index rank = 0;
   double rank_share = 0.5;

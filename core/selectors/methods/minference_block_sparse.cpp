@@ -33,15 +33,6 @@ namespace {
 
 enum class ForcedBlocks { none, diagonal, local };
 
-}  // namespace
-
-template <>
-struct EnumNames<ForcedBlocks> {
-  static constexpr std::array<std::string_view, 3> value = {"none", "diagonal", "local"};
-};
-
-namespace {
-
 struct BlockSparseOptions {
   Index block = 64;
   Index top_blocks = 100;

@@ -33,15 +33,6 @@ namespace {
 
 enum class Rounding { none, kernel };
 
-}  // namespace
-
-template <>
-struct EnumNames<Rounding> {
-  static constexpr std::array<std::string_view, 2> value = {"none", "kernel"};
-};
-
-namespace {
-
 constexpr Index kKernelBlock = 64;
 constexpr Index kMinVertical = 30;
 constexpr Index kMinSlash = 50;

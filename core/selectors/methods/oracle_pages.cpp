@@ -24,15 +24,6 @@ namespace {
 
 enum class PageScore { mass, max };
 
-}  // namespace
-
-template <>
-struct EnumNames<PageScore> {
-  static constexpr std::array<std::string_view, 2> value = {"mass", "max"};
-};
-
-namespace {
-
 struct OraclePagesOptions {
   Index page_size = 16;
   PageScore score = PageScore::mass;

@@ -32,20 +32,6 @@ namespace {
 enum class OracleVariant { per_q_head, per_group_sum, per_group_max, per_chunk };
 enum class OracleScope { all, past };
 
-}  // namespace
-
-template <>
-struct EnumNames<OracleVariant> {
-  static constexpr std::array<std::string_view, 4> value = {"per_q_head", "per_group_sum",
-                                                            "per_group_max", "per_chunk"};
-};
-template <>
-struct EnumNames<OracleScope> {
-  static constexpr std::array<std::string_view, 2> value = {"all", "past"};
-};
-
-namespace {
-
 struct OracleTopkOptions {
   OracleVariant variant = OracleVariant::per_q_head;
   OracleScope scope = OracleScope::all;

@@ -49,20 +49,6 @@ namespace {
 enum class PqMetric { euclidean, inner };
 enum class PqGroup { automatic, softmax, scores };
 
-}  // namespace
-
-template <>
-struct EnumNames<PqMetric> {
-  static constexpr std::array<std::string_view, 2> value = {"euclidean", "inner"};
-};
-
-template <>
-struct EnumNames<PqGroup> {
-  static constexpr std::array<std::string_view, 3> value = {"automatic", "softmax", "scores"};
-};
-
-namespace {
-
 struct PqCacheOptions {
   Index parts = 2;
   Index bits = 6;

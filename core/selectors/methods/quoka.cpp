@@ -39,15 +39,6 @@ namespace {
 
 enum class Scope { past, whole };
 
-}  // namespace
-
-template <>
-struct EnumNames<Scope> {
-  static constexpr std::array<std::string_view, 2> value = {"past", "whole"};
-};
-
-namespace {
-
 struct QuokaSelectorOptions : QuokaRules {
   Scope scope = Scope::past;
 

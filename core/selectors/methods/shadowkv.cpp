@@ -65,15 +65,6 @@ namespace {
 
 enum class ShadowKeys { exact, rebuilt };
 
-}  // namespace
-
-template <>
-struct EnumNames<ShadowKeys> {
-  static constexpr std::array<std::string_view, 2> value = {"exact", "rebuilt"};
-};
-
-namespace {
-
 constexpr double kNoChunk = -std::numeric_limits<double>::infinity();
 
 struct ShadowKvOptions {

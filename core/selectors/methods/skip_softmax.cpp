@@ -63,15 +63,6 @@ constexpr Index kEndsPerBin = 6;
 
 enum class SkipRule { scale, target };
 
-}  // namespace
-
-template <>
-struct EnumNames<SkipRule> {
-  static constexpr std::array<std::string_view, 2> value = {"scale", "target"};
-};
-
-namespace {
-
 struct SkipSoftmaxOptions {
   Index block_q = 128;
   Index block_k = 128;

@@ -38,15 +38,6 @@ namespace {
 
 enum class KeepRule { cdf, top };
 
-}  // namespace
-
-template <>
-struct EnumNames<KeepRule> {
-  static constexpr std::array<std::string_view, 2> value = {"cdf", "top"};
-};
-
-namespace {
-
 struct SpargeOptions {
   KeepRule rule = KeepRule::cdf;
   double tau = 0.98;

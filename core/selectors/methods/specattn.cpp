@@ -40,15 +40,6 @@ namespace {
 
 enum class BlockRule { closure, block_mass, none };
 
-}  // namespace
-
-template <>
-struct EnumNames<BlockRule> {
-  static constexpr std::array<std::string_view, 3> value = {"closure", "block_mass", "none"};
-};
-
-namespace {
-
 struct SpecAttnOptions {
   NucleusMode nucleus = NucleusMode::exact;
   BlockRule blocks = BlockRule::closure;

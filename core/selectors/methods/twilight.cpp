@@ -39,15 +39,6 @@ namespace {
 
 enum class TwilightGroup { per_q_head, mean };
 
-}  // namespace
-
-template <>
-struct EnumNames<TwilightGroup> {
-  static constexpr std::array<std::string_view, 2> value = {"per_q_head", "mean"};
-};
-
-namespace {
-
 struct TwilightOptions {
   std::string base = "quest";
   std::string base_budget = "ratio=0.25";

@@ -69,20 +69,6 @@ namespace {
 enum class ErrorTails { one, two };
 enum class BaseFrom { middle, all };
 
-}  // namespace
-
-template <>
-struct EnumNames<ErrorTails> {
-  static constexpr std::array<std::string_view, 2> value = {"one", "two"};
-};
-
-template <>
-struct EnumNames<BaseFrom> {
-  static constexpr std::array<std::string_view, 2> value = {"middle", "all"};
-};
-
-namespace {
-
 struct VAttentionOptions {
   std::string base = "oracle-topk";
   std::string base_budget = "ratio=0.1";

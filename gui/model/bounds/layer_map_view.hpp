@@ -2,7 +2,6 @@
 // the two can be compared at all.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -91,11 +90,3 @@ std::vector<Index> other_traces(const Session& session);
 std::string layer_map_csv(const LayerMap& map);
 
 }  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::LayerMapMetric> {
-  static constexpr std::array<std::string_view, 3> value = {"kl", "total_variation",
-                                                            "pinsker_floor"};
-};
-}  // namespace kvscope

@@ -46,14 +46,3 @@ void mark_row(plot::Figure& figure, const TheoremRows& rows,
 std::string theorem_csv(const TheoremRows& rows);
 
 }  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::TheoremPicture> {
-  static constexpr std::array<std::string_view, 3> value = {"one", "all", "main_text"};
-};
-template <>
-struct EnumNames<gui::TheoremColour> {
-  static constexpr std::array<std::string_view, 2> value = {"weight", "position"};
-};
-}  // namespace kvscope

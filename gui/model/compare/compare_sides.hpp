@@ -1,7 +1,6 @@
 // What is compared with what: two methods, two budgets or two traces, as requests for both sides.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -76,14 +75,3 @@ Index matching_index(Index of_a, Index n_a, Index n_b, const std::vector<Index>&
 Index n_common_tokens(const Document& a, const Document& b);
 
 }  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::CompareWhat> {
-  static constexpr std::array<std::string_view, 3> value = {"methods", "budgets", "traces"};
-};
-template <>
-struct EnumNames<gui::CompareShow> {
-  static constexpr std::array<std::string_view, 2> value = {"maps", "query"};
-};
-}  // namespace kvscope

@@ -36,18 +36,6 @@ struct GeometrySwitches {
   static void visit_fields(Self& self, Visit&& visit);
 };
 
-}  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::GeometryColour> {
-  static constexpr std::array<std::string_view, 4> value = {"s_q", "position", "max_weight",
-                                                            "kept"};
-};
-}  // namespace kvscope
-
-namespace kvscope::gui {
-
 template <class Self, class Visit>
 void GeometrySwitches::visit_fields(Self& self, Visit&& visit) {
   visit(Field{"is-3d", "three axes, seen from any side"}, self.is_3d);

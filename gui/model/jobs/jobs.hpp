@@ -5,7 +5,6 @@
 #pragma once
 
 #include <any>
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -96,11 +95,3 @@ class JobRunner {
 };
 
 }  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::JobState> {
-  static constexpr std::array<std::string_view, 5> value = {"waiting", "running", "done", "failed",
-                                                            "cancelled"};
-};
-}  // namespace kvscope

@@ -25,15 +25,6 @@ enum class PagesHeads { all, selected };
 
 namespace kvscope {
 template <>
-struct EnumNames<gui::CoverageView> {
-  static constexpr std::array<std::string_view, 3> value = {"both", "heads", "pages"};
-};
-template <>
-struct EnumNames<gui::PagesPart> {
-  static constexpr std::array<std::string_view, 4> value = {"attention", "kept", "lost",
-                                                            "selected"};
-};
-template <>
 struct EnumNames<gui::PagesHeads> {
   static constexpr std::array<std::string_view, 2> value = {"all heads", "this head"};
 };

@@ -47,10 +47,6 @@ template <>
 struct EnumNames<gui::RecallPhase> {
   static constexpr std::array<std::string_view, 3> value = {"of query", "prefill", "decode"};
 };
-template <>
-struct EnumNames<gui::AxisScale> {
-  static constexpr std::array<std::string_view, 2> value = {"linear", "log"};
-};
 }  // namespace kvscope
 
 namespace kvscope::gui {

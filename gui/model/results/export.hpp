@@ -2,7 +2,6 @@
 // manifest that says what was looked at.
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -71,10 +70,3 @@ std::string suggested_stem(const Session& session, const std::string& panel);
 std::string free_stem(const std::filesystem::path& folder, const std::string& stem);
 
 }  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::ExportFormat> {
-  static constexpr std::array<std::string_view, 5> value = {"svg", "pdf", "png", "tex", "csv"};
-};
-}  // namespace kvscope

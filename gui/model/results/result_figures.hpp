@@ -81,10 +81,3 @@ inline constexpr std::size_t kMostPlotted = 100'000;
 inline constexpr std::size_t kMostSeries = 24;
 
 }  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::PlotStyle> {
-  static constexpr std::array<std::string_view, 2> value = {"points", "means"};
-};
-}  // namespace kvscope

@@ -2,7 +2,6 @@
 // the words of a command line.
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -80,10 +79,3 @@ struct RecordingForm {
 std::filesystem::path free_file(const std::filesystem::path& wanted);
 
 }  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::RecordingForm::Text> {
-  static constexpr std::array<std::string_view, 3> value = {"book", "typed", "file"};
-};
-}  // namespace kvscope

@@ -2,7 +2,6 @@
 // and the table of it.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -118,10 +117,3 @@ plot::Figure token_figure(const TokenFigureInput& input);
 std::string token_csv(const TokenFigureInput& input);
 
 }  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::WeightScale> {
-  static constexpr std::array<std::string_view, 3> value = {"log", "linear", "percentile"};
-};
-}  // namespace kvscope

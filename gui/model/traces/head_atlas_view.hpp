@@ -2,7 +2,6 @@
 // and its figures.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -79,15 +78,3 @@ std::vector<std::pair<std::string, std::string>> head_lines(const HeadAtlas& atl
 std::string head_atlas_csv(const HeadAtlas& atlas);
 
 }  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<gui::AtlasNumber> {
-  static constexpr std::array<std::string_view, 6> value = {
-      "distance", "entropy", "sink_share", "local_share", "retrieval", "lost_mass"};
-};
-template <>
-struct EnumNames<gui::AtlasSort> {
-  static constexpr std::array<std::string_view, 2> value = {"layers", "largest"};
-};
-}  // namespace kvscope
