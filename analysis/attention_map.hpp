@@ -12,20 +12,13 @@
 namespace kvscope {
 
 struct AttentionMapOptions {
-  Index layer = 0;
-  Index head = 0;
-  Index max_cells = 512;
-  MapPooling pooling = MapPooling::max;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"layer", "layer, by its number in the model"}.at_least(0), self.layer);
-    visit(Field{"head", "query head, by its number in the model"}.at_least(0), self.head);
-    visit(Field{"max-cells", "most cells per side; longer contexts are pooled in equal blocks"}.in(
-              2.0, 4096.0),
-          self.max_cells);
-    visit(Field{"pooling", "a cell shows the max or the mean of its weights"}, self.pooling);
-  }
+  Index layer = option(layer, "layer", 0, "layer, by its number in the model", at_least(0));
+  Index head = option(head, "head", 0, "query head, by its number in the model", at_least(0));
+  Index max_cells =
+      option(max_cells, "max-cells", 512,
+             "most cells per side; longer contexts are pooled in equal blocks", in(2.0, 4096.0));
+  MapPooling pooling = option(pooling, "pooling", MapPooling::max,
+                              "a cell shows the max or the mean of its weights");
 };
 
 /// Arrays

@@ -20,36 +20,25 @@ struct CoverageOptions {
   std::vector<Index> layers;          // empty = all that are recorded
   std::vector<double> shares = {0.5, 0.8, 0.9, 0.95, 0.99};  // p's of the nucleus sizes, (0, 1]
 
-  Index query_block = 128;
-  Index page_size = 16;
-  Index max_cells = Index{1} << 26;
-  double target_mass = 0.99;
-  Index min_visible = 1;
-  double nucleus = 0.95;
-  std::string layer_map = "monotone";
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"query-block", "positions per row of the query block x page maps"}.at_least(1),
-          self.query_block);
-    visit(Field{"page-size", "keys per column of the maps"}.at_least(1), self.page_size);
-    visit(Field{"max-cells", "most cells of all maps held at once, at some 24 bytes each"}.at_least(
-              1),
-          self.max_cells);
-    visit(Field{"target-mass", "share of the attention that the smallest budgets must keep"}.in(
-              0.0, 1.0),
-          self.target_mass);
-    visit(Field{"min-visible",
-                "rows with fewer visible keys are left out of nucleus sizes and smallest budgets"}
-              .at_least(1),
-          self.min_visible);
-    visit(Field{"nucleus", "with --draft: SpecAttn's p, and that of the floor p - sqrt(KL / 2)"}.in(
-              0.0, 1.0),
-          self.nucleus);
-    visit(Field{"layer-map",
-                "with --draft: monotone (least divergence), identity, proportional, or 0/0/1/2"},
-          self.layer_map);
-  }
+  Index query_block = option(query_block, "query-block", 128,
+                             "positions per row of the query block x page maps", at_least(1));
+  Index page_size = option(page_size, "page-size", 16, "keys per column of the maps", at_least(1));
+  Index max_cells =
+      option(max_cells, "max-cells", Index{1} << 26,
+             "most cells of all maps held at once, at some 24 bytes each", at_least(1));
+  double target_mass =
+      option(target_mass, "target-mass", 0.99,
+             "share of the attention that the smallest budgets must keep", in(0.0, 1.0));
+  Index min_visible =
+      option(min_visible, "min-visible", 1,
+             "rows with fewer visible keys are left out of nucleus sizes and smallest budgets",
+             at_least(1));
+  double nucleus =
+      option(nucleus, "nucleus", 0.95,
+             "with --draft: SpecAttn's p, and that of the floor p - sqrt(KL / 2)", in(0.0, 1.0));
+  std::string layer_map =
+      option(layer_map, "layer-map", "monotone",
+             "with --draft: monotone (least divergence), identity, proportional, or 0/0/1/2");
 };
 
 /// Rows are the measured ones of every call, as in a sweep; heads are the measured ones.

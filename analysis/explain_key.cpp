@@ -152,7 +152,7 @@ void add_slots(const TraceSource& trace, const KeyQuestion& question, const Repl
                const SelectionTrace& seen, QueryLook& look) {
   QuokaRules rules;
   const SelectorOptions assigned = question.selector.stages().back().assignments();
-  QuokaRules::visit_fields(rules, [&](const Field& field, auto& value) {
+  visit_fields(rules, [&](const Field& field, auto& value) {
     const auto it = assigned.find(field.name);
     if (it != assigned.end()) parse_field(field, it->second, value);
   });

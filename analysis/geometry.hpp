@@ -22,34 +22,25 @@ enum class GeometryBasis {
 
 struct GeometryOptions {
   TraceSelection selection;
-  GeometryBasis basis = GeometryBasis::group;
-  Index max_points = 4096;
-  QuerySpan span = QuerySpan::prompt;
-  Index chunk = 128;
-  QuokaMean mean = QuokaMean::raw;
-  double eps = 1e-12;
+  GeometryBasis basis = option(
+      basis, "basis", GeometryBasis::group,
+      "axes fitted to: group (a KV head's keys and all its queries), head (its keys and one query "
+      "head) or keys (its keys alone)");
+  Index max_points = option(
+      max_points, "max-points", 4096,
+      "positions shown per head, evenly spaced over the trace; all if it has no more (the fit "
+      "always takes all)",
+      at_least(1));
+  QuerySpan span = option(span, "span", QuerySpan::prompt,
+                          "S_q compares a query with the mean of the prompt or of its own chunk");
+  Index chunk =
+      option(chunk, "chunk", 128, "B_CP: with --span chunk, prompt tokens per chunk", at_least(1));
+  QuokaMean mean =
+      option(mean, "mean", QuokaMean::raw, "the means are those of the raw or of the unit vectors");
+  double eps = option(eps, "eps", 1e-12, "vectors are divided by the larger of their norm and this",
+                      at_least(1e-30));
 
   QueryScoring scoring() const { return {chunk, mean, eps}; }
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"basis",
-                "axes fitted to: group (a KV head's keys and all its queries), head (its keys and "
-                "one query head) or keys (its keys alone)"},
-          self.basis);
-    visit(Field{"max-points",
-                "positions shown per head, evenly spaced over the trace; all if it has no more "
-                "(the fit always takes all)"}
-              .at_least(1),
-          self.max_points);
-    visit(Field{"span", "S_q compares a query with the mean of the prompt or of its own chunk"},
-          self.span);
-    visit(Field{"chunk", "B_CP: with --span chunk, prompt tokens per chunk"}.at_least(1),
-          self.chunk);
-    visit(Field{"mean", "the means are those of the raw or of the unit vectors"}, self.mean);
-    visit(Field{"eps", "vectors are divided by the larger of their norm and this"}.at_least(1e-30),
-          self.eps);
-  }
 };
 
 /// Arrays. A basis belongs to a KV head, or with `head` to a query head: `basis_head` says which.

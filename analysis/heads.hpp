@@ -35,51 +35,36 @@ namespace kvscope {
 
 struct HeadsOptions {
   TraceSelection selection;
-  Index rows = 512;
-  Index sink_tokens = 4;
-  Index local_tokens = 128;
-  std::string needle;
-  std::string selector = "quoka,quest";
-  std::string budget = "256";
-  Phase phase = Phase::prefill;
-  Index chunk = 128;
-  Index steps = 16;
-  Index rows_per_chunk = 8;
-  Index dense_layers = 0;
-  Index cells = 32;
-  MapPooling pooling = MapPooling::max;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"rows", "query rows per head, evenly spaced over the trace; all if it has no more"}
-              .at_least(1),
-          self.rows);
-    visit(Field{"sink-tokens", "first positions of the sequence that count as sink"}.at_least(1),
-          self.sink_tokens);
-    visit(Field{"local-tokens", "last visible keys that count as local, the query's own among them"}
-              .at_least(1),
-          self.local_tokens);
-    visit(
-        Field{"needle",
-              "positions of the fact that a retrieval head looks for, as 120-127 [the tokens that "
-              "followed an earlier occurrence of the current token]"},
-        self.needle);
-    visit(
-        Field{"selector", "methods whose loss is measured, as a sweep names them; empty for none"},
-        self.selector);
-    visit(Field{"budget", "one budget for them, as tokens=256 or ratio=0.1; a number is tokens"},
-          self.budget);
-    visit(Field{"phase", "which calls are replayed for the losses"}, self.phase);
-    visit(Field{"chunk", "B_CP: queries per prefill call"}.at_least(1), self.chunk);
-    visit(Field{"steps", "decode and verify: calls measured, evenly spaced"}.at_least(1),
-          self.steps);
-    visit(Field{"rows-per-chunk", "measured queries of a call, evenly spaced"}.at_least(1),
-          self.rows_per_chunk);
-    visit(Field{"dense-layers", "leading layers that the methods leave dense"}.at_least(0),
-          self.dense_layers);
-    visit(Field{"cells", "most cells per side of a head's small map"}.in(4.0, 128.0), self.cells);
-    visit(Field{"pooling", "a cell shows the max or the mean of its weights"}, self.pooling);
-  }
+  Index rows = option(rows, "rows", 512,
+                      "query rows per head, evenly spaced over the trace; all if it has no more",
+                      at_least(1));
+  Index sink_tokens = option(sink_tokens, "sink-tokens", 4,
+                             "first positions of the sequence that count as sink", at_least(1));
+  Index local_tokens =
+      option(local_tokens, "local-tokens", 128,
+             "last visible keys that count as local, the query's own among them", at_least(1));
+  std::string needle =
+      option(needle, "needle", "",
+             "positions of the fact that a retrieval head looks for, as 120-127 [the tokens that "
+             "followed an earlier occurrence of the current token]");
+  std::string selector =
+      option(selector, "selector", "quoka,quest",
+             "methods whose loss is measured, as a sweep names them; empty for none");
+  std::string budget =
+      option(budget, "budget", "256",
+             "one budget for them, as tokens=256 or ratio=0.1; a number is tokens");
+  Phase phase = option(phase, "phase", Phase::prefill, "which calls are replayed for the losses");
+  Index chunk = option(chunk, "chunk", 128, "B_CP: queries per prefill call", at_least(1));
+  Index steps =
+      option(steps, "steps", 16, "decode and verify: calls measured, evenly spaced", at_least(1));
+  Index rows_per_chunk = option(rows_per_chunk, "rows-per-chunk", 8,
+                                "measured queries of a call, evenly spaced", at_least(1));
+  Index dense_layers = option(dense_layers, "dense-layers", 0,
+                              "leading layers that the methods leave dense", at_least(0));
+  Index cells =
+      option(cells, "cells", 32, "most cells per side of a head's small map", in(4.0, 128.0));
+  MapPooling pooling = option(pooling, "pooling", MapPooling::max,
+                              "a cell shows the max or the mean of its weights");
 };
 
 /// A number of each head, under the name of its array.

@@ -19,26 +19,18 @@ struct LadderOptions {
   std::optional<Budget> budget;  // empty for methods that take none
   std::vector<Index> layers;     // empty = all that are recorded
 
-  Index rows = 16;
-  Index chunk = 128;
-  Index every = 4;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"rows",
-                "queries that are measured, evenly spaced over the last three quarters, at least a "
-                "chunk apart"}
-              .at_least(1),
-          self.rows);
-    visit(Field{"chunk", "queries that share a list on the last rung; the measured one is its last"}
-              .at_least(2),
-          self.chunk);
-    visit(Field{"every", "steps that one choice serves on the rung of steps"}.at_least(2),
-          self.every);
-    visit(Field{"dense-layers", "leading layers left dense, and out of every mean"}.at_least(0),
-          self.dense_layers);
-  }
+  Index rows = option(
+      rows, "rows", 16,
+      "queries that are measured, evenly spaced over the last three quarters, at least a chunk "
+      "apart",
+      at_least(1));
+  Index chunk = option(chunk, "chunk", 128,
+                       "queries that share a list on the last rung; the measured one is its last",
+                       at_least(2));
+  Index every =
+      option(every, "every", 4, "steps that one choice serves on the rung of steps", at_least(2));
+  Index dense_layers = option(dense_layers, "dense-layers", 0,
+                              "leading layers left dense, and out of every mean", at_least(0));
 };
 
 /// Every rung is measured at the same queries: a call of one query each (decode), on the last rung

@@ -21,36 +21,25 @@ enum class TokenMatch {
 };
 
 struct LayerMapOptions {
-  RowChoice row_choice = RowChoice::spaced;
-  Index rows = 256;
-  Index min_visible = 16;
-  Smoothing smoothing = Smoothing::when_zero;
-  double eps = kSmoothingEps;
-  bool drop_sink = false;
-  Index dense_layers = 0;
-  double nucleus = 0.95;
-  TokenMatch token_match = TokenMatch::exact;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"row-choice", "query rows compared: spaced (--rows of them) or all"},
-          self.row_choice);
-    visit(Field{"rows", "with --row-choice spaced: how many rows, evenly spaced"}.at_least(1),
-          self.rows);
-    visit(Field{"min-visible", "rows with fewer visible keys are left out"}.at_least(2),
-          self.min_visible);
-    visit(Field{"smoothing", "when eps is added to a row: when_zero, always or never"},
-          self.smoothing);
-    visit(Field{"eps", "a' = (a + eps) / (1 + L eps)"}.in(1e-300, 1e-3), self.eps);
-    visit(Field{"drop-sink", "leave out key 0 and renormalise both rows"}, self.drop_sink);
-    visit(
-        Field{"dense-layers", "first verifier layers that the monotone map leaves out"}.at_least(0),
-        self.dense_layers);
-    visit(Field{"nucleus", "p of the floor p - sqrt(KL / 2) on the verifier's mass"}.in(0.0, 1.0),
-          self.nucleus);
-    visit(Field{"token-match", "token ids must agree: exact, or common_prefix to compare that far"},
-          self.token_match);
-  }
+  RowChoice row_choice = option(row_choice, "row-choice", RowChoice::spaced,
+                                "query rows compared: spaced (--rows of them) or all");
+  Index rows = option(rows, "rows", 256, "with --row-choice spaced: how many rows, evenly spaced",
+                      at_least(1));
+  Index min_visible = option(min_visible, "min-visible", 16,
+                             "rows with fewer visible keys are left out", at_least(2));
+  Smoothing smoothing = option(smoothing, "smoothing", Smoothing::when_zero,
+                               "when eps is added to a row: when_zero, always or never");
+  double eps = option(eps, "eps", kSmoothingEps, "a' = (a + eps) / (1 + L eps)", in(1e-300, 1e-3));
+  bool drop_sink =
+      option(drop_sink, "drop-sink", false, "leave out key 0 and renormalise both rows");
+  Index dense_layers =
+      option(dense_layers, "dense-layers", 0,
+             "first verifier layers that the monotone map leaves out", at_least(0));
+  double nucleus = option(nucleus, "nucleus", 0.95,
+                          "p of the floor p - sqrt(KL / 2) on the verifier's mass", in(0.0, 1.0));
+  TokenMatch token_match =
+      option(token_match, "token-match", TokenMatch::exact,
+             "token ids must agree: exact, or common_prefix to compare that far");
 };
 
 /// D[i][j] = mean over rows of KL(verifier layer j || draft layer i) in nats; each row is the

@@ -22,46 +22,36 @@ enum class QueryControl {
 
 struct QuerySelectionOptions {
   TraceSelection selection;
-  Index queries = 4096;
-  Index chunk = 128;
-  QuokaMean mean = QuokaMean::raw;
-  Index skip = 1;
-  Index skip_recent = 0;
-  QueryControl control = QueryControl::position;
-  double eps = 1e-12;
+  Index queries = option(
+      queries, "queries", 4096,
+      "queries measured per head, evenly spaced over the trace; all if it has no more (the mean "
+      "query always takes all)",
+      at_least(1));
+  Index chunk =
+      option(chunk, "chunk", 128,
+             "B_CP: prompt tokens per chunk, for S_q against the chunk's mean query", at_least(2));
+  QuokaMean mean = option(mean, "mean", QuokaMean::raw,
+                          "queries are compared with the mean of the raw or of the unit queries");
+  Index skip = option(
+      skip, "skip", 1,
+      "first positions that count neither as the largest weight's key (no renormalisation) nor as "
+      "a query: 1 leaves the attention sink out, 0 nothing",
+      at_least(0));
+  Index skip_recent = option(
+      skip_recent, "skip-recent", 0,
+      "last visible keys, the query's own first, that do not count as the largest weight's key: "
+      "reveals heads that attend only to their neighbours",
+      at_least(0));
+  QueryControl control =
+      option(control, "control", QueryControl::position,
+             "what the partial correlations hold fixed: position or log_position");
+  double eps = option(eps, "eps", 1e-12, "vectors are divided by the larger of their norm and this",
+                      at_least(1e-30));
 
   QueryScoring scoring() const { return {chunk, mean, eps}; }
   /// The visible keys that may be the one of largest weight; perhaps none.
   TokenRange counted_keys(TokenRange visible) const {
     return {std::max(skip, visible.begin), visible.end - std::min(skip_recent, visible.size())};
-  }
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"queries",
-                "queries measured per head, evenly spaced over the trace; all if it has no more "
-                "(the mean query always takes all)"}
-              .at_least(1),
-          self.queries);
-    visit(Field{"chunk", "B_CP: prompt tokens per chunk, for S_q against the chunk's mean query"}
-              .at_least(2),
-          self.chunk);
-    visit(Field{"mean", "queries are compared with the mean of the raw or of the unit queries"},
-          self.mean);
-    visit(Field{"skip",
-                "first positions that count neither as the largest weight's key (no "
-                "renormalisation) nor as a query: 1 leaves the attention sink out, 0 nothing"}
-              .at_least(0),
-          self.skip);
-    visit(Field{"skip-recent",
-                "last visible keys, the query's own first, that do not count as the largest "
-                "weight's key: reveals heads that attend only to their neighbours"}
-              .at_least(0),
-          self.skip_recent);
-    visit(Field{"control", "what the partial correlations hold fixed: position or log_position"},
-          self.control);
-    visit(Field{"eps", "vectors are divided by the larger of their norm and this"}.at_least(1e-30),
-          self.eps);
   }
 };
 

@@ -26,36 +26,23 @@ enum class StepSource {
 };
 
 struct QuestOptions {
-  Index page_size = 16;
-  Index budget = 1024;
-  Index steps = 64;
-  StepSource step_source = StepSource::automatic;
-  GroupShared group_shared = GroupShared::none;
-  Index dense_layers = 2;
-  bool store_pages = true;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"page-size", "tokens per page"}.in(1, 1 << 20), self.page_size);
-    visit(Field{"budget", "tokens kept per step; whole pages, the forced last page included"}.in(
-              1, 1'000'000'000),
-          self.budget);
-    visit(
-        Field{"steps", "decode steps looked at, evenly spaced; all if there are no more"}.at_least(
-            1),
-        self.steps);
-    visit(Field{"step-source",
-                "positions taken as steps: automatic (decoded ones if there are "
-                "any), decode or prompt"},
-          self.step_source);
-    visit(Field{"group-shared",
-                "pages per query head (none), or one set per KV head by the max or "
-                "mean bound of its heads"},
-          self.group_shared);
-    visit(Field{"dense-layers", "first layers that stay dense: left out of the totals"}.at_least(0),
-          self.dense_layers);
-    visit(Field{"store-pages", "keep the per-page arrays in the result"}, self.store_pages);
-  }
+  Index page_size = option(page_size, "page-size", 16, "tokens per page", in(1, 1 << 20));
+  Index budget = option(budget, "budget", 1024,
+                        "tokens kept per step; whole pages, the forced last page included",
+                        in(1, 1'000'000'000));
+  Index steps =
+      option(steps, "steps", 64, "decode steps looked at, evenly spaced; all if there are no more",
+             at_least(1));
+  StepSource step_source = option(
+      step_source, "step-source", StepSource::automatic,
+      "positions taken as steps: automatic (decoded ones if there are any), decode or prompt");
+  GroupShared group_shared = option(
+      group_shared, "group-shared", GroupShared::none,
+      "pages per query head (none), or one set per KV head by the max or mean bound of its heads");
+  Index dense_layers = option(dense_layers, "dense-layers", 2,
+                              "first layers that stay dense: left out of the totals", at_least(0));
+  bool store_pages =
+      option(store_pages, "store-pages", true, "keep the per-page arrays in the result");
 };
 
 /// Arrays, with the steps' positions in `step_pos`; s stands for eval and kernel.

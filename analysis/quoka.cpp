@@ -170,12 +170,8 @@ void add_plots(ResultWriter& output) {
 
 MethodSpec QuokaOptions::method() const {
   MethodSpec spec = "quoka";
-  QuokaRules::visit_fields(*this, [&](const Field& field, const auto& value) {
-    if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(value)>>) {
-      spec.set(field.name, enum_name(value));
-    } else {
-      spec.set(field.name, value);
-    }
+  visit_fields(static_cast<const QuokaRules&>(*this), [&](const Field& field, const auto& value) {
+    spec.set(field.name, option_text(value));
   });
   spec.set("scope", scope == QuokaScope::whole_cache ? "whole" : "past");
   return spec;

@@ -31,40 +31,30 @@ enum class QuokaDecode {
 };
 
 struct QuokaOptions : QuokaRules {
-  Index chunk = 128;
-  BudgetKind budget_kind = BudgetKind::tokens;
-  Index budget = 1024;
-  double ratio = 0.25;
-  QuokaScope scope = QuokaScope::past_plus_chunk;
-  QuokaDecode decode = QuokaDecode::select;
-  bool store_key_scores = true;
+  using SharedOptions = QuokaRules;
+  Index chunk =
+      option(chunk, "chunk", 128, "B_CP: prompt tokens per prefill chunk", in(1, 100'000'000));
+  BudgetKind budget_kind = option(
+      budget_kind, "budget-kind", BudgetKind::tokens,
+      "keys kept per KV head and chunk: tokens (--budget) or ratio (--ratio of the candidates)");
+  Index budget =
+      option(budget, "budget", 1024, "B_SA: keys kept per KV head and chunk", in(1, 1'000'000'000));
+  double ratio = option(ratio, "ratio", 0.25,
+                        "with --budget-kind ratio: share of the candidates kept", in(0.0, 1.0));
+  QuokaScope scope = option(
+      scope, "scope", QuokaScope::past_plus_chunk,
+      "candidates: past_plus_chunk (past keys; the chunk is dense on top) or whole_cache (the "
+      "chunk's keys compete too)");
+  QuokaDecode decode = option(decode, "decode", QuokaDecode::select,
+                              "decoded positions: select (chunks of one query) or dense");
+  bool store_key_scores =
+      option(store_key_scores, "store-key-scores", true, "keep S-hat of every key in the result");
 
   /// The selector that is run, and what it may keep of a chunk's candidates.
   MethodSpec method() const;
   Budget kept_per_chunk() const;
   /// Queries that may score a chunk's keys, at most.
   Index most_queries() const { return queries == QuokaQueryChoice::all ? chunk : n_queries; }
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"chunk", "B_CP: prompt tokens per prefill chunk"}.in(1, 100'000'000), self.chunk);
-    visit(Field{"budget-kind",
-                "keys kept per KV head and chunk: tokens (--budget) or ratio "
-                "(--ratio of the candidates)"},
-          self.budget_kind);
-    visit(Field{"budget", "B_SA: keys kept per KV head and chunk"}.in(1, 1'000'000'000),
-          self.budget);
-    visit(Field{"ratio", "with --budget-kind ratio: share of the candidates kept"}.in(0.0, 1.0),
-          self.ratio);
-    visit(Field{"scope",
-                "candidates: past_plus_chunk (past keys; the chunk is dense on top) or "
-                "whole_cache (the chunk's keys compete too)"},
-          self.scope);
-    visit(Field{"decode", "decoded positions: select (chunks of one query) or dense"}, self.decode);
-    visit(Field{"store-key-scores", "keep S-hat of every key in the result"},
-          self.store_key_scores);
-    QuokaRules::visit_fields(self, visit);
-  }
 };
 
 /// Arrays. Layers that stay dense (sliding-window ones among them) hold NaN scores, selected

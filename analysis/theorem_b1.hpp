@@ -21,26 +21,18 @@ enum class StarKey {
 };
 
 struct TheoremB1Options {
-  Index rows = 4096;
-  StarKey star = StarKey::argmax;
-  Index rank = 1;
-  Index seed = 0;
-  double tolerance = 1e-9;
+  Index rows = option(rows, "rows", 4096,
+                      "query rows per head, evenly spaced over the trace; all if it has no more",
+                      at_least(1));
+  StarKey star = option(star, "star", StarKey::argmax,
+                        "which key is k*: argmax, rank, current, first or random");
+  Index rank =
+      option(rank, "rank", 1, "with --star rank: 1 is the key of largest weight", at_least(1));
+  Index seed = option(seed, "seed", 0, "with --star random: where the drawing starts");
+  double tolerance =
+      option(tolerance, "tolerance", 1e-9,
+             "a bound counts as violated if it exceeds the cosine by more", at_least(0.0));
   bool operator==(const TheoremB1Options&) const = default;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"rows", "query rows per head, evenly spaced over the trace; all if it has no more"}
-              .at_least(1),
-          self.rows);
-    visit(Field{"star", "which key is k*: argmax, rank, current, first or random"}, self.star);
-    visit(Field{"rank", "with --star rank: 1 is the key of largest weight"}.at_least(1), self.rank);
-    visit(Field{"seed", "with --star random: where the drawing starts"}, self.seed);
-    visit(
-        Field{"tolerance", "a bound counts as violated if it exceeds the cosine by more"}.at_least(
-            0.0),
-        self.tolerance);
-  }
 };
 
 /// Arrays, [layer, q_head, row] with the rows' positions in `row_pos`; rows in which k* is the only

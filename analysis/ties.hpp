@@ -23,19 +23,13 @@ struct TiesOptions {
   /// closed loop.
   const Transformer* model = nullptr;
 
-  Index steps = 16;
-  Index dense_layers = 0;
-  Index new_tokens = 200;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"steps", "decode steps looked at, evenly spaced, the first and the last among them"}
-              .at_least(2),
-          self.steps);
-    visit(Field{"dense-layers", "leading layers left out"}.at_least(0), self.dense_layers);
-    visit(Field{"new-tokens", "with --model: tokens decoded after the prompt, at most"}.at_least(1),
-          self.new_tokens);
-  }
+  Index steps = option(steps, "steps", 16,
+                       "decode steps looked at, evenly spaced, the first and the last among them",
+                       at_least(2));
+  Index dense_layers =
+      option(dense_layers, "dense-layers", 0, "leading layers left out", at_least(0));
+  Index new_tokens = option(new_tokens, "new-tokens", 200,
+                            "with --model: tokens decoded after the prompt, at most", at_least(1));
 };
 
 /// quest, quoka, loki, sparq without its mean value, and the oracle.

@@ -16,26 +16,17 @@ namespace kvscope {
 
 struct AttentionPageOptions {
   TraceSelection selection;
-  Index max_cells = 0;
-  double max_size = 16.0;
-  MapPooling pooling = MapPooling::max;
-  std::string needle;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(
-        Field{
-            "max-cells",
-            "most cells per side of a map; longer contexts are pooled in equal blocks; 0: as many "
-            "as --max-size allows"}
-            .in(0.0, 16384.0),
-        self.max_cells);
-    visit(Field{"max-size", "size of the page, in MB: more heads make coarser maps"}.in(0.5, 512.0),
-          self.max_size);
-    visit(Field{"pooling", "a cell shows the max or the mean of its weights"}, self.pooling);
-    visit(Field{"needle", "positions of the retrieval score, as in kvscope analyze heads"},
-          self.needle);
-  }
+  Index max_cells = option(
+      max_cells, "max-cells", 0,
+      "most cells per side of a map; longer contexts are pooled in equal blocks; 0: as many as "
+      "--max-size allows",
+      in(0.0, 16384.0));
+  double max_size = option(max_size, "max-size", 16.0,
+                           "size of the page, in MB: more heads make coarser maps", in(0.5, 512.0));
+  MapPooling pooling = option(pooling, "pooling", MapPooling::max,
+                              "a cell shows the max or the mean of its weights");
+  std::string needle =
+      option(needle, "needle", "", "positions of the retrieval score, as in kvscope analyze heads");
 };
 
 /// Smaller weights are told apart from none, not from each other.

@@ -19,28 +19,18 @@ enum class FigureFormat { svg, pdf, png, tex };
 
 /// How a figure is put on the page.
 struct RenderOptions {
-  plot::Venue venue = plot::Venue::icml;
-  plot::Ground theme = plot::Ground::light;
-  double width = 0.0;
-  double height = 0.0;
-  double dpi = 300.0;
-  Index columns = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"venue", "widths and letter sizes of acl, icml, neurips, iclr, ieee or a slide"},
-          self.venue);
-    visit(Field{"theme", "light or dark ground"}, self.theme);
-    visit(Field{"width", "inches; 0 is the venue's column, or its page for wide figures"}.in(0.0,
-                                                                                             60.0),
-          self.width);
-    visit(Field{"height", "inches; 0 follows from the panels"}.in(0.0, 60.0), self.height);
-    visit(
-        Field{"columns", "panels side by side; 0 is as many as are legible, up to the figure's own"}
-            .in(0, 16),
-        self.columns);
-    visit(Field{"dpi", "pixels per inch of the PNG"}.in(20.0, 2400.0), self.dpi);
-  }
+  plot::Venue venue =
+      option(venue, "venue", plot::Venue::icml,
+             "widths and letter sizes of acl, icml, neurips, iclr, ieee or a slide");
+  plot::Ground theme = option(theme, "theme", plot::Ground::light, "light or dark ground");
+  double width =
+      option(width, "width", 0.0, "inches; 0 is the venue's column, or its page for wide figures",
+             in(0.0, 60.0));
+  double height = option(height, "height", 0.0, "inches; 0 follows from the panels", in(0.0, 60.0));
+  Index columns =
+      option(columns, "columns", 0,
+             "panels side by side; 0 is as many as are legible, up to the figure's own", in(0, 16));
+  double dpi = option(dpi, "dpi", 300.0, "pixels per inch of the PNG", in(20.0, 2400.0));
 };
 
 /// STEM.svg, .pdf, .png, .tex (with its images STEM-N.png) as asked, and STEM.csv, but for maps of

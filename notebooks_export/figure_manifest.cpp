@@ -22,10 +22,8 @@ constexpr std::int64_t kVersion = 1;
 template <class Options>
 void fields_from_json(const JsonObject& json, Options& options) {
   std::size_t n_known = 0;
-  Options::visit_fields(options, [&](const Field& field, auto& value) {
-    std::string key(field.name);
-    for (char& c : key) c = c == '-' ? '_' : c;
-    const nlohmann::json* found = json.find(key);
+  visit_fields(options, [&](const Field& field, auto& value) {
+    const nlohmann::json* found = json.find(snake_case(field.name));
     if (found == nullptr) return;
     ++n_known;
     parse_field(field, found->is_string() ? found->get<std::string>() : found->dump(), value);

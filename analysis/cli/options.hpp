@@ -4,7 +4,7 @@
 //   OptionSet options;
 //   options.flag("json", "print the report as JSON", json);
 //   options.add("chunk", "N", "tokens per prefill call", chunk);  // default: the target's value
-//   options.fields(quoka_options);  // a struct with visit_fields
+//   options.fields(quoka_options);  // a struct whose members are options
 //   options.parse(args);
 #pragma once
 
@@ -51,7 +51,7 @@ class OptionSet {
   template <class T>
   OptionSpec& add(std::string name, std::string placeholder, std::string help, T& target);
 
-  /// Every field of a struct that lists them by visit_fields; parse() checks their ranges.
+  /// Every option of a struct (core/base/fields.hpp); parse() checks their ranges.
   template <class Options>
   void fields(Options& target);
 
@@ -202,7 +202,7 @@ OptionSpec& OptionSet::positional(std::string name, std::string help, T& target,
 
 template <class Options>
 void OptionSet::fields(Options& target) {
-  Options::visit_fields(target, [this](const Field& field, auto& value) {
+  visit_fields(target, [this](const Field& field, auto& value) {
     using T = std::remove_cvref_t<decltype(value)>;
     const std::string name = detail::dashed(field.name);
     std::string help(field.help);
@@ -212,11 +212,24 @@ void OptionSet::fields(Options& target) {
         help += fmt::format(" ({} to {})", bound(field.min), bound(field.max));
       }
     }
-    add(name,
-        std::is_floating_point_v<T>                         ? "X"
-        : std::is_arithmetic_v<T> && !std::same_as<T, bool> ? "N"
-                                                            : "WORD",
-        help, value);
+    if constexpr (std::same_as<T, EnumRef>) {
+      OptionSpec spec;
+      spec.name = name;
+      spec.placeholder = "WORD";
+      spec.help = help;
+      spec.default_text = value.name();
+      spec.choices = {value.names.begin(), value.names.end()};
+      spec.set = [label = "--" + name, word = value](std::string_view text) mutable {
+        parse_field(Field{label, ""}, text, word);
+      };
+      add_spec(std::move(spec));
+    } else {
+      add(name,
+          std::is_floating_point_v<T>                         ? "X"
+          : std::is_arithmetic_v<T> && !std::same_as<T, bool> ? "N"
+                                                              : "WORD",
+          help, value);
+    }
   });
   checks_.push_back([&target] { check_fields(target); });
 }

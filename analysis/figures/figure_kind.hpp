@@ -26,42 +26,27 @@ enum class BandKind {
 /// What of a result is shown. Every figure reads the fields it knows; an empty text leaves the
 /// choice to the figure, which says in its caption what it chose.
 struct FigureOptions {
-  std::string metric;
-  std::string selector;
-  std::string budget;
-  std::string layers;
-  std::string heads;
-  std::string phase;
-  std::string x;
-  BandKind band = BandKind::ci;
-  std::string title;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"metric", "what is measured, several with commas; kvscope figures names them"},
-          self.metric);
-    visit(Field{"selector", "methods shown, with commas, as the result spells them [all]"},
-          self.selector);
-    visit(Field{"budget", "the budget shown, where a figure shows one [the middle one]"},
-          self.budget);
-    visit(Field{"layers", "layers shown, as 0,4-7 [all, or the one the figure names]"},
-          self.layers);
-    visit(Field{"heads", "query heads shown, as 0,4-7 [all, or the one the figure names]"},
-          self.heads);
-    visit(Field{"phase", "phase shown, where a table has several [the first]"}, self.phase);
-    visit(
-        Field{
-            "x",
-            "the first axis: keys, bytes or flops as measured, or the nominal budget [the figure's "
-            "own]"},
-        self.x);
-    visit(Field{"band",
-                "lines and bands: mean and 95 % interval (ci), median and quartiles, mean "
-                "and range, or none"},
-          self.band);
-    visit(Field{"title", "words above the figure [none: papers put them into the caption]"},
-          self.title);
-  }
+  std::string metric = option(metric, "metric", "",
+                              "what is measured, several with commas; kvscope figures names them");
+  std::string selector = option(selector, "selector", "",
+                                "methods shown, with commas, as the result spells them [all]");
+  std::string budget =
+      option(budget, "budget", "", "the budget shown, where a figure shows one [the middle one]");
+  std::string layers =
+      option(layers, "layers", "", "layers shown, as 0,4-7 [all, or the one the figure names]");
+  std::string heads =
+      option(heads, "heads", "", "query heads shown, as 0,4-7 [all, or the one the figure names]");
+  std::string phase =
+      option(phase, "phase", "", "phase shown, where a table has several [the first]");
+  std::string x = option(
+      x, "x", "",
+      "the first axis: keys, bytes or flops as measured, or the nominal budget [the figure's own]");
+  BandKind band = option(
+      band, "band", BandKind::ci,
+      "lines and bands: mean and 95 % interval (ci), median and quartiles, mean and range, or "
+      "none");
+  std::string title =
+      option(title, "title", "", "words above the figure [none: papers put them into the caption]");
 };
 
 struct FigureInput {

@@ -17,18 +17,10 @@ enum class ChainKind { copy, running_sum, rewriting };
 
 struct ChainOptions {
   std::vector<ChainKind> kinds = {ChainKind::copy, ChainKind::running_sum, ChainKind::rewriting};
-  Index prompt = 512;
-  Index steps = 1024;
-  Index trials = 4;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(
-        Field{"prompt", "tokens of a prompt, which holds the chain's beginning"}.in(16, 1'000'000),
-        self.prompt);
-    visit(Field{"steps", "tokens to decode"}.in(1, 1'000'000), self.steps);
-    visit(Field{"trials", "chains of each kind"}.in(1, 100'000), self.trials);
-  }
+  Index prompt = option(prompt, "prompt", 512,
+                        "tokens of a prompt, which holds the chain's beginning", in(16, 1'000'000));
+  Index steps = option(steps, "steps", 1024, "tokens to decode", in(1, 1'000'000));
+  Index trials = option(trials, "trials", 4, "chains of each kind", in(1, 100'000));
 };
 
 /// A chain: its prompt and the `steps` tokens that follow.

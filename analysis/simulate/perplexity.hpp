@@ -19,26 +19,17 @@ namespace kvscope {
 enum class PerplexityMode { decode, prefill };
 
 struct PerplexityOptions {
-  PerplexityMode mode = PerplexityMode::decode;
-  Index n_tokens = 2048;
-  double prefill = 0.1;
-  Index offset = 5000;
-  Index windows = 1;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"mode", "decode: one token at a time after the prefill; prefill: by chunks"},
-          self.mode);
-    visit(Field{"max-tokens", "tokens of a window, the prefill included"}.in(3, 100'000'000),
-          self.n_tokens);
-    visit(
-        Field{"prefill", "share of a window that is filled in densely and not scored"}.in(0.0, 1.0),
-        self.prefill);
-    visit(Field{"offset", "first token of a text's first window"}.in(0, 1'000'000'000),
-          self.offset);
-    visit(Field{"windows", "windows of a text, one after the other"}.in(1, 1'000'000),
-          self.windows);
-  }
+  PerplexityMode mode = option(mode, "mode", PerplexityMode::decode,
+                               "decode: one token at a time after the prefill; prefill: by chunks");
+  Index n_tokens = option(n_tokens, "max-tokens", 2048, "tokens of a window, the prefill included",
+                          in(3, 100'000'000));
+  double prefill =
+      option(prefill, "prefill", 0.1, "share of a window that is filled in densely and not scored",
+             in(0.0, 1.0));
+  Index offset =
+      option(offset, "offset", 5000, "first token of a text's first window", in(0, 1'000'000'000));
+  Index windows =
+      option(windows, "windows", 1, "windows of a text, one after the other", in(1, 1'000'000));
 };
 
 /// Throws ConfigError for a text shorter than asked and windows beyond the model's positions.

@@ -8,19 +8,13 @@
 namespace kvscope {
 
 struct SpeculativeOptions {
-  Index prompt = 1024;
-  Index n_new = 128;
-  Index prompts = 4;
-  Index offset = 5000;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"prompt", "tokens of a prompt, filled in densely"}.in(2, 100'000'000), self.prompt);
-    visit(Field{"n-new", "tokens decoded after it"}.in(1, 100'000'000), self.n_new);
-    visit(Field{"prompts", "stretches of each text, one after the other"}.in(1, 1'000'000),
-          self.prompts);
-    visit(Field{"offset", "first token of the first prompt"}.in(0, 1'000'000'000), self.offset);
-  }
+  Index prompt =
+      option(prompt, "prompt", 1024, "tokens of a prompt, filled in densely", in(2, 100'000'000));
+  Index n_new = option(n_new, "n-new", 128, "tokens decoded after it", in(1, 100'000'000));
+  Index prompts = option(prompts, "prompts", 4, "stretches of each text, one after the other",
+                         in(1, 1'000'000));
+  Index offset =
+      option(offset, "offset", 5000, "first token of the first prompt", in(0, 1'000'000'000));
 };
 
 /// One row per (selector, budget, gamma), and one of selector "greedy" for decoding without a

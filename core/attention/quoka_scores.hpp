@@ -41,41 +41,29 @@ enum class QuokaSimilarity { cosine, dot };
 
 /// The method's switches, listed once for the selector and for `analyze quoka`.
 struct QuokaRules {
-  Index n_queries = 16;  // N_Q
-  QuokaQueryChoice queries = QuokaQueryChoice::farthest;
-  QuokaMean mean = QuokaMean::raw;
-  QuokaPairing pairing = QuokaPairing::rank;
-  QuokaAggregate aggregate = QuokaAggregate::max;
-  QuokaSimilarity similarity = QuokaSimilarity::cosine;
-  bool mask_scores = true;
-  bool force_self = true;
-  Index dense_layers = 0;
-  Index seed = 0;
-  double eps = 1e-12;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"n-queries", "N_Q: representative queries of a chunk, per query head"}.in(
-              1, 1'000'000),
-          self.n_queries);
-    visit(Field{"queries",
-                "which queries score keys: farthest from the chunk's mean query, or an ablation"},
-          self.queries);
-    visit(Field{"mean", "queries are compared with the mean of the raw or of the unit queries"},
-          self.mean);
-    visit(Field{"pairing", "tokens of a group's heads that share a slot"}, self.pairing);
-    visit(Field{"aggregate", "over the slots of a chunk"}, self.aggregate);
-    visit(Field{"similarity", "cosine, or the dot product of the published ablation"},
-          self.similarity);
-    visit(Field{"mask-scores", "if the chunk's keys compete: a query does not score later keys"},
-          self.mask_scores);
-    visit(Field{"force-self", "if the chunk's keys compete: every query keeps its own position"},
-          self.force_self);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-    visit(Field{"seed", "queries=random: the draw"}.at_least(0), self.seed);
-    visit(Field{"eps", "vectors are divided by the larger of their norm and this"}.at_least(1e-30),
-          self.eps);
-  }
+  Index n_queries =
+      option(n_queries, "n-queries", 16, "N_Q: representative queries of a chunk, per query head",
+             in(1, 1'000'000));  // N_Q
+  QuokaQueryChoice queries =
+      option(queries, "queries", QuokaQueryChoice::farthest,
+             "which queries score keys: farthest from the chunk's mean query, or an ablation");
+  QuokaMean mean = option(mean, "mean", QuokaMean::raw,
+                          "queries are compared with the mean of the raw or of the unit queries");
+  QuokaPairing pairing =
+      option(pairing, "pairing", QuokaPairing::rank, "tokens of a group's heads that share a slot");
+  QuokaAggregate aggregate =
+      option(aggregate, "aggregate", QuokaAggregate::max, "over the slots of a chunk");
+  QuokaSimilarity similarity = option(similarity, "similarity", QuokaSimilarity::cosine,
+                                      "cosine, or the dot product of the published ablation");
+  bool mask_scores = option(mask_scores, "mask-scores", true,
+                            "if the chunk's keys compete: a query does not score later keys");
+  bool force_self = option(force_self, "force-self", true,
+                           "if the chunk's keys compete: every query keeps its own position");
+  Index dense_layers =
+      option(dense_layers, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index seed = option(seed, "seed", 0, "queries=random: the draw", at_least(0));
+  double eps = option(eps, "eps", 1e-12, "vectors are divided by the larger of their norm and this",
+                      at_least(1e-30));
 };
 
 /// S-hat of a key that no slot may score: behind every other one, but still there for a budget that

@@ -13,14 +13,11 @@ namespace kvscope {
 template <class Options>
 nlohmann::ordered_json fields_to_json(const Options& options) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  Options::visit_fields(options, [&](const Field& field, const auto& value) {
-    using T = std::remove_cvref_t<decltype(value)>;
-    std::string key(field.name);
-    for (char& c : key) c = c == '-' ? '_' : c;
-    if constexpr (std::is_enum_v<T>) {
-      json[key] = std::string(enum_name(value));
+  visit_fields(options, [&](const Field& field, const auto& value) {
+    if constexpr (std::same_as<std::remove_cvref_t<decltype(value)>, EnumRef>) {
+      json[snake_case(field.name)] = std::string(value.name());
     } else {
-      json[key] = value;
+      json[snake_case(field.name)] = value;
     }
   });
   return json;

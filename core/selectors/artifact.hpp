@@ -41,8 +41,8 @@ void check_shape(const Artifact& artifact, const AttentionShape& shape);
 /// A method's option that names an artifact; the file is read when it is first needed, once.
 class ArtifactFile {
  public:
-  ArtifactFile(std::string_view method, std::string file)
-      : method_(method), file_(std::move(file)) {}
+  /// `file`: the method's option, which is read when it is needed.
+  ArtifactFile(std::string_view method, const std::string& file) : method_(method), file_(file) {}
   bool is_named() const { return !file_.empty(); }
   const Artifact& get() const;
   /// One origin, or none if no file is named: what Selector::artifacts() answers.
@@ -62,7 +62,7 @@ class ArtifactFile {
   [[noreturn]] void refuse(std::string_view what) const;
 
   std::string method_;
-  std::string file_;
+  const std::string& file_;
   mutable std::shared_ptr<const Artifact> loaded_;
 };
 

@@ -26,10 +26,6 @@ SelectorCaps ClusterSelector::cluster_caps() const {
   return caps;
 }
 
-Selection ClusterSelector::select(const SelectCall& call) {
-  return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
-}
-
 std::vector<double> ClusterSelector::cluster_weights(const SelectCall& call, Index kv_head,
                                                      const LiveClusters& clusters,
                                                      KeyDots& dots) const {

@@ -22,40 +22,23 @@ namespace kvscope {
 
 struct ClusterListOptions {
   ClusterOptions clusters;
-  Index n_sink = 4;
-  Index n_recent = 64;
-  Index seed = 1;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"keys-per-cluster", "keys of a cluster, on average"}.in(1, 1 << 20),
-          self.clusters.keys_per_cluster);
-    visit(Field{"build-segment", "keys that are clustered together when decode begins, at most"}.in(
-              1, 1 << 30),
-          self.clusters.longest_segment);
-    visit(Field{"append-segment", "later keys that wait, attended to, until so many are clustered"}
-              .in(1, 1 << 30),
-          self.clusters.next_segment);
-    visit(Field{"iterations", "steps of k-means"}.in(0, 1000), self.clusters.n_iterations);
-    visit(Field{"n-sink", "first tokens, always kept, on top of the budget"}.at_least(0),
-          self.n_sink);
-    visit(Field{"n-recent", "latest tokens before the call, always kept, on top of the budget"}
-              .at_least(0),
-          self.n_recent);
-    visit(Field{"seed", "names the random start of k-means"}.at_least(0), self.seed);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
+  Index n_sink =
+      option(n_sink, "n-sink", 4, "first tokens, always kept, on top of the budget", at_least(0));
+  Index n_recent =
+      option(n_recent, "n-recent", 64,
+             "latest tokens before the call, always kept, on top of the budget", at_least(0));
+  Index seed = option(seed, "seed", 1, "names the random start of k-means", at_least(0));
+  Index dense_layers =
+      option(dense_layers, "dense-layers", 0, "leading layers kept dense", at_least(0));
 };
 
 class ClusterSelector : public Selector {
  public:
-  explicit ClusterSelector(const ClusterListOptions& options) : list_options_(options) {}
+  using SharedOptions = ClusterListOptions;
   void reset(const AttentionShape&) override { clusters_.clear(); }
   void rollback(Index n_keys) override {
     for (auto& [place, clusters] : clusters_) clusters->truncate(n_keys);
   }
-  Selection select(const SelectCall& call) final;
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
   SelectCost cost(const SelectCall& call, const Selection& selection) const final;
 

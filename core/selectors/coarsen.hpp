@@ -25,29 +25,18 @@ enum class CoarseQuery { own, mean };
 enum class TieOrder { first, last };
 
 struct CoarsenOptions {
-  CoarseOwner owner = CoarseOwner::own;
-  Index page = 1;
-  CoarseQuery query = CoarseQuery::own;
-  ScoreType scores = ScoreType::f64;
-  TieOrder ties = TieOrder::first;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(
-        Field{
-            "owner",
-            "who shares a list: own (as the method has it), q_head, kv_head or layer (all heads)"},
-        self.owner);
-    visit(Field{"page", "tokens of the pages that lists are made of; 1: as the method has them"}.in(
-              1, 1 << 20),
-          self.page);
-    visit(Field{"query", "mean: the mean query of a KV head's group asks instead of each"},
-          self.query);
-    visit(Field{"scores", "number type of the ranked scores; f64: as the method makes them"},
-          self.scores);
-    visit(Field{"ties", "equal scores at the cut: the first or the last position comes in"},
-          self.ties);
-  }
+  CoarseOwner owner =
+      option(owner, "owner", CoarseOwner::own,
+             "who shares a list: own (as the method has it), q_head, kv_head or layer (all heads)");
+  Index page = option(page, "page", 1,
+                      "tokens of the pages that lists are made of; 1: as the method has them",
+                      in(1, 1 << 20));
+  CoarseQuery query = option(query, "query", CoarseQuery::own,
+                             "mean: the mean query of a KV head's group asks instead of each");
+  ScoreType scores = option(scores, "scores", ScoreType::f64,
+                            "number type of the ranked scores; f64: as the method makes them");
+  TieOrder ties = option(ties, "ties", TieOrder::first,
+                         "equal scores at the cut: the first or the last position comes in");
 };
 
 /// Throws ConfigError where the method cannot be coarsened so: it gives no scores

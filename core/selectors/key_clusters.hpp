@@ -15,10 +15,15 @@
 namespace kvscope {
 
 struct ClusterOptions {
-  Index keys_per_cluster = 16;
-  Index longest_segment = 16384;  // keys that are clustered together at most
-  Index next_segment = 1024;      // keys after the first segments that wait until there are so many
-  Index n_iterations = 10;
+  Index keys_per_cluster = option(keys_per_cluster, "keys-per-cluster", 16,
+                                  "keys of a cluster, on average", in(1, 1 << 20));
+  Index longest_segment =
+      option(longest_segment, "build-segment", 16384,
+             "keys that are clustered together when decode begins, at most", in(1, 1 << 30));
+  Index next_segment =
+      option(next_segment, "append-segment", 1024,
+             "later keys that wait, attended to, until so many are clustered", in(1, 1 << 30));
+  Index n_iterations = option(n_iterations, "iterations", 10, "steps of k-means", in(0, 1000));
 };
 
 /// The clusters of a call: keys that are alive and visible, clusters that have any. Good while the

@@ -40,10 +40,6 @@ TokenRange PageSelector::scored_pages(const SelectCall& call) const {
   return {first, (visible.end - 1) / page_size_ + 1};
 }
 
-Selection PageSelector::select(const SelectCall& call) {
-  return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
-}
-
 std::vector<Selection> PageSelector::select_budgets(SelectCall call,
                                                     std::span<const Budget> budgets) {
   const SelectorCaps method = caps();

@@ -32,11 +32,12 @@ enum class PageOwner { q_head, group_sum, group_max };
 
 class PageSelector : public Selector {
  public:
-  PageSelector(PageRule rule, PageOwner owner, Index page_size, Index dense_layers)
-      : rule_(rule), owner_(owner), page_size_(page_size), dense_layers_(dense_layers) {}
+  /// n_dense: layers kept dense unless the option says otherwise.
+  explicit PageSelector(Index n_dense)
+      : dense_layers_(option(dense_layers_, "dense-layers", n_dense, "leading layers kept dense",
+                             at_least(0))) {}
   SelectorCaps caps() const override;
   std::string why_no_scores() const override { return ""; }
-  Selection select(const SelectCall& call) final;
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
 
  protected:
@@ -53,8 +54,12 @@ class PageSelector : public Selector {
   ListOwner owner_of_call(const SelectCall& call) const;
   /// Pages that compete in this call.
   TokenRange scored_pages(const SelectCall& call) const;
-  Index page_size() const { return page_size_; }
-  PageOwner owner() const { return owner_; }
+  Index page_size_ = option(page_size_, "page-size", 16, "tokens per page", in(1, 1 << 20));
+  PageRule rule_ = option(rule_, "pages", PageRule::kernel,
+                          "how many pages a budget buys and whether the current one competes");
+  PageOwner owner_ =
+      option(owner_, "owner", PageOwner::q_head,
+             "decode: pages per query head, or per KV head by the group's sum or maximum");
 
  private:
   /// Scores of all lists' owners. [n_owners][pages.size()]
@@ -62,9 +67,6 @@ class PageSelector : public Selector {
                                                 TokenRange pages);
   KeyList make_list(const SelectCall& call, Index kv_head, std::span<const double> page_scores,
                     TokenRange pages) const;
-  PageRule rule_;
-  PageOwner owner_;
-  Index page_size_;
   Index dense_layers_;
 };
 

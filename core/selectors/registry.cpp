@@ -81,16 +81,29 @@ std::unique_ptr<Selector> SelectorRegistry::make(std::string_view spec) const {
   return MethodSpec::parse(*this, spec).make();
 }
 
-void SelectorRegistry::throw_unknown(const std::string& method,
-                                     const std::vector<std::string>& known,
-                                     const SelectorOptions& assignments) {
+std::vector<SelectorOption> option_texts(std::span<const Option> options, void* object) {
+  std::vector<SelectorOption> texts;
+  visit_fields(options, object, [&](const Field& field, const auto& value) {
+    texts.push_back({std::string(field.name), std::string(field.help), option_text(value),
+                     expected_text(value)});
+  });
+  return texts;
+}
+
+void assign_options(std::string_view owner, const SelectorOptions& assignments,
+                    std::span<const Option> options, void* object) {
+  std::vector<std::string> known;
+  visit_fields(options, object, [&](const Field& field, auto& value) {
+    known.emplace_back(field.name);
+    const auto it = assignments.find(field.name);
+    if (it != assignments.end()) parse_field(field, it->second, value);
+  });
   for (const auto& [name, value] : assignments) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
+    if (std::find(known.begin(), known.end(), name) == known.end())
       throw ConfigError(
-          fmt::format("selector {} has no option {}: {}", method, name, suggestion(name, known)));
-    }
+          fmt::format("{} has no option {}: {}", owner, name, suggestion(name, known)));
   }
-  throw ConfigError(fmt::format("selector {}: options do not fit", method));
+  check_fields(options, object);
 }
 
 }  // namespace kvscope

@@ -64,44 +64,34 @@ struct SelectorEntry {
   bool is_own = false;              // came at run time: put_own_selector
 };
 
+/// Options as text, with the values that an object has.
+std::vector<SelectorOption> option_texts(std::span<const Option> options, void* object);
+/// Sets an object's options; throws ConfigError for an unknown one, or one that does not fit.
+void assign_options(std::string_view owner, const SelectorOptions& assignments,
+                    std::span<const Option> options, void* object);
+
 class SelectorRegistry {
  public:
-  /// Adds a method whose class S is built from its Options (a struct with visit_fields).
-  template <class S, class Options>
+  /// Adds a method: a class whose members are its options (core/base/fields.hpp).
+  template <class S>
   SelectorEntry& add(std::string name, std::string title, std::string source, std::string idea) {
     SelectorEntry entry;
     entry.name = std::move(name);
     entry.title = std::move(title);
     entry.source = std::move(source);
     entry.idea = std::move(idea);
-    entry.caps = S(Options{}).caps();
-    entry.family = usual_family(entry.source, entry.caps);
-    Options defaults;
-    Options::visit_fields(defaults, [&](const Field& field, const auto& value) {
-      using T = std::remove_cvref_t<decltype(value)>;
-      std::string text;
-      if constexpr (std::is_enum_v<T>) {
-        text = enum_name(value);
-      } else {
-        text = fmt::format("{}", value);
-      }
-      entry.options.push_back(
-          {std::string(field.name), std::string(field.help), text, expected_text<T>()});
-    });
     entry.make = [method =
                       entry.name](const SelectorOptions& assignments) -> std::unique_ptr<Selector> {
-      Options options;
-      std::size_t n_used = 0;
-      Options::visit_fields(options, [&](const Field& field, auto& value) {
-        const auto it = assignments.find(field.name);
-        if (it == assignments.end()) return;
-        parse_field(field, it->second, value);
-        ++n_used;
-      });
-      if (n_used != assignments.size()) throw_unknown_option<Options>(method, assignments);
-      check_fields(options);
-      return std::make_unique<S>(options);
+      auto made = std::make_unique<S>();
+      made->set_name(method);
+      assign_options("selector " + method, assignments, options_of<S>(), made.get());
+      made->configure();
+      return made;
     };
+    S defaults;
+    entry.caps = defaults.caps();
+    entry.family = usual_family(entry.source, entry.caps);
+    entry.options = option_texts(options_of<S>(), &defaults);
     entries_.push_back(std::move(entry));
     return entries_.back();
   }
@@ -128,18 +118,6 @@ class SelectorRegistry {
   std::unique_ptr<Selector> make(std::string_view spec) const;
 
  private:
-  template <class Options>
-  [[noreturn]] static void throw_unknown_option(const std::string& method,
-                                                const SelectorOptions& assignments) {
-    std::vector<std::string> known;
-    const Options none;
-    Options::visit_fields(none,
-                          [&](const Field& field, const auto&) { known.emplace_back(field.name); });
-    throw_unknown(method, known, assignments);
-  }
-  [[noreturn]] static void throw_unknown(const std::string& method,
-                                         const std::vector<std::string>& known,
-                                         const SelectorOptions& assignments);
   std::deque<SelectorEntry> entries_;
   std::map<std::string, std::string, std::less<>> lacking_;
 };

@@ -90,6 +90,9 @@ struct Budget {
   Index tokens(Index n_candidates, Index page_size) const;
 };
 
+/// What most methods take.
+inline const std::vector<Budget::Kind> kTokenBudgets = {Budget::Kind::tokens, Budget::Kind::ratio};
+
 /// Static description of a method: drives menus, legality checks and the cost columns.
 struct SelectorCaps {
   bool prefill = false;
@@ -230,7 +233,11 @@ struct SelectCost {
 class Selector {
  public:
   virtual ~Selector() = default;
-  virtual std::string_view name() const = 0;
+  /// That of the registry, if it made the method.
+  virtual std::string_view name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
+  /// Once, when options have their values; throws ConfigError where they do not go together.
+  virtual void configure() {}
   virtual SelectorCaps caps() const = 0;
   /// Why SelectionTrace::scores does not say what this method chooses by, in words that follow its
   /// name; empty: it does, so that another choice can be made from them (wrapper coarsen, the
@@ -249,12 +256,15 @@ class Selector {
   /// The files that the method's options name, of all its parts. Reads them; throws what
   /// read_artifact throws (core/selectors/artifact.hpp).
   virtual std::vector<ArtifactOrigin> artifacts() const { return {}; }
-  virtual void reset(const AttentionShape& shape) = 0;
+  virtual void reset(const AttentionShape& shape) { (void)shape; }
   virtual void on_append(Index layer, Index pos_begin, TensorView<const float> k,
                          TensorView<const float> v) {
     (void)layer, (void)pos_begin, (void)k, (void)v;
   }
-  virtual Selection select(const SelectCall& call) = 0;
+  /// A method defines this or select_budgets.
+  virtual Selection select(const SelectCall& call) {
+    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
+  }
   /// The answers for several budgets (call.budget is ignored). Methods whose scores do not depend
   /// on the budget override this to score once. Only for methods that are not permanent.
   virtual std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) {
@@ -269,7 +279,11 @@ class Selector {
   /// Clears bits of what leaves for good.
   virtual void evict(const SelectCall& call, AliveMask& alive) { (void)call, (void)alive; }
   virtual void rollback(Index n_keys) { (void)n_keys; }
-  virtual SelectCost cost(const SelectCall& call, const Selection& selection) const = 0;
+  /// Nothing, for methods that score nothing.
+  virtual SelectCost cost(const SelectCall& call, const Selection& selection) const {
+    (void)call, (void)selection;
+    return {};
+  }
   /// The method with this budget as a rule that a backend may follow on its own (core/model's
   /// BackendCall::choose); empty: it has options that the rule does not know. Only for methods that
   /// keep nothing between calls.
@@ -281,6 +295,9 @@ class Selector {
   /// SelectCall::remote where it is set, and looks at no data of theirs. on_append is not called
   /// then.
   virtual bool takes_remote_rows() const { return false; }
+
+ private:
+  std::string name_;
 };
 
 }  // namespace kvscope

@@ -33,10 +33,6 @@ KeyList nucleus_list(std::span<const double> weights, TokenRange range, double p
 
 }  // namespace
 
-Selection SharedScoreSelector::select(const SelectCall& call) {
-  return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
-}
-
 std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
                                                            std::span<const Budget> budgets) {
   const SelectorCaps method = caps();

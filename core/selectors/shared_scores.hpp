@@ -20,7 +20,6 @@ class SharedScoreSelector : public Selector {
  public:
   void reset(const AttentionShape& shape) override { shape_ = shape; }
   std::string why_no_scores() const override { return ""; }
-  Selection select(const SelectCall& call) final;
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
 
  protected:

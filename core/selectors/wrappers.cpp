@@ -14,11 +14,7 @@ namespace kvscope {
 namespace {
 
 struct EveryOptions {
-  Index n = 4;
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"n", "steps that one choice serves"}.in(1, 1 << 20), self.n);
-  }
+  Index n = option(n, "n", 4, "steps that one choice serves", in(1, 1 << 20));
 };
 
 constexpr std::string_view kEvery = "every";
@@ -29,40 +25,17 @@ std::string_view name_in(std::string_view word) {
 }
 
 template <class Options>
-Options options_of(const WrapperSpec& wrapper) {
+Options read_options(const WrapperSpec& wrapper) {
   Options options;
-  std::vector<std::string> known;
-  Options::visit_fields(options, [&](const Field& field, auto& value) {
-    known.emplace_back(field.name);
-    for (const auto& [name, text] : wrapper.options) {
-      if (name == field.name) parse_field(field, text, value);
-    }
-  });
-  for (const auto& [name, text] : wrapper.options) {
-    if (std::ranges::find(known, name) != known.end()) continue;
-    throw ConfigError(fmt::format("{} has no option {}: expected {}", wrapper.name, name,
-                                  fmt::join(known, ", ")));
-  }
-  check_fields(options);
+  assign_options(wrapper.name, {wrapper.options.begin(), wrapper.options.end()},
+                 options_of<Options>(), &options);
   return options;
 }
 
 template <class Options>
 WrapperEntry entry_for(std::string_view name, std::string idea) {
-  WrapperEntry entry{std::string(name), std::move(idea), {}};
-  const Options defaults;
-  Options::visit_fields(defaults, [&](const Field& field, const auto& value) {
-    using T = std::remove_cvref_t<decltype(value)>;
-    std::string text;
-    if constexpr (std::is_enum_v<T>) {
-      text = enum_name(value);
-    } else {
-      text = fmt::format("{}", value);
-    }
-    entry.options.push_back(
-        {std::string(field.name), std::string(field.help), text, expected_text<T>()});
-  });
-  return entry;
+  Options defaults;
+  return {std::string(name), std::move(idea), option_texts(options_of<Options>(), &defaults)};
 }
 
 }  // namespace
@@ -123,17 +96,17 @@ WrapperSpec parse_wrapper(std::string_view word) {
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   if (wrapper.name == kEvery) {
-    options_of<EveryOptions>(wrapper);
+    read_options<EveryOptions>(wrapper);
   } else {
-    options_of<CoarsenOptions>(wrapper);
+    read_options<CoarsenOptions>(wrapper);
   }
   return wrapper;
 }
 
 std::unique_ptr<Selector> wrap(const WrapperSpec& wrapper, std::unique_ptr<Selector> method) {
   if (wrapper.name == kEvery)
-    return make_every(options_of<EveryOptions>(wrapper).n, std::move(method));
-  return make_coarsen(options_of<CoarsenOptions>(wrapper), std::move(method));
+    return make_every(read_options<EveryOptions>(wrapper).n, std::move(method));
+  return make_coarsen(read_options<CoarsenOptions>(wrapper), std::move(method));
 }
 
 }  // namespace kvscope

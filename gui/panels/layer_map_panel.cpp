@@ -19,33 +19,25 @@ namespace kvscope::gui {
 namespace {
 
 struct LayerMapSwitches {
-  LayerMapMetric metric = LayerMapMetric::kl;
-  RowChoice row_choice = RowChoice::spaced;
-  Index rows = 256;
-  Smoothing smoothing = Smoothing::when_zero;
-  bool drop_sink = false;
-  TokenMatch token_match = TokenMatch::exact;
+  LayerMapMetric metric = option(
+      metric, "metric", LayerMapMetric::kl,
+      "KL(verifier || draft), total variation, or Pinsker's floor on the verifier's mass on the "
+      "draft's nucleus");
+  RowChoice row_choice = option(row_choice, "row-choice", RowChoice::spaced,
+                                "query rows compared: evenly spaced ones, or all");
+  Index rows =
+      option(rows, "rows", 256, "how many evenly spaced query rows are compared", at_least(1));
+  Smoothing smoothing = option(
+      smoothing, "smoothing", Smoothing::when_zero,
+      "when a small number is added to a row so that no key has zero attention: when_zero, always "
+      "or never");
+  bool drop_sink = option(drop_sink, "drop-sink", false,
+                          "leave out key 0, the attention sink, and renormalise both rows");
+  TokenMatch token_match =
+      option(token_match, "token-match", TokenMatch::exact,
+             "both traces must hold the same tokens (exact), or their common beginning is compared "
+             "(common_prefix)");
   bool operator==(const LayerMapSwitches&) const = default;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"metric",
-                "KL(verifier || draft), total variation, or Pinsker's floor on the "
-                "verifier's mass on the draft's nucleus"},
-          self.metric);
-    visit(Field{"row-choice", "query rows compared: evenly spaced ones, or all"}, self.row_choice);
-    visit(Field{"rows", "how many evenly spaced query rows are compared"}.at_least(1), self.rows);
-    visit(Field{"smoothing",
-                "when a small number is added to a row so that no key has zero "
-                "attention: when_zero, always or never"},
-          self.smoothing);
-    visit(Field{"drop-sink", "leave out key 0, the attention sink, and renormalise both rows"},
-          self.drop_sink);
-    visit(Field{"token-match",
-                "both traces must hold the same tokens (exact), or their common "
-                "beginning is compared (common_prefix)"},
-          self.token_match);
-  }
 };
 
 class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {

@@ -72,16 +72,16 @@ class PanelFigure {
 template <class Switches>
 std::vector<PanelChoice> choices_of(const Switches& switches) {
   std::vector<PanelChoice> all;
-  Switches::visit_fields(switches, [&](const Field& field, const auto& value) {
+  visit_fields(switches, [&](const Field& field, const auto& value) {
     using T = std::remove_cvref_t<decltype(value)>;
     const auto add = [&](std::string_view word, nlohmann::ordered_json chosen) {
       std::string words = fmt::format("{}: {}", field.name, word);
       std::replace(words.begin(), words.end(), '_', ' ');
-      const nlohmann::ordered_json options = {{json_key(field.name), std::move(chosen)}};
+      const nlohmann::ordered_json options = {{snake_case(field.name), std::move(chosen)}};
       all.push_back({words, std::string(field.help), options.dump()});
     };
-    if constexpr (std::is_enum_v<T>) {
-      for (const std::string_view name : EnumNames<T>::value) add(name, std::string(name));
+    if constexpr (std::same_as<T, EnumRef>) {
+      for (const std::string_view name : value.names) add(name, std::string(name));
     } else if constexpr (std::same_as<T, bool>) {
       add("on", true);
       add("off", false);

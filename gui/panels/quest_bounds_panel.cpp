@@ -26,23 +26,16 @@ namespace {
 constexpr std::size_t kMostListed = 50;  // violations written out
 
 struct QuestSwitches {
-  QuestPicture picture = QuestPicture::scatter;
-  StepSource steps = StepSource::automatic;
-  QuestSemantics program = QuestSemantics::eval;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"picture", "scatter: all steps; pages: the selected query page by page"},
-          self.picture);
-    visit(Field{"steps",
-                "steps are decoded positions (decode), prompt positions (prompt), or "
-                "decoded ones if there are any (automatic)"},
-          self.steps);
-    visit(Field{"program",
-                "budget as the accuracy tables read it (eval), or the speed figures "
-                "(kernel: the last page is always kept)"},
-          self.program);
-  }
+  QuestPicture picture = option(picture, "picture", QuestPicture::scatter,
+                                "scatter: all steps; pages: the selected query page by page");
+  StepSource steps = option(
+      steps, "steps", StepSource::automatic,
+      "steps are decoded positions (decode), prompt positions (prompt), or decoded ones if there "
+      "are any (automatic)");
+  QuestSemantics program = option(
+      program, "program", QuestSemantics::eval,
+      "budget as the accuracy tables read it (eval), or the speed figures (kernel: the last page "
+      "is always kept)");
 };
 
 class QuestBoundsPanel final : public TracePanel<QuestSwitches> {

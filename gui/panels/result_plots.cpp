@@ -186,16 +186,16 @@ void ResultFigures::draw_choices(PanelContext& context, PossibleFigure& figure) 
       ImGui::EndCombo();
     }
   }
-  FigureOptions::visit_fields(options_, [&](const Field& field, auto& value) {
+  visit_fields(options_, [&](const Field& field, auto& value) {
     using T = std::remove_cvref_t<decltype(value)>;
     const auto& known = figure.kind.options;
     const bool matters =
         field.name == "title" || std::find(known.begin(), known.end(), field.name) != known.end();
     if (!matters) return;
-    if constexpr (std::is_enum_v<T>) {
-      int chosen = static_cast<int>(value);
-      if (detail::enum_control(field, chosen, EnumNames<T>::value)) value = static_cast<T>(chosen);
-    } else {
+    if constexpr (std::same_as<T, EnumRef>) {
+      int chosen = value.index();
+      if (detail::enum_control(field, chosen, value.names)) value = chosen;
+    } else if constexpr (std::same_as<T, std::string>) {
       detail::word_control(field, value);
     }
   });

@@ -19,16 +19,12 @@ enum class ResultShow { table, figure, plot, about };
 namespace {
 
 struct ResultsOptions {
-  std::string result;  // file name without folders
-  ResultShow show = ResultShow::table;
-  std::string source = "rows";
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"result", "file name of the result that is shown"}, self.result);
-    visit(Field{"show", "table, figure, plot, or what the file says about itself"}, self.show);
-    visit(Field{"source", "rows, layers, or the array that is listed"}, self.source);
-  }
+  std::string result = option(
+      result, "result", "", "file name of the result that is shown");  // file name without folders
+  ResultShow show = option(show, "show", ResultShow::table,
+                           "table, figure, plot, or what the file says about itself");
+  std::string source =
+      option(source, "source", "rows", "rows, layers, or the array that is listed");
 };
 
 std::string file_name(const ResultPtr& result) {

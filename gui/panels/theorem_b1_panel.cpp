@@ -19,23 +19,17 @@ namespace {
 constexpr const char* kViolations = "violations:";
 
 struct TheoremSwitches {
-  TheoremPicture picture = TheoremPicture::one;
-  TheoremBound bound = TheoremBound::jensen;
-  TheoremColour colour = TheoremColour::weight;
+  TheoremPicture picture = option(
+      picture, "picture", TheoremPicture::one,
+      "one: the chosen bound; all: the four lower bounds; main_text: the upper bounds on the "
+      "cosine of the mean query");
+  TheoremBound bound =
+      option(bound, "bound", TheoremBound::jensen, "the bound that is shown alone");
+  TheoremColour colour =
+      option(colour, "colour", TheoremColour::weight,
+             "points are coloured by the weight of k* or by the query's position");
   TheoremB1Options analysis;
   bool operator==(const TheoremSwitches&) const = default;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"picture",
-                "one: the chosen bound; all: the four lower bounds; main_text: the upper "
-                "bounds on the cosine of the mean query"},
-          self.picture);
-    visit(Field{"bound", "the bound that is shown alone"}, self.bound);
-    visit(Field{"colour", "points are coloured by the weight of k* or by the query's position"},
-          self.colour);
-    TheoremB1Options::visit_fields(self.analysis, visit);
-  }
 };
 
 class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {

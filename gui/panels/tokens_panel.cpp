@@ -25,18 +25,12 @@ constexpr float kStripHeight = 170.0f;  // points: below, a second line of words
 constexpr float kWide = 560.0f;         // points: from here on the words stand beside the search
 
 struct TokensOptions {
-  WeightScale scale = WeightScale::log;
-  bool mask_sinks = false;
-  bool compare = false;
-  bool search_sets_key = false;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"scale", "how weights become shades"}, self.scale);
-    visit(Field{"mask-sinks", "leave the first tokens out of the shading"}, self.mask_sinks);
-    visit(Field{"compare", "underline what the other method keeps as well"}, self.compare);
-    visit(Field{"search-sets-key", "search goes to keys instead of queries"}, self.search_sets_key);
-  }
+  WeightScale scale = option(scale, "scale", WeightScale::log, "how weights become shades");
+  bool mask_sinks =
+      option(mask_sinks, "mask-sinks", false, "leave the first tokens out of the shading");
+  bool compare = option(compare, "compare", false, "underline what the other method keeps as well");
+  bool search_sets_key =
+      option(search_sets_key, "search-sets-key", false, "search goes to keys instead of queries");
 };
 
 using Lines = std::vector<std::pair<std::string, std::string>>;

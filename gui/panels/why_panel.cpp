@@ -20,15 +20,10 @@ namespace kvscope::gui {
 namespace {
 
 struct WhySwitches {
-  WhyAlong along = WhyAlong::score;
+  WhyAlong along =
+      option(along, "along", WhyAlong::score,
+             "by the method's score, or by the exact weight (methods without scores: always)");
   bool operator==(const WhySwitches&) const = default;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"along",
-                "by the method's score, or by the exact weight (methods without scores: always)"},
-          self.along);
-  }
 };
 
 class WhyPanel final : public TracePanel<WhySwitches> {

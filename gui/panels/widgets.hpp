@@ -109,12 +109,10 @@ std::string field_controls(Options& options,
 /// The help of one field of an options struct, for switches that are drawn by hand.
 template <class Options>
 std::string field_help(std::string_view name) {
-  std::string help;
-  const Options options;
-  Options::visit_fields(options, [&](const Field& field, const auto&) {
-    if (field.name == name) help = field.help;
-  });
-  return help;
+  for (const Option& option : options_of<Options>()) {
+    if (option.field.name == name) return std::string(option.field.help);
+  }
+  return "";
 }
 
 /// Words that fit into a width, their middle left out where they do not.
@@ -162,14 +160,14 @@ bool enum_control(const Field& field, int& value, std::span<const std::string_vi
 template <class Options>
 std::string field_controls(Options& options, const std::function<Field(const Field&)>& narrowed) {
   std::string changed;
-  Options::visit_fields(options, [&](const Field& any, auto& value) {
+  visit_fields(options, [&](const Field& any, auto& value) {
     const Field field = narrowed ? narrowed(any) : any;
     using T = std::remove_cvref_t<decltype(value)>;
     bool here = false;
-    if constexpr (std::is_enum_v<T>) {
-      int chosen = static_cast<int>(value);
-      here = detail::enum_control(field, chosen, EnumNames<T>::value);
-      if (here) value = static_cast<T>(chosen);
+    if constexpr (std::same_as<T, EnumRef>) {
+      int chosen = value.index();
+      here = detail::enum_control(field, chosen, value.names);
+      if (here) value = chosen;
     } else if constexpr (std::same_as<T, bool>) {
       here = detail::flag_control(field, value);
     } else if constexpr (std::integral<T>) {

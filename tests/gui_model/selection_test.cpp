@@ -157,7 +157,7 @@ TEST_CASE("sliders end where the trace ends") {
   info.n_tokens = 8192;
   info.n_layers = 8;
   Parameters parameters;
-  Parameters::visit_fields(parameters, [&](const Field& field, auto&) {
+  visit_fields(parameters, [&](const Field& field, auto&) {
     const Field here = within(field, info);
     INFO(field.name);
     if (field.name == "dense-layers") CHECK(here.max == 8.0);
@@ -166,7 +166,7 @@ TEST_CASE("sliders end where the trace ends") {
     CHECK(here.min == field.min);
   });
   info.n_tokens = 1;  // a range stays a range
-  Parameters::visit_fields(parameters, [&](const Field& field, auto&) {
+  visit_fields(parameters, [&](const Field& field, auto&) {
     CHECK(within(field, info).max >= within(field, info).min);
   });
 }

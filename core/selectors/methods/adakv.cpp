@@ -44,49 +44,37 @@ namespace {
 
 enum class AdaDivision { counts, safeguard };
 
-struct AdaKvOptions {
-  Index window = 32;
-  Index kernel = 7;
-  Pooling pooling = Pooling::max;
-  double floor = 0.2;
-  AdaDivision division = AdaDivision::counts;
-  bool normalize = false;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"window",
-                "last queries that vote, and last keys that stay in every head, inside the budget"}
-              .in(1, 1 << 20),
-          self.window);
-    visit(Field{"kernel", "keys that are pooled, an odd number"}.in(1, 1 << 20), self.kernel);
-    visit(Field{"pooling", "how votes of neighbours are combined"}, self.pooling);
-    visit(Field{"floor", "share of an even division that every KV head gets"}.in(0.0, 1.0),
-          self.floor);
-    visit(Field{"division", "counts: as the official code divides; safeguard: as kvpress does"},
-          self.division);
-    visit(Field{"normalize", "votes of a head count by the share that an even budget would hold"},
-          self.normalize);
-  }
-};
-
 class AdaKv final : public Selector {
  public:
-  explicit AdaKv(const AdaKvOptions& options) : options_(options) {
-    if (options_.kernel % 2 == 0)
-      throw ConfigError(
-          fmt::format("adakv: kernel: expected an odd number, found {}", options_.kernel));
+  Index window_ =
+      option(window_, "window", 32,
+             "last queries that vote, and last keys that stay in every head, inside the budget",
+             in(1, 1 << 20));
+  Index kernel_ =
+      option(kernel_, "kernel", 7, "keys that are pooled, an odd number", in(1, 1 << 20));
+  Pooling pooling_ =
+      option(pooling_, "pooling", Pooling::max, "how votes of neighbours are combined");
+  double floor_ = option(floor_, "floor", 0.2, "share of an even division that every KV head gets",
+                         in(0.0, 1.0));
+  AdaDivision division_ =
+      option(division_, "division", AdaDivision::counts,
+             "counts: as the official code divides; safeguard: as kvpress does");
+  bool normalize_ = option(normalize_, "normalize", false,
+                           "votes of a head count by the share that an even budget would hold");
+
+  void configure() override {
+    if (kernel_ % 2 == 0)
+      throw ConfigError(fmt::format("adakv: kernel: expected an odd number, found {}", kernel_));
   }
-  std::string_view name() const override { return "adakv"; }
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = ListOwner::kv_head;
-    caps.permanent = true;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    caps.divides_budget = true;
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .owner = ListOwner::kv_head,
+            .permanent = true,
+            .budgets = kTokenBudgets,
+            .divides_budget = true};
   }
-  void reset(const AttentionShape&) override {}
   Selection select(const SelectCall& call) override { return alive_selection(call); }
 
   void evict(const SelectCall& call, AliveMask& alive) override {
@@ -96,7 +84,7 @@ class AdaKv final : public Selector {
     Index n_alive = 0;
     for (Index kv_head = 0; kv_head < n_kv; ++kv_head) n_alive += alive.n_alive(kv_head);
     if (n_alive <= budget * n_kv) return;
-    std::vector<Index> voters(static_cast<std::size_t>(std::min(options_.window, call.n_tok)));
+    std::vector<Index> voters(static_cast<std::size_t>(std::min(window_, call.n_tok)));
     std::iota(voters.begin(), voters.end(), call.n_tok - static_cast<Index>(voters.size()));
     const std::vector<std::vector<double>> sums =
         softmax_votes(call, {.owner = ListOwner::kv_head,
@@ -115,7 +103,7 @@ class AdaKv final : public Selector {
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     if (call.phase != Phase::prefill) return {};
-    return exact_scoring_cost(call, call_range(call), std::min(options_.window, call.n_tok));
+    return exact_scoring_cost(call, call_range(call), std::min(window_, call.n_tok));
   }
 
  private:
@@ -134,14 +122,14 @@ class AdaKv final : public Selector {
       if (alive.is_alive(kv_head, static_cast<KeyPos>(pos)))
         head.keys.push_back(static_cast<KeyPos>(pos));
     }
-    head.n_window = std::min({options_.window, budget, static_cast<Index>(head.keys.size())});
+    head.n_window = std::min({window_, budget, static_cast<Index>(head.keys.size())});
     head.keys.resize(head.keys.size() - static_cast<std::size_t>(head.n_window));
     std::vector<double> votes(head.keys.size(), 0.0);
     for (std::size_t i = 0; i < votes.size(); ++i) {
       if (head.keys[i] >= seen.begin)
         votes[i] = sums[static_cast<std::size_t>(head.keys[i] - seen.begin)];
     }
-    head.votes = pooled_votes(votes, options_.kernel, options_.pooling);
+    head.votes = pooled_votes(votes, kernel_, pooling_);
     return head;
   }
 
@@ -150,9 +138,9 @@ class AdaKv final : public Selector {
     Index total = budget * static_cast<Index>(heads.size());
     for (const Head& head : heads) total -= head.n_window;
     const Index even = total / static_cast<Index>(heads.size());
-    const auto floor = static_cast<Index>(options_.floor * static_cast<double>(even));
+    const auto floor = static_cast<Index>(floor_ * static_cast<double>(even));
     std::vector<Index> safe(heads.size(), 0);
-    if (options_.division == AdaDivision::safeguard) {
+    if (division_ == AdaDivision::safeguard) {
       for (std::size_t h = 0; h < heads.size(); ++h)
         safe[h] = std::min(floor, static_cast<Index>(heads[h].keys.size()));
       return count_best(heads, safe, total, even);
@@ -172,7 +160,7 @@ class AdaKv final : public Selector {
     std::vector<double> flat(static_cast<std::size_t>(n_pos) * heads.size(), kNone);
     for (std::size_t h = 0; h < heads.size(); ++h) {
       const Head& head = heads[h];
-      const double weight = options_.normalize ? held_share(head.votes, even) : 1.0;
+      const double weight = normalize_ ? held_share(head.votes, even) : 1.0;
       for (std::size_t i = 0; i < head.keys.size(); ++i)
         flat[static_cast<std::size_t>(head.keys[i]) * heads.size() + h] = weight * head.votes[i];
       for (const Index i : top_k_sorted_by_index(head.votes, safe[h])) {
@@ -204,7 +192,7 @@ class AdaKv final : public Selector {
     Index left = total;
     for (std::size_t h = 0; h < heads.size(); ++h) {
       const double wanted =
-          static_cast<double>(floor) + (1.0 - options_.floor) * static_cast<double>(counts[h]);
+          static_cast<double>(floor) + (1.0 - floor_) * static_cast<double>(counts[h]);
       kept[h] = std::min(static_cast<Index>(std::floor(wanted)),
                          static_cast<Index>(heads[h].keys.size()));
       remainders[h] = wanted - std::floor(wanted);
@@ -225,14 +213,12 @@ class AdaKv final : public Selector {
     }
     return kept;
   }
-
-  AdaKvOptions options_;
 };
 
 }  // namespace
 
 void register_adakv(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<AdaKv, AdaKvOptions>(
+  SelectorEntry& entry = registry.add<AdaKv>(
       "adakv", "Ada-KV: one budget for a layer's heads", "arXiv 2407.11550",
       "SnapKV whose heads compete for the layer's budget, above a floor for each");
   entry.family = MethodFamily::budgets;

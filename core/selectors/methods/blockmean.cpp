@@ -74,55 +74,6 @@ enum class BlockOwner { q_head, kv_head };
 constexpr double kNoWindow = std::numeric_limits<double>::lowest();  // last, but a candidate
 constexpr Index kRowsAtOnce = 128;  // whose scores of compressed keys are held
 
-struct BlockMeanOptions {
-  Index block = 64;
-  Index kernel = 32;
-  Index stride = 16;
-  BlockScore score = BlockScore::softmax;
-  BlockPool pool = BlockPool::sum;
-  BlockOwner owner = BlockOwner::kv_head;
-  Index top_blocks = 16;
-  bool inside = false;
-  Index n_first = 1;
-  Index n_local = 2;
-  Index local_tokens = 0;
-  Index dense_below = 0;
-  bool compressed = false;
-  PatternSize sizes = PatternSize::budget;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"block", "tokens per block that is kept or not"}.in(1, 1 << 20), self.block);
-    visit(Field{"kernel", "keys per compressed key"}.in(1, 1 << 20), self.kernel);
-    visit(
-        Field{"stride", "keys from one compressed key to the next, at most kernel"}.in(1, 1 << 20),
-        self.stride);
-    visit(Field{"score", "products with compressed keys, or their softmax over all of them"},
-          self.score);
-    visit(Field{"pool", "how the compressed keys of a block become its score"}, self.pool);
-    visit(Field{"owner", "a list per query head, or per KV head by the sum over its group"},
-          self.owner);
-    visit(Field{"top-blocks", "blocks that are kept, with sizes=options"}.in(1, 1 << 30),
-          self.top_blocks);
-    visit(Field{"inside", "first and latest blocks count inside top-blocks or the budget"},
-          self.inside);
-    visit(Field{"n-first", "first blocks that are always kept"}.in(0, 1 << 30), self.n_first);
-    visit(Field{"n-local", "latest blocks that are always kept, a query's own included"}.in(
-              1, 1 << 30),
-          self.n_local);
-    visit(Field{"local-tokens", "last tokens that are always kept, by whole blocks, on top"}.in(
-              0, 1 << 30),
-          self.local_tokens);
-    visit(Field{"dense-below", "calls whose last query sees fewer keys stay dense"}.in(0, 1 << 30),
-          self.dense_below);
-    visit(Field{"compressed",
-                "decode: windows that the lists leave out join them as a mean key and value each"},
-          self.compressed);
-    visit(Field{"sizes", "top-blocks from the options, or the budget divided by block"},
-          self.sizes);
-  }
-};
-
 /// The compressed keys of one KV head in a call.
 struct CompressedKeys {
   const KeyPools& pools;
@@ -132,33 +83,64 @@ struct CompressedKeys {
 
 class BlockMean final : public Selector {
  public:
-  explicit BlockMean(const BlockMeanOptions& options) : options_(options) {
-    if (options_.stride > options_.kernel) {
+  Index block_ =
+      option(block_, "block", 64, "tokens per block that is kept or not", in(1, 1 << 20));
+  Index kernel_ = option(kernel_, "kernel", 32, "keys per compressed key", in(1, 1 << 20));
+  Index stride_ =
+      option(stride_, "stride", 16, "keys from one compressed key to the next, at most kernel",
+             in(1, 1 << 20));
+  BlockScore score_ = option(score_, "score", BlockScore::softmax,
+                             "products with compressed keys, or their softmax over all of them");
+  BlockPool pool_ =
+      option(pool_, "pool", BlockPool::sum, "how the compressed keys of a block become its score");
+  BlockOwner owner_ = option(owner_, "owner", BlockOwner::kv_head,
+                             "a list per query head, or per KV head by the sum over its group");
+  Index top_blocks_ = option(top_blocks_, "top-blocks", 16,
+                             "blocks that are kept, with sizes=options", in(1, 1 << 30));
+  bool inside_ = option(inside_, "inside", false,
+                        "first and latest blocks count inside top-blocks or the budget");
+  Index n_first_ =
+      option(n_first_, "n-first", 1, "first blocks that are always kept", in(0, 1 << 30));
+  Index n_local_ =
+      option(n_local_, "n-local", 2, "latest blocks that are always kept, a query's own included",
+             in(1, 1 << 30));
+  Index local_tokens_ =
+      option(local_tokens_, "local-tokens", 0,
+             "last tokens that are always kept, by whole blocks, on top", in(0, 1 << 30));
+  Index dense_below_ = option(dense_below_, "dense-below", 0,
+                              "calls whose last query sees fewer keys stay dense", in(0, 1 << 30));
+  bool compressed_ =
+      option(compressed_, "compressed", false,
+             "decode: windows that the lists leave out join them as a mean key and value each");
+  PatternSize sizes_ = option(sizes_, "sizes", PatternSize::budget,
+                              "top-blocks from the options, or the budget divided by block");
+
+  void configure() override {
+    if (stride_ > kernel_) {
       throw ConfigError(fmt::format(
           "blockmean: stride: expected at most kernel = {} (windows must cover all keys), found {}",
-          options_.kernel, options_.stride));
+          kernel_, stride_));
     }
-    if ((options_.score == BlockScore::softmax) == (options_.pool == BlockPool::mean)) {
+    if ((score_ == BlockScore::softmax) == (pool_ == BlockPool::mean)) {
       throw ConfigError(fmt::format("blockmean: pool: expected {} with score={}, found {}",
-                                    options_.score == BlockScore::softmax ? "sum or max" : "mean",
-                                    enum_name(options_.score), enum_name(options_.pool)));
+                                    score_ == BlockScore::softmax ? "sum or max" : "mean",
+                                    enum_name(score_), enum_name(pool_)));
     }
-    if (options_.compressed && options_.owner == BlockOwner::q_head) {
+    if (compressed_ && owner_ == BlockOwner::q_head) {
       throw ConfigError(
           "blockmean: compressed: the heads of a KV head share what the lists leave out: expected "
           "owner=kv_head, found q_head");
     }
   }
-  std::string_view name() const override { return "blockmean"; }
   SelectorCaps caps() const override {
     SelectorCaps caps;
     caps.prefill = caps.decode = caps.verify = true;
     caps.owner = list_owner();
-    if (options_.sizes == PatternSize::budget)
+    if (sizes_ == PatternSize::budget)
       caps.budgets = {Budget::Kind::tokens, Budget::Kind::pages, Budget::Kind::ratio};
-    caps.forced_inside_budget = options_.inside && options_.local_tokens == 0;
-    caps.page_size = options_.block;
-    caps.needs_values = options_.compressed;
+    caps.forced_inside_budget = inside_ && local_tokens_ == 0;
+    caps.page_size = block_;
+    caps.needs_values = compressed_;
     return caps;
   }
   void reset(const AttentionShape&) override {
@@ -170,15 +152,11 @@ class BlockMean final : public Selector {
     for (KeyPools& one : value_pools_) one.truncate(n_keys);
   }
 
-  Selection select(const SelectCall& call) override {
-    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
-  }
-
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
-    if (options_.sizes == PatternSize::budget) {
+    if (sizes_ == PatternSize::budget) {
       for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
     }
-    if (call_range(call).end - row_range(call, call.n_tok - 1).begin < options_.dense_below)
+    if (call_range(call).end - row_range(call, call.n_tok - 1).begin < dense_below_)
       return dense_selections(call, list_owner(), budgets.size());
     const Index n_kv = call.k.dim(0);
     make_pools(call, pools_);
@@ -202,7 +180,7 @@ class BlockMean final : public Selector {
             keys.means = alive.view();
             keys.n_alive = n_alive;
           }
-          if (options_.owner == BlockOwner::kv_head) {
+          if (owner_ == BlockOwner::kv_head) {
             add_lists(call, heads.q_heads, heads.kv_head, keys, budgets, worker, answers);
             return;
           }
@@ -210,14 +188,14 @@ class BlockMean final : public Selector {
             add_lists(call, {q_head, q_head + 1}, heads.kv_head, keys, budgets, worker, answers);
         },
         ListOwner::kv_head);
-    if (options_.compressed && call.phase != Phase::prefill) add_compressed(call, all);
+    if (compressed_ && call.phase != Phase::prefill) add_compressed(call, all);
     return all;
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     const auto d = static_cast<double>(call.k.dim(2));
-    const KeyPools pools(call.k.dim(2), options_.kernel, options_.stride);
+    const KeyPools pools(call.k.dim(2), kernel_, stride_);
     const TokenRange seen = call_range(call);
     double n_windows = 0.0;  // of all KV heads
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
@@ -230,18 +208,18 @@ class BlockMean final : public Selector {
         selection.summaries.empty() ? 0.0 : static_cast<double>(selection.summaries.begin.back());
     return {.score_flops = 2.0 * n_rows * (n_windows + n_joined) * d,
             .score_bytes = (n_windows + n_joined) * d * kBytesPerElement,
-            .metadata_bytes = (options_.compressed ? 2.0 : 1.0) * n_windows * d * kBytesPerElement};
+            .metadata_bytes = (compressed_ ? 2.0 : 1.0) * n_windows * d * kBytesPerElement};
   }
 
  private:
   ListOwner list_owner() const {
-    return options_.owner == BlockOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
+    return owner_ == BlockOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
   }
 
   /// Pools of the layers up to the call's.
   void make_pools(const SelectCall& call, std::vector<KeyPools>& pools) const {
     while (static_cast<Index>(pools.size()) < (call.layer + 1) * call.k.dim(0))
-      pools.emplace_back(call.k.dim(2), options_.kernel, options_.stride);
+      pools.emplace_back(call.k.dim(2), kernel_, stride_);
   }
 
   /// What the lists leave out joins each answer.
@@ -297,7 +275,7 @@ class BlockMean final : public Selector {
 
   /// Memory for the lists of all rows and of all heads that this thread makes into the answer.
   void reserve_like_first(const SelectCall& call, Selection& answer) const {
-    const Index n_heads = options_.owner == BlockOwner::q_head ? call.q.dim(0) : call.k.dim(0);
+    const Index n_heads = owner_ == BlockOwner::q_head ? call.q.dim(0) : call.k.dim(0);
     const Index n_makers = engine_of(call).n_workers() == 1 ? 1 : call.k.dim(0);
     answer.reserve(answer.keys().size() *
                    static_cast<std::size_t>(n_heads / n_makers * call.n_tok));
@@ -305,10 +283,10 @@ class BlockMean final : public Selector {
 
   /// True if every row keeps all blocks that it sees, and all rows see the same ones.
   bool keeps_all_blocks(const SelectCall& call) const {
-    if (options_.sizes != PatternSize::options || call.window) return false;
+    if (sizes_ != PatternSize::options || call.window) return false;
     const BlockFates first = rule_of(call, 0);
     const BlockFates last = rule_of(call, call.n_tok - 1);
-    return last.blocks.size() <= options_.top_blocks && first.blocks == last.blocks &&
+    return last.blocks.size() <= top_blocks_ && first.blocks == last.blocks &&
            first.fates == last.fates;
   }
 
@@ -318,7 +296,7 @@ class BlockMean final : public Selector {
     BlockFates fates = rule_of(call, call.n_tok - 1);
     fates.keep_best(std::vector<double>(fates.fates.size(), 0.0), fates.blocks.size());
     const KeyList list = fates.list(call, heads.kv_head);
-    const Index n_lists = options_.owner == BlockOwner::q_head ? heads.q_heads.size() : 1;
+    const Index n_lists = owner_ == BlockOwner::q_head ? heads.q_heads.size() : 1;
     for (Selection& answer : answers) {
       for (Index i = 0; i < n_lists; ++i) answer.add(list);
     }
@@ -326,11 +304,11 @@ class BlockMean final : public Selector {
 
   /// What is kept whatever its score.
   BlockFates rule_of(const SelectCall& call, Index row) const {
-    BlockFates fates(options_.block, row_range(call, row));
-    fates.force({0, options_.n_first});
-    fates.force({fates.blocks.end - options_.n_local, fates.blocks.end});
-    fates.force({(fates.keys.end - options_.local_tokens) / options_.block,
-                 options_.local_tokens > 0 ? fates.blocks.end : 0});
+    BlockFates fates(block_, row_range(call, row));
+    fates.force({0, n_first_});
+    fates.force({fates.blocks.end - n_local_, fates.blocks.end});
+    fates.force(
+        {(fates.keys.end - local_tokens_) / block_, local_tokens_ > 0 ? fates.blocks.end : 0});
     return fates;
   }
 
@@ -338,20 +316,18 @@ class BlockMean final : public Selector {
   Index n_kept(const SelectCall& call, Index kv_head, const Budget& budget,
                const BlockFates& fates) const {
     Index n_inside = 0;  // forced blocks that count
-    if (options_.inside) {
+    if (inside_) {
       for (Index block = fates.blocks.begin; block < fates.blocks.end; ++block)
-        n_inside +=
-            block < options_.n_first || block >= fates.blocks.end - options_.n_local ? 1 : 0;
+        n_inside += block < n_first_ || block >= fates.blocks.end - n_local_ ? 1 : 0;
     }
-    if (options_.sizes == PatternSize::options) return options_.top_blocks - n_inside;
+    if (sizes_ == PatternSize::options) return top_blocks_ - n_inside;
     Index n_keys = 0;
     for (Index block = fates.blocks.begin; block < fates.blocks.end; ++block) {
-      if (options_.inside || fates.of(block) == BlockFate::out)
+      if (inside_ || fates.of(block) == BlockFate::out)
         n_keys += n_alive(call, kv_head, fates.keys_of(block));
     }
     if (n_keys == 0) return 0;
-    return blocks_bought(budget.tokens(n_keys, options_.block), options_.block, n_keys,
-                         fates.blocks.size()) -
+    return blocks_bought(budget.tokens(n_keys, block_), block_, n_keys, fates.blocks.size()) -
            n_inside;
   }
 
@@ -374,7 +350,7 @@ class BlockMean final : public Selector {
     std::vector<double> weights(n, 0.0);  // of whole windows, over the heads of the list
     for (const std::span<double> all : products) {
       const std::span<double> part = all.subspan(static_cast<std::size_t>(windows.begin), n);
-      if (options_.score == BlockScore::softmax) {
+      if (score_ == BlockScore::softmax) {
         soft_cap(part, call.score_rule().cap);
         for (std::size_t i = 0; i < n; ++i) {
           if (!has_keys(keys, windows.begin + static_cast<Index>(i)))
@@ -389,19 +365,18 @@ class BlockMean final : public Selector {
       }
     }
     std::vector<double> scores(fates.fates.size(), kNoWindow);
-    std::vector<double> shares(options_.pool == BlockPool::mean ? scores.size() : 0, 0.0);
+    std::vector<double> shares(pool_ == BlockPool::mean ? scores.size() : 0, 0.0);
     for (std::size_t i = 0; i < n; ++i) {
       const Index window = windows.begin + static_cast<Index>(i);
       if (!has_keys(keys, window)) continue;
       const TokenRange range = keys.pools.keys_of(window);
-      for (Index block = range.begin / options_.block; block <= (range.end - 1) / options_.block;
-           ++block) {
-        const Index n_shared = std::min(range.end, (block + 1) * options_.block) -
-                               std::max(range.begin, block * options_.block);
+      for (Index block = range.begin / block_; block <= (range.end - 1) / block_; ++block) {
+        const Index n_shared =
+            std::min(range.end, (block + 1) * block_) - std::max(range.begin, block * block_);
         const auto at = static_cast<std::size_t>(block - fates.blocks.begin);
         double& score = scores[at];
         const double before = score == kNoWindow ? 0.0 : score;
-        switch (options_.pool) {
+        switch (pool_) {
           case BlockPool::max:
             score = std::max(before, weights[i]);
             break;
@@ -426,7 +401,6 @@ class BlockMean final : public Selector {
     return keys.n_alive.empty() || keys.n_alive[static_cast<std::size_t>(window)] > 0;
   }
 
-  BlockMeanOptions options_;
   std::vector<KeyPools> pools_;        // [n_layers][n_kv]
   std::vector<KeyPools> value_pools_;  // the same of values, if compressed
 };
@@ -434,7 +408,7 @@ class BlockMean final : public Selector {
 }  // namespace
 
 void register_blockmean(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<BlockMean, BlockMeanOptions>(
+  SelectorEntry& entry = registry.add<BlockMean>(
       "blockmean", "Block means: MoBA, NSA, InfLLM-V2 without training",
       "arXiv 2502.13189, 2502.11089, 2509.24663",
       "every query keeps the blocks of keys whose mean keys it attends to most");

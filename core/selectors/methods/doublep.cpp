@@ -30,25 +30,14 @@ namespace kvscope {
 
 namespace {
 
-struct DoublePOptions : ClusterListOptions {
-  double refine = 0.8;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"refine",
-                "share of the kept clusters' estimate that is attended to key by key (p2); 1: all "
-                "of it"}
-              .in(1e-6, 1.0),
-          self.refine);
-    ClusterListOptions::visit_fields(self, visit);
-  }
-};
-
 class DoubleP final : public ClusterSelector {
  public:
-  explicit DoubleP(const DoublePOptions& options)
-      : ClusterSelector(options), refine_(options.refine) {}
-  std::string_view name() const override { return "doublep"; }
+  using SharedOptions = ClusterListOptions;
+  double refine_ = option(
+      refine_, "refine", 0.8,
+      "share of the kept clusters' estimate that is attended to key by key (p2); 1: all of it",
+      in(1e-6, 1.0));
+
   SelectorCaps caps() const override {
     SelectorCaps caps = cluster_caps();
     caps.budgets = {Budget::Kind::mass};
@@ -71,18 +60,15 @@ class DoubleP final : public ClusterSelector {
                         std::back_inserter(choice.estimated));
     return choice;
   }
-
- private:
-  double refine_;
 };
 
 }  // namespace
 
 void register_doublep(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<DoubleP, DoublePOptions>(
-      "doublep", "Double-P: top-p over clusters, twice", "arXiv 2602.05191",
-      "keeps clusters that hold a share of the estimated "
-      "attention, the best exactly, the others by centroid");
+  SelectorEntry& entry =
+      registry.add<DoubleP>("doublep", "Double-P: top-p over clusters, twice", "arXiv 2602.05191",
+                            "keeps clusters that hold a share of the estimated "
+                            "attention, the best exactly, the others by centroid");
   entry.family = MethodFamily::summaries;
   registry.say_lacking("doublep", "its own shares for stage 2, which no source at hand states");
 }

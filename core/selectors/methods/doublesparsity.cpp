@@ -46,44 +46,31 @@ namespace {
 enum class ChannelRank { qk, k, q };
 enum class LabelOwner { q_head, kv_head };
 
-struct DoubleSparsityOptions {
-  std::string channels;
-  double share = 0.125;
-  Index bits = 4;
-  LabelOwner owner = LabelOwner::q_head;
-  ChannelRank by = ChannelRank::qk;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"channels",
-                "a file of kvscope fit doublesparsity; without one, a calibration text is needed"},
-          self.channels);
-    visit(Field{"share", "share of a head's channels that score, at least one"}.in(0.0, 1.0),
-          self.share);
-    visit(Field{"bits", "precision of the labels; 16 keeps them exact"}.in(1, 16), self.bits);
-    visit(Field{"owner", "one list per query head or per KV head"}, self.owner);
-    visit(Field{"by",
-                "fitting: channels are ranked by the mean of |q k| of a token, of |k| or of |q|"},
-          self.by);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 class DoubleSparsity final : public SharedScoreSelector {
  public:
-  explicit DoubleSparsity(const DoubleSparsityOptions& options)
-      : options_(options), file_("doublesparsity", options.channels) {}
-  std::string_view name() const override { return "doublesparsity"; }
+  std::string channels_ =
+      option(channels_, "channels", "",
+             "a file of kvscope fit doublesparsity; without one, a calibration text is needed");
+  double share_ = option(share_, "share", 0.125,
+                         "share of a head's channels that score, at least one", in(0.0, 1.0));
+  Index bits_ = option(bits_, "bits", 4, "precision of the labels; 16 keeps them exact", in(1, 16));
+  LabelOwner owner_ =
+      option(owner_, "owner", LabelOwner::q_head, "one list per query head or per KV head");
+  ChannelRank by_ =
+      option(by_, "by", ChannelRank::qk,
+             "fitting: channels are ranked by the mean of |q k| of a token, of |k| or of |q|");
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = options_.owner == LabelOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
-    caps.needs_calibration = !file_.is_named();
-    caps.artifact_option = "channels";
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    caps.dense_layers = options_.dense_layers;
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .owner = owner_ == LabelOwner::q_head ? ListOwner::q_head : ListOwner::kv_head,
+            .needs_calibration = !file_.is_named(),
+            .budgets = kTokenBudgets,
+            .dense_layers = dense_layers_,
+            .artifact_option = "channels"};
   }
 
   void calibrate(const TraceSource& text, std::span<const Index> layers,
@@ -110,9 +97,9 @@ class DoubleSparsity final : public SharedScoreSelector {
       channels.push_back(heads);
     }
     out.values = {{"layers", layers}, {"channels", channels}};
-    out.options = {{"by", std::string(enum_name(options_.by))}};
+    out.options = {{"by", std::string(enum_name(by_))}};
     out.summary = fmt::format("channels of {} layers by falling mean of |{}|", ranked_.size(),
-                              enum_name(options_.by));
+                              enum_name(by_));
     return out;
   }
   std::vector<ArtifactOrigin> artifacts() const override { return file_.origins(); }
@@ -140,12 +127,11 @@ class DoubleSparsity final : public SharedScoreSelector {
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     const auto r = static_cast<double>(n_channels(call));
-    const double lists_per_kv_head = options_.owner == LabelOwner::q_head
-                                         ? static_cast<double>(call.q.dim(0) / call.k.dim(0))
-                                         : 1.0;
-    const double bytes_per_key =
-        options_.bits < 16 ? r * static_cast<double>(options_.bits) / 8.0 + 2.0 * kBytesPerElement
-                           : r * kBytesPerElement;
+    const double lists_per_kv_head =
+        owner_ == LabelOwner::q_head ? static_cast<double>(call.q.dim(0) / call.k.dim(0)) : 1.0;
+    const double bytes_per_key = bits_ < 16
+                                     ? r * static_cast<double>(bits_) / 8.0 + 2.0 * kBytesPerElement
+                                     : r * kBytesPerElement;
     const double n_keys = alive_keys(call, past_range(call));
     return {.score_flops = 2.0 * lists_per_kv_head * n_keys * r,
             .score_bytes = n_keys * bytes_per_key,
@@ -153,11 +139,9 @@ class DoubleSparsity final : public SharedScoreSelector {
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override {
-    return call.layer < options_.dense_layers;
-  }
+  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
   ListOwner owner_of_call(const SelectCall&) const override {
-    return options_.owner == LabelOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
+    return owner_ == LabelOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
   }
 
   bool score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange keys,
@@ -170,7 +154,7 @@ class DoubleSparsity final : public SharedScoreSelector {
                  std::span<const float> key, std::span<float> columns) mutable {
         for (std::size_t c = 0; c < label.size(); ++c)
           label[c] = key[static_cast<std::size_t>(channels[c])];
-        round_to_levels(label, static_cast<int>(options_.bits), rounded);
+        round_to_levels(label, static_cast<int>(bits_), rounded);
         std::transform(rounded.begin(), rounded.end(), columns.begin(),
                        [](double x) { return static_cast<float>(x); });
       };
@@ -195,7 +179,7 @@ class DoubleSparsity final : public SharedScoreSelector {
  private:
   Index n_channels(const SelectCall& call) const {
     return std::max<Index>(
-        1, static_cast<Index>(std::floor(options_.share * static_cast<double>(call.k.dim(2)))));
+        1, static_cast<Index>(std::floor(share_ * static_cast<double>(call.k.dim(2)))));
   }
 
   /// The channels that score, ascending.
@@ -230,8 +214,7 @@ class DoubleSparsity final : public SharedScoreSelector {
         for (std::size_t c = 0; c < size.size(); ++c) {
           const auto of_q = std::abs(static_cast<double>(q(t, static_cast<Index>(c))));
           const auto of_k = std::abs(static_cast<double>(k(t, static_cast<Index>(c))));
-          size[c] += (options_.by == ChannelRank::k ? 1.0 : of_q) *
-                     (options_.by == ChannelRank::q ? 1.0 : of_k);
+          size[c] += (by_ == ChannelRank::k ? 1.0 : of_q) * (by_ == ChannelRank::q ? 1.0 : of_k);
         }
       }
     }
@@ -243,8 +226,7 @@ class DoubleSparsity final : public SharedScoreSelector {
     return ranked;
   }
 
-  DoubleSparsityOptions options_;
-  ArtifactFile file_;
+  ArtifactFile file_{"doublesparsity", channels_};
   KeyColumns labels_;
   std::map<Index, std::vector<std::vector<Index>>> ranked_;  // by layer, [n_kv][d_head]
 };
@@ -252,9 +234,9 @@ class DoubleSparsity final : public SharedScoreSelector {
 }  // namespace
 
 void register_doublesparsity(SelectorRegistry& registry) {
-  registry.add<DoubleSparsity, DoubleSparsityOptions>(
-      "doublesparsity", "Double Sparsity: channels chosen offline", "arXiv 2408.07092",
-      "scores keys by a few channels, chosen once per model, in 4 bits");
+  registry.add<DoubleSparsity>("doublesparsity", "Double Sparsity: channels chosen offline",
+                               "arXiv 2408.07092",
+                               "scores keys by a few channels, chosen once per model, in 4 bits");
 }
 
 }  // namespace kvscope

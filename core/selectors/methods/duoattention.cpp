@@ -45,44 +45,29 @@ namespace {
 
 enum class DuoRule { share, threshold };
 
-struct DuoAttentionOptions {
-  std::string gates;
-  DuoRule by = DuoRule::share;
-  double share = 0.5;
-  double threshold = 0.5;
-  Index n_sink = 128;
-  Index n_recent = 256;
-  Index fit_rows = 64;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"gates",
-                "a file of kvscope fit duoattention; without one, a calibration text is needed"},
-          self.gates);
-    visit(Field{"by",
-                "retrieval heads are a share of all KV heads, or those with a gate of at least the "
-                "threshold"},
-          self.by);
-    visit(Field{"share", "share of the KV heads of all layers that see everything"}.in(0.0, 1.0),
-          self.share);
-    visit(Field{"threshold", "least gate of a retrieval head"}.in(0.0, 1.0), self.threshold);
-    visit(Field{"n-sink", "first tokens that streaming heads see"}.at_least(0), self.n_sink);
-    visit(
-        Field{"n-recent", "latest tokens that streaming heads see, the first query's own included"}
-            .at_least(1),
-        self.n_recent);
-    visit(Field{"fit-rows", "fitting: positions whose output is compared"}.in(1, 1 << 20),
-          self.fit_rows);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 class DuoAttention final : public Selector {
  public:
-  explicit DuoAttention(const DuoAttentionOptions& options)
-      : options_(options), file_("duoattention", options.gates) {}
-  std::string_view name() const override { return "duoattention"; }
+  std::string gates_ =
+      option(gates_, "gates", "",
+             "a file of kvscope fit duoattention; without one, a calibration text is needed");
+  DuoRule by_ =
+      option(by_, "by", DuoRule::share,
+             "retrieval heads are a share of all KV heads, or those with a gate of at least the "
+             "threshold");
+  double share_ = option(share_, "share", 0.5,
+                         "share of the KV heads of all layers that see everything", in(0.0, 1.0));
+  double threshold_ =
+      option(threshold_, "threshold", 0.5, "least gate of a retrieval head", in(0.0, 1.0));
+  Index n_sink_ =
+      option(n_sink_, "n-sink", 128, "first tokens that streaming heads see", at_least(0));
+  Index n_recent_ =
+      option(n_recent_, "n-recent", 256,
+             "latest tokens that streaming heads see, the first query's own included", at_least(1));
+  Index fit_rows_ = option(fit_rows_, "fit-rows", 64, "fitting: positions whose output is compared",
+                           in(1, 1 << 20));
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+
   SelectorCaps caps() const override {
     SelectorCaps caps;
     caps.prefill = caps.decode = caps.verify = true;
@@ -92,14 +77,14 @@ class DuoAttention final : public Selector {
     // One fit serves all layers: their gates are compared.
     caps.cross_layer = caps.needs_calibration;
     caps.artifact_option = "gates";
-    caps.dense_layers = options_.dense_layers;
+    caps.dense_layers = dense_layers_;
     return caps;
   }
 
   void calibrate(const TraceSource& text, std::span<const Index>, ThreadPool& pool) override {
     const TraceInfo& info = text.info();
     // From here on the window leaves a key out.
-    const Index n_cut = options_.n_sink + options_.n_recent;
+    const Index n_cut = n_sink_ + n_recent_;
     if (info.n_tokens <= n_cut) {
       throw ConfigError(
           fmt::format("duoattention: {} has {} tokens, expected more than n-sink + n-recent = {}: "
@@ -107,16 +92,16 @@ class DuoAttention final : public Selector {
                       text.where(), info.n_tokens, n_cut));
     }
     const std::vector<Index> layers = full_attention_layers(text, name());
-    const std::vector<Index> positions = evenly_spaced(n_cut, info.n_tokens, options_.fit_rows);
+    const std::vector<Index> positions = evenly_spaced(n_cut, info.n_tokens, fit_rows_);
     std::vector<double> gates(layers.size() * static_cast<std::size_t>(info.n_kv));
     pool.parallel_for(static_cast<Index>(gates.size()), [&](Index i, int) {
       gates[static_cast<std::size_t>(i)] = measure_gate(
           text, layers[static_cast<std::size_t>(i / info.n_kv)], i % info.n_kv, positions);
     });
-    gates_.clear();
+    gates_of_layers_.clear();
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const auto first = gates.begin() + static_cast<std::ptrdiff_t>(i) * info.n_kv;
-      gates_[layers[i]].assign(first, first + info.n_kv);
+      gates_of_layers_[layers[i]].assign(first, first + info.n_kv);
     }
     name_retrieval_heads();
   }
@@ -126,17 +111,16 @@ class DuoAttention final : public Selector {
     auto layers = nlohmann::ordered_json::array();
     auto gates = nlohmann::ordered_json::array();
     std::size_t n_heads = 0;
-    for (const auto& [layer, heads] : gates_) {
+    for (const auto& [layer, heads] : gates_of_layers_) {
       layers.push_back(layer);
       gates.push_back(heads);
       n_heads += heads.size();
     }
     out.values = {{"layers", layers}, {"gates", gates}};
-    out.options = {{"n_sink", options_.n_sink},
-                   {"n_recent", options_.n_recent},
-                   {"fit_rows", options_.fit_rows}};
+    out.options = {{"n_sink", n_sink_}, {"n_recent", n_recent_}, {"fit_rows", fit_rows_}};
     std::vector<double> all;
-    for (const auto& [layer, heads] : gates_) all.insert(all.end(), heads.begin(), heads.end());
+    for (const auto& [layer, heads] : gates_of_layers_)
+      all.insert(all.end(), heads.begin(), heads.end());
     std::sort(all.begin(), all.end());
     out.summary =
         all.empty()
@@ -154,7 +138,7 @@ class DuoAttention final : public Selector {
   }
 
   Selection select(const SelectCall& call) override {
-    if (call.layer < options_.dense_layers) return dense_selection(call, ListOwner::kv_head);
+    if (call.layer < dense_layers_) return dense_selection(call, ListOwner::kv_head);
     const std::vector<bool>& retrieves = heads_of(call);
     if (std::find(retrieves.begin(), retrieves.end(), false) == retrieves.end())
       return alive_selection(call);
@@ -164,9 +148,8 @@ class DuoAttention final : public Selector {
       if (retrieves[static_cast<std::size_t>(heads.kv_head)]) {
         append_range(list.forced, seen.begin, seen.end);
       } else {
-        append_range(list.forced, seen.begin, std::min(options_.n_sink, seen.end));
-        append_range(list.forced, std::max(seen.begin, call.pos_begin + 1 - options_.n_recent),
-                     seen.end);
+        append_range(list.forced, seen.begin, std::min(n_sink_, seen.end));
+        append_range(list.forced, std::max(seen.begin, call.pos_begin + 1 - n_recent_), seen.end);
       }
       remove_dead(call, heads.kv_head, list);
       answers.front().add(list);
@@ -174,8 +157,6 @@ class DuoAttention final : public Selector {
     return std::move(
         select_by_owner(call, ListOwner::kv_head, call.n_tok, /*n_answers=*/1, add).front());
   }
-
-  SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
 
  private:
   /// How much the head's output changes without the keys between sinks and window.
@@ -190,14 +171,14 @@ class DuoAttention final : public Selector {
     visit_weight_rows(
         text, layer, kv_head, positions, [&](Index, Index index, std::span<const double> weights) {
           const Index pos = positions[static_cast<std::size_t>(index)];
-          const Index first_recent = pos + 1 - options_.n_recent;
+          const Index first_recent = pos + 1 - n_recent_;
           std::fill(full.begin(), full.end(), 0.0);
           std::fill(streamed.begin(), streamed.end(), 0.0);
           double lost = 0.0;
           for (Index j = 0; j <= pos; ++j) {
             const double w = weights[static_cast<std::size_t>(j)];
             const auto value = v.view().row(j);
-            const bool is_kept = j < options_.n_sink || j >= first_recent;
+            const bool is_kept = j < n_sink_ || j >= first_recent;
             lost += is_kept ? 0.0 : w;
             for (std::size_t c = 0; c < full.size(); ++c) {
               const double part = w * static_cast<double>(value[c]);
@@ -221,9 +202,10 @@ class DuoAttention final : public Selector {
     check_shape(file_.get(), shape);
     const std::vector<Index> layers = file_.layers();
     const auto& gates = file_.list("gates", layers.size());
-    gates_.clear();
+    gates_of_layers_.clear();
     for (std::size_t i = 0; i < layers.size(); ++i)
-      gates_[layers[i]] = file_.numbers(gates[i], static_cast<std::size_t>(shape.n_kv), "gates");
+      gates_of_layers_[layers[i]] =
+          file_.numbers(gates[i], static_cast<std::size_t>(shape.n_kv), "gates");
   }
 
   void name_retrieval_heads() {
@@ -233,19 +215,19 @@ class DuoAttention final : public Selector {
       std::size_t kv_head;
     };
     std::vector<Head> heads;  // by layer and head
-    for (const auto& [layer, gates] : gates_) {
+    for (const auto& [layer, gates] : gates_of_layers_) {
       for (std::size_t h = 0; h < gates.size(); ++h) heads.push_back({gates[h], layer, h});
     }
     std::stable_sort(heads.begin(), heads.end(),
                      [](const Head& a, const Head& b) { return a.gate > b.gate; });
     const auto n_by_share =
-        static_cast<std::size_t>(std::lround(options_.share * static_cast<double>(heads.size())));
+        static_cast<std::size_t>(std::lround(share_ * static_cast<double>(heads.size())));
     retrieves_.clear();
     for (std::size_t i = 0; i < heads.size(); ++i) {
       std::vector<bool>& layer = retrieves_[heads[i].layer];
-      layer.resize(gates_[heads[i].layer].size(), false);
+      layer.resize(gates_of_layers_[heads[i].layer].size(), false);
       layer[heads[i].kv_head] =
-          options_.by == DuoRule::share ? i < n_by_share : heads[i].gate >= options_.threshold;
+          by_ == DuoRule::share ? i < n_by_share : heads[i].gate >= threshold_;
     }
   }
 
@@ -260,16 +242,15 @@ class DuoAttention final : public Selector {
     return it->second;
   }
 
-  DuoAttentionOptions options_;
-  ArtifactFile file_;
-  std::map<Index, std::vector<double>> gates_;    // by layer, [n_kv]
-  std::map<Index, std::vector<bool>> retrieves_;  // by layer, [n_kv]
+  ArtifactFile file_{"duoattention", gates_};
+  std::map<Index, std::vector<double>> gates_of_layers_;  // by layer, [n_kv]
+  std::map<Index, std::vector<bool>> retrieves_;          // by layer, [n_kv]
 };
 
 }  // namespace
 
 void register_duoattention(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<DuoAttention, DuoAttentionOptions>(
+  SelectorEntry& entry = registry.add<DuoAttention>(
       "duoattention", "DuoAttention: retrieval and streaming heads", "arXiv 2410.10819",
       "some KV heads, found once per model, keep everything; the others keep the first and the "
       "latest tokens");

@@ -55,38 +55,6 @@ namespace kvscope {
 
 namespace {
 
-struct FlexPrefillOptions {
-  Index block = 128;
-  double gamma = 0.9;
-  double tau = 0.1;
-  Index min_budget = 512;
-  Index n_voters = 128;
-  Index n_local = 0;
-  PatternSize sizes = PatternSize::options;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"block", "tokens per block of queries and of keys"}.in(1, 1 << 20), self.block);
-    visit(Field{"gamma", "share of the attention that is covered"}.in(0.0, 1.0), self.gamma);
-    visit(
-        Field{
-            "tau",
-            "root of the Jensen-Shannon divergence below which a head is query-aware (0: none is)"}
-            .in(0.0, 1.0),
-        self.tau);
-    visit(Field{"min-budget", "tokens of columns and of diagonals that are kept at least"}.in(
-              1, 1 << 30),
-          self.min_budget);
-    visit(Field{"n-voters", "last queries of the call whose attention is looked at"}.in(1, 1 << 30),
-          self.n_voters);
-    visit(
-        Field{"n-local", "last tokens before a block of queries that are kept too, by whole blocks"}
-            .in(0, 1 << 30),
-        self.n_local);
-    visit(Field{"sizes", "gamma from the options, or the budget p"}, self.sizes);
-  }
-};
-
 /// Square root of the Jensen-Shannon divergence of two distributions (natural logarithm); cells of
 /// 0 add nothing.
 double root_of_divergence(std::span<const double> p, std::span<const double> q) {
@@ -101,24 +69,39 @@ double root_of_divergence(std::span<const double> p, std::span<const double> q) 
 
 class FlexPrefill final : public Selector {
  public:
-  explicit FlexPrefill(const FlexPrefillOptions& options) : options_(options) {}
-  std::string_view name() const override { return "flexprefill"; }
-  SelectorCaps caps() const override { return block_share_caps(options_.sizes, options_.block); }
-  void reset(const AttentionShape&) override {}
+  Index block_ =
+      option(block_, "block", 128, "tokens per block of queries and of keys", in(1, 1 << 20));
+  double gamma_ =
+      option(gamma_, "gamma", 0.9, "share of the attention that is covered", in(0.0, 1.0));
+  double tau_ =
+      option(tau_, "tau", 0.1,
+             "root of the Jensen-Shannon divergence below which a head is query-aware (0: none is)",
+             in(0.0, 1.0));
+  Index min_budget_ =
+      option(min_budget_, "min-budget", 512,
+             "tokens of columns and of diagonals that are kept at least", in(1, 1 << 30));
+  Index n_voters_ = option(n_voters_, "n-voters", 128,
+                           "last queries of the call whose attention is looked at", in(1, 1 << 30));
+  Index n_local_ = option(
+      n_local_, "n-local", 0,
+      "last tokens before a block of queries that are kept too, by whole blocks", in(0, 1 << 30));
+  PatternSize sizes_ =
+      option(sizes_, "sizes", PatternSize::options, "gamma from the options, or the budget p");
+
+  SelectorCaps caps() const override { return block_share_caps(sizes_, block_); }
 
   Selection select(const SelectCall& call) override {
-    const double gamma = block_share(name(), options_.sizes, options_.gamma, call.budget);
-    const SlashVotes votes = slash_votes(call, options_.n_voters);
+    const double gamma = block_share(name(), sizes_, gamma_, call.budget);
+    const SlashVotes votes = slash_votes(call, n_voters_);
     const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& answer) {
       const Index kv_head = group.kv_head;
       const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };
-      const BlockMeans keys = block_means(call.k.sub(kv_head), options_.block, {.counts = counts});
+      const BlockMeans keys = block_means(call.k.sub(kv_head), block_, {.counts = counts});
       for (Index q_head = group.q_heads.begin; q_head < group.q_heads.end; ++q_head) {
         const auto head = static_cast<std::size_t>(q_head);
         const std::vector<double> truth = block_sums(votes.columns[head]);
         const bool is_query_aware =
-            options_.tau > 0.0 &&
-            root_of_divergence(estimate_of_voters(call, q_head, keys), truth) < options_.tau;
+            tau_ > 0.0 && root_of_divergence(estimate_of_voters(call, q_head, keys), truth) < tau_;
         std::vector<BlockFates> fates = rules(call);
         keep_columns_and_diagonals(call, votes.columns[head], votes.offsets[head],
                                    is_query_aware ? 0.0 : gamma, fates);
@@ -126,17 +109,16 @@ class FlexPrefill final : public Selector {
         for (const BlockFates& one : fates) answer.add(one.list(call, kv_head));
       }
     };
-    return select_by_kv_head(call, std::min(options_.block, call.n_tok), add_lists);
+    return select_by_kv_head(call, std::min(block_, call.n_tok), add_lists);
   }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
-    SelectCost cost =
-        exact_scoring_cost(call, {0, call.k.dim(1)}, std::min(options_.n_voters, call.n_tok));
-    if (options_.tau > 0.0) {
+    SelectCost cost = exact_scoring_cost(call, {0, call.k.dim(1)}, std::min(n_voters_, call.n_tok));
+    if (tau_ > 0.0) {
       const auto d = static_cast<double>(call.q.dim(2));
       const auto n_queries = static_cast<double>(call.q.dim(0) * call.n_tok);
       cost.score_flops += (n_queries + alive_keys(call, {0, call.k.dim(1)})) * d +
-                          2.0 * block_pairs(call, options_.block, options_.block) * d;
+                          2.0 * block_pairs(call, block_, block_) * d;
     }
     return cost;
   }
@@ -145,31 +127,29 @@ class FlexPrefill final : public Selector {
   /// Of each block of queries: what is kept whatever the votes.
   std::vector<BlockFates> rules(const SelectCall& call) const {
     std::vector<BlockFates> out;
-    for (Index first = 0; first < call.n_tok; first += options_.block) {
+    for (Index first = 0; first < call.n_tok; first += block_) {
       const Index begin = call.pos_begin + first;
       BlockFates& fates = out.emplace_back(
-          options_.block,
-          TokenRange{0, call.pos_begin + std::min(first + options_.block, call.n_tok)});
+          block_, TokenRange{0, call.pos_begin + std::min(first + block_, call.n_tok)});
       fates.force({0, 1});
-      fates.force(
-          {std::max<Index>(0, begin - options_.n_local) / options_.block, fates.blocks.end});
+      fates.force({std::max<Index>(0, begin - n_local_) / block_, fates.blocks.end});
     }
     return out;
   }
 
   std::vector<double> block_sums(std::span<const double> votes) const {
-    std::vector<double> sums((votes.size() + static_cast<std::size_t>(options_.block) - 1) /
-                                 static_cast<std::size_t>(options_.block),
-                             0.0);
+    std::vector<double> sums(
+        (votes.size() + static_cast<std::size_t>(block_) - 1) / static_cast<std::size_t>(block_),
+        0.0);
     const double total = sum_of(votes);
     for (std::size_t i = 0; i < votes.size(); ++i)
-      sums[i / static_cast<std::size_t>(options_.block)] += total > 0.0 ? votes[i] / total : 0.0;
+      sums[i / static_cast<std::size_t>(block_)] += total > 0.0 ? votes[i] / total : 0.0;
     return sums;
   }
 
   /// How many blocks stand for the tokens that cover a share of all votes.
   Index blocks_that_cover(std::span<const double> votes, double share) const {
-    const Index n_least = (options_.min_budget + options_.block - 1) / options_.block;
+    const Index n_least = (min_budget_ + block_ - 1) / block_;
     if (share == 0.0) return n_least;
     std::vector<double> falling(votes.begin(), votes.end());
     std::sort(falling.begin(), falling.end(), std::greater<>());
@@ -181,16 +161,16 @@ class FlexPrefill final : public Selector {
       if (sum > target) break;
       ++n_tokens;
     }
-    return std::max(n_tokens / options_.block + 1, n_least);
+    return std::max(n_tokens / block_ + 1, n_least);
   }
 
   /// Marks the best blocks of columns and the best block diagonals; share 0: min-budget alone.
   void keep_columns_and_diagonals(const SelectCall& call, std::span<const double> columns,
                                   std::span<const double> offsets, double share,
                                   std::span<BlockFates> fates) const {
-    const Index first_block = call.pos_begin / options_.block;
+    const Index first_block = call.pos_begin / block_;
     const auto best = [&](std::span<const double> votes) {
-      BlockFates chosen(options_.block, {0, static_cast<Index>(votes.size())});
+      BlockFates chosen(block_, {0, static_cast<Index>(votes.size())});
       chosen.force({0, 1});  // the first column and the main diagonal count inside
       chosen.keep_best(block_sums(votes), blocks_that_cover(votes, share) - 1);
       std::vector<Index> kept;
@@ -205,11 +185,10 @@ class FlexPrefill final : public Selector {
     const std::vector<Index> kept_columns = best(columns);
     const std::vector<Index> kept_diagonals = best(offsets);
     for (std::size_t i = 0; i < fates.size(); ++i) {
-      const Index begin = call.pos_begin + static_cast<Index>(i) * options_.block;
+      const Index begin = call.pos_begin + static_cast<Index>(i) * block_;
       for (const Index column : kept_columns) keep(fates[i], column);
       for (const Index diagonal : kept_diagonals) {
-        for (Index own = std::max(first_block, begin / options_.block); own < fates[i].blocks.end;
-             ++own)
+        for (Index own = std::max(first_block, begin / block_); own < fates[i].blocks.end; ++own)
           keep(fates[i], own - diagonal);
       }
     }
@@ -236,7 +215,7 @@ class FlexPrefill final : public Selector {
 
   std::vector<double> estimate_of_voters(const SelectCall& call, Index q_head,
                                          const BlockMeans& keys) const {
-    const Index n = std::min(options_.n_voters, call.n_tok);
+    const Index n = std::min(n_voters_, call.n_tok);
     const BlockMeans voters =
         block_means(call.q.sub(q_head).range(0, call.n_tok - n, call.n_tok), n, {});
     return estimate(call, {voters.mean.data(), static_cast<std::size_t>(voters.mean.dim(1))}, keys,
@@ -246,7 +225,7 @@ class FlexPrefill final : public Selector {
   /// Marks the best pairs of blocks of the whole call.
   void keep_pairs(const SelectCall& call, Index q_head, const BlockMeans& keys, double gamma,
                   std::span<BlockFates> fates) const {
-    const BlockMeans queries = block_means(call.q.sub(q_head), options_.block, {});
+    const BlockMeans queries = block_means(call.q.sub(q_head), block_, {});
     std::vector<double> weights;  // of all pairs, block of queries by block of queries
     for (std::size_t i = 0; i < fates.size(); ++i) {
       const std::vector<double> row =
@@ -266,14 +245,12 @@ class FlexPrefill final : public Selector {
       }
     }
   }
-
-  FlexPrefillOptions options_;
 };
 
 }  // namespace
 
 void register_flexprefill(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<FlexPrefill, FlexPrefillOptions>(
+  SelectorEntry& entry = registry.add<FlexPrefill>(
       "flexprefill", "FlexPrefill: block means where they can be trusted", "arXiv 2502.20766",
       "in prefill, a head takes the blocks, or the columns and diagonals, that cover a share of "
       "its attention");

@@ -32,38 +32,26 @@ namespace {
 
 enum class VoteSum { none, by_queries, window };
 
-struct H2oOptions {
-  double recent_share = 0.5;
-  VoteSum normalise = VoteSum::none;
-  Index vote_window = 64;
-  bool official_quirk = false;
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"recent-share", "share of the budget kept for the latest keys"}.in(0.0, 1.0),
-          self.recent_share);
-    visit(
-        Field{"normalise",
-              "sums of votes as they are, per query that saw the key, or of the last queries only"},
-        self.normalise);
-    visit(Field{"vote-window", "last queries that count with normalise=window"}.in(1, 1 << 20),
-          self.vote_window);
-    visit(Field{"official-quirk",
-                "hide one recent key for one call, as the published simulation does"},
-          self.official_quirk);
-  }
-};
-
 class H2o final : public Selector {
  public:
-  explicit H2o(const H2oOptions& options) : options_(options) {}
-  std::string_view name() const override { return "h2o"; }
+  double recent_share_ = option(recent_share_, "recent-share", 0.5,
+                                "share of the budget kept for the latest keys", in(0.0, 1.0));
+  VoteSum normalise_ =
+      option(normalise_, "normalise", VoteSum::none,
+             "sums of votes as they are, per query that saw the key, or of the last queries only");
+  Index vote_window_ = option(vote_window_, "vote-window", 64,
+                              "last queries that count with normalise=window", in(1, 1 << 20));
+  bool official_quirk_ =
+      option(official_quirk_, "official-quirk", false,
+             "hide one recent key for one call, as the published simulation does");
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.permanent = true;
-    caps.needs_probs = true;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .permanent = true,
+            .needs_probs = true,
+            .budgets = kTokenBudgets};
   }
   void reset(const AttentionShape& shape) override {
     shape_ = shape;
@@ -94,10 +82,9 @@ class H2o final : public Selector {
     if (state.sums.empty()) state.sums.resize(static_cast<std::size_t>(shape_.n_kv));
     for (auto& sums : state.sums) sums.resize(n_ctx, 0.0);
     // Votes that may be taken back, or that leave a window one by one, are kept per row.
-    const bool keeps_rows = state.may_be_rejected || options_.normalise == VoteSum::window;
-    const Index first_row = state.may_be_rejected || !keeps_rows
-                                ? 0
-                                : std::max<Index>(0, probs.n_tok - options_.vote_window);
+    const bool keeps_rows = state.may_be_rejected || normalise_ == VoteSum::window;
+    const Index first_row =
+        state.may_be_rejected || !keeps_rows ? 0 : std::max<Index>(0, probs.n_tok - vote_window_);
     const std::size_t n_before = state.rows.size();
     if (keeps_rows) {
       for (Index row = first_row; row < probs.n_tok; ++row) {
@@ -123,7 +110,7 @@ class H2o final : public Selector {
     const bool is_prompt_only = call.phase == Phase::prefill || state.n_prompt == 0;
     const Index budget =
         call.budget.tokens(is_prompt_only ? n_ctx : state.n_prompt, /*page_size=*/1);
-    const auto n_recent = static_cast<Index>(options_.recent_share * static_cast<double>(budget));
+    const auto n_recent = static_cast<Index>(recent_share_ * static_cast<double>(budget));
     state.hidden.assign(static_cast<std::size_t>(shape_.n_kv), std::nullopt);
     engine_of(call).run(shape_.n_kv, [&](Index kv_head, ScoreWorker&) {
       const std::vector<KeyPos> keys = candidates(call, kv_head, TokenRange{0, n_ctx});
@@ -135,7 +122,7 @@ class H2o final : public Selector {
       const std::size_t n_old = keys.size() - static_cast<std::size_t>(n_recent);
       keep_best(std::span(scores).first(n_old), std::span(keys).first(n_old), budget - n_recent,
                 kv_head, alive);
-      if (options_.official_quirk && n_recent > 0)
+      if (official_quirk_ && n_recent > 0)
         state.hidden[static_cast<std::size_t>(kv_head)] = keys[n_old];
     });
   }
@@ -189,8 +176,8 @@ class H2o final : public Selector {
 
   /// The rows of earlier calls can no longer be rejected: into the sums, or out of the window.
   void settle(Layer& state, Index pos_begin) const {
-    if (options_.normalise == VoteSum::window) {
-      while (!state.rows.empty() && state.rows.front().pos < pos_begin - options_.vote_window)
+    if (normalise_ == VoteSum::window) {
+      while (!state.rows.empty() && state.rows.front().pos < pos_begin - vote_window_)
         state.rows.pop_front();
       return;
     }
@@ -209,17 +196,16 @@ class H2o final : public Selector {
     const auto head = static_cast<std::size_t>(kv_head);
     std::vector<double> sums = state.sums[head];
     for (const Row& row : state.rows) {
-      if (options_.normalise == VoteSum::window && row.pos < n_ctx - options_.vote_window) continue;
+      if (normalise_ == VoteSum::window && row.pos < n_ctx - vote_window_) continue;
       add(row.votes[head], sums);
     }
-    if (options_.normalise == VoteSum::by_queries) {
+    if (normalise_ == VoteSum::by_queries) {
       for (Index pos = 0; pos < n_ctx; ++pos)
         sums[static_cast<std::size_t>(pos)] /= static_cast<double>(n_ctx - pos);
     }
     return sums;
   }
 
-  H2oOptions options_;
   AttentionShape shape_;
   std::vector<Layer> layers_;
 };
@@ -227,7 +213,7 @@ class H2o final : public Selector {
 }  // namespace
 
 void register_h2o(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<H2o, H2oOptions>(
+  SelectorEntry& entry = registry.add<H2o>(
       "h2o", "H2O: heavy hitters and recent keys", "arXiv 2306.14048",
       "keeps the keys that collected the most attention so far, and the latest ones");
   entry.presets["h2o-official-quirk"] = {{"official-quirk", "true"}};

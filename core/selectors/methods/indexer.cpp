@@ -100,70 +100,55 @@ enum class IndexFrom { fit, side };
 constexpr double kIndexNone = -std::numeric_limits<double>::infinity();
 constexpr Index kIndexRows = 64;  // rows times index heads whose products are held
 
-struct IndexerOptions {
-  IndexFrom from = IndexFrom::fit;
-  std::string index;
-  IndexScore score = IndexScore::softmax;
-  IndexOwner owner = IndexOwner::kv_head;
-  Index block = 1;
-  IndexPool pool = IndexPool::key;
-  Index n_local = 0;
-  bool inside = false;
-  IndexType type = IndexType::exact;
-  Index d_index = 0;
-  double index_share = 0.25;
-  IndexPer per = IndexPer::kv_head;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"from", "index vectors by learned maps, or the model's own, which a recording has"},
-          self.from);
-    visit(Field{"index",
-                "a file of kvscope fit indexer; overrides from; without one, from=fit needs a "
-                "calibration text"},
-          self.index);
-    visit(Field{"score", "how the products of a list's index heads become a score"}, self.score);
-    visit(Field{"owner", "who gets its own list; layer: one list for all heads"}, self.owner);
-    visit(Field{"block", "tokens that are kept or not together"}.in(1, 1 << 20), self.block);
-    visit(Field{"pool", "a block's score: of its own index key, or the best of its tokens"},
-          self.pool);
-    visit(Field{"n-local", "latest blocks that are always kept, a query's own included"}.in(
-              0, 1 << 30),
-          self.n_local);
-    visit(Field{"inside", "blocks that are always kept count inside the budget"}, self.inside);
-    visit(Field{"type", "how index vectors are held"}, self.type);
-    visit(Field{"d-index", "channels of an index vector; 0: index-share, or all that a file has"}
-              .at_least(0),
-          self.d_index);
-    visit(Field{"index-share", "fitting: channels as a share of the head's, at least one"}.in(0.0,
-                                                                                              1.0),
-          self.index_share);
-    visit(Field{"per", "fitting: an index key of its own for each KV head, or one that all share"},
-          self.per);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 class Indexer final : public Selector {
  public:
-  explicit Indexer(const IndexerOptions& options)
-      : options_(options),
-        file_("indexer", options.index),
-        vectors_(options.pool == IndexPool::key ? options.block : 1, options.type) {}
-  std::string_view name() const override { return "indexer"; }
+  IndexFrom from_ =
+      option(from_, "from", IndexFrom::fit,
+             "index vectors by learned maps, or the model's own, which a recording has");
+  std::string index_ = option(
+      index_, "index", "",
+      "a file of kvscope fit indexer; overrides from; without one, from=fit needs a calibration "
+      "text");
+  IndexScore score_ = option(score_, "score", IndexScore::softmax,
+                             "how the products of a list's index heads become a score");
+  IndexOwner owner_ = option(owner_, "owner", IndexOwner::kv_head,
+                             "who gets its own list; layer: one list for all heads");
+  Index block_ = option(block_, "block", 1, "tokens that are kept or not together", in(1, 1 << 20));
+  IndexPool pool_ = option(pool_, "pool", IndexPool::key,
+                           "a block's score: of its own index key, or the best of its tokens");
+  Index n_local_ =
+      option(n_local_, "n-local", 0, "latest blocks that are always kept, a query's own included",
+             in(0, 1 << 30));
+  bool inside_ =
+      option(inside_, "inside", false, "blocks that are always kept count inside the budget");
+  IndexType type_ = option(type_, "type", IndexType::exact, "how index vectors are held");
+  Index d_index_ =
+      option(d_index_, "d-index", 0,
+             "channels of an index vector; 0: index-share, or all that a file has", at_least(0));
+  double index_share_ =
+      option(index_share_, "index-share", 0.25,
+             "fitting: channels as a share of the head's, at least one", in(0.0, 1.0));
+  IndexPer per_ =
+      option(per_, "per", IndexPer::kv_head,
+             "fitting: an index key of its own for each KV head, or one that all share");
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+
+  void configure() override {
+    vectors_ = IndexVectors(pool_ == IndexPool::key ? block_ : 1, type_);
+  }
   SelectorCaps caps() const override {
     SelectorCaps caps;
     caps.prefill = caps.decode = caps.verify = true;
     caps.owner = list_owner();
-    caps.needs_calibration = !file_.is_named() && options_.from == IndexFrom::fit;
+    caps.needs_calibration = !file_.is_named() && from_ == IndexFrom::fit;
     caps.needs_side = is_recorded();
     caps.artifact_option = "index";
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    if (options_.block > 1) caps.budgets.push_back(Budget::Kind::pages);
-    caps.forced_inside_budget = options_.inside;
-    caps.page_size = options_.block;
-    caps.dense_layers = options_.dense_layers;
+    caps.budgets = kTokenBudgets;
+    if (block_ > 1) caps.budgets.push_back(Budget::Kind::pages);
+    caps.forced_inside_budget = inside_;
+    caps.page_size = block_;
+    caps.dense_layers = dense_layers_;
     return caps;
   }
   std::string why_no_scores() const override {
@@ -174,10 +159,10 @@ class Indexer final : public Selector {
                  ThreadPool& pool) override {
     full_attention_layers(text, name());
     const TraceInfo& info = text.info();
-    const bool is_shared = options_.per == IndexPer::layer;
+    const bool is_shared = per_ == IndexPer::layer;
     const Index most = is_shared ? info.n_kv * info.d_head : info.d_head;
-    const Index rank = options_.d_index > 0 ? std::min(options_.d_index, most)
-                                            : channels_of(0, options_.index_share, info.d_head);
+    const Index rank =
+        d_index_ > 0 ? std::min(d_index_, most) : channels_of(0, index_share_, info.d_head);
     learned_ = fit_index(text, layers, rank, is_shared, pool);
   }
   Learned learned() const override { return learned_.to_file(); }
@@ -187,22 +172,17 @@ class Indexer final : public Selector {
     vectors_.clear();
     if (!file_.is_named()) return;
     learned_ = load_index(file_, shape);
-    if (options_.d_index > learned_.rank()) {
+    if (d_index_ > learned_.rank()) {
       throw ConfigError(
           fmt::format("indexer: d-index: expected at most the {} channels of {}, found {}",
-                      learned_.rank(), options_.index, options_.d_index));
+                      learned_.rank(), index_, d_index_));
     }
   }
   void rollback(Index n_keys) override { vectors_.truncate(n_keys); }
 
-  Selection select(const SelectCall& call) override {
-    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
-  }
-
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    if (call.layer < options_.dense_layers)
-      return dense_selections(call, list_owner(), budgets.size());
+    if (call.layer < dense_layers_) return dense_selections(call, list_owner(), budgets.size());
     if (is_recorded() && has_no_indexer(call))
       return dense_selections(call, list_owner(), budgets.size());
     const IndexCall index =
@@ -245,7 +225,7 @@ class Indexer final : public Selector {
     if (is_recorded()) return cost_of_recorded(call);
     if (!learned_.maps.contains(call.layer)) return {};
     const bool is_shared = learned_.is_shared;
-    const double vector_bytes = index_vector_bytes(width(), options_.type);
+    const double vector_bytes = index_vector_bytes(width(), type_);
     const double n_keys = index_keys(call, is_shared ? 1 : call.k.dim(0));
     const auto n_q = static_cast<double>(call.q.dim(0));
     const auto n_kv = static_cast<double>(call.k.dim(0));
@@ -259,7 +239,7 @@ class Indexer final : public Selector {
   }
 
  private:
-  bool is_recorded() const { return options_.from == IndexFrom::side && !file_.is_named(); }
+  bool is_recorded() const { return from_ == IndexFrom::side && !file_.is_named(); }
 
   /// True for a layer whose model attends to everything there.
   static bool has_no_indexer(const SelectCall& call) {
@@ -278,7 +258,7 @@ class Indexer final : public Selector {
     const Index n_key_heads = call.side->index_k.dim(0);
     const Index width = call.side->index_q.dim(2);
     const double n_keys = index_keys(call, n_key_heads);
-    const double vector_bytes = index_vector_bytes(width, options_.type);
+    const double vector_bytes = index_vector_bytes(width, type_);
     const double heads_per_key =
         static_cast<double>(call.side->index_q.dim(0)) / static_cast<double>(n_key_heads);
     return {.score_flops = 2.0 * heads_per_key * static_cast<double>(call.n_tok) * n_keys *
@@ -288,35 +268,35 @@ class Indexer final : public Selector {
   }
 
   ListOwner list_owner() const {
-    return options_.owner == IndexOwner::q_head    ? ListOwner::q_head
-           : options_.owner == IndexOwner::kv_head ? ListOwner::kv_head
-                                                   : ListOwner::layer;
+    return owner_ == IndexOwner::q_head    ? ListOwner::q_head
+           : owner_ == IndexOwner::kv_head ? ListOwner::kv_head
+                                           : ListOwner::layer;
   }
   Index owners_of(const SelectCall& call) const {
-    return options_.owner == IndexOwner::q_head    ? call.q.dim(0)
-           : options_.owner == IndexOwner::kv_head ? call.k.dim(0)
-                                                   : 1;
+    return owner_ == IndexOwner::q_head    ? call.q.dim(0)
+           : owner_ == IndexOwner::kv_head ? call.k.dim(0)
+                                           : 1;
   }
-  bool ranks_keys() const { return options_.block == 1 && options_.owner != IndexOwner::layer; }
-  bool scores_blocks() const { return options_.block > 1 && options_.pool == IndexPool::key; }
+  bool ranks_keys() const { return block_ == 1 && owner_ != IndexOwner::layer; }
+  bool scores_blocks() const { return block_ > 1 && pool_ == IndexPool::key; }
 
   /// True if some KV head of the owner still holds the key.
   bool is_held(const SelectCall& call, Index owner, Index pos) const {
-    if (options_.owner != IndexOwner::layer) return is_alive(call, kv_head_of(call, owner), pos);
+    if (owner_ != IndexOwner::layer) return is_alive(call, kv_head_of(call, owner), pos);
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
       if (is_alive(call, kv_head, pos)) return true;
     }
     return false;
   }
   Index kv_head_of(const SelectCall& call, Index owner) const {
-    return options_.owner == IndexOwner::q_head ? owner * call.k.dim(0) / call.q.dim(0) : owner;
+    return owner_ == IndexOwner::q_head ? owner * call.k.dim(0) / call.q.dim(0) : owner;
   }
 
   /// Index keys that compete in a call, of all index key heads: of tokens or blocks that hold a
   /// key.
   double index_keys(const SelectCall& call, Index n_key_heads) const {
     const TokenRange seen = call_range(call);
-    const Index size = scores_blocks() ? options_.block : 1;
+    const Index size = scores_blocks() ? block_ : 1;
     double n = 0.0;
     for (Index head = 0; head < n_key_heads; ++head) {
       for (Index i = seen.begin / size; (i + 1) * size <= seen.end; ++i) {
@@ -334,7 +314,7 @@ class Indexer final : public Selector {
 
   /// Channels that score, of learned maps.
   Index width() const {
-    return options_.d_index > 0 ? std::min(options_.d_index, learned_.rank()) : learned_.rank();
+    return d_index_ > 0 ? std::min(d_index_, learned_.rank()) : learned_.rank();
   }
 
   const IndexMaps& maps_of(const SelectCall& call) const {
@@ -393,10 +373,9 @@ class Indexer final : public Selector {
 
   /// What is kept whatever its score: the latest blocks, and the own one while it is not whole.
   BlockFates rule_of(const SelectCall& call, Index row) const {
-    BlockFates fates(options_.block, row_range(call, row));
-    const bool is_cut = fates.keys.end % options_.block != 0;
-    fates.force(
-        {fates.blocks.end - std::max<Index>(options_.n_local, is_cut ? 1 : 0), fates.blocks.end});
+    BlockFates fates(block_, row_range(call, row));
+    const bool is_cut = fates.keys.end % block_ != 0;
+    fates.force({fates.blocks.end - std::max<Index>(n_local_, is_cut ? 1 : 0), fates.blocks.end});
     return fates;
   }
 
@@ -446,12 +425,12 @@ class Indexer final : public Selector {
 
   void combine(const SelectCall& call, const IndexCall& index, Index head, Index row,
                std::span<double> part, std::span<double> scores) const {
-    if (options_.score == IndexScore::softmax &&
+    if (score_ == IndexScore::softmax &&
         std::any_of(part.begin(), part.end(), [](double x) { return x > kIndexNone; })) {
       // The query heads' own scores, as learned: capped as the model caps them.
       const ScoreRule capped{.cap = index.heads_are_query_heads ? call.score_rule().cap : 0.0};
       for (double& x : part) x = x > kIndexNone ? capped.of(x) : x;
-      const bool has_sink = index.heads_are_query_heads && options_.block == 1;
+      const bool has_sink = index.heads_are_query_heads && block_ == 1;
       const std::vector<double> products(part.begin(), part.end());
       softmax_in_place(part, has_sink ? sink_logit_of(call, head) : std::nullopt);
       for (std::size_t i = 0; i < part.size(); ++i) {
@@ -463,7 +442,7 @@ class Indexer final : public Selector {
       if (part[i] == kIndexNone) {
         scores[i] = kIndexNone;
       } else {
-        scores[i] += gate * (options_.score == IndexScore::relu ? std::max(0.0, part[i]) : part[i]);
+        scores[i] += gate * (score_ == IndexScore::relu ? std::max(0.0, part[i]) : part[i]);
       }
     }
   }
@@ -477,11 +456,11 @@ class Indexer final : public Selector {
     std::vector<KeyPos> forced;
     for (Index pos = fates.keys.begin; pos < fates.keys.end; ++pos) {
       if (!held.empty() && held[static_cast<std::size_t>(pos)] == 0) continue;
-      const bool is_forced = fates.of(pos / options_.block) == BlockFate::forced;
+      const bool is_forced = fates.of(pos / block_) == BlockFate::forced;
       (is_forced ? n_forced : n_competing) += 1;
       if (is_forced) forced.push_back(static_cast<KeyPos>(pos));
     }
-    if (options_.block == 1) {
+    if (block_ == 1) {
       std::vector<Index> sizes;
       for (const Budget& budget : budgets)
         sizes.push_back(n_bought(budget, n_forced, n_competing, n_competing));
@@ -495,41 +474,38 @@ class Indexer final : public Selector {
       return;
     }
     SelectCall whole = call;  // of a layer's list each KV head drops what it has lost afterwards
-    if (options_.owner == IndexOwner::layer) whole.alive = nullptr;
+    if (owner_ == IndexOwner::layer) whole.alive = nullptr;
     for (std::size_t b = 0; b < budgets.size(); ++b) {
       BlockFates answer = fates;
       const Index n_blocks = fates.blocks.size() - fates.count(BlockFate::forced);
       answer.keep_best(scores, n_bought(budgets[b], n_forced, n_competing, n_blocks));
-      answers[b].add(
-          answer.list(whole, options_.owner == IndexOwner::layer ? 0 : kv_head_of(call, owner)));
+      answers[b].add(answer.list(whole, owner_ == IndexOwner::layer ? 0 : kv_head_of(call, owner)));
     }
   }
 
   /// How many of n_blocks blocks (of n_competing keys) a budget pays for.
   Index n_bought(const Budget& budget, Index n_forced, Index n_competing, Index n_blocks) const {
     const Index tokens =
-        options_.inside
-            ? std::max<Index>(0, budget.tokens(n_forced + n_competing, options_.block) - n_forced)
-            : budget.tokens(std::max<Index>(1, n_competing), options_.block);
+        inside_ ? std::max<Index>(0, budget.tokens(n_forced + n_competing, block_) - n_forced)
+                : budget.tokens(std::max<Index>(1, n_competing), block_);
     if (tokens >= n_competing) return n_blocks;
-    if (options_.inside) return std::min(tokens / options_.block, n_blocks);
-    return blocks_bought(tokens, options_.block, n_competing, n_blocks);
+    if (inside_) return std::min(tokens / block_, n_blocks);
+    return blocks_bought(tokens, block_, n_competing, n_blocks);
   }
 
-  IndexerOptions options_;
-  ArtifactFile file_;
+  ArtifactFile file_{"indexer", index_};
   LearnedIndex learned_;
-  IndexVectors vectors_;
+  IndexVectors vectors_{1, IndexType::exact};
 };
 
 }  // namespace
 
 void register_indexer(SelectorRegistry& registry) {
   SelectorEntry& entry =
-      registry.add<Indexer, IndexerOptions>("indexer", "Indexer: a learned index chooses",
-                                            "arXiv 2512.02556, 2602.15763, 2606.13392, 2506.08889",
-                                            "short index vectors of queries and keys, the model's "
-                                            "own or learned from a recording, rank the keys");
+      registry.add<Indexer>("indexer", "Indexer: a learned index chooses",
+                            "arXiv 2512.02556, 2602.15763, 2606.13392, 2506.08889",
+                            "short index vectors of queries and keys, the model's "
+                            "own or learned from a recording, rank the keys");
   entry.family = MethodFamily::guided;
   entry.presets["dsa"] = {{"from", "side"}, {"score", "relu"}, {"owner", "layer"}, {"type", "fp8"}};
   entry.presets["qsa"] = {{"from", "side"}, {"score", "relu"}, {"owner", "layer"}, {"block", "4"}};

@@ -70,92 +70,72 @@ enum class AnchorPool { sum, max };
 enum class AnchorAttention { sparse, dense };
 enum class AnchorPhases { all, decode };
 
-struct KascadeOptions {
-  std::string map;
-  std::string anchors;
-  Index n_anchors = 5;
-  AnchorList list = AnchorList::kv_head;
-  AnchorPool pool = AnchorPool::sum;
-  AnchorAttention attend = AnchorAttention::sparse;
-  bool dense_after = false;
-  AnchorPhases phases = AnchorPhases::all;
-  Index tile = 32;
-  Index min_keys = 128;
-  Index dense_layers = 1;
-  double fit_ratio = 0.1;
-  Index fit_rows = 64;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"map",
-                "a file of kvscope fit kascade: anchors and head map; without it or anchors, a "
-                "calibration text is needed"},
-          self.map);
-    visit(
-        Field{"anchors", "anchor layers as 0/2/8, every head with its own list, instead of a map"},
-        self.anchors);
-    visit(Field{"n-anchors", "fitting: how many anchors"}.in(1, 1 << 20), self.n_anchors);
-    visit(Field{"list", "who gets its own list"}, self.list);
-    visit(
-        Field{"pool",
-              "how the weights of heads that share a list are combined; a tile's rows are summed"},
-        self.pool);
-    visit(Field{"attend", "what anchors attend to: their own list, or everything"}, self.attend);
-    visit(Field{"dense-after", "the layer after an anchor stays dense, too"}, self.dense_after);
-    visit(Field{"phases", "where it answers; prefill and verification are dense with decode"},
-          self.phases);
-    visit(Field{"tile", "queries of a prefill or verification that share a list"}.in(1, 1 << 20),
-          self.tile);
-    visit(Field{"min-keys", "least keys of a budget given as a ratio"}.at_least(0), self.min_keys);
-    visit(Field{"dense-layers",
-                "leading layers that attend to everything; anchors among them choose all the same"}
-              .at_least(0),
-          self.dense_layers);
-    visit(Field{"fit-ratio", "fitting: share of the context that is compared"}.in(0.0, 1.0),
-          self.fit_ratio);
-    visit(Field{"fit-rows", "fitting: queries that are compared"}.in(1, 1 << 20), self.fit_rows);
-  }
-};
-
 class Kascade final : public Selector {
  public:
-  explicit Kascade(const KascadeOptions& options)
-      : options_(options), file_("kascade", options.map) {
-    if (options_.anchors.empty()) return;
+  std::string map_ = option(
+      map_, "map", "",
+      "a file of kvscope fit kascade: anchors and head map; without it or anchors, a calibration "
+      "text is needed");
+  std::string anchors_ =
+      option(anchors_, "anchors", "",
+             "anchor layers as 0/2/8, every head with its own list, instead of a map");
+  Index n_anchors_ =
+      option(n_anchors_, "n-anchors", 5, "fitting: how many anchors", in(1, 1 << 20));
+  AnchorList list_ = option(list_, "list", AnchorList::kv_head, "who gets its own list");
+  AnchorPool pool_ =
+      option(pool_, "pool", AnchorPool::sum,
+             "how the weights of heads that share a list are combined; a tile's rows are summed");
+  AnchorAttention attend_ = option(attend_, "attend", AnchorAttention::sparse,
+                                   "what anchors attend to: their own list, or everything");
+  bool dense_after_ =
+      option(dense_after_, "dense-after", false, "the layer after an anchor stays dense, too");
+  AnchorPhases phases_ = option(phases_, "phases", AnchorPhases::all,
+                                "where it answers; prefill and verification are dense with decode");
+  Index tile_ = option(tile_, "tile", 32, "queries of a prefill or verification that share a list",
+                       in(1, 1 << 20));
+  Index min_keys_ =
+      option(min_keys_, "min-keys", 128, "least keys of a budget given as a ratio", at_least(0));
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 1,
+             "leading layers that attend to everything; anchors among them choose all the same",
+             at_least(0));
+  double fit_ratio_ = option(fit_ratio_, "fit-ratio", 0.1,
+                             "fitting: share of the context that is compared", in(0.0, 1.0));
+  Index fit_rows_ =
+      option(fit_rows_, "fit-rows", 64, "fitting: queries that are compared", in(1, 1 << 20));
+
+  void configure() override {
+    if (anchors_.empty()) return;
     if (file_.is_named())
       throw ConfigError(
           "kascade: map and anchors contradict each other: a map has anchors of its own");
-    for (const std::string& word : split_words(options_.anchors, '/')) {
+    for (const std::string& word : split_words(anchors_, '/')) {
       const auto layer = number_from<Index>(word);
-      if (!layer || *layer < 0 || (!anchors_.empty() && *layer <= anchors_.back())) {
-        throw ConfigError(
-            fmt::format("kascade: anchors: expected ascending layers as 0/2/8, found \"{}\"",
-                        options_.anchors));
+      if (!layer || *layer < 0 || (!anchor_layers_.empty() && *layer <= anchor_layers_.back())) {
+        throw ConfigError(fmt::format(
+            "kascade: anchors: expected ascending layers as 0/2/8, found \"{}\"", anchors_));
       }
-      anchors_.push_back(*layer);
+      anchor_layers_.push_back(*layer);
     }
   }
-  std::string_view name() const override { return "kascade"; }
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.decode = true;
-    caps.prefill = caps.verify = options_.phases == AnchorPhases::all;
-    caps.owner = owner();
-    caps.cross_layer = true;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    caps.forced_inside_budget = true;
-    caps.needs_calibration = !file_.is_named() && options_.anchors.empty();
-    caps.artifact_option = "map";
-    caps.uses_pool = true;
-    return caps;
+    return {.prefill = phases_ == AnchorPhases::all,
+            .decode = true,
+            .verify = phases_ == AnchorPhases::all,
+            .owner = owner(),
+            .needs_calibration = !file_.is_named() && anchors_.empty(),
+            .cross_layer = true,
+            .uses_pool = true,
+            .budgets = kTokenBudgets,
+            .forced_inside_budget = true,
+            .artifact_option = "map"};
   }
 
   void calibrate(const TraceSource& text, std::span<const Index>, ThreadPool& pool) override {
     const TraceInfo& info = text.info();
     const std::vector<Index> layers = full_attention_layers(text, name());
     const auto n = static_cast<Index>(layers.size());
-    const std::vector<Index> rows =
-        evenly_spaced(info.n_tokens / 2, info.n_tokens, options_.fit_rows);
+    const std::vector<Index> rows = evenly_spaced(info.n_tokens / 2, info.n_tokens, fit_rows_);
     const Tensor<double> sim = similarities(text, layers, rows, pool);  // [n, n, n_kv, n_kv]
     Tensor<double> of_layers(Shape{n, n});
     for (Index a = 0; a < n; ++a) {
@@ -164,13 +144,14 @@ class Kascade final : public Selector {
           of_layers(a, b) += sim(a, b, h, best_head(sim, a, b, h)) / static_cast<double>(info.n_kv);
       }
     }
-    const AnchorLayers best = best_anchor_layers(of_layers.view(), options_.n_anchors);
-    anchors_.clear();
-    for (const Index a : best.anchors) anchors_.push_back(layers[static_cast<std::size_t>(a)]);
-    map_.clear();
+    const AnchorLayers best = best_anchor_layers(of_layers.view(), n_anchors_);
+    anchor_layers_.clear();
+    for (const Index a : best.anchors)
+      anchor_layers_.push_back(layers[static_cast<std::size_t>(a)]);
+    head_map_.clear();
     for (Index b = 0, anchor = 0; b < n; ++b) {
       if (std::find(best.anchors.begin(), best.anchors.end(), b) != best.anchors.end()) anchor = b;
-      std::vector<Index>& heads = map_[layers[static_cast<std::size_t>(b)]];
+      std::vector<Index>& heads = head_map_[layers[static_cast<std::size_t>(b)]];
       for (Index h = 0; h < info.n_kv; ++h) heads.push_back(best_head(sim, anchor, b, h));
     }
     mean_similarity_ = best.score / static_cast<double>(n);
@@ -180,18 +161,20 @@ class Kascade final : public Selector {
     Learned out;
     auto layers = nlohmann::ordered_json::array();
     auto map = nlohmann::ordered_json::array();
-    for (const auto& [layer, heads] : map_) {
+    for (const auto& [layer, heads] : head_map_) {
       layers.push_back(layer);
       map.push_back(heads);
     }
-    out.values = {
-        {"anchors", anchors_}, {"layers", layers}, {"map", map}, {"similarity", mean_similarity_}};
-    out.options = {{"n_anchors", options_.n_anchors},
-                   {"min_keys", options_.min_keys},
-                   {"fit_ratio", options_.fit_ratio},
-                   {"fit_rows", options_.fit_rows}};
+    out.values = {{"anchors", anchor_layers_},
+                  {"layers", layers},
+                  {"map", map},
+                  {"similarity", mean_similarity_}};
+    out.options = {{"n_anchors", n_anchors_},
+                   {"min_keys", min_keys_},
+                   {"fit_ratio", fit_ratio_},
+                   {"fit_rows", fit_rows_}};
     out.summary = fmt::format("anchors {}; mean similarity of a layer to its anchor {:.3f}",
-                              fmt::join(anchors_, ", "), mean_similarity_);
+                              fmt::join(anchor_layers_, ", "), mean_similarity_);
     return out;
   }
   std::vector<ArtifactOrigin> artifacts() const override { return file_.origins(); }
@@ -201,28 +184,28 @@ class Kascade final : public Selector {
     check_shape(file_.get(), shape);
     const std::vector<Index> layers = file_.layers();
     const auto& map = file_.list("map", layers.size());
-    map_.clear();
+    head_map_.clear();
     for (std::size_t i = 0; i < layers.size(); ++i)
-      map_[layers[i]] =
+      head_map_[layers[i]] =
           file_.indices(map[i], static_cast<std::size_t>(shape.n_kv), 0, shape.n_kv - 1, "map");
     const auto& anchors = file_.list(
         "anchors", file_.get().values.value("anchors", nlohmann::ordered_json::array()).size());
-    anchors_ = file_.indices(anchors, anchors.size(), 0, shape.n_layers - 1, "anchors");
-    std::sort(anchors_.begin(), anchors_.end());
+    anchor_layers_ = file_.indices(anchors, anchors.size(), 0, shape.n_layers - 1, "anchors");
+    std::sort(anchor_layers_.begin(), anchor_layers_.end());
   }
 
   Selection select(const SelectCall& call) override {
     check_budget_kind(name(), caps(), call.budget);
-    if (anchors_.empty()) {
+    if (anchor_layers_.empty()) {
       throw ConfigError(
           "kascade: has no anchors: calibrate it on a text, or name a file with map=FILE (kvscope "
           "fit kascade TRACE --out FILE), or the layers with anchors=0/2/8");
     }
     CrossLayerContext& context = context_of(call);
-    const bool is_dense = call.layer < options_.dense_layers || is_after_anchor(call.layer);
+    const bool is_dense = call.layer < dense_layers_ || is_after_anchor(call.layer);
     const auto known = context.selections.find(key_of(call.budget));
     const bool is_anchor =
-        std::find(anchors_.begin(), anchors_.end(), call.layer) != anchors_.end();
+        std::find(anchor_layers_.begin(), anchor_layers_.end(), call.layer) != anchor_layers_.end();
     // Without a list to reuse the layer chooses for itself, unless it is dense anyway and before
     // the first anchor.
     const bool must_choose =
@@ -230,8 +213,7 @@ class Kascade final : public Selector {
     if (is_anchor || must_choose) {
       Selection lists = make_lists(call);
       Selection answer;
-      const bool attends_to_all =
-          is_dense || (is_anchor && options_.attend == AnchorAttention::dense);
+      const bool attends_to_all = is_dense || (is_anchor && attend_ == AnchorAttention::dense);
       if (!attends_to_all) answer = copy_of(lists);
       context.selections.insert_or_assign(key_of(call.budget), std::move(lists));
       return attends_to_all ? alive_selection(call) : std::move(answer);
@@ -247,15 +229,15 @@ class Kascade final : public Selector {
 
  private:
   ListOwner owner() const {
-    return options_.list == AnchorList::q_head    ? ListOwner::q_head
-           : options_.list == AnchorList::kv_head ? ListOwner::kv_head
-                                                  : ListOwner::layer;
+    return list_ == AnchorList::q_head    ? ListOwner::q_head
+           : list_ == AnchorList::kv_head ? ListOwner::kv_head
+                                          : ListOwner::layer;
   }
   static std::string key_of(const Budget& budget) { return "kascade " + budget.to_string(); }
-  bool is_before_anchors(Index layer) const { return layer < anchors_.front(); }
+  bool is_before_anchors(Index layer) const { return layer < anchor_layers_.front(); }
   bool is_after_anchor(Index layer) const {
-    return options_.dense_after &&
-           std::find(anchors_.begin(), anchors_.end(), layer - 1) != anchors_.end();
+    return dense_after_ && std::find(anchor_layers_.begin(), anchor_layers_.end(), layer - 1) !=
+                               anchor_layers_.end();
   }
 
   static CrossLayerContext& context_of(const SelectCall& call) {
@@ -272,12 +254,12 @@ class Kascade final : public Selector {
     return copy;
   }
 
-  Index rows_per_list(const SelectCall& call) const { return std::min(options_.tile, call.n_tok); }
+  Index rows_per_list(const SelectCall& call) const { return std::min(tile_, call.n_tok); }
 
   /// Keys of a list at the end of a context of n_keys.
   Index keys_of_budget(const Budget& budget, Index n_keys) const {
     const Index k = budget.tokens(n_keys, /*page_size=*/1);
-    return budget.kind == Budget::Kind::ratio ? std::max(k, options_.min_keys) : k;
+    return budget.kind == Budget::Kind::ratio ? std::max(k, min_keys_) : k;
   }
 
   /// The lists of a layer that chooses: exact weights of each tile's rows, pooled over the heads
@@ -287,14 +269,14 @@ class Kascade final : public Selector {
     const TokenRange seen = call_range(call);
     const Index rows = rows_per_list(call);
     const Index n_tiles = (call.n_tok + rows - 1) / rows;
-    const Index n_lists = options_.list == AnchorList::q_head    ? call.q.dim(0)
-                          : options_.list == AnchorList::kv_head ? call.k.dim(0)
-                                                                 : 1;
+    const Index n_lists = list_ == AnchorList::q_head    ? call.q.dim(0)
+                          : list_ == AnchorList::kv_head ? call.k.dim(0)
+                                                         : 1;
     // [n_lists][n_tiles].
     std::vector<std::vector<KeyList>> lists(static_cast<std::size_t>(n_lists));
     for (std::vector<KeyList>& one : lists) one.resize(static_cast<std::size_t>(n_tiles));
     // sums of heads need no rows of single heads; votes are those of the keys before a tile
-    const bool by_q_head = options_.list == AnchorList::q_head || options_.pool == AnchorPool::max;
+    const bool by_q_head = list_ == AnchorList::q_head || pool_ == AnchorPool::max;
     for (Index tile = 0; tile < n_tiles; ++tile) {
       std::vector<Index> tile_rows(
           static_cast<std::size_t>(std::min(rows, call.n_tok - tile * rows)));
@@ -325,7 +307,7 @@ class Kascade final : public Selector {
     for (const std::vector<double>& head : heads.subspan(1)) {
       for (std::size_t i = 0; i < head.size(); ++i) {
         double& all = heads.front()[i];
-        all = options_.pool == AnchorPool::max ? std::max(all, head[i]) : all + head[i];
+        all = pool_ == AnchorPool::max ? std::max(all, head[i]) : all + head[i];
       }
     }
   }
@@ -341,7 +323,7 @@ class Kascade final : public Selector {
     const auto scores = weights.first(static_cast<std::size_t>(past.size()));
     KeyList list;
     append_range(list.forced, begin, end);
-    if (options_.list == AnchorList::layer) {
+    if (list_ == AnchorList::layer) {
       for (Index pos = past.begin; pos < past.end; ++pos) {
         bool is_held = false;
         for (Index head = 0; head < call.k.dim(0) && !is_held; ++head)
@@ -353,9 +335,8 @@ class Kascade final : public Selector {
       list.scored = top_k_list(scores, past, k).scored;
       return list;
     }
-    const Index kv_head = options_.list == AnchorList::kv_head
-                              ? owner_index
-                              : owner_index / (call.q.dim(0) / call.k.dim(0));
+    const Index kv_head =
+        list_ == AnchorList::kv_head ? owner_index : owner_index / (call.q.dim(0) / call.k.dim(0));
     mask_dead(call, kv_head, past, scores);
     list.scored = top_k_list(scores, past, k).scored;
     remove_dead(call, kv_head, list);
@@ -363,14 +344,14 @@ class Kascade final : public Selector {
   }
 
   Selection without_dead_keys_of_layer(Selection lists, const SelectCall& call) const {
-    return options_.list == AnchorList::layer ? without_dead_keys(std::move(lists), call)
-                                              : std::move(lists);
+    return list_ == AnchorList::layer ? without_dead_keys(std::move(lists), call)
+                                      : std::move(lists);
   }
 
   /// The anchor's lists, KV head h with that of its head in the map.
   Selection reused(const SelectCall& call, const Selection& lists) const {
-    const auto heads = map_.find(call.layer);
-    if (options_.list == AnchorList::layer && lists.owner == ListOwner::layer) {
+    const auto heads = head_map_.find(call.layer);
+    if (list_ == AnchorList::layer && lists.owner == ListOwner::layer) {
       return without_dead_keys(copy_of(lists), call);
     }
     Selection answer(lists.owner, call.n_tok, lists.rows_per_list);
@@ -379,7 +360,7 @@ class Kascade final : public Selector {
     for (Index owner_index = 0; owner_index < n_owners; ++owner_index) {
       const Index kv_head = owner_index / per_kv_head;
       Index source = owner_index;
-      if (heads != map_.end() && options_.list == AnchorList::kv_head)
+      if (heads != head_map_.end() && list_ == AnchorList::kv_head)
         source = heads->second[static_cast<std::size_t>(kv_head)];
       for (Index row = 0; row < call.n_tok; row += lists.rows_per_list) {
         const ListView view = lists.list(source, row);
@@ -451,10 +432,8 @@ class Kascade final : public Selector {
   /// The best keys of a calibration row before its own position, and that one.
   std::vector<Index> compared_keys(std::span<const double> weights) const {
     const auto n = static_cast<Index>(weights.size());
-    const Index k =
-        std::min(std::max(options_.min_keys,
-                          static_cast<Index>(options_.fit_ratio * static_cast<double>(n))),
-                 n / 2);
+    const Index k = std::min(
+        std::max(min_keys_, static_cast<Index>(fit_ratio_ * static_cast<double>(n))), n / 2);
     std::vector<Index> keys = top_k_sorted_by_index(weights.first(weights.size() - 1), k - 1);
     keys.push_back(n - 1);
     return keys;
@@ -466,11 +445,10 @@ class Kascade final : public Selector {
     return mass;
   }
 
-  KascadeOptions options_;
-  ArtifactFile file_;
-  std::vector<Index> anchors_;  // ascending
+  ArtifactFile file_{"kascade", map_};
+  std::vector<Index> anchor_layers_;  // ascending
   std::map<Index, std::vector<Index>>
-      map_;                       // by layer, [n_kv] heads of its anchor; none: every head its own
+      head_map_;                  // by layer, [n_kv] heads of its anchor; none: every head its own
   double mean_similarity_ = 1.0;  // of the fit
   Index chose_last_ = -1;         // the layer that made lists last
 };
@@ -478,9 +456,9 @@ class Kascade final : public Selector {
 }  // namespace
 
 void register_kascade(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<Kascade, KascadeOptions>(
-      "kascade", "Kascade: anchor layers and head maps", "arXiv 2512.16391",
-      "a few layers choose keys for the layers after them, head by head");
+  SelectorEntry& entry =
+      registry.add<Kascade>("kascade", "Kascade: anchor layers and head maps", "arXiv 2512.16391",
+                            "a few layers choose keys for the layers after them, head by head");
   entry.presets["omnikv"] = {{"anchors", "2/8/18"}, {"list", "layer"},       {"pool", "max"},
                              {"attend", "dense"},   {"dense-after", "true"}, {"phases", "decode"},
                              {"dense-layers", "2"}};

@@ -31,29 +31,21 @@ namespace {
 
 enum class Anchor { unit, raw };
 
-struct KeyDiffOptions {
-  Anchor anchor = Anchor::unit;
-  double recent_share = 0.0;
-  double eps = 1e-12;
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"anchor", "mean of unit keys, or of keys as they are"}, self.anchor);
-    visit(Field{"recent-share", "share of the budget kept for the latest keys"}.in(0.0, 1.0),
-          self.recent_share);
-    visit(Field{"eps", "vectors are divided by at least this norm"}.in(1e-300, 1.0), self.eps);
-  }
-};
-
 class KeyDiff final : public Selector {
  public:
-  explicit KeyDiff(const KeyDiffOptions& options) : options_(options) {}
-  std::string_view name() const override { return "keydiff"; }
+  Anchor anchor_ =
+      option(anchor_, "anchor", Anchor::unit, "mean of unit keys, or of keys as they are");
+  double recent_share_ = option(recent_share_, "recent-share", 0.0,
+                                "share of the budget kept for the latest keys", in(0.0, 1.0));
+  double eps_ =
+      option(eps_, "eps", 1e-12, "vectors are divided by at least this norm", in(1e-300, 1.0));
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.permanent = true;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .permanent = true,
+            .budgets = kTokenBudgets};
   }
   void reset(const AttentionShape& shape) override {
     shape_ = shape;
@@ -152,7 +144,7 @@ class KeyDiff final : public Selector {
       lists.push_back(keys);
     }
     if (!is_crowded) return;
-    auto cosines = call.remote->mean_cosines(lists, options_.anchor == Anchor::unit, options_.eps);
+    auto cosines = call.remote->mean_cosines(lists, anchor_ == Anchor::unit, eps_);
     for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
       Crowded& one = heads[static_cast<std::size_t>(kv_head)];
       if (static_cast<Index>(one.keys.size()) <= budget) continue;
@@ -171,12 +163,12 @@ class KeyDiff final : public Selector {
     head.inverse_norms.resize(n_before + static_cast<std::size_t>(fresh_keys.dim(0)));
     const auto fresh = std::span(head.inverse_norms).subspan(n_before);
     squared_norms(fresh_keys, fresh);
-    for (double& x : fresh) x = 1.0 / std::max(std::sqrt(x), options_.eps);
+    for (double& x : fresh) x = 1.0 / std::max(std::sqrt(x), eps_);
   }
 
   /// What the keys of a range weigh in the sum.
   std::vector<double> weights(const Head& head, TokenRange keys) const {
-    if (options_.anchor == Anchor::raw)
+    if (anchor_ == Anchor::raw)
       return std::vector<double>(static_cast<std::size_t>(keys.size()), 1.0);
     return {head.inverse_norms.begin() + keys.begin, head.inverse_norms.begin() + keys.end};
   }
@@ -196,8 +188,7 @@ class KeyDiff final : public Selector {
       add_weighted_rows(weights(head, range), range.begin, keys, k, head.sum);
       head.n_summed = static_cast<Index>(keys.size());
     }
-    const double length =
-        std::max(norm_of(head.sum), options_.eps * static_cast<double>(keys.size()));
+    const double length = std::max(norm_of(head.sum), eps_ * static_cast<double>(keys.size()));
     std::vector<float> anchor;
     for (const double x : head.sum) anchor.push_back(static_cast<float>(x / length));
     return anchor;
@@ -234,7 +225,7 @@ class KeyDiff final : public Selector {
   /// Evicts what the budget does not pay for, and takes it out of the running sum.
   void keep_different(const SelectCall& call, Index kv_head, const Crowded& one, Index budget,
                       AliveMask& alive) {
-    const auto n_recent = static_cast<Index>(options_.recent_share * static_cast<double>(budget));
+    const auto n_recent = static_cast<Index>(recent_share_ * static_cast<double>(budget));
     const std::size_t n_old = one.keys.size() - static_cast<std::size_t>(n_recent);
     keep_best(std::span(one.scores).first(n_old), std::span(one.keys).first(n_old),
               budget - n_recent, kv_head, alive);
@@ -262,13 +253,13 @@ class KeyDiff final : public Selector {
     std::vector<double> inverse_norm;
     for (const KeyPos pos : keys) {
       const auto key = k.row(pos);
-      inverse_norm.push_back(1.0 / std::max(norm_of(key), options_.eps));
-      const double weight = options_.anchor == Anchor::unit ? inverse_norm.back() : 1.0;
+      inverse_norm.push_back(1.0 / std::max(norm_of(key), eps_));
+      const double weight = anchor_ == Anchor::unit ? inverse_norm.back() : 1.0;
       for (std::size_t c = 0; c < anchor.size(); ++c)
         anchor[c] += weight * static_cast<double>(key[c]);
     }
     for (double& value : anchor) value /= static_cast<double>(keys.size());
-    const double anchor_norm = std::max(norm_of(anchor), options_.eps);
+    const double anchor_norm = std::max(norm_of(anchor), eps_);
     std::vector<double> scores;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       const auto key = k.row(keys[i]);
@@ -280,7 +271,6 @@ class KeyDiff final : public Selector {
     return scores;
   }
 
-  KeyDiffOptions options_;
   AttentionShape shape_;
   bool is_kept_ = true;      // grown by on_append; f64 needs nothing
   std::vector<Head> heads_;  // [n_layers][n_kv]
@@ -289,9 +279,8 @@ class KeyDiff final : public Selector {
 }  // namespace
 
 void register_keydiff(SelectorRegistry& registry) {
-  registry.add<KeyDiff, KeyDiffOptions>(
-      "keydiff", "KeyDiff: eviction by key similarity", "arXiv 2504.15364",
-      "evicts the keys that are most similar to the mean of all keys");
+  registry.add<KeyDiff>("keydiff", "KeyDiff: eviction by key similarity", "arXiv 2504.15364",
+                        "evicts the keys that are most similar to the mean of all keys");
 }
 
 }  // namespace kvscope

@@ -40,53 +40,36 @@ namespace kvscope {
 
 namespace {
 
-struct LessIsMoreOptions {
-  Index dense_layers = 2;
-  Index correction_layer = 13;
-  Index n_sink = 4;
-  double merged_share = 0.75;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"dense-layers", "leading layers kept dense; the next one selects"}.at_least(0),
-          self.dense_layers);
-    visit(Field{"correction-layer", "second layer that selects"}.at_least(0),
-          self.correction_layer);
-    visit(Field{"n-sink", "first tokens that are always kept"}.at_least(0), self.n_sink);
-    visit(Field{"merged-share",
-                "share of the budget that heads fill by rank; the latest keys get the rest"}
-              .in(0.0, 1.0),
-          self.merged_share);
-  }
-};
-
 class LessIsMore final : public Selector {
  public:
-  explicit LessIsMore(const LessIsMoreOptions& options) : options_(options) {}
-  std::string_view name() const override { return "lessismore"; }
+  Index dense_layers_ = option(dense_layers_, "dense-layers", 2,
+                               "leading layers kept dense; the next one selects", at_least(0));
+  Index correction_layer_ =
+      option(correction_layer_, "correction-layer", 13, "second layer that selects", at_least(0));
+  Index n_sink_ = option(n_sink_, "n-sink", 4, "first tokens that are always kept", at_least(0));
+  double merged_share_ = option(
+      merged_share_, "merged-share", 0.75,
+      "share of the budget that heads fill by rank; the latest keys get the rest", in(0.0, 1.0));
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = ListOwner::layer;
-    caps.cross_layer = true;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    caps.forced_inside_budget = true;
-    caps.dense_layers = options_.dense_layers;
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .owner = ListOwner::layer,
+            .cross_layer = true,
+            .budgets = kTokenBudgets,
+            .forced_inside_budget = true,
+            .dense_layers = dense_layers_};
   }
   void reset(const AttentionShape& shape) override {
-    first_layer_ = shape.next_asked(options_.dense_layers);
-    correction_layer_ = shape.next_asked(options_.correction_layer);
-  }
-
-  Selection select(const SelectCall& call) override {
-    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
+    first_layer_ = shape.next_asked(dense_layers_);
+    second_layer_ = shape.next_asked(correction_layer_);
   }
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
     std::vector<Selection> answers;
-    if (call.layer < options_.dense_layers || selects(call.layer)) {
+    if (call.layer < dense_layers_ || selects(call.layer)) {
       if (selects(call.layer)) make_lists(call, budgets);
       for (std::size_t i = 0; i < budgets.size(); ++i)
         answers.push_back(dense_selection(call, ListOwner::layer));
@@ -103,7 +86,7 @@ class LessIsMore final : public Selector {
 
  private:
   bool selects(Index layer) const {
-    return layer == first_layer_ || (layer == correction_layer_ && layer > first_layer_);
+    return layer == first_layer_ || (layer == second_layer_ && layer > first_layer_);
   }
   static bool is_decode(const SelectCall& call) {
     return call.phase == Phase::decode && call.n_tok == 1;
@@ -132,10 +115,9 @@ class LessIsMore final : public Selector {
   Parts parts_of(const Budget& budget, Index n_keys) const {
     const Index k = budget.tokens(n_keys, /*page_size=*/1);
     if (k >= n_keys) return {0, n_keys, n_keys};
-    const auto n_merged =
-        static_cast<Index>(std::floor(options_.merged_share * static_cast<double>(k)));
+    const auto n_merged = static_cast<Index>(std::floor(merged_share_ * static_cast<double>(k)));
     const Index n_recent = k - n_merged;
-    const Index n_sink = n_recent >= options_.n_sink ? options_.n_sink : 0;
+    const Index n_sink = n_recent >= n_sink_ ? n_sink_ : 0;
     return {n_sink, n_merged, n_keys - (n_recent - n_sink)};
   }
 
@@ -239,15 +221,14 @@ class LessIsMore final : public Selector {
     return without_dead_keys(std::move(selection), call);
   }
 
-  LessIsMoreOptions options_;
   Index first_layer_ = 0;
-  Index correction_layer_ = 0;
+  Index second_layer_ = 0;
 };
 
 }  // namespace
 
 void register_lessismore(SelectorRegistry& registry) {
-  registry.add<LessIsMore, LessIsMoreOptions>(
+  registry.add<LessIsMore>(
       "lessismore", "LessIsMore: one list for heads and layers", "arXiv 2508.07101",
       "two layers choose keys for all heads, the other layers reuse the choice");
 }

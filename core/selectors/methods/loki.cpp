@@ -54,48 +54,35 @@ namespace {
 enum class Basis { calibrated, self };
 enum class DecodeOwner { q_head, kv_head };
 
-struct LokiOptions {
-  Index rank = 0;
-  double rank_share = 0.5;
-  Basis basis = Basis::self;
-  std::string directions;
-  DecodeOwner owner = DecodeOwner::q_head;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"rank", "principal directions that score (r); 0: rank-share of the head's channels"}
-              .at_least(0),
-          self.rank);
-    visit(Field{"rank-share", "directions as a share of the head's channels, at least one"}.in(0.0,
-                                                                                               1.0),
-          self.rank_share);
-    visit(Field{"basis",
-                "self: of the keys present when a layer is first asked about, never later "
-                "ones; calibrated: of a calibration text, as published"},
-          self.basis);
-    visit(Field{"directions",
-                "a file of kvscope fit loki: directions of a calibration text; overrides basis"},
-          self.directions);
-    visit(Field{"owner", "decode: one list per query head or per KV head"}, self.owner);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 class Loki final : public SharedScoreSelector {
  public:
-  explicit Loki(const LokiOptions& options)
-      : options_(options), file_("loki", options.directions) {}
-  std::string_view name() const override { return "loki"; }
+  Index rank_ = option(rank_, "rank", 0,
+                       "principal directions that score (r); 0: rank-share of the head's channels",
+                       at_least(0));
+  double rank_share_ =
+      option(rank_share_, "rank-share", 0.5,
+             "directions as a share of the head's channels, at least one", in(0.0, 1.0));
+  Basis basis_ = option(
+      basis_, "basis", Basis::self,
+      "self: of the keys present when a layer is first asked about, never later ones; calibrated: "
+      "of a calibration text, as published");
+  std::string directions_ =
+      option(directions_, "directions", "",
+             "a file of kvscope fit loki: directions of a calibration text; overrides basis");
+  DecodeOwner owner_ = option(owner_, "owner", DecodeOwner::q_head,
+                              "decode: one list per query head or per KV head");
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = options_.owner == DecodeOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
-    caps.needs_calibration = options_.basis == Basis::calibrated && !file_.is_named();
-    caps.artifact_option = "directions";
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    caps.dense_layers = options_.dense_layers;
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .owner = owner_ == DecodeOwner::q_head ? ListOwner::q_head : ListOwner::kv_head,
+            .needs_calibration = basis_ == Basis::calibrated && !file_.is_named(),
+            .budgets = kTokenBudgets,
+            .dense_layers = dense_layers_,
+            .artifact_option = "directions"};
   }
 
   void calibrate(const TraceSource& text, std::span<const Index> layers,
@@ -139,7 +126,7 @@ class Loki final : public SharedScoreSelector {
     SharedScoreSelector::reset(shape);
     if (file_.is_named()) {
       load(shape);
-    } else if (options_.basis == Basis::self) {
+    } else if (basis_ == Basis::self) {
       bases_.clear();
     }
     columns_.clear();
@@ -161,13 +148,11 @@ class Loki final : public SharedScoreSelector {
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override {
-    return call.layer < options_.dense_layers;
-  }
+  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
 
   ListOwner owner_of_call(const SelectCall& call) const override {
-    return is_decode(call) && options_.owner == DecodeOwner::q_head ? ListOwner::q_head
-                                                                    : ListOwner::kv_head;
+    return is_decode(call) && owner_ == DecodeOwner::q_head ? ListOwner::q_head
+                                                            : ListOwner::kv_head;
   }
 
   void begin_call(const SelectCall& call, Summaries&) override {
@@ -237,9 +222,7 @@ class Loki final : public SharedScoreSelector {
     return call.phase == Phase::decode && call.n_tok == 1;
   }
 
-  Index n_directions(Index d_head) const {
-    return channels_of(options_.rank, options_.rank_share, d_head);
-  }
+  Index n_directions(Index d_head) const { return channels_of(rank_, rank_share_, d_head); }
 
   /// The first r coordinates of the heads' mean query, scaled.
   std::vector<double> query_coordinates(const SelectCall& call, TokenRange q_heads, Index kv_head) {
@@ -259,7 +242,7 @@ class Loki final : public SharedScoreSelector {
     const auto place = std::pair(call.layer, kv_head);
     auto it = bases_.find(place);
     if (it == bases_.end()) {
-      if (options_.basis == Basis::calibrated || file_.is_named()) {
+      if (basis_ == Basis::calibrated || file_.is_named()) {
         throw ConfigError(fmt::format(
             "loki: layer {}, KV head {} was not calibrated; calibrate it on a text, or set "
             "basis=self to fit on the sequence's own first chunk",
@@ -275,8 +258,7 @@ class Loki final : public SharedScoreSelector {
     return it->second;
   }
 
-  LokiOptions options_;
-  ArtifactFile file_;
+  ArtifactFile file_{"loki", directions_};
   KeyColumns columns_;                                       // live decode
   std::map<std::pair<Index, Index>, Tensor<double>> bases_;  // by (layer, KV head)
 };
@@ -284,8 +266,8 @@ class Loki final : public SharedScoreSelector {
 }  // namespace
 
 void register_loki(SelectorRegistry& registry) {
-  registry.add<Loki, LokiOptions>("loki", "Loki: low-rank keys", "arXiv 2406.02542",
-                                  "scores keys in the few directions along which they vary most");
+  registry.add<Loki>("loki", "Loki: low-rank keys", "arXiv 2406.02542",
+                     "scores keys in the few directions along which they vary most");
 }
 
 }  // namespace kvscope

@@ -49,39 +49,24 @@ namespace kvscope {
 
 namespace {
 
-struct MagicPigOptions {
-  Index n_bits = 10;
-  Index n_tables = 150;
-  Index n_needed = 2;
-  Index n_sink = 4;
-  Index n_recent = 64;
-  Index dense_every = 16;
-  Index seed = 1;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"bits", "sign bits of a table's code (K)"}.in(1, 12), self.n_bits);
-    visit(Field{"tables", "hash tables (L)"}.in(2, 512), self.n_tables);
-    visit(Field{"needed", "tables in which a key must meet the query"}.in(1, 2), self.n_needed);
-    visit(Field{"n-sink", "first tokens, always kept"}.at_least(0), self.n_sink);
-    visit(Field{"n-recent", "latest tokens before the call, always kept"}.at_least(0),
-          self.n_recent);
-    visit(Field{"dense-every", "layers 0, n, 2n, ... stay dense; 0: none"}.at_least(0),
-          self.dense_every);
-    visit(Field{"seed", "names the random projections"}.at_least(0), self.seed);
-  }
-};
-
 class MagicPig final : public Selector {
  public:
-  explicit MagicPig(const MagicPigOptions& options) : options_(options) {}
-  std::string_view name() const override { return "magicpig"; }
+  Index n_bits_ = option(n_bits_, "bits", 10, "sign bits of a table's code (K)", in(1, 12));
+  Index n_tables_ = option(n_tables_, "tables", 150, "hash tables (L)", in(2, 512));
+  Index n_needed_ =
+      option(n_needed_, "needed", 2, "tables in which a key must meet the query", in(1, 2));
+  Index n_sink_ = option(n_sink_, "n-sink", 4, "first tokens, always kept", at_least(0));
+  Index n_recent_ =
+      option(n_recent_, "n-recent", 64, "latest tokens before the call, always kept", at_least(0));
+  Index dense_every_ = option(dense_every_, "dense-every", 16,
+                              "layers 0, n, 2n, ... stay dense; 0: none", at_least(0));
+  Index seed_ = option(seed_, "seed", 1, "names the random projections", at_least(0));
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.decode = caps.verify = true;
-    caps.owner = ListOwner::q_head;
-    caps.dense_layers = options_.dense_every > 0 ? 1 : 0;
-    return caps;
+    return {.decode = true,
+            .verify = true,
+            .owner = ListOwner::q_head,
+            .dense_layers = dense_every_ > 0 ? 1 : 0};
   }
   void reset(const AttentionShape&) override { heads_.clear(); }
   void rollback(Index n_keys) override {
@@ -103,7 +88,7 @@ class MagicPig final : public Selector {
     if (selection.is_dense) return {};
     const auto n_kv = static_cast<double>(call.k.dim(0));
     const auto d = static_cast<double>(call.k.dim(2));
-    const auto n_bits = static_cast<double>(options_.n_bits * options_.n_tables);
+    const auto n_bits = static_cast<double>(n_bits_ * n_tables_);
     const double n_hashed = static_cast<double>((call.q.dim(0) + call.k.dim(0)) * call.n_tok);
     return {.score_flops = 2.0 * n_hashed * n_bits * d,
             .score_bytes = alive_keys(call, past_range(call)) * n_bits / 8.0,
@@ -119,9 +104,7 @@ class MagicPig final : public Selector {
     bool is_stale = true;  // the tables are not those of the current centre
   };
 
-  bool is_dense(Index layer) const {
-    return options_.dense_every > 0 && layer % options_.dense_every == 0;
-  }
+  bool is_dense(Index layer) const { return dense_every_ > 0 && layer % dense_every_ == 0; }
 
   /// Brings the tables of all KV heads up to the keys before the call.
   void hash_past(const SelectCall& call) {
@@ -129,11 +112,10 @@ class MagicPig final : public Selector {
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
       auto& head = heads_[{call.layer, kv_head}];
       if (head == nullptr) {
-        const CounterRng rng({static_cast<std::uint64_t>(options_.seed),
+        const CounterRng rng({static_cast<std::uint64_t>(seed_),
                               static_cast<std::uint64_t>(call.layer),
                               static_cast<std::uint64_t>(kv_head)});
-        head = std::make_unique<Head>(
-            LshTables(rng, call.k.dim(2), options_.n_bits, options_.n_tables));
+        head = std::make_unique<Head>(LshTables(rng, call.k.dim(2), n_bits_, n_tables_));
       }
       heads.push_back(head.get());
     }
@@ -158,10 +140,9 @@ class MagicPig final : public Selector {
     const Head& head = *heads_.at({call.layer, heads.kv_head});
     const TokenRange visible = row_range(call, row);
     const TokenRange past{visible.begin, std::min(visible.end, call.pos_begin)};
-    const Index sampled_begin =
-        std::clamp(options_.n_sink, past.begin, std::max(past.begin, past.end));
-    const Index sampled_end = std::clamp(visible.end - 1 - options_.n_recent, sampled_begin,
-                                         std::max(sampled_begin, past.end));
+    const Index sampled_begin = std::clamp(n_sink_, past.begin, std::max(past.begin, past.end));
+    const Index sampled_end =
+        std::clamp(visible.end - 1 - n_recent_, sampled_begin, std::max(sampled_begin, past.end));
     KeyList list;
     list.forced = candidates(call, heads.kv_head, TokenRange{past.begin, sampled_begin});
     const std::vector<KeyPos> latest =
@@ -174,8 +155,7 @@ class MagicPig final : public Selector {
     std::vector<std::uint16_t> counts(static_cast<std::size_t>(head.tables.n_keys()), 0);
     head.tables.count_collisions(q, dots, counts);
     for (Index pos = sampled_begin; pos < sampled_end; ++pos) {
-      if (counts[static_cast<std::size_t>(pos)] >= options_.n_needed &&
-          is_alive(call, heads.kv_head, pos))
+      if (counts[static_cast<std::size_t>(pos)] >= n_needed_ && is_alive(call, heads.kv_head, pos))
         list.scored.push_back(static_cast<KeyPos>(pos));
     }
     dots.compute_listed(q, k, list.scored);
@@ -184,21 +164,19 @@ class MagicPig final : public Selector {
     const double on_mean = head.tables.on_mean(q);
     for (std::size_t i = 0; i < list.scored.size(); ++i) {
       const double p = head.tables.bit_probability(q_norm, products[i] - on_mean, list.scored[i]);
-      const double u =
-          lsh_sampling_probability(p, options_.n_bits, options_.n_tables, options_.n_needed);
+      const double u = lsh_sampling_probability(p, n_bits_, n_tables_, n_needed_);
       list.log_weight.push_back(static_cast<float>(-std::log(u)));
     }
     return list;
   }
 
-  MagicPigOptions options_;
   std::map<std::pair<Index, Index>, std::unique_ptr<Head>> heads_;  // by (layer, KV head)
 };
 
 }  // namespace
 
 void register_magicpig(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<MagicPig, MagicPigOptions>(
+  SelectorEntry& entry = registry.add<MagicPig>(
       "magicpig", "MagicPIG: sampling by hashes", "arXiv 2410.16179",
       "samples the keys that collide with the query in random hash tables, weighed by their "
       "probability");

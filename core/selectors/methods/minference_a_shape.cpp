@@ -16,49 +16,35 @@ namespace kvscope {
 
 namespace {
 
-struct AShapeOptions {
-  Index n_init = 128;
-  Index n_local = 3968;
-  Index n_dense_rows = 0;
-  PatternSize sizes = PatternSize::options;
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"n-init", "first tokens that every query sees"}.at_least(0), self.n_init);
-    visit(Field{"n-local", "keys that a query sees looking back, itself included"}.at_least(1),
-          self.n_local);
-    visit(
-        Field{"n-dense-rows", "last queries of the call that see everything (tri-shape)"}.at_least(
-            0),
-        self.n_dense_rows);
-    visit(Field{"sizes", "window from the options, or the budget less n-init"}, self.sizes);
-  }
-};
-
 class AShape final : public Selector {
  public:
-  explicit AShape(const AShapeOptions& options) : options_(options) {}
-  std::string_view name() const override { return "minference-a-shape"; }
+  Index n_init_ = option(n_init_, "n-init", 128, "first tokens that every query sees", at_least(0));
+  Index n_local_ = option(n_local_, "n-local", 3968,
+                          "keys that a query sees looking back, itself included", at_least(1));
+  Index n_dense_rows_ =
+      option(n_dense_rows_, "n-dense-rows", 0,
+             "last queries of the call that see everything (tri-shape)", at_least(0));
+  PatternSize sizes_ = option(sizes_, "sizes", PatternSize::options,
+                              "window from the options, or the budget less n-init");
+
   SelectorCaps caps() const override {
     SelectorCaps caps;
     caps.prefill = true;
     caps.owner = ListOwner::layer;
     caps.is_static = true;
-    if (options_.sizes == PatternSize::budget)
-      caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
+    if (sizes_ == PatternSize::budget) caps.budgets = kTokenBudgets;
     caps.forced_inside_budget = true;
     return caps;
   }
-  void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
-    const Index first_dense =
-        call.pos_begin + std::max<Index>(0, call.n_tok - options_.n_dense_rows);
+    const Index first_dense = call.pos_begin + std::max<Index>(0, call.n_tok - n_dense_rows_);
     return select_rows(call, [&](Index pos) {
       KeyList list;
       const Index n_visible = pos + 1;
-      Index n_init = std::min(options_.n_init, n_visible);
-      Index n_local = std::min(options_.n_local, n_visible);
-      if (options_.sizes == PatternSize::budget) {
+      Index n_init = std::min(n_init_, n_visible);
+      Index n_local = std::min(n_local_, n_visible);
+      if (sizes_ == PatternSize::budget) {
         const Index budget = std::min(call.budget.tokens(n_visible, /*page_size=*/1), n_visible);
         n_init = std::min(n_init, budget);
         n_local = budget - n_init;
@@ -70,18 +56,15 @@ class AShape final : public Selector {
     });
   }
 
-  SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
-
  private:
-  AShapeOptions options_;
 };
 
 }  // namespace
 
 void register_minference_a_shape(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<AShape, AShapeOptions>(
-      "minference-a-shape", "MInference: A-shape", "arXiv 2407.02490",
-      "in prefill, the first tokens and a local window");
+  SelectorEntry& entry =
+      registry.add<AShape>("minference-a-shape", "MInference: A-shape", "arXiv 2407.02490",
+                           "in prefill, the first tokens and a local window");
   entry.knobs = {{.sets = {{"sizes", "budget"}}}};
   entry.presets["minference-a-shape-search"] = {{"n-init", "100"}, {"n-local", "800"}};
   entry.presets["minference-tri-shape"] = {

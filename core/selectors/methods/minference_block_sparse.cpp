@@ -33,64 +33,54 @@ namespace {
 
 enum class ForcedBlocks { none, diagonal, local };
 
-struct BlockSparseOptions {
-  Index block = 64;
-  Index top_blocks = 100;
-  ForcedBlocks forced = ForcedBlocks::diagonal;
-  bool pad_mean = false;
-  PatternSize sizes = PatternSize::options;
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"block", "tokens per block of queries and of keys"}.in(1, 1 << 20), self.block);
-    visit(Field{"top-blocks", "blocks of keys per block of queries, forced ones included"}.at_least(
-              1),
-          self.top_blocks);
-    visit(Field{"forced", "blocks that are always kept"}, self.forced);
-    visit(Field{"pad-mean", "the last block's mean counts missing tokens as zeros"}, self.pad_mean);
-    visit(Field{"sizes", "top-blocks from the options, or the budget divided by block"},
-          self.sizes);
-  }
-};
-
 class BlockSparse final : public Selector {
  public:
-  explicit BlockSparse(const BlockSparseOptions& options) : options_(options) {}
-  std::string_view name() const override { return "minference-block-sparse"; }
+  Index block_ =
+      option(block_, "block", 64, "tokens per block of queries and of keys", in(1, 1 << 20));
+  Index top_blocks_ =
+      option(top_blocks_, "top-blocks", 100,
+             "blocks of keys per block of queries, forced ones included", at_least(1));
+  ForcedBlocks forced_ =
+      option(forced_, "forced", ForcedBlocks::diagonal, "blocks that are always kept");
+  bool pad_mean_ =
+      option(pad_mean_, "pad-mean", false, "the last block's mean counts missing tokens as zeros");
+  PatternSize sizes_ = option(sizes_, "sizes", PatternSize::options,
+                              "top-blocks from the options, or the budget divided by block");
+
   SelectorCaps caps() const override {
     SelectorCaps caps;
     caps.prefill = true;
     caps.owner = ListOwner::q_head;
-    if (options_.sizes == PatternSize::budget) {
+    if (sizes_ == PatternSize::budget) {
       caps.budgets = {Budget::Kind::tokens, Budget::Kind::pages, Budget::Kind::ratio};
     }
     caps.forced_inside_budget = true;
-    caps.page_size = options_.block;
+    caps.page_size = block_;
     return caps;
   }
-  void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
     const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& answer) {
       const Index kv_head = group.kv_head;
       const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };
-      const BlockMeans keys = block_means(call.k.sub(kv_head), options_.block,
-                                          {.counts = counts, .divide_by_block = options_.pad_mean});
+      const BlockMeans keys = block_means(call.k.sub(kv_head), block_,
+                                          {.counts = counts, .divide_by_block = pad_mean_});
       for (Index q_head = group.q_heads.begin; q_head < group.q_heads.end; ++q_head) {
         const BlockMeans queries =
-            block_means(call.q.sub(q_head), options_.block, {.divide_by_block = options_.pad_mean});
+            block_means(call.q.sub(q_head), block_, {.divide_by_block = pad_mean_});
         for (Index qb = 0; qb < queries.mean.dim(0); ++qb) {
           answer.add(block_list(call, kv_head, queries, keys, qb));
         }
       }
     };
-    return select_by_kv_head(call, std::min(options_.block, call.n_tok), add_lists);
+    return select_by_kv_head(call, std::min(block_, call.n_tok), add_lists);
   }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     const auto d = static_cast<double>(call.q.dim(2));
     const double n_keys = alive_keys(call, {0, call.k.dim(1)});  // of all KV heads
     const auto n_queries = static_cast<double>(call.q.dim(0) * call.n_tok);
-    const double n_pairs = block_pairs(call, options_.block, options_.block);
+    const double n_pairs = block_pairs(call, block_, block_);
     return {.score_flops = (n_keys + n_queries) * d + 2.0 * n_pairs * d,
             .score_bytes = n_keys * d * kBytesPerElement};
   }
@@ -99,13 +89,13 @@ class BlockSparse final : public Selector {
   KeyList block_list(const SelectCall& call, Index kv_head, const BlockMeans& queries,
                      const BlockMeans& keys, Index qb) const {
     // Of what its rows see.
-    const Index end = call.pos_begin + std::min((qb + 1) * options_.block, call.n_tok);
-    const Index diagonal_begin = (call.pos_begin + qb * options_.block) / options_.block;
-    const Index n_causal = (end - 1) / options_.block + 1;
+    const Index end = call.pos_begin + std::min((qb + 1) * block_, call.n_tok);
+    const Index diagonal_begin = (call.pos_begin + qb * block_) / block_;
+    const Index n_causal = (end - 1) / block_ + 1;
     const auto is_forced = [&](Index kb) {
-      if (options_.forced == ForcedBlocks::none) return false;
+      if (forced_ == ForcedBlocks::none) return false;
       if (kb >= diagonal_begin) return true;
-      return options_.forced == ForcedBlocks::local && (kb == 0 || kb == diagonal_begin - 1);
+      return forced_ == ForcedBlocks::local && (kb == 0 || kb == diagonal_begin - 1);
     };
     std::vector<double> scores(static_cast<std::size_t>(n_causal));
     count_work(Counted::dots_f64, 2 * n_causal * keys.mean.dim(1));
@@ -122,13 +112,12 @@ class BlockSparse final : public Selector {
         ++n_forced;
       }
     }
-    const Index n_top =
-        options_.sizes == PatternSize::options
-            ? options_.top_blocks
-            : std::max<Index>(1, call.budget.tokens(end, options_.block) / options_.block);
+    const Index n_top = sizes_ == PatternSize::options
+                            ? top_blocks_
+                            : std::max<Index>(1, call.budget.tokens(end, block_) / block_);
     KeyList list;
     const auto append_block = [&](std::vector<KeyPos>& to, Index kb) {
-      append_range(to, kb * options_.block, std::min((kb + 1) * options_.block, end));
+      append_range(to, kb * block_, std::min((kb + 1) * block_, end));
     };
     for (const Index kb : top_k_sorted_by_index(scores, n_top - n_forced))
       append_block(list.scored, kb);
@@ -138,14 +127,12 @@ class BlockSparse final : public Selector {
     remove_dead(call, kv_head, list);
     return list;
   }
-
-  BlockSparseOptions options_;
 };
 
 }  // namespace
 
 void register_minference_block_sparse(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<BlockSparse, BlockSparseOptions>(
+  SelectorEntry& entry = registry.add<BlockSparse>(
       "minference-block-sparse", "MInference: block-sparse", "arXiv 2407.02490",
       "in prefill, blocks of queries keep the blocks of keys with the best mean product");
   entry.knobs = {{.sets = {{"sizes", "budget"}}}};

@@ -37,30 +37,6 @@ constexpr Index kKernelBlock = 64;
 constexpr Index kMinVertical = 30;
 constexpr Index kMinSlash = 50;
 
-struct VerticalSlashOptions {
-  Index n_vertical = 1000;
-  Index n_slash = 6096;
-  Index n_voters = 64;
-  Index forced_vertical = 30;
-  Index forced_slash = 100;
-  Rounding rounding = Rounding::none;
-  PatternSize sizes = PatternSize::options;
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"n-vertical", "columns kept"}.at_least(1), self.n_vertical);
-    visit(Field{"n-slash", "offsets kept"}.at_least(1), self.n_slash);
-    visit(Field{"n-voters", "last queries of the call that vote"}.at_least(1), self.n_voters);
-    visit(Field{"forced-vertical", "first columns that come before all others"}.at_least(0),
-          self.forced_vertical);
-    visit(Field{"forced-slash", "smallest offsets that come before all others"}.at_least(1),
-          self.forced_slash);
-    visit(Field{"rounding", "lists as chosen, or as the published kernel rounds them to blocks"},
-          self.rounding);
-    visit(Field{"sizes", "n-vertical and n-slash from the options, or half of the budget each"},
-          self.sizes);
-  }
-};
-
 /// What one query head keeps; both ascending.
 struct Pattern {
   std::vector<Index> columns;
@@ -69,24 +45,34 @@ struct Pattern {
 
 class VerticalSlash final : public Selector {
  public:
-  explicit VerticalSlash(const VerticalSlashOptions& options) : options_(options) {}
-  std::string_view name() const override { return "minference-vertical-slash"; }
+  Index n_vertical_ = option(n_vertical_, "n-vertical", 1000, "columns kept", at_least(1));
+  Index n_slash_ = option(n_slash_, "n-slash", 6096, "offsets kept", at_least(1));
+  Index n_voters_ =
+      option(n_voters_, "n-voters", 64, "last queries of the call that vote", at_least(1));
+  Index forced_vertical_ = option(forced_vertical_, "forced-vertical", 30,
+                                  "first columns that come before all others", at_least(0));
+  Index forced_slash_ = option(forced_slash_, "forced-slash", 100,
+                               "smallest offsets that come before all others", at_least(1));
+  Rounding rounding_ = option(rounding_, "rounding", Rounding::none,
+                              "lists as chosen, or as the published kernel rounds them to blocks");
+  PatternSize sizes_ =
+      option(sizes_, "sizes", PatternSize::options,
+             "n-vertical and n-slash from the options, or half of the budget each");
+
   SelectorCaps caps() const override {
     SelectorCaps caps;
     caps.prefill = true;
     caps.owner = ListOwner::q_head;
-    if (options_.sizes == PatternSize::budget)
-      caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    caps.forced_inside_budget = options_.rounding == Rounding::none;
+    if (sizes_ == PatternSize::budget) caps.budgets = kTokenBudgets;
+    caps.forced_inside_budget = rounding_ == Rounding::none;
     return caps;
   }
-  void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
     const Index rows_per_list =
-        options_.rounding == Rounding::kernel ? std::min(kKernelBlock, call.n_tok) : 1;
+        rounding_ == Rounding::kernel ? std::min(kKernelBlock, call.n_tok) : 1;
     ScoreEngine& engine = engine_of(call);
-    SlashVotes votes = slash_votes(call, options_.n_voters);
+    SlashVotes votes = slash_votes(call, n_voters_);
     const auto add_lists = [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
       const auto head = static_cast<std::size_t>(heads.index);
       const Pattern pattern =
@@ -101,7 +87,7 @@ class VerticalSlash final : public Selector {
       for (Index row = 0; row < call.n_tok; row += rows_per_list) {
         const Index first = call.pos_begin + row;
         const Index last = call.pos_begin + std::min(row + rows_per_list, call.n_tok) - 1;
-        if (options_.rounding == Rounding::kernel) {
+        if (rounding_ == Rounding::kernel) {
           KeyList list = keys_of_rows(pattern, first, last);
           remove_dead(call, heads.kv_head, list);
           answers.front().add(list);
@@ -114,18 +100,18 @@ class VerticalSlash final : public Selector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
-    return exact_scoring_cost(call, {0, call.k.dim(1)}, std::min(options_.n_voters, call.n_tok));
+    return exact_scoring_cost(call, {0, call.k.dim(1)}, std::min(n_voters_, call.n_tok));
   }
 
  private:
   Pattern pattern_of(const SelectCall& call, std::vector<double> columns,
                      std::vector<double> offsets) const {
     const Index n_ctx = call.pos_begin + call.n_tok;
-    put_first(columns, options_.forced_vertical);
-    put_first(offsets, options_.forced_slash);
-    Index n_vertical = std::max(options_.n_vertical, kMinVertical);
-    Index n_slash = std::max(options_.n_slash, kMinSlash);
-    if (options_.sizes == PatternSize::budget) {
+    put_first(columns, forced_vertical_);
+    put_first(offsets, forced_slash_);
+    Index n_vertical = std::max(n_vertical_, kMinVertical);
+    Index n_slash = std::max(n_slash_, kMinSlash);
+    if (sizes_ == PatternSize::budget) {
       const Index budget = call.budget.tokens(n_ctx, /*page_size=*/1);
       // A list that covers the context is the whole budget: k >= T must keep everything.
       n_vertical = budget >= n_ctx ? n_ctx : budget / 2;
@@ -176,10 +162,10 @@ class VerticalSlash final : public Selector {
       std::erase_if(memory.keys, [&](KeyPos key) { return !is_alive(call, kv_head, key); });
     memory.is_forced.assign(memory.keys.size(), 0);
     const auto first_free =
-        std::lower_bound(memory.keys.begin(), memory.keys.end(), options_.forced_vertical);
+        std::lower_bound(memory.keys.begin(), memory.keys.end(), forced_vertical_);
     std::fill_n(memory.is_forced.begin(), first_free - memory.keys.begin(), 1);
     const auto first_near =
-        std::upper_bound(memory.keys.begin(), memory.keys.end(), pos - options_.forced_slash);
+        std::upper_bound(memory.keys.begin(), memory.keys.end(), pos - forced_slash_);
     std::fill(memory.is_forced.begin() + (first_near - memory.keys.begin()), memory.is_forced.end(),
               1);
     return {memory.keys, memory.is_forced, {}};
@@ -192,7 +178,7 @@ class VerticalSlash final : public Selector {
       if (last - *offset < 0) continue;
       Index begin = std::max<Index>(0, first - *offset);
       Index end = last - *offset + 1;
-      if (options_.rounding == Rounding::kernel) {
+      if (rounding_ == Rounding::kernel) {
         begin = begin / kKernelBlock * kKernelBlock;
         end = std::min((end + kKernelBlock - 1) / kKernelBlock * kKernelBlock, last + 1);
       }
@@ -207,19 +193,17 @@ class VerticalSlash final : public Selector {
                    std::back_inserter(all));
     KeyList list;
     for (const KeyPos pos : all) {
-      const bool is_forced = pos < options_.forced_vertical || last - pos < options_.forced_slash;
+      const bool is_forced = pos < forced_vertical_ || last - pos < forced_slash_;
       (is_forced ? list.forced : list.scored).push_back(pos);
     }
     return list;
   }
-
-  VerticalSlashOptions options_;
 };
 
 }  // namespace
 
 void register_minference_vertical_slash(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<VerticalSlash, VerticalSlashOptions>(
+  SelectorEntry& entry = registry.add<VerticalSlash>(
       "minference-vertical-slash", "MInference: vertical-slash", "arXiv 2407.02490",
       "in prefill, the columns and diagonals that the last queries attend to");
   entry.knobs = {{.sets = {{"sizes", "budget"}}}};

@@ -24,33 +24,11 @@ namespace {
 
 enum class PageScore { mass, max };
 
-struct OraclePagesOptions {
-  Index page_size = 16;
-  PageScore score = PageScore::mass;
-  PageRule pages = PageRule::kernel;
-  PageOwner owner = PageOwner::q_head;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"page-size", "tokens per page"}.in(1, 1 << 20), self.page_size);
-    visit(Field{"score", "a page's exact attention, or its largest exact score"}, self.score);
-    visit(Field{"pages", "how many pages a budget buys and whether the current one competes"},
-          self.pages);
-    visit(Field{"owner",
-                "decode: pages per query head, or per KV head by the group's sum or maximum"},
-          self.owner);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 class OraclePages final : public PageSelector {
  public:
-  explicit OraclePages(const OraclePagesOptions& options)
-      : PageSelector(options.pages, options.owner, options.page_size, options.dense_layers),
-        options_(options) {}
-  std::string_view name() const override { return "oracle-pages"; }
-  void reset(const AttentionShape&) override {}
+  OraclePages() : PageSelector(/*n_dense=*/0) {}
+  PageScore score_ = option(score_, "score", PageScore::mass,
+                            "a page's exact attention, or its largest exact score");
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
@@ -61,7 +39,7 @@ class OraclePages final : public PageSelector {
   void page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages, TokenRange,
                    ScoreWorker& worker, std::span<const std::span<double>> rows) override {
     const std::span<double> scores = rows.front();
-    const bool takes_max = owner() == PageOwner::group_max && call.n_tok == 1;
+    const bool takes_max = owner_ == PageOwner::group_max && call.n_tok == 1;
     std::fill(scores.begin(), scores.end(),
               takes_max ? -std::numeric_limits<double>::infinity() : 0.0);
     for (Index q_head = heads.q_heads.begin; q_head < heads.q_heads.end; ++q_head) {
@@ -81,7 +59,7 @@ class OraclePages final : public PageSelector {
   std::vector<double> scores_of_row(const SelectCall& call, Index q_head, Index kv_head, Index row,
                                     std::span<double> values, TokenRange pages) const {
     const TokenRange visible = row_range(call, row);
-    const bool takes_mass = options_.score == PageScore::mass;
+    const bool takes_mass = score_ == PageScore::mass;
     constexpr double kNone = -std::numeric_limits<double>::infinity();
     if (takes_mass) {
       softmax_over_visible(call, kv_head, row, visible, values, sink_logit_of(call, q_head));
@@ -89,24 +67,21 @@ class OraclePages final : public PageSelector {
       mask_dead(call, kv_head, visible, values);
     }
     std::vector<double> scores(static_cast<std::size_t>(pages.size()), takes_mass ? 0.0 : kNone);
-    const Index end = std::min(pages.end * page_size(), visible.end);
+    const Index end = std::min(pages.end * page_size_, visible.end);
     for (Index pos = visible.begin; pos < end; ++pos) {
-      double& score = scores[static_cast<std::size_t>(pos / page_size() - pages.begin)];
+      double& score = scores[static_cast<std::size_t>(pos / page_size_ - pages.begin)];
       const double value = values[static_cast<std::size_t>(pos - visible.begin)];
       score = takes_mass ? score + value : std::max(score, value);
     }
     return scores;
   }
-
-  OraclePagesOptions options_;
 };
 
 }  // namespace
 
 void register_oracle_pages(SelectorRegistry& registry) {
-  registry.add<OraclePages, OraclePagesOptions>(
-      "oracle-pages", "Oracle: the best pages", "control",
-      "keeps the pages that really get the most attention");
+  registry.add<OraclePages>("oracle-pages", "Oracle: the best pages", "control",
+                            "keeps the pages that really get the most attention");
 }
 
 }  // namespace kvscope

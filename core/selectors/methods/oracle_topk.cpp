@@ -32,54 +32,37 @@ namespace {
 enum class OracleVariant { per_q_head, per_group_sum, per_group_max, per_chunk };
 enum class OracleScope { all, past };
 
-struct OracleTopkOptions {
-  OracleVariant variant = OracleVariant::per_q_head;
-  OracleScope scope = OracleScope::all;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"variant", "what shares a list and how weights are combined"}, self.variant);
-    visit(
-        Field{"scope",
-              "all: every visible key competes; past: the call's own keys are forced on top of the "
-              "budget"},
-        self.scope);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 class OracleTopk final : public Selector {
  public:
-  explicit OracleTopk(const OracleTopkOptions& options) : options_(options) {}
-  std::string_view name() const override { return "oracle-topk"; }
+  OracleVariant variant_ = option(variant_, "variant", OracleVariant::per_q_head,
+                                  "what shares a list and how weights are combined");
+  OracleScope scope_ = option(
+      scope_, "scope", OracleScope::all,
+      "all: every visible key competes; past: the call's own keys are forced on top of the budget");
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = list_owner();
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    caps.forced_inside_budget = !forces_chunk();
-    caps.dense_layers = options_.dense_layers;
-    caps.uses_pool = true;
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .owner = list_owner(),
+            .uses_pool = true,
+            .budgets = kTokenBudgets,
+            .forced_inside_budget = !forces_chunk(),
+            .dense_layers = dense_layers_};
   }
   std::string why_no_scores() const override {
-    return options_.variant == OracleVariant::per_q_head ? ""
-                                                         : "ranks by weights that it does not show";
-  }
-  void reset(const AttentionShape&) override {}
-
-  Selection select(const SelectCall& call) override {
-    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
+    return variant_ == OracleVariant::per_q_head ? "" : "ranks by weights that it does not show";
   }
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    if (call.layer < options_.dense_layers) {
+    if (call.layer < dense_layers_) {
       return dense_selections(call, list_owner(), budgets.size());
     }
     if (call.trace != nullptr) begin_trace(call);
-    const Index rows_per_list = options_.variant == OracleVariant::per_chunk ? call.n_tok : 1;
+    const Index rows_per_list = variant_ == OracleVariant::per_chunk ? call.n_tok : 1;
     return select_by_owner(
         call, list_owner(), rows_per_list, budgets.size(),
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
@@ -97,25 +80,25 @@ class OracleTopk final : public Selector {
     NativeRule rule;
     rule.method = NativeRule::Method::best;
     rule.budget = static_cast<Index>(budget.value);
-    rule.owner = options_.variant == OracleVariant::per_q_head      ? NativeRule::Owner::q_head
-                 : options_.variant == OracleVariant::per_group_max ? NativeRule::Owner::group_max
-                                                                    : NativeRule::Owner::group_sum;
-    rule.joins_rows = options_.variant == OracleVariant::per_chunk;
+    rule.owner = variant_ == OracleVariant::per_q_head      ? NativeRule::Owner::q_head
+                 : variant_ == OracleVariant::per_group_max ? NativeRule::Owner::group_max
+                                                            : NativeRule::Owner::group_sum;
+    rule.joins_rows = variant_ == OracleVariant::per_chunk;
     rule.forces_own = forces_chunk();
     return rule;
   }
 
  private:
   ListOwner list_owner() const {
-    return options_.variant == OracleVariant::per_q_head ? ListOwner::q_head : ListOwner::kv_head;
+    return variant_ == OracleVariant::per_q_head ? ListOwner::q_head : ListOwner::kv_head;
   }
   bool forces_chunk() const {
-    return options_.scope == OracleScope::past || options_.variant == OracleVariant::per_chunk;
+    return scope_ == OracleScope::past || variant_ == OracleVariant::per_chunk;
   }
 
   /// The trace holds the scores of a single query: a chunk has a list per row.
   void begin_trace(const SelectCall& call) const {
-    if (options_.variant != OracleVariant::per_q_head || call.n_tok != 1) return;
+    if (variant_ != OracleVariant::per_q_head || call.n_tok != 1) return;
     const TokenRange visible = row_range(call, 0);
     call.trace->scored = {visible.begin,
                           forces_chunk() ? std::max(visible.begin, call.pos_begin) : visible.end};
@@ -133,7 +116,7 @@ class OracleTopk final : public Selector {
     const TokenRange seen = call_range(call);
     const bool lie_together = engine_of(call).n_workers() == 1;
     const Index n_owners = list_owner() == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0);
-    const Index n_lists = options_.variant == OracleVariant::per_chunk ? 1 : call.n_tok;
+    const Index n_lists = variant_ == OracleVariant::per_chunk ? 1 : call.n_tok;
     for (std::size_t i = 0; i < budgets.size(); ++i) {
       const Index n_keys = std::min(seen.size(), budgets[i].tokens(seen.size(), /*page_size=*/1) +
                                                      (forces_chunk() ? call.n_tok : Index{0}));
@@ -147,7 +130,7 @@ class OracleTopk final : public Selector {
                  KeyDots& dots, std::span<Selection> answers) const {
     const auto [index, q_heads, kv_head] = heads;
     if (answers.front().n_lists() == 0) reserve(call, budgets, answers);
-    if (options_.variant != OracleVariant::per_chunk) {
+    if (variant_ != OracleVariant::per_chunk) {
       add_rows(call, q_heads, kv_head, budgets, dots, answers);
       return;
     }
@@ -162,7 +145,7 @@ class OracleTopk final : public Selector {
   void add_rows(const SelectCall& call, TokenRange q_heads, Index kv_head,
                 std::span<const Budget> budgets, KeyDots& dots,
                 std::span<Selection> answers) const {
-    if (q_heads.size() == 1 && options_.variant == OracleVariant::per_q_head) {
+    if (q_heads.size() == 1 && variant_ == OracleVariant::per_q_head) {
       for_each_score_row(call, q_heads.begin, kv_head, dots,
                          [&](Index row, std::span<double> scores) {
                            if (call.trace != nullptr && call.n_tok == 1)
@@ -179,8 +162,8 @@ class OracleTopk final : public Selector {
         std::vector<double>& sums = combined[static_cast<std::size_t>(row)];
         sums.resize(values.size(), 0.0);
         for (std::size_t i = 0; i < values.size(); ++i) {
-          sums[i] = options_.variant == OracleVariant::per_group_max ? std::max(sums[i], values[i])
-                                                                     : sums[i] + values[i];
+          sums[i] = variant_ == OracleVariant::per_group_max ? std::max(sums[i], values[i])
+                                                             : sums[i] + values[i];
         }
       });
     }
@@ -211,16 +194,14 @@ class OracleTopk final : public Selector {
     }
     add_top_k_lists(scores, keys, sizes, forced_keys, answers);
   }
-
-  OracleTopkOptions options_;
 };
 
 }  // namespace
 
 void register_oracle_topk(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<OracleTopk, OracleTopkOptions>(
-      "oracle-topk", "Oracle: the best k keys", "control",
-      "keeps the keys that really get the most attention");
+  SelectorEntry& entry =
+      registry.add<OracleTopk>("oracle-topk", "Oracle: the best k keys", "control",
+                               "keeps the keys that really get the most attention");
   entry.presets["oracle-topk-past"] = {{"scope", "past"}};
   entry.presets["oracle-topk-group"] = {{"variant", "per_group_sum"}};
   entry.presets["oracle-topk-chunk"] = {{"variant", "per_chunk"}};

@@ -20,35 +20,23 @@ namespace kvscope {
 
 namespace {
 
-struct OracleToppOptions {
-  Index dense_layers = 0;
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 class OracleTopp final : public Selector {
  public:
-  explicit OracleTopp(const OracleToppOptions& options) : options_(options) {}
-  std::string_view name() const override { return "oracle-topp"; }
-  SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = ListOwner::q_head;
-    caps.budgets = {Budget::Kind::mass};
-    caps.dense_layers = options_.dense_layers;
-    return caps;
-  }
-  void reset(const AttentionShape&) override {}
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
 
-  Selection select(const SelectCall& call) override {
-    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
+  SelectorCaps caps() const override {
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .owner = ListOwner::q_head,
+            .budgets = {Budget::Kind::mass},
+            .dense_layers = dense_layers_};
   }
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    if (call.layer < options_.dense_layers) {
+    if (call.layer < dense_layers_) {
       return dense_selections(call, ListOwner::q_head, budgets.size());
     }
     return select_by_owner(
@@ -79,15 +67,13 @@ class OracleTopp final : public Selector {
   }
 
  private:
-  OracleToppOptions options_;
 };
 
 }  // namespace
 
 void register_oracle_topp(SelectorRegistry& registry) {
-  registry.add<OracleTopp, OracleToppOptions>(
-      "oracle-topp", "Oracle: the smallest set of mass p", "control",
-      "keeps as few keys as hold a share p of the real attention");
+  registry.add<OracleTopp>("oracle-topp", "Oracle: the smallest set of mass p", "control",
+                           "keeps as few keys as hold a share p of the real attention");
 }
 
 }  // namespace kvscope

@@ -49,49 +49,33 @@ namespace {
 enum class PqMetric { euclidean, inner };
 enum class PqGroup { automatic, softmax, scores };
 
-struct PqCacheOptions {
-  Index parts = 2;
-  Index bits = 6;
-  Index iterations = 25;
-  PqMetric metric = PqMetric::euclidean;
-  PqGroup group = PqGroup::automatic;
-  Index n_sink = 32;
-  Index n_recent = 32;
-  Index seed = 1;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"parts", "parts of a key that are coded apart (m)"}.in(1, 256), self.parts);
-    visit(Field{"bits", "bits of a part's code (b): 2^b centroids"}.in(1, 8), self.bits);
-    visit(Field{"iterations", "steps of k-means"}.in(0, 1000), self.iterations);
-    visit(Field{"metric", "what k-means calls near: euclidean distance, or a large inner product"},
-          self.metric);
-    visit(Field{"group",
-                "what a group's heads sum: softmax weights, scores, or what the program sums with "
-                "this metric (automatic)"},
-          self.group);
-    visit(Field{"n-sink", "first tokens, always kept, on top of the budget"}.at_least(0),
-          self.n_sink);
-    visit(Field{"n-recent", "latest tokens before the call, always kept, on top of the budget"}
-              .at_least(0),
-          self.n_recent);
-    visit(Field{"seed", "names the random start of k-means"}.at_least(0), self.seed);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 class PqCache final : public SharedScoreSelector {
  public:
-  explicit PqCache(const PqCacheOptions& options) : options_(options) {}
-  std::string_view name() const override { return "pqcache"; }
+  Index parts_ = option(parts_, "parts", 2, "parts of a key that are coded apart (m)", in(1, 256));
+  Index bits_ = option(bits_, "bits", 6, "bits of a part's code (b): 2^b centroids", in(1, 8));
+  Index iterations_ = option(iterations_, "iterations", 25, "steps of k-means", in(0, 1000));
+  PqMetric metric_ =
+      option(metric_, "metric", PqMetric::euclidean,
+             "what k-means calls near: euclidean distance, or a large inner product");
+  PqGroup group_ = option(
+      group_, "group", PqGroup::automatic,
+      "what a group's heads sum: softmax weights, scores, or what the program sums with this "
+      "metric (automatic)");
+  Index n_sink_ =
+      option(n_sink_, "n-sink", 32, "first tokens, always kept, on top of the budget", at_least(0));
+  Index n_recent_ =
+      option(n_recent_, "n-recent", 32,
+             "latest tokens before the call, always kept, on top of the budget", at_least(0));
+  Index seed_ = option(seed_, "seed", 1, "names the random start of k-means", at_least(0));
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.decode = caps.verify = true;
-    caps.owner = ListOwner::kv_head;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    caps.dense_layers = options_.dense_layers;
-    return caps;
+    return {.decode = true,
+            .verify = true,
+            .owner = ListOwner::kv_head,
+            .budgets = kTokenBudgets,
+            .dense_layers = dense_layers_};
   }
   void reset(const AttentionShape& shape) override {
     SharedScoreSelector::reset(shape);
@@ -110,8 +94,8 @@ class PqCache final : public SharedScoreSelector {
     const auto n_kv = static_cast<double>(call.k.dim(0));
     const auto d = static_cast<double>(call.k.dim(2));
     const auto n_parts = static_cast<double>(parts_of(call.k.dim(2)));
-    const double bytes_per_key = n_parts * static_cast<double>(options_.bits) / 8.0;
-    const double n_centroids = std::exp2(static_cast<double>(options_.bits));
+    const double bytes_per_key = n_parts * static_cast<double>(bits_) / 8.0;
+    const double n_centroids = std::exp2(static_cast<double>(bits_));
     const double n_keys = alive_keys(call, past_range(call));  // of all KV heads
     const double of_books = n_kv * n_centroids * d * kBytesPerElement;
     const double n_queries = n_q * static_cast<double>(call.n_tok);
@@ -124,9 +108,7 @@ class PqCache final : public SharedScoreSelector {
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override {
-    return call.layer < options_.dense_layers;
-  }
+  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
 
   void prepare(const SelectCall& call) override {
     std::vector<Head*> heads;
@@ -141,9 +123,8 @@ class PqCache final : public SharedScoreSelector {
     std::vector<Book> books(heads.size());
     for (std::size_t i = 0; i < heads.size(); ++i) {
       if (!heads[i]->books.is_due(call.pos_begin)) continue;
-      learners[i] =
-          candidates(call, static_cast<Index>(i),
-                     TokenRange{std::min(options_.n_sink, call.pos_begin), call.pos_begin});
+      learners[i] = candidates(call, static_cast<Index>(i),
+                               TokenRange{std::min(n_sink_, call.pos_begin), call.pos_begin});
       books[i].resize(static_cast<std::size_t>(n_parts));
     }
     ScoreEngine& engine = engine_of(call);
@@ -190,8 +171,7 @@ class PqCache final : public SharedScoreSelector {
                    keys, of_query);
         soft_cap(of_query, call.score_rule().cap);
         mask_dead(call, owner.kv_head, keys, of_query);
-        add_weights(of_query, between_ends(call, keys, options_.n_sink, options_.n_recent),
-                    keys.begin, scores);
+        add_weights(of_query, between_ends(call, keys, n_sink_, n_recent_), keys.begin, scores);
       }
     }
     return scores;
@@ -200,7 +180,7 @@ class PqCache final : public SharedScoreSelector {
 
   KeyList make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores,
                     TokenRange keys, ScoreWorker&, Summaries&) override {
-    return best_between_ends(call, owner.kv_head, scores, keys, options_.n_sink, options_.n_recent);
+    return best_between_ends(call, owner.kv_head, scores, keys, n_sink_, n_recent_);
   }
 
  private:
@@ -218,8 +198,8 @@ class PqCache final : public SharedScoreSelector {
   };
 
   bool sums_weights() const {
-    return options_.group == PqGroup::softmax ||
-           (options_.group == PqGroup::automatic && options_.metric == PqMetric::euclidean);
+    return group_ == PqGroup::softmax ||
+           (group_ == PqGroup::automatic && metric_ == PqMetric::euclidean);
   }
 
   /// Adds the products of q with the centroids that stand for the keys.
@@ -255,7 +235,7 @@ class PqCache final : public SharedScoreSelector {
       sums[i] += std::exp(std::min(scores[i] - norm, kLargest));
   }
 
-  Index parts_of(Index d_head) const { return std::min(options_.parts, d_head); }
+  Index parts_of(Index d_head) const { return std::min(parts_, d_head); }
   TokenRange channels_of(Index part, Index d_head) const {
     const Index n_parts = parts_of(d_head);
     return {part * d_head / n_parts, (part + 1) * d_head / n_parts};
@@ -265,7 +245,7 @@ class PqCache final : public SharedScoreSelector {
   /// is one.
   Tensor<float> part_rows(const SelectCall& call, Index kv_head, std::span<const KeyPos> keys,
                           TokenRange channels) const {
-    const Index extra = options_.metric == PqMetric::inner ? 1 : 0;
+    const Index extra = metric_ == PqMetric::inner ? 1 : 0;
     Tensor<float> rows({static_cast<Index>(keys.size()), channels.size() + extra});
     const auto k = call.k.sub(kv_head);
     for (std::size_t i = 0; i < keys.size(); ++i)
@@ -286,7 +266,7 @@ class PqCache final : public SharedScoreSelector {
 
   /// metric=inner: the last channel becomes sqrt(phi - |k|^2).
   void lengthen(Tensor<float>& rows, std::span<const double> squares, double phi) const {
-    if (options_.metric != PqMetric::inner) return;
+    if (metric_ != PqMetric::inner) return;
     for (std::size_t i = 0; i < squares.size(); ++i)
       rows(static_cast<Index>(i), rows.dim(1) - 1) =
           static_cast<float>(std::sqrt(std::max(0.0, phi - squares[i])));
@@ -299,11 +279,9 @@ class PqCache final : public SharedScoreSelector {
     PartBook book;
     book.phi = *std::max_element(squares.begin(), squares.end());
     lengthen(rows, squares, book.phi);
-    const CounterRng rng({static_cast<std::uint64_t>(options_.seed),
-                          static_cast<std::uint64_t>(call.layer),
+    const CounterRng rng({static_cast<std::uint64_t>(seed_), static_cast<std::uint64_t>(call.layer),
                           static_cast<std::uint64_t>(kv_head), static_cast<std::uint64_t>(part)});
-    const KMeansOptions steps{.n_clusters = Index{1} << options_.bits,
-                              .n_iterations = options_.iterations};
+    const KMeansOptions steps{.n_clusters = Index{1} << bits_, .n_iterations = iterations_};
     book.centroids = k_means(rows.view(), steps, rng).centroids;
     return book;
   }
@@ -322,16 +300,15 @@ class PqCache final : public SharedScoreSelector {
               head.codes[static_cast<std::size_t>(part)].begin() + head.n_coded);
   }
 
-  PqCacheOptions options_;
   std::map<std::pair<Index, Index>, std::unique_ptr<Head>> heads_;  // by (layer, KV head)
 };
 
 }  // namespace
 
 void register_pqcache(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<PqCache, PqCacheOptions>(
-      "pqcache", "PQCache: product-quantised keys", "arXiv 2407.12820",
-      "scores keys by the few centroids that stand for their parts");
+  SelectorEntry& entry =
+      registry.add<PqCache>("pqcache", "PQCache: product-quantised keys", "arXiv 2407.12820",
+                            "scores keys by the few centroids that stand for their parts");
   entry.presets["pqcache-hub"] = {{"n-sink", "128"}, {"n-recent", "128"}};
 }
 

@@ -50,48 +50,25 @@ namespace kvscope {
 
 namespace {
 
-struct QuestSelectorOptions {
-  Index page_size = 16;
-  PageRule pages = PageRule::kernel;
-  PageOwner owner = PageOwner::q_head;
-  int bound_bits = 16;
-  Index dense_layers = 2;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"page-size", "tokens per page"}.in(1, 1 << 20), self.page_size);
-    visit(Field{"pages", "how many pages a budget buys and whether the current one competes"},
-          self.pages);
-    visit(Field{"owner",
-                "decode: pages per query head, or per KV head by the group's sum or maximum"},
-          self.owner);
-    visit(Field{"bound-bits", "precision of the stored boxes; 16 keeps them exact"}.in(1, 16),
-          self.bound_bits);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 class Quest final : public PageSelector {
  public:
-  explicit Quest(const QuestSelectorOptions& options)
-      : PageSelector(options.pages, options.owner, options.page_size, options.dense_layers),
-        options_(options) {}
-  std::string_view name() const override { return "quest"; }
-  void reset(const AttentionShape&) override {}
+  Quest() : PageSelector(/*n_dense=*/2) {}
+  int bound_bits_ = option(bound_bits_, "bound-bits", 16,
+                           "precision of the stored boxes; 16 keeps them exact", in(1, 16));
 
   std::optional<NativeRule> native_rule(const Budget& budget) const override {
-    if (options_.bound_bits != 16 || budget.kind != Budget::Kind::tokens) return std::nullopt;
+    if (bound_bits_ != 16 || budget.kind != Budget::Kind::tokens) return std::nullopt;
     NativeRule rule;
     rule.method = NativeRule::Method::quest;
     rule.budget = static_cast<Index>(budget.value);
-    rule.page_size = options_.page_size;
-    rule.pages = options_.pages == PageRule::eval       ? NativeRule::Pages::eval
-                 : options_.pages == PageRule::kernel   ? NativeRule::Pages::kernel
-                 : options_.pages == PageRule::frontier ? NativeRule::Pages::frontier
-                                                        : NativeRule::Pages::hub;
-    rule.owner = options_.owner == PageOwner::q_head      ? NativeRule::Owner::q_head
-                 : options_.owner == PageOwner::group_sum ? NativeRule::Owner::group_sum
-                                                          : NativeRule::Owner::group_max;
+    rule.page_size = page_size_;
+    rule.pages = rule_ == PageRule::eval       ? NativeRule::Pages::eval
+                 : rule_ == PageRule::kernel   ? NativeRule::Pages::kernel
+                 : rule_ == PageRule::frontier ? NativeRule::Pages::frontier
+                                               : NativeRule::Pages::hub;
+    rule.owner = owner_ == PageOwner::q_head      ? NativeRule::Owner::q_head
+                 : owner_ == PageOwner::group_sum ? NativeRule::Owner::group_sum
+                                                  : NativeRule::Owner::group_max;
     return rule;
   }
 
@@ -100,16 +77,16 @@ class Quest final : public PageSelector {
     const auto d = static_cast<double>(call.k.dim(2));
     const auto n_q = static_cast<double>(call.q.dim(0));
     const double group = n_q / static_cast<double>(call.k.dim(0));
-    const double element = kBytesPerElement * static_cast<double>(options_.bound_bits) / 16.0;
-    const TokenRange all{0, (call.k.dim(1) + page_size() - 1) / page_size()};
-    const double n_scored = alive_pages(call, scored_pages(call), page_size());  // of all KV heads
+    const double element = kBytesPerElement * static_cast<double>(bound_bits_) / 16.0;
+    const TokenRange all{0, (call.k.dim(1) + page_size_ - 1) / page_size_};
+    const double n_scored = alive_pages(call, scored_pages(call), page_size_);  // of all KV heads
     // a sum of bounds needs one bound of summed queries: linear in (max(q, 0), min(q, 0))
-    const bool sums = call.n_tok > 1 || owner() == PageOwner::group_sum;
+    const bool sums = call.n_tok > 1 || owner_ == PageOwner::group_sum;
     return {
         .score_flops = sums ? 2.0 * n_q * static_cast<double>(call.n_tok) * d + 4.0 * n_scored * d
                             : 4.0 * group * n_scored * d,
         .score_bytes = 2.0 * n_scored * d * element,
-        .metadata_bytes = 2.0 * alive_pages(call, all, page_size()) * d * element};
+        .metadata_bytes = 2.0 * alive_pages(call, all, page_size_) * d * element};
   }
 
  protected:
@@ -120,8 +97,8 @@ class Quest final : public PageSelector {
                    std::span<const std::span<double>> rows) override {
     const TensorView<const float> k = call.k.sub(heads.kv_head);
     const PageTable& table =
-        engine_of(call).pages(call.layer, heads.kv_head, k, page_size(), options_.bound_bits);
-    const bool takes_max = owner() == PageOwner::group_max && call.n_tok == 1;
+        engine_of(call).pages(call.layer, heads.kv_head, k, page_size_, bound_bits_);
+    const bool takes_max = owner_ == PageOwner::group_max && call.n_tok == 1;
     const bool is_summed = rows.size() == 1 && !takes_max;  // bounds are linear in doubled queries
     const auto width = static_cast<std::size_t>(2 * call.k.dim(2));
     const Index n_queries = is_summed ? 1 : heads.q_heads.size();
@@ -163,8 +140,8 @@ class Quest final : public PageSelector {
     std::vector<CutPage> cut;
     const bool has_dead = !all_alive(call, kv_head);
     for (Index page = pages.begin; page < pages.end; ++page) {
-      const Index begin = page * page_size();
-      const Index end = std::min(begin + page_size(), table.n_keys());
+      const Index begin = page * page_size_;
+      const Index end = std::min(begin + page_size_, table.n_keys());
       if (!has_dead && begin >= visible.begin && end <= visible.end) continue;
       std::vector<KeyPos> keys = candidates(
           call, kv_head, TokenRange{std::max(begin, visible.begin), std::min(end, visible.end)});
@@ -172,16 +149,14 @@ class Quest final : public PageSelector {
     }
     return cut;
   }
-
-  QuestSelectorOptions options_;
 };
 
 }  // namespace
 
 void register_quest(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<Quest, QuestSelectorOptions>(
-      "quest", "Quest: query-aware pages", "arXiv 2406.10774",
-      "keeps the pages of keys whose bounding box promises the largest score");
+  SelectorEntry& entry =
+      registry.add<Quest>("quest", "Quest: query-aware pages", "arXiv 2406.10774",
+                          "keeps the pages of keys whose bounding box promises the largest score");
   entry.presets["quest-paper"] = {{"pages", "eval"}, {"owner", "q_head"}, {"dense-layers", "2"}};
   entry.presets["quest-kernel"] = {{"pages", "kernel"}, {"owner", "q_head"}, {"dense-layers", "2"}};
   entry.presets["quest-frontier"] = {

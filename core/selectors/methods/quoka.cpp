@@ -39,19 +39,6 @@ namespace {
 
 enum class Scope { past, whole };
 
-struct QuokaSelectorOptions : QuokaRules {
-  Scope scope = Scope::past;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    QuokaRules::visit_fields(self, visit);
-    visit(
-        Field{"scope",
-              "past: the chunk is forced on top of the budget; whole: its keys compete within it"},
-        self.scope);
-  }
-};
-
 /// A well mixed word for (seed, layer, head, position): the same draw whatever was drawn before.
 std::uint64_t mixed(std::initializer_list<Index> words) {
   std::uint64_t state = 0;
@@ -60,37 +47,38 @@ std::uint64_t mixed(std::initializer_list<Index> words) {
   return state;
 }
 
-class Quoka final : public SharedScoreSelector {
+class Quoka final : public SharedScoreSelector, QuokaRules {
  public:
-  explicit Quoka(const QuokaSelectorOptions& options) : options_(options) {}
-  std::string_view name() const override { return "quoka"; }
+  Scope scope_ =
+      option(scope_, "scope", Scope::past,
+             "past: the chunk is forced on top of the budget; whole: its keys compete within it");
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = ListOwner::kv_head;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    caps.forced_inside_budget = options_.scope == Scope::whole;
-    caps.dense_layers = options_.dense_layers;
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .owner = ListOwner::kv_head,
+            .budgets = kTokenBudgets,
+            .forced_inside_budget = scope_ == Scope::whole,
+            .dense_layers = dense_layers};
   }
 
   std::optional<NativeRule> native_rule(const Budget& budget) const override {
-    const QuokaSelectorOptions usual;
-    const bool is_usual = options_.scope == usual.scope && options_.queries == usual.queries &&
-                          options_.mean == usual.mean && options_.pairing == usual.pairing &&
-                          options_.aggregate == usual.aggregate &&
-                          options_.similarity == usual.similarity;
+    const Quoka usual;
+    const bool is_usual = scope_ == usual.scope_ && queries == usual.queries &&
+                          mean == usual.mean && pairing == usual.pairing &&
+                          aggregate == usual.aggregate && similarity == usual.similarity;
     if (!is_usual || budget.kind != Budget::Kind::tokens) return std::nullopt;
     NativeRule rule;
     rule.method = NativeRule::Method::quoka;
     rule.budget = static_cast<Index>(budget.value);
-    rule.n_queries = options_.n_queries;
-    rule.eps = options_.eps;
+    rule.n_queries = n_queries;
+    rule.eps = eps;
     return rule;
   }
 
   std::string why_no_scores() const override {
-    const bool has_row_lists = options_.scope == Scope::whole && options_.force_self;
+    const bool has_row_lists = scope_ == Scope::whole && force_self;
     return has_row_lists ? "gives each query a list with its own position (expected scope=past)"
                          : "";
   }
@@ -100,21 +88,18 @@ class Quoka final : public SharedScoreSelector {
     const auto d = static_cast<double>(call.q.dim(2));
     const auto n_tok = static_cast<double>(call.n_tok);
     const double n_keys = alive_keys(call, scored_range(call));  // of all KV heads
-    const double n_slots =
-        leaves_out_queries(call) ? static_cast<double>(options_.n_queries) : n_tok;
+    const double n_slots = leaves_out_queries(call) ? static_cast<double>(n_queries) : n_tok;
     SelectCost cost;
     if (takes_cosines(call))
       cost.score_flops += 4.0 * static_cast<double>(call.q.dim(0)) * n_tok * d;
-    if (options_.similarity == QuokaSimilarity::cosine) cost.score_flops += 3.0 * n_keys * d;
+    if (similarity == QuokaSimilarity::cosine) cost.score_flops += 3.0 * n_keys * d;
     cost.score_flops += 2.0 * n_slots * n_keys * d + n_slots * n_keys;
     cost.score_bytes = n_keys * d * kBytesPerElement;
     return cost;
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override {
-    return call.layer < options_.dense_layers;
-  }
+  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers; }
 
   bool scores_keys_apart() const override { return true; }
 
@@ -128,9 +113,9 @@ class Quoka final : public SharedScoreSelector {
     const Index group = call.q.dim(0) / call.k.dim(0);
     slots_.resize(static_cast<std::size_t>(call.k.dim(0)));
     engine_of(call).run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
-      if (options_.similarity == QuokaSimilarity::cosine && call.engine != nullptr) {
+      if (similarity == QuokaSimilarity::cosine && call.engine != nullptr) {
         call.engine->inverse_norms(call.layer, kv_head, call.k.sub(kv_head), scored_range(call),
-                                   options_.eps);
+                                   eps);
       }
       slots_[static_cast<std::size_t>(kv_head)] =
           slots_of(call, {kv_head, {kv_head * group, (kv_head + 1) * group}, kv_head});
@@ -138,7 +123,7 @@ class Quoka final : public SharedScoreSelector {
   }
 
   TokenRange scored_range(const SelectCall& call) const override {
-    return options_.scope == Scope::past ? past_range(call) : call_range(call);
+    return scope_ == Scope::past ? past_range(call) : call_range(call);
   }
 
   std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
@@ -146,15 +131,15 @@ class Quoka final : public SharedScoreSelector {
     const auto& [slots, slot_end] = slots_[static_cast<std::size_t>(owner.kv_head)];
     const auto k = call.k.sub(owner.kv_head);
     std::vector<double> scores(static_cast<std::size_t>(keys.size()));
-    if (options_.aggregate == QuokaAggregate::max) {
+    if (aggregate == QuokaAggregate::max) {
       worker.dots.compute_largest(slots.flat(), slots.dim(0), k, keys, slot_end, kQuokaUnscored,
                                   scores);
     } else {
       mean_products(slots, slot_end, k, keys, worker, scores);
     }
-    if (options_.similarity == QuokaSimilarity::cosine) {
+    if (similarity == QuokaSimilarity::cosine) {
       const std::span<const double> factors =
-          engine_of(call).inverse_norms(call.layer, owner.kv_head, k, keys, options_.eps);
+          engine_of(call).inverse_norms(call.layer, owner.kv_head, k, keys, eps);
       for (std::size_t t = 0; t < scores.size(); ++t) {
         if (scores[t] > kQuokaUnscored) scores[t] *= factors[t];
       }
@@ -164,7 +149,7 @@ class Quoka final : public SharedScoreSelector {
 
   KeyList make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores,
                     TokenRange keys, ScoreWorker& worker, Summaries& summaries) override {
-    if (options_.scope == Scope::past) {
+    if (scope_ == Scope::past) {
       return SharedScoreSelector::make_list(call, owner, scores, keys, worker, summaries);
     }
     const auto n_candidates = static_cast<Index>(candidates(call, owner.kv_head, keys).size());
@@ -173,7 +158,7 @@ class Quoka final : public SharedScoreSelector {
 
   /// scope=whole: one list per query, so that each can hold its own position.
   void finish(const SelectCall& call, Selection& selection) const override {
-    if (options_.scope != Scope::whole || !options_.force_self) return;
+    if (scope_ != Scope::whole || !force_self) return;
     Selection per_row(selection.owner, call.n_tok, /*list_rows=*/1);
     for (Index kv_head = 0; kv_head < selection.n_lists(); ++kv_head) {
       const KeyList shared{selection.at(kv_head).scored(), selection.at(kv_head).forced(), {}};
@@ -200,22 +185,21 @@ class Quoka final : public SharedScoreSelector {
       heads.push_back(call.q.sub(q_head));
     QuokaCosines cosines;
     if (call.trace != nullptr || takes_cosines(call)) {
-      cosines = quoka_group_cosines(heads, options_.mean, options_.eps);
+      cosines = quoka_group_cosines(heads, mean, eps);
     }
     const std::vector<std::vector<Index>> picks = pick_queries(call, owner, cosines.heads);
     if (call.trace != nullptr) trace_queries(*call.trace, owner, cosines, picks);
-    return {quoka_slot_means(heads, picks, /*unit=*/options_.similarity == QuokaSimilarity::cosine,
-                             options_.eps),
+    return {quoka_slot_means(heads, picks, /*unit=*/similarity == QuokaSimilarity::cosine, eps),
             slot_ends(call, picks)};
   }
 
   /// True if the chunk has more queries than score keys.
   bool leaves_out_queries(const SelectCall& call) const {
-    return options_.queries != QuokaQueryChoice::all && call.n_tok > options_.n_queries;
+    return queries != QuokaQueryChoice::all && call.n_tok > n_queries;
   }
   bool takes_cosines(const SelectCall& call) const {
-    return leaves_out_queries(call) && (options_.queries == QuokaQueryChoice::farthest ||
-                                        options_.queries == QuokaQueryChoice::nearest);
+    return leaves_out_queries(call) &&
+           (queries == QuokaQueryChoice::farthest || queries == QuokaQueryChoice::nearest);
   }
 
   /// Says which queries were chosen and how far each is from its head's mean query.
@@ -255,27 +239,27 @@ class Quoka final : public SharedScoreSelector {
     const auto group = static_cast<std::size_t>(owner.q_heads.size());
     std::vector<Index> rule = all_rows(call);
     if (!leaves_out_queries(call)) return std::vector(group, rule);
-    switch (options_.queries) {
+    switch (queries) {
       case QuokaQueryChoice::nearest:
         for (auto& head : cosines) {
           for (double& cosine : head) cosine = -cosine;
         }
         [[fallthrough]];
       case QuokaQueryChoice::farthest:
-        return quoka_pick_slots(cosines, options_.n_queries, options_.pairing);
+        return quoka_pick_slots(cosines, n_queries, pairing);
       case QuokaQueryChoice::last:
-        rule.erase(rule.begin(), rule.end() - options_.n_queries);
+        rule.erase(rule.begin(), rule.end() - n_queries);
         break;
       case QuokaQueryChoice::random: {
         const auto draw = [&](Index row) {
-          return mixed({options_.seed, call.layer, owner.index, call.pos_begin + row});
+          return mixed({seed, call.layer, owner.index, call.pos_begin + row});
         };
         std::sort(rule.begin(), rule.end(), [&](Index a, Index b) {
           const std::uint64_t x = draw(a);
           const std::uint64_t y = draw(b);
           return x != y ? x < y : a < b;
         });
-        rule.resize(static_cast<std::size_t>(options_.n_queries));
+        rule.resize(static_cast<std::size_t>(n_queries));
         std::sort(rule.begin(), rule.end());
         break;
       }
@@ -289,7 +273,7 @@ class Quoka final : public SharedScoreSelector {
   std::vector<Index> slot_ends(const SelectCall& call,
                                const std::vector<std::vector<Index>>& picks) const {
     std::vector<Index> ends(picks[0].size(), chunk_range(call).end);
-    if (options_.scope == Scope::past || !options_.mask_scores) return ends;
+    if (scope_ == Scope::past || !mask_scores) return ends;
     for (const auto& head : picks) {
       for (std::size_t slot = 0; slot < ends.size(); ++slot) {
         ends[slot] = std::min(ends[slot], call.pos_begin + head[slot] + 1);
@@ -298,17 +282,15 @@ class Quoka final : public SharedScoreSelector {
     return ends;
   }
 
-  QuokaSelectorOptions options_;
   std::vector<Slots> slots_;  // [n_kv] of the running call
 };
 
 }  // namespace
 
 void register_quoka(SelectorRegistry& registry) {
-  registry.add<Quoka, QuokaSelectorOptions>("quoka", "QuoKA: query-oriented KV selection",
-                                            "arXiv 2602.08722",
-                                            "scores keys by their largest cosine with the queries "
-                                            "that differ most from the chunk's mean query");
+  registry.add<Quoka>("quoka", "QuoKA: query-oriented KV selection", "arXiv 2602.08722",
+                      "scores keys by their largest cosine with the queries "
+                      "that differ most from the chunk's mean query");
 }
 
 }  // namespace kvscope

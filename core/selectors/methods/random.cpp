@@ -17,41 +17,30 @@ namespace kvscope {
 
 namespace {
 
-struct RandomOptions {
-  Index seed = 1;
-  Index n_sink = 0;
-  Index n_recent = 0;
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"seed", "names the random numbers"}.at_least(0), self.seed);
-    visit(Field{"n-sink", "first tokens that are forced on top of the budget"}.at_least(0),
-          self.n_sink);
-    visit(Field{"n-recent", "latest tokens before the call that are forced on top of the budget"}
-              .at_least(0),
-          self.n_recent);
-  }
-};
-
 class Random final : public Selector {
  public:
-  explicit Random(const RandomOptions& options) : options_(options) {}
-  std::string_view name() const override { return "random"; }
+  Index seed_ = option(seed_, "seed", 1, "names the random numbers", at_least(0));
+  Index n_sink_ = option(n_sink_, "n-sink", 0, "first tokens that are forced on top of the budget",
+                         at_least(0));
+  Index n_recent_ =
+      option(n_recent_, "n-recent", 0,
+             "latest tokens before the call that are forced on top of the budget", at_least(0));
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.is_static = true;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .is_static = true,
+            .budgets = kTokenBudgets};
   }
-  void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
-    const Index recent_begin = std::max<Index>(0, call.pos_begin - options_.n_recent);
-    const auto is_forced = [&](KeyPos pos) { return pos < options_.n_sink || pos >= recent_begin; };
+    const Index recent_begin = std::max<Index>(0, call.pos_begin - n_recent_);
+    const auto is_forced = [&](KeyPos pos) { return pos < n_sink_ || pos >= recent_begin; };
     Selection drawn =
         select_past(call, [&](Index kv_head, std::span<const KeyPos> past, Index n_keep) {
           const CounterRng rng(
-              {static_cast<std::uint64_t>(options_.seed), static_cast<std::uint64_t>(call.layer),
+              {static_cast<std::uint64_t>(seed_), static_cast<std::uint64_t>(call.layer),
                static_cast<std::uint64_t>(kv_head), static_cast<std::uint64_t>(call.pos_begin)});
           std::vector<KeyPos> drawable;
           std::vector<double> scores;
@@ -64,7 +53,7 @@ class Random final : public Selector {
           }
           return top_k_list(scores, drawable, n_keep).scored;
         });
-    if (options_.n_sink == 0 && options_.n_recent == 0) return drawn;
+    if (n_sink_ == 0 && n_recent_ == 0) return drawn;
     Selection selection(drawn.owner, drawn.n_tok, drawn.rows_per_list);
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
       std::vector<KeyPos> forced = candidates(call, kv_head, past_range(call));
@@ -76,18 +65,14 @@ class Random final : public Selector {
     return selection;
   }
 
-  SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
-
  private:
-  RandomOptions options_;
 };
 
 }  // namespace
 
 void register_random(SelectorRegistry& registry) {
-  registry.add<Random, RandomOptions>(
-      "random", "Random keys", "control",
-      "draws the budget's keys uniformly from the past, with a fixed seed");
+  registry.add<Random>("random", "Random keys", "control",
+                       "draws the budget's keys uniformly from the past, with a fixed seed");
 }
 
 }  // namespace kvscope

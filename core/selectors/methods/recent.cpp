@@ -12,36 +12,27 @@ namespace kvscope {
 
 namespace {
 
-struct RecentOptions {
-  template <class Self, class Visit>
-  static void visit_fields(Self&, Visit&&) {}
-};
-
 class Recent final : public Selector {
  public:
-  explicit Recent(const RecentOptions&) {}
-  std::string_view name() const override { return "recent"; }
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.is_static = true;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .is_static = true,
+            .budgets = kTokenBudgets};
   }
-  void reset(const AttentionShape&) override {}
   Selection select(const SelectCall& call) override {
     return select_past(call, [](Index, std::span<const KeyPos> past, Index n_keep) {
       return std::vector<KeyPos>(past.end() - n_keep, past.end());
     });
   }
-  SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
 };
 
 }  // namespace
 
 void register_recent(SelectorRegistry& registry) {
-  registry.add<Recent, RecentOptions>("recent", "Recent keys only", "control",
-                                      "keeps the latest keys before the call");
+  registry.add<Recent>("recent", "Recent keys only", "control",
+                       "keeps the latest keys before the call");
 }
 
 }  // namespace kvscope

@@ -38,27 +38,16 @@ namespace kvscope {
 
 namespace {
 
-struct RetroInferOptions : ClusterListOptions {
-  double estimate_share = 0.232;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(
-        Field{"estimate-share", "share of the clusters that is estimated by centroids; 0: none"}.in(
-            0.0, 1.0),
-        self.estimate_share);
-    ClusterListOptions::visit_fields(self, visit);
-  }
-};
-
 class RetroInfer final : public ClusterSelector {
  public:
-  explicit RetroInfer(const RetroInferOptions& options)
-      : ClusterSelector(options), estimate_share_(options.estimate_share) {}
-  std::string_view name() const override { return "retroinfer"; }
+  using SharedOptions = ClusterListOptions;
+  double estimate_share_ =
+      option(estimate_share_, "estimate-share", 0.232,
+             "share of the clusters that is estimated by centroids; 0: none", in(0.0, 1.0));
+
   SelectorCaps caps() const override {
     SelectorCaps caps = cluster_caps();
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
+    caps.budgets = kTokenBudgets;
     return caps;
   }
 
@@ -87,15 +76,12 @@ class RetroInfer final : public ClusterSelector {
     std::sort(choice.estimated.begin(), choice.estimated.end());
     return choice;
   }
-
- private:
-  double estimate_share_;
 };
 
 }  // namespace
 
 void register_retroinfer(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<RetroInfer, RetroInferOptions>(
+  SelectorEntry& entry = registry.add<RetroInfer>(
       "retroinfer", "RetroInfer: clusters with estimation",
       "arXiv 2505.02922; microsoft/RetrievalAttention",
       "attends to the best clusters of keys exactly, and to the next ones through their centroids");

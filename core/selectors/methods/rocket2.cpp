@@ -46,20 +46,6 @@ namespace kvscope {
 
 namespace {
 
-struct Rocket2Options {
-  double compression = 16.0;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"compression",
-                "keys read densely over elements read here (c): chunks of sqrt(c) keys"}
-              .in(1.0, 4096.0),
-          self.compression);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 /// Boxes of consecutive alive keys of one KV head.
 class AliveChunks {
  public:
@@ -101,16 +87,19 @@ class AliveChunks {
 
 class Rocket2 final : public SharedScoreSelector {
  public:
-  explicit Rocket2(const Rocket2Options& options)
-      : options_(options), chunk_(static_cast<Index>(std::ceil(std::sqrt(options.compression)))) {}
-  std::string_view name() const override { return "rocket2"; }
+  double compression_ = option(
+      compression_, "compression", 16.0,
+      "keys read densely over elements read here (c): chunks of sqrt(c) keys", in(1.0, 4096.0));
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+
+  void configure() override { chunk_ = static_cast<Index>(std::ceil(std::sqrt(compression_))); }
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.decode = caps.verify = true;
-    caps.owner = ListOwner::kv_head;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    caps.dense_layers = options_.dense_layers;
-    return caps;
+    return {.decode = true,
+            .verify = true,
+            .owner = ListOwner::kv_head,
+            .budgets = kTokenBudgets,
+            .dense_layers = dense_layers_};
   }
   void reset(const AttentionShape& shape) override {
     SharedScoreSelector::reset(shape);
@@ -137,9 +126,7 @@ class Rocket2 final : public SharedScoreSelector {
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override {
-    return call.layer < options_.dense_layers;
-  }
+  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
 
   void prepare(const SelectCall& call) override {
     std::vector<AliveChunks*> of_heads;
@@ -202,7 +189,7 @@ class Rocket2 final : public SharedScoreSelector {
 
   Index n_channels(Index d_head) const {
     const auto r =
-        static_cast<Index>(std::floor(static_cast<double>(d_head * chunk_) / options_.compression));
+        static_cast<Index>(std::floor(static_cast<double>(d_head * chunk_) / compression_));
     return std::clamp<Index>(r, 1, d_head);
   }
 
@@ -241,18 +228,16 @@ class Rocket2 final : public SharedScoreSelector {
     return out;
   }
 
-  Rocket2Options options_;
-  Index chunk_;
+  Index chunk_ = 1;
   std::map<std::pair<Index, Index>, std::unique_ptr<AliveChunks>> chunks_;  // by (layer, KV head)
 };
 
 }  // namespace
 
 void register_rocket2(SelectorRegistry& registry) {
-  registry.add<Rocket2, Rocket2Options>("rocket2", "RocketKV, stage 2: hybrid top-k",
-                                        "arXiv 2502.14051",
-                                        "scores chunks of keys by their extremes in the few "
-                                        "channels where the group's query is largest");
+  registry.add<Rocket2>("rocket2", "RocketKV, stage 2: hybrid top-k", "arXiv 2502.14051",
+                        "scores chunks of keys by their extremes in the few "
+                        "channels where the group's query is largest");
 }
 
 }  // namespace kvscope

@@ -28,47 +28,36 @@ namespace kvscope {
 
 namespace {
 
-struct RocketKvOptions {
-  std::string prompt_budget = "tokens=2048";
-  Index window = 32;
-  Index kernel = 63;
-  double compression = 16.0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"prompt-budget",
-                "keys of the prompt that stay for good, as tokens=2048 or ratio=0.25"},
-          self.prompt_budget);
-    visit(Field{"window", "stage 1: last queries that vote, and last keys that stay"}.at_least(1),
-          self.window);
-    visit(Field{"kernel", "stage 1: keys that are pooled, an odd number"}.in(1, 1 << 20),
-          self.kernel);
-    visit(Field{"compression", "stage 2: keys read densely over elements read (c)"}.in(1.0, 4096.0),
-          self.compression);
-  }
-};
-
 class RocketKv final : public Selector {
  public:
+  std::string prompt_budget_ =
+      option(prompt_budget_, "prompt-budget", "tokens=2048",
+             "keys of the prompt that stay for good, as tokens=2048 or ratio=0.25");
+  Index window_ = option(window_, "window", 32,
+                         "stage 1: last queries that vote, and last keys that stay", at_least(1));
+  Index kernel_ =
+      option(kernel_, "kernel", 63, "stage 1: keys that are pooled, an odd number", in(1, 1 << 20));
+  double compression_ =
+      option(compression_, "compression", 16.0, "stage 2: keys read densely over elements read (c)",
+             in(1.0, 4096.0));
+
   /// The stack is made on first use (here, if options were set): the registry asks for caps while
   /// it is filled.
-  explicit RocketKv(const RocketKvOptions& options)
-      : text_(fmt::format("snapkv:window={},kernel={},pooling=max@{}+rocket2:compression={}",
-                          options.window, options.kernel, options.prompt_budget,
-                          options.compression)) {
-    const RocketKvOptions published;
-    if (options.prompt_budget != published.prompt_budget || options.kernel != published.kernel)
-      stack();
+  /// The stack is made on first use (here, if options were set): the registry asks for caps while
+  /// it is filled.
+  void configure() override {
+    text_ = fmt::format("snapkv:window={},kernel={},pooling=max@{}+rocket2:compression={}", window_,
+                        kernel_, prompt_budget_, compression_);
+    if (prompt_budget_ != "tokens=2048" || kernel_ != 63) stack();
   }
-  std::string_view name() const override { return "rocketkv"; }
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = ListOwner::kv_head;
-    caps.permanent = true;
-    caps.keeps_by_option = true;  // prompt-budget
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .owner = ListOwner::kv_head,
+            .permanent = true,
+            .budgets = kTokenBudgets,
+            .keeps_by_option = true};
   }
   void reset(const AttentionShape& shape) override { stack().reset(shape); }
   void on_append(Index layer, Index pos_begin, TensorView<const float> k,
@@ -97,10 +86,9 @@ class RocketKv final : public Selector {
 }  // namespace
 
 void register_rocketkv(SelectorRegistry& registry) {
-  registry.add<RocketKv, RocketKvOptions>("rocketkv", "RocketKV: evict, then hybrid top-k",
-                                          "arXiv 2502.14051",
-                                          "SnapKV shrinks the prompt for good, then chunks of keys "
-                                          "and channels of the query choose in every step");
+  registry.add<RocketKv>("rocketkv", "RocketKV: evict, then hybrid top-k", "arXiv 2502.14051",
+                         "SnapKV shrinks the prompt for good, then chunks of keys "
+                         "and channels of the query choose in every step");
 }
 
 }  // namespace kvscope

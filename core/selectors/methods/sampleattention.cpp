@@ -25,34 +25,26 @@ namespace kvscope {
 
 namespace {
 
-struct SampleAttentionOptions {
-  Index n_queries = 16;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"n-queries", "queries of a chunk that vote"}.at_least(1), self.n_queries);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 class SampleAttention final : public SharedScoreSelector {
  public:
-  explicit SampleAttention(const SampleAttentionOptions& options) : options_(options) {}
-  std::string_view name() const override { return "sampleattention"; }
+  Index n_queries_ =
+      option(n_queries_, "n-queries", 16, "queries of a chunk that vote", at_least(1));
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = ListOwner::kv_head;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio, Budget::Kind::mass};
-    caps.dense_layers = options_.dense_layers;
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .owner = ListOwner::kv_head,
+            .budgets = {Budget::Kind::tokens, Budget::Kind::ratio, Budget::Kind::mass},
+            .dense_layers = dense_layers_};
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     const Index group = call.q.dim(0) / call.k.dim(0);
-    const auto n_rows = static_cast<double>(std::min(options_.n_queries, call.n_tok) * group);
+    const auto n_rows = static_cast<double>(std::min(n_queries_, call.n_tok) * group);
     const double n_keys = alive_keys(call, call_range(call));  // of all KV heads
     const auto d = static_cast<double>(call.q.dim(2));
     return {.score_flops = 2.0 * n_rows * n_keys * d + 5.0 * n_rows * n_keys,
@@ -60,13 +52,11 @@ class SampleAttention final : public SharedScoreSelector {
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override {
-    return call.layer < options_.dense_layers;
-  }
+  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
 
   bool score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange keys,
                     std::span<const std::span<double>> scores) override {
-    const Index n_rows = std::min(options_.n_queries, call.n_tok);
+    const Index n_rows = std::min(n_queries_, call.n_tok);
     std::vector<Index> rows;
     for (Index i = 0; i < n_rows; ++i) rows.push_back(i * call.n_tok / n_rows);
     const double share = 1.0 / static_cast<double>(n_rows * shape_.group());
@@ -75,13 +65,12 @@ class SampleAttention final : public SharedScoreSelector {
   }
 
  private:
-  SampleAttentionOptions options_;
 };
 
 }  // namespace
 
 void register_sampleattention(SelectorRegistry& registry) {
-  registry.add<SampleAttention, SampleAttentionOptions>(
+  registry.add<SampleAttention>(
       "sampleattention", "SampleAttention: sampled rows vote for columns", "arXiv 2406.15486",
       "exact attention of a few evenly spaced queries decides which keys the whole chunk keeps");
 }

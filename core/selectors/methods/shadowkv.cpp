@@ -67,39 +67,6 @@ enum class ShadowKeys { exact, rebuilt };
 
 constexpr double kNoChunk = -std::numeric_limits<double>::infinity();
 
-struct ShadowKvOptions {
-  Index page_size = 8;
-  Index outliers = 48;
-  Index local_chunks = 4;
-  Index dense_layers = 0;
-  ShadowKeys keys = ShadowKeys::exact;
-  std::string rotation;
-  double rank_share = 0.15625;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"page-size", "tokens per chunk"}.in(1, 1 << 20), self.page_size);
-    visit(
-        Field{"outliers", "chunks that are kept because a key of theirs is unlike the landmark"}.in(
-            0, 1 << 30),
-        self.outliers);
-    visit(Field{"local-chunks", "latest whole chunks that are always kept"}.in(0, 1 << 30),
-          self.local_chunks);
-    visit(Field{"dense-layers", "leading layers kept dense"}.in(0, 1 << 30), self.dense_layers);
-    visit(Field{"keys", "chosen keys as they are, or rebuilt from a factorisation of low rank"},
-          self.keys);
-    visit(Field{"rotation",
-                "a file of kvscope fit shadowkv: keys are rebuilt (overrides keys); without one, "
-                "keys=rebuilt needs a calibration text with keys before rotation"},
-          self.rotation);
-    visit(
-        Field{"rank-share",
-              "rank of the factorisation as a share of the channels of all KV heads, at least one"}
-            .in(0.0, 1.0),
-        self.rank_share);
-  }
-};
-
 /// The smallest cosine of a chunk's alive keys with their mean; no alive key: 1.
 double least_cosine(const SelectCall& call, Index kv_head, TokenRange chunk,
                     std::span<const float> landmark, bool is_whole) {
@@ -130,19 +97,34 @@ struct ChunkLandmarks {
 
 class ShadowKv final : public Selector {
  public:
-  explicit ShadowKv(const ShadowKvOptions& options)
-      : options_(options), file_("shadowkv", options.rotation) {}
-  std::string_view name() const override { return "shadowkv"; }
+  Index page_size_ = option(page_size_, "page-size", 8, "tokens per chunk", in(1, 1 << 20));
+  Index outliers_ =
+      option(outliers_, "outliers", 48,
+             "chunks that are kept because a key of theirs is unlike the landmark", in(0, 1 << 30));
+  Index local_chunks_ = option(local_chunks_, "local-chunks", 4,
+                               "latest whole chunks that are always kept", in(0, 1 << 30));
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", in(0, 1 << 30));
+  ShadowKeys keys_ = option(keys_, "keys", ShadowKeys::exact,
+                            "chosen keys as they are, or rebuilt from a factorisation of low rank");
+  std::string rotation_ =
+      option(rotation_, "rotation", "",
+             "a file of kvscope fit shadowkv: keys are rebuilt (overrides keys); without one, "
+             "keys=rebuilt needs a calibration text with keys before rotation");
+  double rank_share_ =
+      option(rank_share_, "rank-share", 0.15625,
+             "rank of the factorisation as a share of the channels of all KV heads, at least one",
+             in(0.0, 1.0));
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.decode = caps.verify = true;
-    caps.owner = list_owner();
-    caps.needs_calibration = rebuilds() && !file_.is_named();
-    caps.artifact_option = "rotation";
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::pages, Budget::Kind::ratio};
-    caps.page_size = options_.page_size;
-    caps.dense_layers = options_.dense_layers;
-    return caps;
+    return {.decode = true,
+            .verify = true,
+            .owner = list_owner(),
+            .needs_calibration = rebuilds() && !file_.is_named(),
+            .budgets = {Budget::Kind::tokens, Budget::Kind::pages, Budget::Kind::ratio},
+            .page_size = page_size_,
+            .dense_layers = dense_layers_,
+            .artifact_option = "rotation"};
   }
 
   void calibrate(const TraceSource& text, std::span<const Index> layers,
@@ -168,17 +150,12 @@ class ShadowKv final : public Selector {
     for (auto& [layer, keys] : low_rank_) keys.truncate(n_keys);
   }
 
-  Selection select(const SelectCall& call) override {
-    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
-  }
-
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    if (call.layer < options_.dense_layers)
-      return dense_selections(call, list_owner(), budgets.size());
+    if (call.layer < dense_layers_) return dense_selections(call, list_owner(), budgets.size());
     const Index n_kv = call.k.dim(0);
     while (static_cast<Index>(landmarks_.size()) < (call.layer + 1) * n_kv)
-      landmarks_.push_back({KeyPools(call.k.dim(2), options_.page_size, options_.page_size), {}});
+      landmarks_.push_back({KeyPools(call.k.dim(2), page_size_, page_size_), {}});
     std::vector<Selection> answers = select_by_owner(
         call, ListOwner::kv_head, call.n_tok, budgets.size(),
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> lists) {
@@ -200,12 +177,12 @@ class ShadowKv final : public Selector {
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
       const bool is_whole = all_alive(call, kv_head);
       Index n_alive = 0;  // chunks
-      for (Index chunk = 0; chunk < call.pos_begin / options_.page_size; ++chunk) {
+      for (Index chunk = 0; chunk < call.pos_begin / page_size_; ++chunk) {
         const bool has_keys = is_whole || !candidates(call, kv_head, chunk_keys(chunk)).empty();
         n_alive += has_keys && chunk < n_far ? 1 : 0;
         n_held += has_keys ? 1.0 : 0.0;
       }
-      n_scored += static_cast<double>(std::max<Index>(0, n_alive - options_.outliers));
+      n_scored += static_cast<double>(std::max<Index>(0, n_alive - outliers_));
     }
     const auto n_rows = static_cast<double>(call.q.dim(0) / call.k.dim(0) * call.n_tok);
     SelectCost cost{.score_flops = 2.0 * n_rows * n_scored * d,
@@ -216,7 +193,7 @@ class ShadowKv final : public Selector {
   }
 
  private:
-  bool rebuilds() const { return file_.is_named() || options_.keys == ShadowKeys::rebuilt; }
+  bool rebuilds() const { return file_.is_named() || keys_ == ShadowKeys::rebuilt; }
   ListOwner list_owner() const { return rebuilds() ? ListOwner::q_head : ListOwner::kv_head; }
 
   LowRankKeys& low_rank_of(Index layer) {
@@ -230,8 +207,7 @@ class ShadowKv final : public Selector {
           "(kvscope fit shadowkv TRACE --out FILE)",
           layer));
     }
-    return low_rank_.emplace(layer, LowRankKeys(rotation->second, options_.rank_share))
-        .first->second;
+    return low_rank_.emplace(layer, LowRankKeys(rotation->second, rank_share_)).first->second;
   }
 
   /// The same keys for every query head and row; scored ones with the score of
@@ -271,8 +247,7 @@ class ShadowKv final : public Selector {
     const Index n_kv = call.k.dim(0);
     const Index group = call.q.dim(0) / n_kv;
     const auto n = static_cast<double>(n_kv * call.k.dim(2));
-    const auto rank =
-        static_cast<double>(LowRankKeys::rank_of(options_.rank_share, n_kv * call.k.dim(2)));
+    const auto rank = static_cast<double>(LowRankKeys::rank_of(rank_share_, n_kv * call.k.dim(2)));
     std::vector<bool> is_read(static_cast<std::size_t>(call.k.dim(1)), false);
     double n_rebuilt = 0.0;
     for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
@@ -289,11 +264,11 @@ class ShadowKv final : public Selector {
   }
 
   TokenRange chunk_keys(Index chunk) const {
-    return {chunk * options_.page_size, (chunk + 1) * options_.page_size};
+    return {chunk * page_size_, (chunk + 1) * page_size_};
   }
   /// From here on everything is kept.
   Index first_local_chunk(const SelectCall& call) const {
-    return std::max<Index>(0, call.pos_begin / options_.page_size - options_.local_chunks);
+    return std::max<Index>(0, call.pos_begin / page_size_ - local_chunks_);
   }
   static void forget(ChunkLandmarks& of, Index n_keys) {
     of.means.truncate(n_keys);
@@ -323,7 +298,7 @@ class ShadowKv final : public Selector {
             least_cosine(call, heads.kv_head, chunk_keys(chunk), means.row(chunk), false);
     }
     const Index n_far = first_local_chunk(call);
-    BlockFates fates(options_.page_size, call_range(call));
+    BlockFates fates(page_size_, call_range(call));
     fates.force({n_far, fates.blocks.end});
     force_outliers(std::span<const double>(cosines).first(static_cast<std::size_t>(n_far)), n_alive,
                    fates);
@@ -332,14 +307,14 @@ class ShadowKv final : public Selector {
     Index n_chunks = 0;
     for (Index chunk = fates.blocks.begin; chunk < n_far; ++chunk) {
       if (scores[static_cast<std::size_t>(chunk - fates.blocks.begin)] == kNoChunk) continue;
-      n_keys += n_alive.empty() ? options_.page_size : n_alive[static_cast<std::size_t>(chunk)];
+      n_keys += n_alive.empty() ? page_size_ : n_alive[static_cast<std::size_t>(chunk)];
       ++n_chunks;
     }
     for (std::size_t b = 0; b < budgets.size(); ++b) {
       BlockFates answer = fates;
       if (n_chunks > 0) {
-        const Index budget = budgets[b].tokens(n_keys, options_.page_size);
-        answer.keep_best(scores, blocks_bought(budget, options_.page_size, n_keys, n_chunks));
+        const Index budget = budgets[b].tokens(n_keys, page_size_);
+        answer.keep_best(scores, blocks_bought(budget, page_size_, n_keys, n_chunks));
       }
       answers[b].add(answer.list(call, heads.kv_head));
     }
@@ -354,7 +329,7 @@ class ShadowKv final : public Selector {
                             static_cast<Index>(chunk) >= fates.blocks.begin;
       unlike.push_back(has_keys ? -cosines[chunk] : kNoChunk);
     }
-    for (const Index chunk : top_k(unlike, options_.outliers)) fates.force({chunk, chunk + 1});
+    for (const Index chunk : top_k(unlike, outliers_)) fates.force({chunk, chunk + 1});
   }
 
   /// Of the chunks of `fates`: the largest weight over heads and rows of those that compete.
@@ -393,8 +368,7 @@ class ShadowKv final : public Selector {
     return scores;
   }
 
-  ShadowKvOptions options_;
-  ArtifactFile file_;
+  ArtifactFile file_{"shadowkv", rotation_};
   std::map<Index, KeyRotation> rotations_;  // by layer
   std::map<Index, LowRankKeys> low_rank_;   // by layer, of the sequence
   std::vector<ChunkLandmarks> landmarks_;   // [n_layers][n_kv]
@@ -403,7 +377,7 @@ class ShadowKv final : public Selector {
 }  // namespace
 
 void register_shadowkv(SelectorRegistry& registry) {
-  registry.add<ShadowKv, ShadowKvOptions>(
+  registry.add<ShadowKv>(
       "shadowkv", "ShadowKV: chunk landmarks and outliers", "arXiv 2410.21465",
       "in decode, keeps the chunks whose mean key gets the most attention, and those that a mean "
       "cannot stand for");

@@ -63,47 +63,35 @@ constexpr Index kEndsPerBin = 6;
 
 enum class SkipRule { scale, target };
 
-struct SkipSoftmaxOptions {
-  Index block_q = 128;
-  Index block_k = 128;
-  double scale = 1000.0;
-  double lambda = 0.0;
-  SkipRule by = SkipRule::scale;
-  double target = 0.5;
-  std::string fit;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"block-q", "queries per tile"}.in(1, 1 << 10), self.block_q);
-    visit(Field{"block-k", "keys per tile"}.in(1, 1 << 10), self.block_k);
-    visit(Field{"scale", "lambda times the number of visible keys"}.in(0.0, 1e9), self.scale);
-    visit(Field{"lambda", "the threshold itself, for any context; 0: scale / T"}.in(0.0, 1.0),
-          self.lambda);
-    visit(Field{"by", "scale: the option; target: the scale that was fitted for a share of tiles"},
-          self.by);
-    visit(Field{"target", "share of the tiles that is skipped, by=target"}.in(0.0, 1.0),
-          self.target);
-    visit(Field{"fit", "a file of kvscope fit skip-softmax, which means by=target"}, self.fit);
-  }
-};
-
 class SkipSoftmax final : public Selector {
  public:
-  explicit SkipSoftmax(const SkipSoftmaxOptions& options)
-      : options_(options), file_("skip-softmax", options.fit) {
-    if (goes_by_target() && options_.lambda > 0.0) {
+  Index block_q_ = option(block_q_, "block-q", 128, "queries per tile", in(1, 1 << 10));
+  Index block_k_ = option(block_k_, "block-k", 128, "keys per tile", in(1, 1 << 10));
+  double scale_ =
+      option(scale_, "scale", 1000.0, "lambda times the number of visible keys", in(0.0, 1e9));
+  double lambda_ = option(lambda_, "lambda", 0.0,
+                          "the threshold itself, for any context; 0: scale / T", in(0.0, 1.0));
+  SkipRule by_ =
+      option(by_, "by", SkipRule::scale,
+             "scale: the option; target: the scale that was fitted for a share of tiles");
+  double target_ =
+      option(target_, "target", 0.5, "share of the tiles that is skipped, by=target", in(0.0, 1.0));
+  std::string fit_ =
+      option(fit_, "fit", "", "a file of kvscope fit skip-softmax, which means by=target");
+
+  void configure() override {
+    if (goes_by_target() && lambda_ > 0.0) {
       throw ConfigError(
           fmt::format("skip-softmax: lambda: expected 0 with by=target or fit=FILE, which say the "
                       "threshold, found {}",
-                      options_.lambda));
+                      lambda_));
     }
   }
-  std::string_view name() const override { return "skip-softmax"; }
   SelectorCaps caps() const override {
     SelectorCaps caps;
     caps.prefill = caps.decode = caps.verify = true;
     caps.owner = ListOwner::q_head;
-    caps.page_size = options_.block_k;
+    caps.page_size = block_k_;
     caps.needs_calibration = goes_by_target() && !file_.is_named();
     caps.cross_layer = caps.needs_calibration;  // one fit serves all layers
     caps.artifact_option = "fit";
@@ -133,7 +121,7 @@ class SkipSoftmax final : public Selector {
       const Tensor<float> k = text.read_k(layer, kv_head, {0, info.n_tokens});
       KeyDots dots;
       for (const Index end : ends) {
-        const std::array<Index, 2> n_rows = {std::min(options_.block_q, end), 1};
+        const std::array<Index, 2> n_rows = {std::min(block_q_, end), 1};
         for (std::size_t phase = 0; phase < n_rows.size(); ++phase)
           counts[static_cast<std::size_t>(task)][phase].push_back(
               count_skipped(info, q.view(), k.view(), end, n_rows[phase], dots));
@@ -167,7 +155,7 @@ class SkipSoftmax final : public Selector {
       return scale ? std::array<double, 2>{scale->a, scale->b} : std::array<double, 2>{0.0, 0.0};
     };
     out.values = {{"prefill", pair(of_prefill_)}, {"decode", pair(of_decode_)}};
-    out.options = {{"block_q", options_.block_q}, {"block_k", options_.block_k}};
+    out.options = {{"block_q", block_q_}, {"block_k", block_k_}};
     const auto words = [](const std::optional<SkipScale>& scale) {
       return scale ? fmt::format("{:.4g} exp({:.3f} target)", scale->a, scale->b)
                    : std::string("none (tiles are never skipped)");
@@ -186,16 +174,15 @@ class SkipSoftmax final : public Selector {
     const double log_lambda = std::log(lambda_of(call));
     const auto add_lists = [&](const ListHeads& group, ScoreWorker& worker, Selection& answer) {
       std::vector<std::vector<BlockFates>> kept;  // [tiles of queries][heads of the group]
-      for (Index first = 0; first < call.n_tok; first += options_.block_q)
-        kept.push_back(kept_tiles(call, group,
-                                  {first, std::min(first + options_.block_q, call.n_tok)},
+      for (Index first = 0; first < call.n_tok; first += block_q_)
+        kept.push_back(kept_tiles(call, group, {first, std::min(first + block_q_, call.n_tok)},
                                   log_lambda, worker.dots));
       for (std::size_t head = 0; head < static_cast<std::size_t>(group.q_heads.size()); ++head) {
         for (const std::vector<BlockFates>& tile : kept)
           answer.add(tile[head].list(call, group.kv_head));
       }
     };
-    return select_by_kv_head(call, std::min(options_.block_q, call.n_tok), add_lists);
+    return select_by_kv_head(call, std::min(block_q_, call.n_tok), add_lists);
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -236,23 +223,23 @@ class SkipSoftmax final : public Selector {
 
  private:
   double lambda_of(const SelectCall& call) const {
-    if (options_.lambda > 0.0) return options_.lambda;
+    if (lambda_ > 0.0) return lambda_;
     return std::min(1.0,
                     scale_of(call) / static_cast<double>(row_range(call, call.n_tok - 1).size()));
   }
 
   double scale_of(const SelectCall& call) const {
-    if (!goes_by_target()) return options_.scale;
+    if (!goes_by_target()) return scale_;
     if (!is_fitted_) {
       throw ConfigError(
           "skip-softmax: by=target has no fit: calibrate it on a text, or name a file with "
           "fit=FILE (kvscope fit skip-softmax TRACE --out FILE)");
     }
     const auto& fitted = call.phase == Phase::prefill ? of_prefill_ : of_decode_;
-    return fitted ? fitted->scale(options_.target) : 0.0;
+    return fitted ? fitted->scale(target_) : 0.0;
   }
 
-  bool goes_by_target() const { return options_.by == SkipRule::target || file_.is_named(); }
+  bool goes_by_target() const { return by_ == SkipRule::target || file_.is_named(); }
 
   /// Lengths of the contexts that are measured: in (T / 2, T], (T / 4, T / 2], ...
   static std::vector<Index> context_ends(Index n_tokens) {
@@ -279,7 +266,7 @@ class SkipSoftmax final : public Selector {
     call.k = TensorView<const float>(k.data(), Shape{1, end, k.dim(1)});
     std::vector<Index> counts(kTrials.size() + 1, 0);
     for (const std::vector<double>& margins :
-         tile_margins(call, {0, {0, q.dim(0)}, 0}, {0, n_rows}, options_.block_k, dots)) {
+         tile_margins(call, {0, {0, q.dim(0)}, 0}, {0, n_rows}, block_k_, dots)) {
       for (const double margin : margins) {
         for (std::size_t i = 0; i < kTrials.size(); ++i)
           counts[i] += margin < std::log(kTrials[i]) ? 1 : 0;
@@ -306,11 +293,10 @@ class SkipSoftmax final : public Selector {
   std::vector<BlockFates> kept_tiles(const SelectCall& call, const ListHeads& group,
                                      TokenRange rows, double log_lambda, KeyDots& dots) const {
     constexpr double kUnseen = -std::numeric_limits<double>::infinity();
-    const BlockFates all(options_.block_k,
+    const BlockFates all(block_k_,
                          {row_range(call, rows.begin).begin, row_range(call, rows.end - 1).end});
     std::vector<BlockFates> kept;
-    for (const std::vector<double>& margins :
-         tile_margins(call, group, rows, options_.block_k, dots)) {
+    for (const std::vector<double>& margins : tile_margins(call, group, rows, block_k_, dots)) {
       BlockFates& fates = kept.emplace_back(all);
       for (std::size_t i = 0; i < margins.size(); ++i) {
         if (margins[i] > kUnseen && margins[i] >= log_lambda) fates.fates[i] = BlockFate::scored;
@@ -319,8 +305,7 @@ class SkipSoftmax final : public Selector {
     return kept;
   }
 
-  SkipSoftmaxOptions options_;
-  ArtifactFile file_;
+  ArtifactFile file_{"skip-softmax", fit_};
   bool is_fitted_ = false;
   std::optional<SkipScale> of_prefill_;  // empty: no threshold skips a tenth of the tiles
   std::optional<SkipScale> of_decode_;
@@ -329,7 +314,7 @@ class SkipSoftmax final : public Selector {
 }  // namespace
 
 void register_skip_softmax(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<SkipSoftmax, SkipSoftmaxOptions>(
+  SelectorEntry& entry = registry.add<SkipSoftmax>(
       "skip-softmax", "Skip Softmax (BLASST): tiles below the running maximum", "arXiv 2512.12087",
       "reads all keys, and the values of tiles whose largest score is not far below what came "
       "before");

@@ -33,59 +33,49 @@ namespace kvscope {
 
 namespace {
 
-struct SnapKvOptions {
-  Index window = 64;
-  Index kernel = 5;
-  Pooling pooling = Pooling::average;
-  bool official_mha = false;
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"window", "last queries that vote, and last keys that stay, inside the budget"}
-              .at_least(1),
-          self.window);
-    visit(Field{"kernel", "keys that are pooled, an odd number"}.in(1, 1 << 20), self.kernel);
-    visit(Field{"pooling", "how votes of neighbours are combined"}, self.pooling);
-    visit(Field{"official-mha", "each query head keeps its own set, as in the published code"},
-          self.official_mha);
-  }
-};
-
 class SnapKv final : public Selector {
  public:
-  explicit SnapKv(const SnapKvOptions& options) : options_(options) {
-    if (options_.kernel % 2 == 0) {
-      throw ConfigError(
-          fmt::format("snapkv: kernel: expected an odd number, found {}", options_.kernel));
+  Index window_ =
+      option(window_, "window", 64,
+             "last queries that vote, and last keys that stay, inside the budget", at_least(1));
+  Index kernel_ =
+      option(kernel_, "kernel", 5, "keys that are pooled, an odd number", in(1, 1 << 20));
+  Pooling pooling_ =
+      option(pooling_, "pooling", Pooling::average, "how votes of neighbours are combined");
+  bool official_mha_ = option(official_mha_, "official-mha", false,
+                              "each query head keeps its own set, as in the published code");
+
+  void configure() override {
+    if (kernel_ % 2 == 0) {
+      throw ConfigError(fmt::format("snapkv: kernel: expected an odd number, found {}", kernel_));
     }
   }
-  std::string_view name() const override { return "snapkv"; }
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = options_.official_mha ? ListOwner::q_head : ListOwner::kv_head;
-    caps.permanent = true;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .owner = official_mha_ ? ListOwner::q_head : ListOwner::kv_head,
+            .permanent = true,
+            .budgets = kTokenBudgets};
   }
   void reset(const AttentionShape& shape) override {
     shape_ = shape;
     kept_.clear();
-    if (options_.official_mha)
-      kept_.assign(static_cast<std::size_t>(shape.n_layers), AliveMask(shape.n_q));
+    if (official_mha_) kept_.assign(static_cast<std::size_t>(shape.n_layers), AliveMask(shape.n_q));
   }
 
   void on_append(Index layer, Index, TensorView<const float> k, TensorView<const float>) override {
-    if (options_.official_mha) kept_[static_cast<std::size_t>(layer)].append(k.dim(1));
+    if (official_mha_) kept_[static_cast<std::size_t>(layer)].append(k.dim(1));
   }
 
   Selection select(const SelectCall& call) override {
-    return options_.official_mha ? per_query_head(call) : alive_selection(call);
+    return official_mha_ ? per_query_head(call) : alive_selection(call);
   }
 
   void evict(const SelectCall& call, AliveMask& alive) override {
     if (call.phase != Phase::prefill) return;
     const Index group = shape_.group();
-    if (options_.official_mha) {
+    if (official_mha_) {
       AliveMask& kept = kept_[static_cast<std::size_t>(call.layer)];
       engine_of(call).run(shape_.n_q, [&](Index q_head, ScoreWorker& worker) {
         shrink(call, q_head, worker.dots, kept);
@@ -116,11 +106,11 @@ class SnapKv final : public Selector {
     }
   }
 
-  bool takes_remote_rows() const override { return !options_.official_mha; }
+  bool takes_remote_rows() const override { return !official_mha_; }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     if (call.phase != Phase::prefill) return {};
-    return exact_scoring_cost(call, call_range(call), std::min(options_.window, call.n_tok));
+    return exact_scoring_cost(call, call_range(call), std::min(window_, call.n_tok));
   }
 
  private:
@@ -149,7 +139,7 @@ class SnapKv final : public Selector {
 
   /// The last queries of the call.
   std::vector<Index> voting_rows(const SelectCall& call) const {
-    std::vector<Index> voters(static_cast<std::size_t>(std::min(options_.window, call.n_tok)));
+    std::vector<Index> voters(static_cast<std::size_t>(std::min(window_, call.n_tok)));
     std::iota(voters.begin(), voters.end(), call.n_tok - static_cast<Index>(voters.size()));
     return voters;
   }
@@ -190,13 +180,13 @@ class SnapKv final : public Selector {
     const Index budget = eviction_budget(call);
     if (static_cast<Index>(keys.size()) <= budget) return;
     const TokenRange seen = call_range(call);
-    const Index n_window = std::min({options_.window, budget, static_cast<Index>(keys.size())});
+    const Index n_window = std::min({window_, budget, static_cast<Index>(keys.size())});
     const std::size_t n_voted = keys.size() - static_cast<std::size_t>(n_window);
     std::vector<double> votes(n_voted, 0.0);
     for (std::size_t i = 0; i < n_voted; ++i) {
       if (keys[i] >= seen.begin) votes[i] = sums[static_cast<std::size_t>(keys[i] - seen.begin)];
     }
-    const std::vector<double> scores = pooled_votes(votes, options_.kernel, options_.pooling);
+    const std::vector<double> scores = pooled_votes(votes, kernel_, pooling_);
     keep_best(scores, keys.first(n_voted), budget - n_window, owner, mask);
   }
 
@@ -211,7 +201,6 @@ class SnapKv final : public Selector {
     }
   }
 
-  SnapKvOptions options_;
   AttentionShape shape_;
   std::vector<AliveMask> kept_;  // [n_layers], one head per query head: only with official-mha
 };
@@ -219,7 +208,7 @@ class SnapKv final : public Selector {
 }  // namespace
 
 void register_snapkv(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<SnapKv, SnapKvOptions>(
+  SelectorEntry& entry = registry.add<SnapKv>(
       "snapkv", "SnapKV: observation window", "arXiv 2404.14469",
       "keeps the keys that the last queries of the prompt attend to, smoothed over neighbours");
   entry.presets["snapkv-installer"] = {{"window", "32"}, {"kernel", "5"}, {"pooling", "average"}};

@@ -41,51 +41,36 @@ namespace {
 
 constexpr Index kKeysHashedAtOnce = 128;  // their products stay in the processor's cache
 
-struct SocketOptions {
-  Index n_bits = 12;
-  Index n_tables = 60;
-  double tau = 0.3;
-  bool scaled = true;
-  Index n_sink = 128;
-  Index n_recent = 128;
-  Index seed = 1;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"bits", "planes of a table (K): 2^K buckets"}.in(1, 14), self.n_bits);
-    visit(Field{"tables", "hash tables (L)"}.in(1, 512), self.n_tables);
-    visit(Field{"tau", "temperature of the softmax over a table's buckets"}.in(1e-3, 1e3),
-          self.tau);
-    visit(Field{"scaled", "tanh is divided by sqrt(d_head), as in the program"}, self.scaled);
-    visit(Field{"n-sink", "first tokens, always kept, on top of the budget"}.at_least(0),
-          self.n_sink);
-    visit(Field{"n-recent", "latest tokens before the call, always kept, on top of the budget"}
-              .at_least(0),
-          self.n_recent);
-    visit(Field{"seed", "names the random planes"}.at_least(0), self.seed);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 class Socket final : public SharedScoreSelector {
  public:
-  explicit Socket(const SocketOptions& options) : options_(options) {}
-  std::string_view name() const override { return "socket"; }
+  Index n_bits_ = option(n_bits_, "bits", 12, "planes of a table (K): 2^K buckets", in(1, 14));
+  Index n_tables_ = option(n_tables_, "tables", 60, "hash tables (L)", in(1, 512));
+  double tau_ =
+      option(tau_, "tau", 0.3, "temperature of the softmax over a table's buckets", in(1e-3, 1e3));
+  bool scaled_ =
+      option(scaled_, "scaled", true, "tanh is divided by sqrt(d_head), as in the program");
+  Index n_sink_ = option(n_sink_, "n-sink", 128, "first tokens, always kept, on top of the budget",
+                         at_least(0));
+  Index n_recent_ =
+      option(n_recent_, "n-recent", 128,
+             "latest tokens before the call, always kept, on top of the budget", at_least(0));
+  Index seed_ = option(seed_, "seed", 1, "names the random planes", at_least(0));
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.decode = caps.verify = true;
-    caps.owner = ListOwner::q_head;
-    caps.needs_values = true;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    caps.dense_layers = options_.dense_layers;
-    return caps;
+    return {.decode = true,
+            .verify = true,
+            .owner = ListOwner::q_head,
+            .needs_values = true,
+            .budgets = kTokenBudgets,
+            .dense_layers = dense_layers_};
   }
   void reset(const AttentionShape& shape) override {
     SharedScoreSelector::reset(shape);
     heads_.clear();
     planes_.clear();
-    const CounterRng rng({static_cast<std::uint64_t>(options_.seed)});
+    const CounterRng rng({static_cast<std::uint64_t>(seed_)});
     const Index n_numbers = n_planes() * shape.d_head;
     for (Index i = 0; i < n_numbers; ++i)  // as floats, so that products in f32 see the same planes
       planes_.push_back(
@@ -98,7 +83,7 @@ class Socket final : public SharedScoreSelector {
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     const auto d = static_cast<double>(call.k.dim(2));
-    const auto n_tables = static_cast<double>(options_.n_tables);
+    const auto n_tables = static_cast<double>(n_tables_);
     const auto n_signs = static_cast<double>(n_planes());
     const auto n_queries = static_cast<double>(call.q.dim(0) * call.n_tok);
     const auto n_new = static_cast<double>(call.k.dim(0) * call.n_tok);
@@ -107,16 +92,14 @@ class Socket final : public SharedScoreSelector {
     const double bytes_per_key = n_signs / 8.0 + kBytesPerElement;
     const double of_planes = n_signs * d * kBytesPerElement;
     return {.score_flops = 2.0 * (n_queries + n_new) * n_signs * d +
-                           n_queries * n_tables * std::exp2(static_cast<double>(options_.n_bits)) +
+                           n_queries * n_tables * std::exp2(static_cast<double>(n_bits_)) +
                            static_cast<double>(group * call.n_tok) * n_keys * n_tables,
             .score_bytes = n_keys * bytes_per_key + of_planes,
             .metadata_bytes = alive_keys(call, {0, call.k.dim(1)}) * bytes_per_key + of_planes};
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override {
-    return call.layer < options_.dense_layers;
-  }
+  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
   ListOwner owner_of_call(const SelectCall&) const override { return ListOwner::q_head; }
 
   void prepare(const SelectCall& call) override {
@@ -137,12 +120,12 @@ class Socket final : public SharedScoreSelector {
                                  ScoreWorker&) override {
     std::vector<double> scores(static_cast<std::size_t>(std::max<Index>(keys.size(), 0)), 0.0);
     const Head& head = heads_.at({call.layer, owner.kv_head});
-    const auto n_bits = static_cast<std::size_t>(options_.n_bits);
+    const auto n_bits = static_cast<std::size_t>(n_bits_);
     std::vector<double> chances(std::size_t{1} << n_bits);
     // A softmax over each table's buckets, then one number of each table for each key.
     count_work(Counted::visited,
-               call.n_tok * options_.n_tables * (Index{2} << options_.n_bits) +
-                   (call.n_tok * options_.n_tables + 1) * static_cast<Index>(scores.size()));
+               call.n_tok * n_tables_ * (Index{2} << n_bits_) +
+                   (call.n_tok * n_tables_ + 1) * static_cast<Index>(scores.size()));
     for (Index row = 0; row < call.n_tok; ++row) {
       const std::vector<double> logits = half_logits(call.q.sub(owner.q_heads.begin).row(row));
       for (std::size_t table = 0; table < head.codes.size(); ++table) {
@@ -158,7 +141,7 @@ class Socket final : public SharedScoreSelector {
 
   KeyList make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores,
                     TokenRange keys, ScoreWorker&, Summaries&) override {
-    return best_between_ends(call, owner.kv_head, scores, keys, options_.n_sink, options_.n_recent);
+    return best_between_ends(call, owner.kv_head, scores, keys, n_sink_, n_recent_);
   }
 
  private:
@@ -174,11 +157,11 @@ class Socket final : public SharedScoreSelector {
     }
   };
 
-  Index n_planes() const { return options_.n_bits * options_.n_tables; }
+  Index n_planes() const { return n_bits_ * n_tables_; }
 
   /// Hashes the keys before the call that are new.
   void hash_up_to(const SelectCall& call, Index kv_head, KeyDots& dots, Head& head) const {
-    head.codes.resize(static_cast<std::size_t>(options_.n_tables));
+    head.codes.resize(static_cast<std::size_t>(n_tables_));
     const auto v = call.v.sub(kv_head);
     for (auto first = static_cast<Index>(head.lengths.size()); first < call.pos_begin;
          first += kKeysHashedAtOnce) {
@@ -188,9 +171,9 @@ class Socket final : public SharedScoreSelector {
       for (std::size_t table = 0; table < head.codes.size(); ++table) {
         std::vector<std::uint16_t>& codes = head.codes[table];
         codes.resize(static_cast<std::size_t>(part.end), 0);
-        for (Index bit = 0; bit < options_.n_bits; ++bit) {
+        for (Index bit = 0; bit < n_bits_; ++bit) {
           const std::span<const double> products =
-              dots.row(static_cast<Index>(table) * options_.n_bits + bit);
+              dots.row(static_cast<Index>(table) * n_bits_ + bit);
           for (std::size_t t = 0; t < products.size(); ++t)
             codes[static_cast<std::size_t>(first) + t] |=
                 static_cast<std::uint16_t>((products[t] >= 0.0 ? 1U : 0U) << bit);
@@ -208,8 +191,7 @@ class Socket final : public SharedScoreSelector {
   /// them.
   std::vector<double> half_logits(std::span<const float> q_row) const {
     const std::vector<double> q(q_row.begin(), q_row.end());
-    const double divisor =
-        options_.tau * (options_.scaled ? std::sqrt(static_cast<double>(q.size())) : 1.0);
+    const double divisor = tau_ * (scaled_ ? std::sqrt(static_cast<double>(q.size())) : 1.0);
     std::vector<double> out;
     count_work(Counted::dots_f64, 2 * n_planes() * static_cast<Index>(q.size()));
     for (Index plane = 0; plane < n_planes(); ++plane) {
@@ -232,7 +214,6 @@ class Socket final : public SharedScoreSelector {
     }
   }
 
-  SocketOptions options_;
   std::vector<double> planes_;                     // [n_planes, d_head]
   std::map<std::pair<Index, Index>, Head> heads_;  // by (layer, KV head)
 };
@@ -240,7 +221,7 @@ class Socket final : public SharedScoreSelector {
 }  // namespace
 
 void register_socket(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<Socket, SocketOptions>(
+  SelectorEntry& entry = registry.add<Socket>(
       "socket", "SOCKET: soft collisions in hash tables", "arXiv 2602.06283",
       "ranks keys by how likely the query falls into their buckets, times the length of their "
       "values");

@@ -38,42 +38,27 @@ namespace {
 
 enum class KeepRule { cdf, top };
 
-struct SpargeOptions {
-  KeepRule rule = KeepRule::cdf;
-  double tau = 0.98;
-  double top_share = 0.5;
-  double theta_sim = 0.6;
-  bool sink = false;
-  bool subtract_mean = true;
-  Index block_q = 128;
-  Index block_k = 64;
-  PatternSize sizes = PatternSize::options;
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"rule", "keep blocks up to a share of the softmax, or a share of the blocks"},
-          self.rule);
-    visit(Field{"tau", "share of the compressed softmax that the kept blocks stay below"}.in(0.0,
-                                                                                             1.0),
-          self.tau);
-    visit(Field{"top-share", "share of all key blocks that is kept with rule=top"}.in(0.0, 1.0),
-          self.top_share);
-    visit(Field{"theta-sim", "mean pairwise cosine above which a block is judged by its mean"}.in(
-              -1.0, 1.0),
-          self.theta_sim);
-    visit(Field{"sink", "the first block of keys is always kept"}, self.sink);
-    visit(Field{"subtract-mean", "keys are taken less their mean"}, self.subtract_mean);
-    visit(Field{"block-q", "queries per block"}.in(1, 1 << 20), self.block_q);
-    visit(Field{"block-k", "keys per block"}.in(1, 1 << 20), self.block_k);
-    visit(Field{"sizes", "tau from the options, or the budget p"}, self.sizes);
-  }
-};
-
 class SpargeAttn final : public Selector {
  public:
-  explicit SpargeAttn(const SpargeOptions& options) : options_(options) {}
-  std::string_view name() const override { return "spargeattn"; }
-  SelectorCaps caps() const override { return block_share_caps(options_.sizes, options_.block_k); }
-  void reset(const AttentionShape&) override {}
+  KeepRule rule_ = option(rule_, "rule", KeepRule::cdf,
+                          "keep blocks up to a share of the softmax, or a share of the blocks");
+  double tau_ =
+      option(tau_, "tau", 0.98, "share of the compressed softmax that the kept blocks stay below",
+             in(0.0, 1.0));
+  double top_share_ = option(top_share_, "top-share", 0.5,
+                             "share of all key blocks that is kept with rule=top", in(0.0, 1.0));
+  double theta_sim_ =
+      option(theta_sim_, "theta-sim", 0.6,
+             "mean pairwise cosine above which a block is judged by its mean", in(-1.0, 1.0));
+  bool sink_ = option(sink_, "sink", false, "the first block of keys is always kept");
+  bool subtract_mean_ =
+      option(subtract_mean_, "subtract-mean", true, "keys are taken less their mean");
+  Index block_q_ = option(block_q_, "block-q", 128, "queries per block", in(1, 1 << 20));
+  Index block_k_ = option(block_k_, "block-k", 64, "keys per block", in(1, 1 << 20));
+  PatternSize sizes_ =
+      option(sizes_, "sizes", PatternSize::options, "tau from the options, or the budget p");
+
+  SelectorCaps caps() const override { return block_share_caps(sizes_, block_k_); }
 
   Selection select(const SelectCall& call) override {
     const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& answer) {
@@ -81,32 +66,32 @@ class SpargeAttn final : public Selector {
       const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };
       const std::vector<double> shift = mean_key(call, kv_head);
       const BlockMeans keys =
-          block_means(call.k.sub(kv_head), options_.block_k,
+          block_means(call.k.sub(kv_head), block_k_,
                       {.counts = counts, .shift = shift, .self_similarity = true});
       for (Index q_head = group.q_heads.begin; q_head < group.q_heads.end; ++q_head) {
         const BlockMeans queries =
-            block_means(call.q.sub(q_head), options_.block_q, {.self_similarity = true});
+            block_means(call.q.sub(q_head), block_q_, {.self_similarity = true});
         for (Index qb = 0; qb < queries.mean.dim(0); ++qb) {
           answer.add(block_list(call, kv_head, queries, keys, qb));
         }
       }
     };
-    return select_by_kv_head(call, std::min(options_.block_q, call.n_tok), add_lists);
+    return select_by_kv_head(call, std::min(block_q_, call.n_tok), add_lists);
   }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     const auto d = static_cast<double>(call.q.dim(2));
     const auto n_queries = static_cast<double>(call.q.dim(0) * call.n_tok);
     const double n_keys = alive_keys(call, {0, call.k.dim(1)});  // of all KV heads
-    const double n_pairs = block_pairs(call, options_.block_q, options_.block_k);
-    const double shift = options_.subtract_mean ? 2.0 * n_keys * d : 0.0;
+    const double n_pairs = block_pairs(call, block_q_, block_k_);
+    const double shift = subtract_mean_ ? 2.0 * n_keys * d : 0.0;
     return {.score_flops = 5.0 * (n_queries + n_keys) * d + shift + 2.0 * n_pairs * d,
             .score_bytes = n_keys * d * kBytesPerElement};
   }
 
  private:
   std::vector<double> mean_key(const SelectCall& call, Index kv_head) const {
-    if (!options_.subtract_mean) return {};
+    if (!subtract_mean_) return {};
     const auto k = call.k.sub(kv_head);
     std::vector<double> mean(static_cast<std::size_t>(k.dim(1)), 0.0);
     const std::vector<KeyPos> alive = candidates(call, kv_head, TokenRange{0, k.dim(0)});
@@ -126,10 +111,10 @@ class SpargeAttn final : public Selector {
     std::vector<Index> order = top_k(scores, static_cast<Index>(scores.size()));  // best first
     if (order.empty()) return order;
     std::size_t n_keep = 0;
-    if (options_.rule == KeepRule::top && options_.sizes == PatternSize::options) {
-      n_keep = static_cast<std::size_t>(options_.top_share * static_cast<double>(n_all_blocks));
+    if (rule_ == KeepRule::top && sizes_ == PatternSize::options) {
+      n_keep = static_cast<std::size_t>(top_share_ * static_cast<double>(n_all_blocks));
     } else {
-      const double tau = block_share(name(), options_.sizes, options_.tau, call.budget);
+      const double tau = block_share(name(), sizes_, tau_, call.budget);
       double total = 0.0;
       count_work(Counted::exponentials, order.size());
       for (const Index kb : order) total += weight(scores, kb, order.front());
@@ -150,18 +135,17 @@ class SpargeAttn final : public Selector {
 
   KeyList block_list(const SelectCall& call, Index kv_head, const BlockMeans& queries,
                      const BlockMeans& keys, Index qb) const {
-    const Index end = call.pos_begin + std::min((qb + 1) * options_.block_q, call.n_tok);
-    const Index n_causal = (end - 1) / options_.block_k + 1;
-    const bool keeps_all =
-        !(queries.self_similarity[static_cast<std::size_t>(qb)] > options_.theta_sim);
+    const Index end = call.pos_begin + std::min((qb + 1) * block_q_, call.n_tok);
+    const Index n_causal = (end - 1) / block_k_ + 1;
+    const bool keeps_all = !(queries.self_similarity[static_cast<std::size_t>(qb)] > theta_sim_);
     const auto d = static_cast<std::size_t>(keys.mean.dim(1));
     std::vector<double> scores(static_cast<std::size_t>(n_causal),
                                -std::numeric_limits<double>::infinity());
     count_work(Counted::dots_f64, 2 * scores.size() * d);
     std::vector<bool> is_forced(static_cast<std::size_t>(n_causal), false);
     for (std::size_t kb = 0; kb < scores.size(); ++kb) {
-      const bool is_similar = keys.self_similarity[kb] > options_.theta_sim;
-      is_forced[kb] = keeps_all || !is_similar || (options_.sink && kb == 0);
+      const bool is_similar = keys.self_similarity[kb] > theta_sim_;
+      is_forced[kb] = keeps_all || !is_similar || (sink_ && kb == 0);
       if (!is_similar || keys.n_rows[kb] == 0) continue;
       scores[kb] = call.score_rule().of(dot_of({queries.mean.data() + qb * queries.mean.dim(1), d},
                                                {keys.mean.data() + kb * d, d}));
@@ -172,21 +156,19 @@ class SpargeAttn final : public Selector {
     KeyList list;
     for (std::size_t kb = 0; kb < scores.size(); ++kb) {
       if (!is_forced[kb] && !is_scored[kb]) continue;
-      const Index begin = static_cast<Index>(kb) * options_.block_k;
+      const Index begin = static_cast<Index>(kb) * block_k_;
       append_range(is_forced[kb] ? list.forced : list.scored, begin,
-                   std::min(begin + options_.block_k, end));
+                   std::min(begin + block_k_, end));
     }
     remove_dead(call, kv_head, list);
     return list;
   }
-
-  SpargeOptions options_;
 };
 
 }  // namespace
 
 void register_spargeattn(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<SpargeAttn, SpargeOptions>(
+  SelectorEntry& entry = registry.add<SpargeAttn>(
       "spargeattn", "SpargeAttn: compressed block filter", "arXiv 2502.18137",
       "in prefill, keeps key blocks by a softmax of block means, and all blocks that a mean cannot "
       "stand for");

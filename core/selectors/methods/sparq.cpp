@@ -42,30 +42,6 @@ namespace kvscope {
 
 namespace {
 
-struct SparqOptions {
-  Index n_channels = 0;
-  double channel_share = 0.5;
-  double local_share = 0.25;
-  bool mean_value = true;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"n-channels", "query channels that score (r); 0: channel-share of the head's"}
-              .at_least(0),
-          self.n_channels);
-    visit(Field{"channel-share", "share of the head's channels that score, at least one"}.in(0.0,
-                                                                                             1.0),
-          self.channel_share);
-    visit(Field{"local-share", "decode: share of the budget that goes to the latest keys"}.in(0.0,
-                                                                                              1.0),
-          self.local_share);
-    visit(Field{"mean-value", "decode: the mean value stands in for what was left out"},
-          self.mean_value);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 /// Sums of the values of one KV head that grow with the cache. Every kStride tokens a copy is kept,
 /// so that a rollback leads to the very same sums as if the dropped tokens had never been there.
 class ValueSums {
@@ -96,20 +72,32 @@ class ValueSums {
 
 class Sparq final : public SharedScoreSelector {
  public:
-  explicit Sparq(const SparqOptions& options) : options_(options) {}
-  std::string_view name() const override { return "sparq"; }
+  Index n_channels_ =
+      option(n_channels_, "n-channels", 0,
+             "query channels that score (r); 0: channel-share of the head's", at_least(0));
+  double channel_share_ =
+      option(channel_share_, "channel-share", 0.5,
+             "share of the head's channels that score, at least one", in(0.0, 1.0));
+  double local_share_ =
+      option(local_share_, "local-share", 0.25,
+             "decode: share of the budget that goes to the latest keys", in(0.0, 1.0));
+  bool mean_value_ = option(mean_value_, "mean-value", true,
+                            "decode: the mean value stands in for what was left out");
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = ListOwner::kv_head;
-    caps.needs_values = options_.mean_value;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    caps.dense_layers = options_.dense_layers;
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .owner = ListOwner::kv_head,
+            .needs_values = mean_value_,
+            .budgets = kTokenBudgets,
+            .dense_layers = dense_layers_};
   }
 
   std::string why_no_scores() const override {
-    return options_.mean_value
+    return mean_value_
                ? "states which share of the output its own list has (expected mean-value=false)"
                : "";
   }
@@ -120,8 +108,8 @@ class Sparq final : public SharedScoreSelector {
     rule.method = NativeRule::Method::sparq;
     rule.budget = static_cast<Index>(budget.value);
     rule.owner = NativeRule::Owner::group_sum;
-    rule.n_channels = options_.n_channels;
-    rule.channel_share = options_.channel_share;
+    rule.n_channels = n_channels_;
+    rule.channel_share = channel_share_;
     rule.forces_own = true;
     rule.joins_rows = true;
     return rule;
@@ -147,14 +135,12 @@ class Sparq final : public SharedScoreSelector {
     cost.score_flops = 2.0 * rows_per_kv_head * n_keys * r;
     cost.score_bytes = n_keys * r * kBytesPerElement;
     cost.metadata_bytes = alive_keys(call, {0, call.k.dim(1)}) * d * kBytesPerElement;
-    if (options_.mean_value) cost.metadata_bytes += n_kv * d * kBytesPerElement;
+    if (mean_value_) cost.metadata_bytes += n_kv * d * kBytesPerElement;
     return cost;
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override {
-    return call.layer < options_.dense_layers;
-  }
+  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
 
   /// The mean value of each KV head, a summary that has the share 1 - alpha of the output.
   void begin_call(const SelectCall& call, Summaries& summaries) override {
@@ -263,7 +249,7 @@ class Sparq final : public SharedScoreSelector {
     const std::vector<KeyPos> past = candidates(call, owner.kv_head, keys);
     const Index k = call.budget.tokens(static_cast<Index>(past.size()), /*page_size=*/1);
     const auto n_local =
-        std::min(static_cast<Index>(std::floor(options_.local_share * static_cast<double>(k))),
+        std::min(static_cast<Index>(std::floor(local_share_ * static_cast<double>(k))),
                  static_cast<Index>(past.size()));
     const auto local = std::span(past).last(static_cast<std::size_t>(n_local));
     std::vector<double> others(scores.begin(), scores.end());
@@ -282,9 +268,9 @@ class Sparq final : public SharedScoreSelector {
     return call.phase == Phase::decode && call.n_tok == 1;
   }
   Index n_channels(const SelectCall& call) const {
-    return channels_of(options_.n_channels, options_.channel_share, call.k.dim(2));
+    return channels_of(n_channels_, channel_share_, call.k.dim(2));
   }
-  bool mixes(const SelectCall& call) const { return options_.mean_value && is_decode(call); }
+  bool mixes(const SelectCall& call) const { return mean_value_ && is_decode(call); }
 
   /// The channels of a group and its heads' queries in them, [n_heads, n_channels]: divided by tau,
   /// meaned over rows.
@@ -376,7 +362,6 @@ class Sparq final : public SharedScoreSelector {
     return mean;
   }
 
-  SparqOptions options_;
   KeyColumns columns_;  // live decode
   // f32: [n_q][visible keys] of the running call, scores or weights.
   std::vector<std::span<double>> approximate_;
@@ -386,9 +371,8 @@ class Sparq final : public SharedScoreSelector {
 }  // namespace
 
 void register_sparq(SelectorRegistry& registry) {
-  registry.add<Sparq, SparqOptions>("sparq", "SparQ: the query's largest channels",
-                                    "arXiv 2312.04985",
-                                    "scores keys with the few channels where the query is largest");
+  registry.add<Sparq>("sparq", "SparQ: the query's largest channels", "arXiv 2312.04985",
+                      "scores keys with the few channels where the query is largest");
 }
 
 }  // namespace kvscope

@@ -40,53 +40,42 @@ namespace {
 
 enum class BlockRule { closure, block_mass, none };
 
-struct SpecAttnOptions {
-  NucleusMode nucleus = NucleusMode::exact;
-  BlockRule blocks = BlockRule::closure;
-  Index block_size = 16;
-  std::string layer_map = "proportional";
-  Index dense_layers = 2;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"nucleus", "how the threshold of a row is found"}, self.nucleus);
-    visit(Field{"blocks",
-                "closure: blocks that hold a chosen key; block_mass: nucleus of block sums"},
-          self.blocks);
-    visit(Field{"block-size", "tokens per block"}.in(1, 1 << 20), self.block_size);
-    visit(Field{"layer-map",
-                "proportional, identity, or the draft layer of each verifier layer as 0/0/1/2"},
-          self.layer_map);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 class SpecAttn final : public Selector {
  public:
-  explicit SpecAttn(const SpecAttnOptions& options) : options_(options), map_(options.layer_map) {}
-  std::string_view name() const override { return "specattn"; }
+  NucleusMode nucleus_ =
+      option(nucleus_, "nucleus", NucleusMode::exact, "how the threshold of a row is found");
+  BlockRule blocks_ =
+      option(blocks_, "blocks", BlockRule::closure,
+             "closure: blocks that hold a chosen key; block_mass: nucleus of block sums");
+  Index block_size_ = option(block_size_, "block-size", 16, "tokens per block", in(1, 1 << 20));
+  std::string layer_map_ =
+      option(layer_map_, "layer-map", "proportional",
+             "proportional, identity, or the draft layer of each verifier layer as 0/0/1/2");
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 2, "leading layers kept dense", at_least(0));
+
+  void configure() override { map_ = DraftMap(layer_map_); }
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.decode = caps.verify = true;
-    caps.owner = ListOwner::layer;
-    caps.needs_draft = true;
-    caps.budgets = {Budget::Kind::mass};
-    caps.page_size = options_.blocks == BlockRule::none ? 1 : options_.block_size;
-    caps.dense_layers = options_.dense_layers;
-    return caps;
+    return {.decode = true,
+            .verify = true,
+            .owner = ListOwner::layer,
+            .needs_draft = true,
+            .budgets = {Budget::Kind::mass},
+            .page_size = blocks_ == BlockRule::none ? 1 : block_size_,
+            .dense_layers = dense_layers_};
   }
   void reset(const AttentionShape& shape) override { shape_ = shape; }
 
   Selection select(const SelectCall& call) override {
     check_budget_kind(name(), caps(), call.budget);
-    if (call.layer < options_.dense_layers) return dense_selection(call, ListOwner::layer);
+    if (call.layer < dense_layers_) return dense_selection(call, ListOwner::layer);
     const Tensor<float>& rows = draft_rows_of(call);
     const TokenRange visible = call_range(call);
 
     std::vector<bool> is_kept(static_cast<std::size_t>(visible.end), false);
     for (Index row = 0; row < rows.dim(0); ++row)
       mark_row(rows.view().row(row), call.budget.value, is_kept);
-    if (options_.blocks == BlockRule::closure) close_blocks(is_kept);
+    if (blocks_ == BlockRule::closure) close_blocks(is_kept);
 
     KeyList list;
     for (Index pos = visible.begin; pos < call.pos_begin; ++pos) {
@@ -108,9 +97,9 @@ class SpecAttn final : public Selector {
     const auto n_keys = static_cast<double>(call_range(call).end);
     // passes over a row: as printed at most 20 halvings reach 1e-6; the exact search needs at most
     // 31
-    const double passes = options_.nucleus == NucleusMode::exact       ? 31.0
-                          : options_.nucleus == NucleusMode::paper_eps ? 20.0
-                                                                       : 10.0;
+    const double passes = nucleus_ == NucleusMode::exact       ? 31.0
+                          : nucleus_ == NucleusMode::paper_eps ? 20.0
+                                                               : 10.0;
     SelectCost cost;
     cost.score_flops = 2.0 * passes * n_rows * n_keys;
     cost.score_bytes = passes * n_rows * n_keys * kBytesPerProb;
@@ -138,23 +127,23 @@ class SpecAttn final : public Selector {
 
   /// Marks the nucleus of one draft row [n_positions].
   void mark_row(std::span<const float> row, double p, std::vector<bool>& is_kept) const {
-    if (options_.blocks != BlockRule::block_mass) {
-      for (const Index pos : nucleus(row, p, options_.nucleus))
+    if (blocks_ != BlockRule::block_mass) {
+      for (const Index pos : nucleus(row, p, nucleus_))
         is_kept[static_cast<std::size_t>(pos)] = true;
       return;
     }
-    const auto size = static_cast<std::size_t>(options_.block_size);
+    const auto size = static_cast<std::size_t>(block_size_);
     std::vector<float> sums;
     for (std::size_t begin = 0; begin < row.size(); begin += size) {
       const auto block = row.subspan(begin, std::min(size, row.size() - begin));
       sums.push_back(static_cast<float>(std::accumulate(block.begin(), block.end(), 0.0)));
     }
-    for (const Index block : nucleus(sums, p, options_.nucleus))
+    for (const Index block : nucleus(sums, p, nucleus_))
       fill_block(static_cast<std::size_t>(block), is_kept);
   }
 
   void close_blocks(std::vector<bool>& is_kept) const {
-    const auto size = static_cast<std::size_t>(options_.block_size);
+    const auto size = static_cast<std::size_t>(block_size_);
     for (std::size_t begin = 0; begin < is_kept.size(); begin += size) {
       const auto first = is_kept.begin() + static_cast<std::ptrdiff_t>(begin);
       const auto last =
@@ -164,22 +153,20 @@ class SpecAttn final : public Selector {
   }
 
   void fill_block(std::size_t block, std::vector<bool>& is_kept) const {
-    const auto size = static_cast<std::size_t>(options_.block_size);
+    const auto size = static_cast<std::size_t>(block_size_);
     const std::size_t end = std::min((block + 1) * size, is_kept.size());
     for (std::size_t pos = block * size; pos < end; ++pos) is_kept[pos] = true;
   }
 
-  SpecAttnOptions options_;
-  DraftMap map_;
+  DraftMap map_{layer_map_};
   AttentionShape shape_;
 };
 
 }  // namespace
 
 void register_specattn(SelectorRegistry& registry) {
-  registry.add<SpecAttn, SpecAttnOptions>(
-      "specattn", "SpecAttn: the draft's attention chooses", "arXiv 2510.27641",
-      "verifies drafted tokens on the keys that the draft model attended to");
+  registry.add<SpecAttn>("specattn", "SpecAttn: the draft's attention chooses", "arXiv 2510.27641",
+                         "verifies drafted tokens on the keys that the draft model attended to");
 }
 
 }  // namespace kvscope

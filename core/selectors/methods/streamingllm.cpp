@@ -17,35 +17,26 @@ namespace kvscope {
 
 namespace {
 
-struct StreamingLlmOptions {
-  Index n_sink = 4;
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"n-sink", "first tokens that are always kept"}.at_least(0), self.n_sink);
-  }
-};
-
 class StreamingLlm final : public Selector {
  public:
-  explicit StreamingLlm(const StreamingLlmOptions& options) : options_(options) {}
-  std::string_view name() const override { return "streamingllm"; }
+  Index n_sink_ = option(n_sink_, "n-sink", 4, "first tokens that are always kept", at_least(0));
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = ListOwner::layer;
-    caps.is_static = true;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    caps.forced_inside_budget = true;
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .owner = ListOwner::layer,
+            .is_static = true,
+            .budgets = kTokenBudgets,
+            .forced_inside_budget = true};
   }
-  void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
     Selection selection(ListOwner::layer, call.n_tok, /*list_rows=*/1);
     for (Index row = 0; row < call.n_tok; ++row) {
       const Index n_visible = call.pos_begin + row + 1;
       const Index budget = call.budget.tokens(n_visible, /*page_size=*/1);
-      const Index n_sink = std::min({options_.n_sink, budget, n_visible});
+      const Index n_sink = std::min({n_sink_, budget, n_visible});
       const Index first_recent = std::max(n_sink, n_visible - (budget - n_sink));
       KeyList list;
       list.forced.reserve(static_cast<std::size_t>(n_sink + n_visible - first_recent));
@@ -58,28 +49,25 @@ class StreamingLlm final : public Selector {
     return selection;
   }
 
-  SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
-
   std::optional<NativeRule> native_rule(const Budget& budget) const override {
     if (budget.kind != Budget::Kind::tokens) return std::nullopt;
     NativeRule rule;
     rule.method = NativeRule::Method::streaming;
     rule.budget = static_cast<Index>(budget.value);
-    rule.n_sink = options_.n_sink;
+    rule.n_sink = n_sink_;
     if (rule.budget <= rule.n_sink) return std::nullopt;  // a query does not even see itself
     return rule;
   }
 
  private:
-  StreamingLlmOptions options_;
 };
 
 }  // namespace
 
 void register_streamingllm(SelectorRegistry& registry) {
-  registry.add<StreamingLlm, StreamingLlmOptions>(
-      "streamingllm", "StreamingLLM: sinks and a recent window", "arXiv 2309.17453",
-      "keeps the first tokens and the latest ones, whatever they mean");
+  registry.add<StreamingLlm>("streamingllm", "StreamingLLM: sinks and a recent window",
+                             "arXiv 2309.17453",
+                             "keeps the first tokens and the latest ones, whatever they mean");
 }
 
 }  // namespace kvscope

@@ -11,23 +11,15 @@ namespace kvscope {
 
 namespace {
 
-struct StridedOptions {
-  template <class Self, class Visit>
-  static void visit_fields(Self&, Visit&&) {}
-};
-
 class Strided final : public Selector {
  public:
-  explicit Strided(const StridedOptions&) {}
-  std::string_view name() const override { return "strided"; }
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.is_static = true;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .is_static = true,
+            .budgets = kTokenBudgets};
   }
-  void reset(const AttentionShape&) override {}
   Selection select(const SelectCall& call) override {
     return select_past(call, [](Index, std::span<const KeyPos> past, Index n_keep) {
       std::vector<KeyPos> keys;
@@ -37,14 +29,13 @@ class Strided final : public Selector {
       return keys;
     });
   }
-  SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
 };
 
 }  // namespace
 
 void register_strided(SelectorRegistry& registry) {
-  registry.add<Strided, StridedOptions>("strided", "Every n-th key", "control",
-                                        "spreads the budget evenly over the past");
+  registry.add<Strided>("strided", "Every n-th key", "control",
+                        "spreads the budget evenly over the past");
 }
 
 }  // namespace kvscope

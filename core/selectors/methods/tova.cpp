@@ -24,27 +24,19 @@ namespace kvscope {
 
 namespace {
 
-struct TovaOptions {
-  bool keep_current = false;
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"keep-current", "the latest key always stays, inside the budget"},
-          self.keep_current);
-  }
-};
-
 class Tova final : public Selector {
  public:
-  explicit Tova(const TovaOptions& options) : options_(options) {}
-  std::string_view name() const override { return "tova"; }
+  bool keep_current_ = option(keep_current_, "keep-current", false,
+                              "the latest key always stays, inside the budget");
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = ListOwner::layer;
-    caps.permanent = true;
-    caps.needs_probs = true;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .owner = ListOwner::layer,
+            .permanent = true,
+            .needs_probs = true,
+            .budgets = kTokenBudgets};
   }
   void reset(const AttentionShape& shape) override {
     shape_ = shape;
@@ -74,7 +66,7 @@ class Tova final : public Selector {
 
   void evict(const SelectCall& call, AliveMask& alive) override {
     const Index budget = eviction_budget(call);
-    const Index n_current = options_.keep_current ? 1 : 0;
+    const Index n_current = keep_current_ ? 1 : 0;
     engine_of(call).run(shape_.n_kv, [&](Index kv_head, ScoreWorker&) {
       const std::vector<KeyPos> keys =
           candidates(call, kv_head, TokenRange{0, call.pos_begin + call.n_tok});
@@ -104,7 +96,6 @@ class Tova final : public Selector {
   }
 
  private:
-  TovaOptions options_;
   AttentionShape shape_;
   std::vector<double> votes_;  // of the call that was observed last: by position
 };
@@ -113,9 +104,8 @@ class Tova final : public Selector {
 
 void register_tova(SelectorRegistry& registry) {
   registry
-      .add<Tova, TovaOptions>(
-          "tova", "TOVA: eviction by the last query's attention", "arXiv 2401.06104",
-          "evicts the keys that the last query attended to least, alike for all heads")
+      .add<Tova>("tova", "TOVA: eviction by the last query's attention", "arXiv 2401.06104",
+                 "evicts the keys that the last query attended to least, alike for all heads")
       .presets["tova-kvpress"] = {{"keep-current", "true"}};
 }
 

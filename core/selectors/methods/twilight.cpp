@@ -39,47 +39,36 @@ namespace {
 
 enum class TwilightGroup { per_q_head, mean };
 
-struct TwilightOptions {
-  std::string base = "quest";
-  std::string base_budget = "ratio=0.25";
-  TwilightGroup group = TwilightGroup::per_q_head;
-  Index bits = 4;
-  Index dense_layers = 2;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"base", "the selector whose list is pruned, as quest or full or name:option=value"},
-          self.base);
-    visit(Field{"base-budget", "what the base may keep, as tokens=8192 or ratio=0.25"},
-          self.base_budget);
-    visit(Field{"group", "prune per query head, or per KV head by the mean of its heads"},
-          self.group);
-    visit(
-        Field{"bits", "precision of the key copy that estimates attention; 16 keeps keys exact"}.in(
-            1, 16),
-        self.bits);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 class Twilight final : public Selector {
  public:
+  std::string base_ =
+      option(base_, "base", "quest",
+             "the selector whose list is pruned, as quest or full or name:option=value");
+  std::string base_budget_ = option(base_budget_, "base-budget", "ratio=0.25",
+                                    "what the base may keep, as tokens=8192 or ratio=0.25");
+  TwilightGroup group_ = option(group_, "group", TwilightGroup::per_q_head,
+                                "prune per query head, or per KV head by the mean of its heads");
+  Index bits_ =
+      option(bits_, "bits", 4,
+             "precision of the key copy that estimates attention; 16 keeps keys exact", in(1, 16));
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 2, "leading layers kept dense", at_least(0));
+
   /// The base is made here, since caps depend on it; the default one on first use, since the
   /// registry asks for the caps of every method's default while it is filled.
-  explicit Twilight(const TwilightOptions& options)
-      : options_(options), base_budget_(Budget::parse(options.base_budget)) {
-    if (options.base != TwilightOptions{}.base) base();
+  void configure() override {
+    budget_of_base_ = Budget::parse(base_budget_);
+    if (base_ != "quest") base();
   }
-  std::string_view name() const override { return "twilight"; }
 
   SelectorCaps caps() const override {
     SelectorCaps caps;
     caps.decode = caps.verify = true;
     caps.owner = list_owner();
     caps.budgets = {Budget::Kind::mass};
-    caps.dense_layers = options_.dense_layers;
-    if (base_ != nullptr) {
-      const SelectorCaps base = base_->caps();
+    caps.dense_layers = dense_layers_;
+    if (base_method_ != nullptr) {
+      const SelectorCaps base = base_method_->caps();
       caps.decode = base.decode;
       caps.verify = base.verify;
       caps.needs_calibration = base.needs_calibration;
@@ -96,14 +85,15 @@ class Twilight final : public Selector {
     base().calibrate(text, layers, pool);
   }
   std::vector<ArtifactOrigin> artifacts() const override {
-    return base_ != nullptr ? base_->artifacts()
-                            : std::vector<ArtifactOrigin>{};  // the default base names no file
+    return base_method_ != nullptr
+               ? base_method_->artifacts()
+               : std::vector<ArtifactOrigin>{};  // the default base names no file
   }
   void reset(const AttentionShape& shape) override {
     base().reset(shape);
     rounded_.clear();
     for (Index i = 0; i < shape.n_layers * shape.n_kv; ++i)
-      rounded_.emplace_back(static_cast<int>(options_.bits));
+      rounded_.emplace_back(static_cast<int>(bits_));
   }
   void on_append(Index layer, Index pos_begin, TensorView<const float> k,
                  TensorView<const float> v) override {
@@ -114,23 +104,19 @@ class Twilight final : public Selector {
     for (RoundedKeys& keys : rounded_) keys.truncate(n_keys);
   }
 
-  Selection select(const SelectCall& call) override {
-    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
-  }
-
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    call.budget = base_budget_;
+    call.budget = budget_of_base_;
     // also in dense layers: a base that works across layers must see them
     base_answer_ = base().select(call);
     const Selection& kept = base_answer_;
-    if (call.layer < options_.dense_layers) {
+    if (call.layer < dense_layers_) {
       return dense_selections(call, list_owner(), budgets.size());
     }
     const Index n_kv = call.k.dim(0);
     const Index group = call.q.dim(0) / n_kv;
     while (static_cast<Index>(rounded_.size()) < (call.layer + 1) * n_kv)
-      rounded_.emplace_back(static_cast<int>(options_.bits));
+      rounded_.emplace_back(static_cast<int>(bits_));
     const auto rounded = std::span(rounded_).subspan(static_cast<std::size_t>(call.layer * n_kv),
                                                      static_cast<std::size_t>(n_kv));
     engine_of(call).run(n_kv, [&](Index kv_head, ScoreWorker&) {
@@ -146,13 +132,12 @@ class Twilight final : public Selector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    if (selection.is_dense || base_ == nullptr) return {};
+    if (selection.is_dense || base_method_ == nullptr) return {};
     const auto d = static_cast<double>(call.k.dim(2));
-    const double bytes_per_key =
-        d * static_cast<double>(options_.bits) / 8.0 + 2.0 * kBytesPerElement;
+    const double bytes_per_key = d * static_cast<double>(bits_) / 8.0 + 2.0 * kBytesPerElement;
     SelectCall base_call = call;
-    base_call.budget = base_budget_;
-    SelectCost cost = base_->cost(base_call, base_answer_);
+    base_call.budget = budget_of_base_;
+    SelectCost cost = base_method_->cost(base_call, base_answer_);
     const BaseKeys kept = count_base_keys(call);
     cost.score_flops += 2.0 * kept.n_scored * d;
     cost.score_bytes += kept.n_read * bytes_per_key;
@@ -162,20 +147,20 @@ class Twilight final : public Selector {
 
  private:
   ListOwner list_owner() const {
-    return options_.group == TwilightGroup::mean ? ListOwner::kv_head : ListOwner::q_head;
+    return group_ == TwilightGroup::mean ? ListOwner::kv_head : ListOwner::q_head;
   }
 
   Selector& base() {
-    if (base_ != nullptr) return *base_;
-    auto made = selector_registry().make(options_.base);
+    if (base_method_ != nullptr) return *base_method_;
+    auto made = selector_registry().make(base_);
     if (made->name() == name() || made->caps().permanent || made->caps().needs_probs) {
       throw ConfigError(fmt::format(
           "twilight: base={} cannot be pruned, expected a selector that chooses anew in every "
           "call",
-          options_.base));
+          base_));
     }
-    base_ = std::move(made);
-    return *base_;
+    base_method_ = std::move(made);
+    return *base_method_;
   }
 
   /// Keys that the base kept for one query head and row, cut to what the row sees.
@@ -262,9 +247,8 @@ class Twilight final : public Selector {
     return weights;
   }
 
-  TwilightOptions options_;
-  Budget base_budget_;
-  std::unique_ptr<Selector> base_;
+  Budget budget_of_base_;
+  std::unique_ptr<Selector> base_method_;
   Selection base_answer_;             // of the last call
   std::vector<RoundedKeys> rounded_;  // [n_layers][n_kv]
 };
@@ -272,7 +256,7 @@ class Twilight final : public Selector {
 }  // namespace
 
 void register_twilight(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<Twilight, TwilightOptions>(
+  SelectorEntry& entry = registry.add<Twilight>(
       "twilight", "Twilight: top-p on top of a selector", "arXiv 2502.02770",
       "prunes another selector's list to the keys that hold a share p of its mass");
   entry.family = MethodFamily::budgets;

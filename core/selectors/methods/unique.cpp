@@ -44,54 +44,36 @@ namespace kvscope {
 
 namespace {
 
-struct UniqueOptions {
-  Index page_size = 16;
-  double deviations = 1.0;
-  PageOwner owner = PageOwner::q_head;
-  Index sink = 16;
-  Index recent = 256;
-  Index n_queries = 16;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"page-size", "tokens per page"}.in(1, 1 << 20), self.page_size);
-    visit(Field{"deviations", "a: standard deviations that are added to a page's mean"}.in(0.0,
-                                                                                           100.0),
-          self.deviations);
-    visit(Field{"owner",
-                "decode: pages per query head, or per KV head by the group's sum or maximum"},
-          self.owner);
-    visit(Field{"sink", "first tokens that are always kept, by whole pages"}.in(0, 1 << 30),
-          self.sink);
-    visit(Field{"recent", "last tokens that are always kept, by whole pages"}.in(1, 1 << 30),
-          self.recent);
-    visit(Field{"n-queries", "queries of a chunk whose scores count"}.in(1, 1 << 30),
-          self.n_queries);
-    visit(Field{"dense-layers", "leading layers kept dense"}.in(0, 1 << 30), self.dense_layers);
-  }
-};
-
 class Unique final : public Selector {
  public:
-  explicit Unique(const UniqueOptions& options) : options_(options) {}
-  std::string_view name() const override { return "unique"; }
+  Index page_size_ = option(page_size_, "page-size", 16, "tokens per page", in(1, 1 << 20));
+  double deviations_ =
+      option(deviations_, "deviations", 1.0,
+             "a: standard deviations that are added to a page's mean", in(0.0, 100.0));
+  PageOwner owner_ =
+      option(owner_, "owner", PageOwner::q_head,
+             "decode: pages per query head, or per KV head by the group's sum or maximum");
+  Index sink_ = option(sink_, "sink", 16, "first tokens that are always kept, by whole pages",
+                       in(0, 1 << 30));
+  Index recent_ = option(recent_, "recent", 256, "last tokens that are always kept, by whole pages",
+                         in(1, 1 << 30));
+  Index n_queries_ =
+      option(n_queries_, "n-queries", 16, "queries of a chunk whose scores count", in(1, 1 << 30));
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", in(0, 1 << 30));
+
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = options_.owner == PageOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
-    caps.budgets = {Budget::Kind::tokens, Budget::Kind::pages, Budget::Kind::ratio};
-    caps.page_size = options_.page_size;
-    caps.dense_layers = options_.dense_layers;
-    return caps;
+    return {.prefill = true,
+            .decode = true,
+            .verify = true,
+            .owner = owner_ == PageOwner::q_head ? ListOwner::q_head : ListOwner::kv_head,
+            .budgets = {Budget::Kind::tokens, Budget::Kind::pages, Budget::Kind::ratio},
+            .page_size = page_size_,
+            .dense_layers = dense_layers_};
   }
   void reset(const AttentionShape&) override { moments_.clear(); }
   void rollback(Index n_keys) override {
     for (PageMoments& one : moments_) one.truncate(n_keys);
-  }
-
-  Selection select(const SelectCall& call) override {
-    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
   }
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
@@ -99,11 +81,11 @@ class Unique final : public Selector {
     for (const Budget& budget : budgets) check_budget_kind(name(), method, budget);
     const bool is_decode = call.phase == Phase::decode && call.n_tok == 1;
     const ListOwner owner =
-        is_decode && options_.owner == PageOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
-    if (call.layer < options_.dense_layers) return dense_selections(call, owner, budgets.size());
+        is_decode && owner_ == PageOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
+    if (call.layer < dense_layers_) return dense_selections(call, owner, budgets.size());
     const Index n_kv = call.k.dim(0);
     while (static_cast<Index>(moments_.size()) < (call.layer + 1) * n_kv)
-      moments_.emplace_back(call.k.dim(2), options_.page_size);
+      moments_.emplace_back(call.k.dim(2), page_size_);
     const Index group = call.q.dim(0) / n_kv;
     const TokenRange pages = competing_pages(call);
     if (call.trace != nullptr) {
@@ -137,31 +119,28 @@ class Unique final : public Selector {
     const auto d = static_cast<double>(call.k.dim(2));
     const auto n_q = static_cast<double>(call.q.dim(0));
     const double group = n_q / static_cast<double>(call.k.dim(0));
-    const TokenRange all{0, (call.k.dim(1) + options_.page_size - 1) / options_.page_size};
+    const TokenRange all{0, (call.k.dim(1) + page_size_ - 1) / page_size_};
     // Of all KV heads.
-    const double n_scored = alive_pages(call, competing_pages(call), options_.page_size);
-    const bool sums = selection.owner == ListOwner::kv_head &&
-                      (call.n_tok > 1 || options_.owner == PageOwner::group_sum);
-    const auto n_rows = static_cast<double>(std::min(options_.n_queries, call.n_tok));
-    return {
-        .score_flops =
-            sums ? 2.0 * n_q * n_rows * d + 4.0 * n_scored * d : 4.0 * group * n_scored * d,
-        .score_bytes = 2.0 * n_scored * d * kBytesPerElement,
-        .metadata_bytes = 2.0 * alive_pages(call, all, options_.page_size) * d * kBytesPerElement};
+    const double n_scored = alive_pages(call, competing_pages(call), page_size_);
+    const bool sums =
+        selection.owner == ListOwner::kv_head && (call.n_tok > 1 || owner_ == PageOwner::group_sum);
+    const auto n_rows = static_cast<double>(std::min(n_queries_, call.n_tok));
+    return {.score_flops =
+                sums ? 2.0 * n_q * n_rows * d + 4.0 * n_scored * d : 4.0 * group * n_scored * d,
+            .score_bytes = 2.0 * n_scored * d * kBytesPerElement,
+            .metadata_bytes = 2.0 * alive_pages(call, all, page_size_) * d * kBytesPerElement};
   }
 
  private:
   /// The first page that holds a recent token of the call's first query.
   Index first_recent_page(const SelectCall& call) const {
-    return std::max<Index>(0, call.pos_begin + 1 - options_.recent) / options_.page_size;
+    return std::max<Index>(0, call.pos_begin + 1 - recent_) / page_size_;
   }
-  Index n_sink_pages() const {
-    return (options_.sink + options_.page_size - 1) / options_.page_size;
-  }
+  Index n_sink_pages() const { return (sink_ + page_size_ - 1) / page_size_; }
 
   /// Pages between the sinks and the recent tokens.
   TokenRange competing_pages(const SelectCall& call) const {
-    const Index begin = std::max(call_range(call).begin / options_.page_size, n_sink_pages());
+    const Index begin = std::max(call_range(call).begin / page_size_, n_sink_pages());
     return {begin, std::max(begin, first_recent_page(call))};
   }
 
@@ -170,20 +149,19 @@ class Unique final : public Selector {
   std::vector<std::vector<double>> page_scores(const SelectCall& call, const ListHeads& heads,
                                                const PageMoments& moments, TokenRange pages,
                                                ScoreWorker& worker, Index n_lists) const {
-    const bool takes_max =
-        n_lists == 1 && options_.owner == PageOwner::group_max && call.n_tok == 1;
+    const bool takes_max = n_lists == 1 && owner_ == PageOwner::group_max && call.n_tok == 1;
     const Index n_queries = takes_max ? heads.q_heads.size() : n_lists;
     if (pages.size() == 0)  // they may begin behind the keys
       return std::vector<std::vector<double>>(static_cast<std::size_t>(n_lists));
     const auto width = static_cast<std::size_t>(2 * call.k.dim(2));
     std::vector<double> doubled(static_cast<std::size_t>(n_queries) * width, 0.0);
-    const Index n_rows = std::min(options_.n_queries, call.n_tok);
+    const Index n_rows = std::min(n_queries_, call.n_tok);
     for (Index i = 0; i < heads.q_heads.size(); ++i) {
       const auto to = std::span(doubled).subspan(
           n_queries == 1 ? 0 : static_cast<std::size_t>(i) * width, width);
       for (Index r = 0; r < n_rows; ++r)
         PageMoments::add_doubled(call.q.sub(heads.q_heads.begin + i).row(r * call.n_tok / n_rows),
-                                 options_.deviations, to);
+                                 deviations_, to);
     }
     worker.dots.compute(doubled, n_queries, moments.rows(), pages);
     std::vector<std::vector<double>> out;
@@ -194,7 +172,7 @@ class Unique final : public Selector {
     const bool is_whole = all_alive(call, heads.kv_head);
     const TokenRange visible = call_range(call);
     for (Index page = pages.begin; page < pages.end; ++page) {
-      const TokenRange range{page * options_.page_size, (page + 1) * options_.page_size};
+      const TokenRange range{page * page_size_, (page + 1) * page_size_};
       if (is_whole && range.begin >= visible.begin) continue;
       const std::vector<KeyPos> keys = candidates(
           call, heads.kv_head, TokenRange{std::max(range.begin, visible.begin), range.end});
@@ -216,7 +194,7 @@ class Unique final : public Selector {
 
   KeyList list_of(const SelectCall& call, Index kv_head, const Budget& budget, TokenRange pages,
                   std::span<const double> scores) const {
-    BlockFates fates(options_.page_size, call_range(call));
+    BlockFates fates(page_size_, call_range(call));
     fates.force({0, n_sink_pages()});
     fates.force({first_recent_page(call), fates.blocks.end});
     std::vector<double> of_blocks(fates.fates.size(), -std::numeric_limits<double>::infinity());
@@ -232,19 +210,18 @@ class Unique final : public Selector {
       n_pages += score > -std::numeric_limits<double>::infinity() ? 1 : 0;
     }
     if (n_keys > 0)
-      fates.keep_best(of_blocks, blocks_bought(budget.tokens(n_keys, options_.page_size),
-                                               options_.page_size, n_keys, n_pages));
+      fates.keep_best(
+          of_blocks, blocks_bought(budget.tokens(n_keys, page_size_), page_size_, n_keys, n_pages));
     return fates.list(call, kv_head);
   }
 
-  UniqueOptions options_;
   std::vector<PageMoments> moments_;  // [n_layers][n_kv]
 };
 
 }  // namespace
 
 void register_unique(SelectorRegistry& registry) {
-  registry.add<Unique, UniqueOptions>(
+  registry.add<Unique>(
       "unique", "UNIQUE: pages by mean and deviation", "arXiv 2605.27740",
       "keeps the pages of keys whose mean key, and a deviation on top, score the most");
 }

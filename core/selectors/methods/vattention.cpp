@@ -69,48 +69,6 @@ namespace {
 enum class ErrorTails { one, two };
 enum class BaseFrom { middle, all };
 
-struct VAttentionOptions {
-  std::string base = "oracle-topk";
-  std::string base_budget = "ratio=0.1";
-  BaseFrom base_from = BaseFrom::middle;
-  double base_sample = 0.05;
-  double epsilon = 0.1;
-  double delta = 0.05;
-  ErrorTails tails = ErrorTails::one;
-  Index n_sink = 128;
-  Index n_recent = 128;
-  Index seed = 1;
-  Index dense_layers = 0;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"base",
-                "the selector of the keys that are not sampled, as oracle-topk or quest or "
-                "name:option=value"},
-          self.base);
-    visit(Field{"base-budget", "what the base may keep, as ratio=0.1 or tokens=256"},
-          self.base_budget);
-    visit(Field{"base-from",
-                "what the base chooses from: the keys between the two windows (middle), or all"},
-          self.base_from);
-    visit(Field{"base-sample", "share of the other keys in the first sample, at least two keys"}.in(
-              0.0, 1.0),
-          self.base_sample);
-    visit(
-        Field{"epsilon", "relative error of the softmax denominator that is allowed"}.in(1e-6, 1.0),
-        self.epsilon);
-    visit(Field{"delta", "probability with which it may be exceeded"}.in(1e-9, 0.5), self.delta);
-    visit(Field{"tails",
-                "one: delta for each sign of the error, as published; two: for both together"},
-          self.tails);
-    visit(Field{"n-sink", "first tokens, always kept"}.at_least(0), self.n_sink);
-    visit(Field{"n-recent", "latest tokens, always kept, the query's own included"}.at_least(1),
-          self.n_recent);
-    visit(Field{"seed", "names the random numbers"}.at_least(0), self.seed);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-  }
-};
-
 /// z with P(X > z) = tail for a standard normal X; 0 < tail <= 1/2.
 double normal_quantile(double tail) {
   double low = 0.0;
@@ -124,26 +82,50 @@ double normal_quantile(double tail) {
 
 class VAttention final : public Selector {
  public:
+  std::string base_ =
+      option(base_, "base", "oracle-topk",
+             "the selector of the keys that are not sampled, as oracle-topk or quest or "
+             "name:option=value");
+  std::string base_budget_ = option(base_budget_, "base-budget", "ratio=0.1",
+                                    "what the base may keep, as ratio=0.1 or tokens=256");
+  BaseFrom base_from_ =
+      option(base_from_, "base-from", BaseFrom::middle,
+             "what the base chooses from: the keys between the two windows (middle), or all");
+  double base_sample_ =
+      option(base_sample_, "base-sample", 0.05,
+             "share of the other keys in the first sample, at least two keys", in(0.0, 1.0));
+  double epsilon_ =
+      option(epsilon_, "epsilon", 0.1, "relative error of the softmax denominator that is allowed",
+             in(1e-6, 1.0));
+  double delta_ =
+      option(delta_, "delta", 0.05, "probability with which it may be exceeded", in(1e-9, 0.5));
+  ErrorTails tails_ =
+      option(tails_, "tails", ErrorTails::one,
+             "one: delta for each sign of the error, as published; two: for both together");
+  Index n_sink_ = option(n_sink_, "n-sink", 128, "first tokens, always kept", at_least(0));
+  Index n_recent_ = option(n_recent_, "n-recent", 128,
+                           "latest tokens, always kept, the query's own included", at_least(1));
+  Index seed_ = option(seed_, "seed", 1, "names the random numbers", at_least(0));
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+
   /// As in Twilight: the default base is made on first use, since the registry asks for caps while
   /// it is filled.
-  explicit VAttention(const VAttentionOptions& options)
-      : options_(options),
-        base_budget_(Budget::parse(options.base_budget)),
-        z_(normal_quantile(options.tails == ErrorTails::two ? options.delta / 2.0
-                                                            : options.delta)) {
-    if (options.base != VAttentionOptions{}.base) base();
-    if (base_ != nullptr) check_budget_kind(options.base, base_->caps(), base_budget_);
+  void configure() override {
+    budget_of_base_ = Budget::parse(base_budget_);
+    z_ = normal_quantile(tails_ == ErrorTails::two ? delta_ / 2.0 : delta_);
+    if (base_ != "oracle-topk") base();
+    if (base_method_ != nullptr) check_budget_kind(base_, base_method_->caps(), budget_of_base_);
   }
-  std::string_view name() const override { return "vattention"; }
 
   SelectorCaps caps() const override {
     SelectorCaps caps;
     caps.decode = caps.verify = true;
     caps.owner = ListOwner::q_head;
-    caps.dense_layers = options_.dense_layers;
+    caps.dense_layers = dense_layers_;
     caps.uses_pool = true;  // of the default base
-    if (base_ != nullptr) {
-      const SelectorCaps base = base_->caps();
+    if (base_method_ != nullptr) {
+      const SelectorCaps base = base_method_->caps();
       caps.decode = base.decode;
       caps.verify = base.verify;
       caps.needs_calibration = base.needs_calibration;
@@ -161,8 +143,9 @@ class VAttention final : public Selector {
     base().calibrate(text, layers, pool);
   }
   std::vector<ArtifactOrigin> artifacts() const override {
-    return base_ != nullptr ? base_->artifacts()
-                            : std::vector<ArtifactOrigin>{};  // the default base names no file
+    return base_method_ != nullptr
+               ? base_method_->artifacts()
+               : std::vector<ArtifactOrigin>{};  // the default base names no file
   }
   void reset(const AttentionShape& shape) override { base().reset(shape); }
   void on_append(Index layer, Index pos_begin, TensorView<const float> k,
@@ -173,7 +156,7 @@ class VAttention final : public Selector {
 
   Selection select(const SelectCall& call) override {
     hidden_.reset();
-    if (options_.base_from == BaseFrom::middle) hidden_ = without_windows(call);
+    if (base_from_ == BaseFrom::middle) hidden_ = without_windows(call);
     SelectCall question = question_of(call);
     question.trace = nullptr;
     // Also in dense layers: a base that works across layers must see them.
@@ -184,7 +167,7 @@ class VAttention final : public Selector {
     if (call.trace != nullptr) {
       call.trace->denominator_errors.assign(n_heads, std::vector<double>(n_rows, 0.0));
     }
-    if (call.layer < options_.dense_layers) return dense_selection(call, ListOwner::q_head);
+    if (call.layer < dense_layers_) return dense_selection(call, ListOwner::q_head);
     if (base_answer_.is_dense) return alive_selection(call);  // nothing is left to sample
     return select_by_query(call, [&](const ListHeads& heads, Index row, ScoreWorker& worker) {
       return sampled_list(call, heads, row, worker.dots);
@@ -192,11 +175,11 @@ class VAttention final : public Selector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    if (selection.is_dense || base_ == nullptr) return {};
+    if (selection.is_dense || base_method_ == nullptr) return {};
     SelectCall question = question_of(call);
-    SelectCost cost = base_->cost(question, base_answer_);
+    SelectCost cost = base_method_->cost(question, base_answer_);
     question.alive = call.alive;  // what is held is held of all keys
-    cost.metadata_bytes = base_->cost(question, base_answer_).metadata_bytes;
+    cost.metadata_bytes = base_method_->cost(question, base_answer_).metadata_bytes;
     cost.score_flops += 2.0 * static_cast<double>(call.k.dim(2)) *
                         std::accumulate(n_scored_.begin(), n_scored_.end(), 0.0);
     return cost;
@@ -211,8 +194,8 @@ class VAttention final : public Selector {
     } else {
       alive.append(call.k.dim(1));
     }
-    const Index sink_end = std::min(options_.n_sink, call.pos_begin);
-    const Index latest = call.pos_begin + call.n_tok - options_.n_recent;  // of the last row
+    const Index sink_end = std::min(n_sink_, call.pos_begin);
+    const Index latest = call.pos_begin + call.n_tok - n_recent_;  // of the last row
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
       for (Index pos = 0; pos < sink_end; ++pos) alive.kill(kv_head, static_cast<KeyPos>(pos));
       for (Index pos = std::max(sink_end, latest); pos < call.pos_begin; ++pos)
@@ -224,30 +207,30 @@ class VAttention final : public Selector {
   /// What the base is asked.
   SelectCall question_of(const SelectCall& call) const {
     SelectCall question = call;
-    question.budget = base_budget_;
+    question.budget = budget_of_base_;
     if (!hidden_) return question;
     question.alive = &*hidden_;
-    const auto& kinds = base_->caps().budgets;
-    if (base_budget_.kind != Budget::Kind::ratio ||
+    const auto& kinds = base_method_->caps().budgets;
+    if (budget_of_base_.kind != Budget::Kind::ratio ||
         std::find(kinds.begin(), kinds.end(), Budget::Kind::tokens) == kinds.end())
       return question;
     const double n_past = alive_keys(call, past_range(call)) / static_cast<double>(call.k.dim(0));
     question.budget = {Budget::Kind::tokens,
-                       static_cast<double>(base_budget_.tokens(static_cast<Index>(n_past), 1))};
+                       static_cast<double>(budget_of_base_.tokens(static_cast<Index>(n_past), 1))};
     return question;
   }
 
   Selector& base() {
-    if (base_ != nullptr) return *base_;
-    auto made = selector_registry().make(options_.base);
+    if (base_method_ != nullptr) return *base_method_;
+    auto made = selector_registry().make(base_);
     if (made->name() == name() || made->caps().permanent || made->caps().needs_probs) {
       throw ConfigError(
           fmt::format("vattention: base={} cannot be sampled around, expected a selector that "
                       "chooses anew in every call",
-                      options_.base));
+                      base_));
     }
-    base_ = std::move(made);
-    return *base_;
+    base_method_ = std::move(made);
+    return *base_method_;
   }
 
   /// What a query sees, in the two sets of the paper.
@@ -261,8 +244,8 @@ class VAttention final : public Selector {
     const Index group = call.q.dim(0) / call.k.dim(0);
     const ListView base =
         base_answer_.list(owner_of(base_answer_.owner, heads.q_heads.begin, group), row);
-    const Index middle_begin = std::clamp(options_.n_sink, visible.begin, visible.end);
-    const Index middle_end = std::clamp(visible.end - options_.n_recent, middle_begin, visible.end);
+    const Index middle_begin = std::clamp(n_sink_, visible.begin, visible.end);
+    const Index middle_end = std::clamp(visible.end - n_recent_, middle_begin, visible.end);
     Parts parts;
     parts.kept.forced = candidates(call, heads.kv_head, TokenRange{visible.begin, middle_begin});
     const auto latest = candidates(call, heads.kv_head, TokenRange{middle_end, visible.end});
@@ -311,15 +294,15 @@ class VAttention final : public Selector {
     Parts parts = parts_of(call, heads, row);
     const std::size_t n_rest = parts.rest.size();
     const std::size_t n_first = std::min(
-        n_rest, std::max<std::size_t>(2, static_cast<std::size_t>(options_.base_sample *
-                                                                  static_cast<double>(n_rest))));
+        n_rest, std::max<std::size_t>(
+                    2, static_cast<std::size_t>(base_sample_ * static_cast<double>(n_rest))));
     const Index q_head = heads.q_heads.begin;
     const auto k = call.k.sub(heads.kv_head);
     const std::vector<double> q =
         widened(call.q.sub(q_head).row(row), static_cast<double>(call.score_scale));
     Draws draws(
-        CounterRng({static_cast<std::uint64_t>(options_.seed),
-                    static_cast<std::uint64_t>(call.layer), static_cast<std::uint64_t>(q_head),
+        CounterRng({static_cast<std::uint64_t>(seed_), static_cast<std::uint64_t>(call.layer),
+                    static_cast<std::uint64_t>(q_head),
                     static_cast<std::uint64_t>(call.pos_begin + row)}),
         std::move(parts.rest));
 
@@ -366,7 +349,7 @@ class VAttention final : public Selector {
     const double sigma = std::sqrt(squares / static_cast<double>(n_first - 1));
     const auto n = static_cast<double>(n_rest);
     const double denominator = std::accumulate(of_kept.begin(), of_kept.end(), 0.0) + n * mean;
-    const double root = z_ * sigma * n / (options_.epsilon * denominator);
+    const double root = z_ * sigma * n / (epsilon_ * denominator);
     const double wanted = std::min(std::ceil(root * root), n);
     return std::max(n_first, static_cast<std::size_t>(wanted));
   }
@@ -413,10 +396,9 @@ class VAttention final : public Selector {
     return (kept + factor * drawn) / exact - 1.0;
   }
 
-  VAttentionOptions options_;
-  Budget base_budget_;
-  double z_;
-  std::unique_ptr<Selector> base_;
+  Budget budget_of_base_;
+  double z_ = 0.0;
+  std::unique_ptr<Selector> base_method_;
   std::optional<AliveMask> hidden_;  // the last call's keys for the base; empty: all of them
   Selection base_answer_;            // of the last call
   std::vector<double> n_scored_;     // [n_q, n_tok] of the last call: |F| + b0
@@ -425,7 +407,7 @@ class VAttention final : public Selector {
 }  // namespace
 
 void register_vattention(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<VAttention, VAttentionOptions>(
+  SelectorEntry& entry = registry.add<VAttention>(
       "vattention", "vAttention: verified sampling", "ICLR 2026; sparse-attention-hub",
       "samples what another selector leaves, as many keys as a stated error of the denominator "
       "asks for");

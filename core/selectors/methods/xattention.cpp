@@ -50,47 +50,35 @@ namespace {
 
 constexpr Index kTileRowsAtOnce = 256;  // of a group, whose scores are held
 
-struct XAttentionOptions {
-  Index block = 128;
-  Index stride = 8;
-  double tau = 0.9;
-  PatternSize sizes = PatternSize::options;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"block", "tokens per block of queries and of keys"}.in(1, 1 << 20), self.block);
-    visit(Field{"stride", "S: queries and keys of a tile whose antidiagonal is summed"}.in(1,
-                                                                                           1 << 10),
-          self.stride);
-    visit(
-        Field{"tau", "share of the estimated attention that a block of queries keeps"}.in(0.0, 1.0),
-        self.tau);
-    visit(Field{"sizes", "tau from the options, or the budget p"}, self.sizes);
-  }
-};
-
 class XAttention final : public Selector {
  public:
-  explicit XAttention(const XAttentionOptions& options)
-      : options_(options), stride_(std::min(options.stride, options.block)) {
-    if (options_.block % stride_ != 0) {
-      throw ConfigError(
-          fmt::format("xattention: block: expected a multiple of stride = {}, found {}", stride_,
-                      options_.block));
+  Index block_ =
+      option(block_, "block", 128, "tokens per block of queries and of keys", in(1, 1 << 20));
+  Index stride_ =
+      option(stride_, "stride", 8, "S: queries and keys of a tile whose antidiagonal is summed",
+             in(1, 1 << 10));
+  double tau_ =
+      option(tau_, "tau", 0.9, "share of the estimated attention that a block of queries keeps",
+             in(0.0, 1.0));
+  PatternSize sizes_ =
+      option(sizes_, "sizes", PatternSize::options, "tau from the options, or the budget p");
+
+  void configure() override {
+    step_ = std::min(stride_, block_);
+    if (block_ % step_ != 0) {
+      throw ConfigError(fmt::format(
+          "xattention: block: expected a multiple of stride = {}, found {}", step_, block_));
     }
   }
-  std::string_view name() const override { return "xattention"; }
-  SelectorCaps caps() const override { return block_share_caps(options_.sizes, options_.block); }
-  void reset(const AttentionShape&) override {}
+  SelectorCaps caps() const override { return block_share_caps(sizes_, block_); }
 
   Selection select(const SelectCall& call) override {
-    const double tau = block_share(name(), options_.sizes, options_.tau, call.budget);
+    const double tau = block_share(name(), sizes_, tau_, call.budget);
     const auto add_lists = [&](const ListHeads& group, ScoreWorker& worker, Selection& answer) {
-      const Tiles keys(call, group.kv_head, stride_);
+      const Tiles keys(call, group.kv_head, step_);
       std::vector<std::vector<BlockFates>> kept(static_cast<std::size_t>(group.q_heads.size()));
-      const Index tile_rows_of_block = group.q_heads.size() * (options_.block / stride_);
-      const Index rows_at_once =
-          options_.block * std::max<Index>(1, kTileRowsAtOnce / tile_rows_of_block);
+      const Index tile_rows_of_block = group.q_heads.size() * (block_ / step_);
+      const Index rows_at_once = block_ * std::max<Index>(1, kTileRowsAtOnce / tile_rows_of_block);
       for (Index first = 0; first < call.n_tok; first += rows_at_once) {
         const TokenRange rows{first, std::min(first + rows_at_once, call.n_tok)};
         keep_blocks(call, group, rows, keys, tau, worker.dots, kept);
@@ -99,14 +87,13 @@ class XAttention final : public Selector {
         for (const BlockFates& one : of_head) answer.add(one.list(call, group.kv_head));
       }
     };
-    return select_by_kv_head(call, std::min(options_.block, call.n_tok), add_lists);
+    return select_by_kv_head(call, std::min(block_, call.n_tok), add_lists);
   }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     const auto d = static_cast<double>(call.k.dim(2));
-    return {
-        .score_flops = 2.0 * block_pairs(call, stride_, stride_) * static_cast<double>(stride_) * d,
-        .score_bytes = alive_keys(call, {0, call.k.dim(1)}) * d * kBytesPerElement};
+    return {.score_flops = 2.0 * block_pairs(call, step_, step_) * static_cast<double>(step_) * d,
+            .score_bytes = alive_keys(call, {0, call.k.dim(1)}) * d * kBytesPerElement};
   }
 
  private:
@@ -141,23 +128,23 @@ class XAttention final : public Selector {
   void keep_blocks(const SelectCall& call, const ListHeads& group, TokenRange rows,
                    const Tiles& keys, double tau, KeyDots& dots,
                    std::vector<std::vector<BlockFates>>& kept) const {
-    const Index n_tile_rows = (rows.size() + stride_ - 1) / stride_;
+    const Index n_tile_rows = (rows.size() + step_ - 1) / step_;
     dots.compute(reversed_queries(call, group.q_heads, rows), group.q_heads.size() * n_tile_rows,
-                 keys.view, {0, (call.pos_begin + rows.end - 1) / stride_ + 1});
+                 keys.view, {0, (call.pos_begin + rows.end - 1) / step_ + 1});
     for (Index head = 0; head < group.q_heads.size(); ++head) {
-      for (Index first = rows.begin; first < rows.end; first += options_.block) {
-        const Index end = std::min(first + options_.block, rows.end);
+      for (Index first = rows.begin; first < rows.end; first += block_) {
+        const Index end = std::min(first + block_, rows.end);
         BlockFates& fates = kept[static_cast<std::size_t>(head)].emplace_back(
-            options_.block, TokenRange{0, call.pos_begin + end});
+            block_, TokenRange{0, call.pos_begin + end});
         fates.force({0, 1});
-        fates.force({(call.pos_begin + first) / options_.block, fates.blocks.end});
+        fates.force({(call.pos_begin + first) / block_, fates.blocks.end});
         std::vector<double> weights(fates.fates.size(), 0.0);
-        for (Index row = first; row < end; row += stride_) {
-          const Index last_row = std::min(row + stride_, call.n_tok) - 1;
+        for (Index row = first; row < end; row += step_) {
+          const Index last_row = std::min(row + step_, call.n_tok) - 1;
           const std::span<double> scores =
-              dots.row(head * n_tile_rows + (row - rows.begin) / stride_);
+              dots.row(head * n_tile_rows + (row - rows.begin) / step_);
           soft_cap(scores, call.score_rule().cap);
-          add_tile_row(scores, keys, (call.pos_begin + last_row) / stride_ + 1, weights);
+          add_tile_row(scores, keys, (call.pos_begin + last_row) / step_ + 1, weights);
         }
         fates.keep_share(weights, tau);
       }
@@ -169,14 +156,13 @@ class XAttention final : public Selector {
   std::vector<double> reversed_queries(const SelectCall& call, TokenRange q_heads,
                                        TokenRange rows) const {
     const Index d = call.q.dim(2);
-    const Index n_tile_rows = (rows.size() + stride_ - 1) / stride_;
-    const double scale = static_cast<double>(call.score_scale) / static_cast<double>(stride_);
-    std::vector<double> out(static_cast<std::size_t>(q_heads.size() * n_tile_rows * stride_ * d),
+    const Index n_tile_rows = (rows.size() + step_ - 1) / step_;
+    const double scale = static_cast<double>(call.score_scale) / static_cast<double>(step_);
+    std::vector<double> out(static_cast<std::size_t>(q_heads.size() * n_tile_rows * step_ * d),
                             0.0);
     for (Index head = 0; head < q_heads.size(); ++head) {
       for (Index i = 0; i < rows.size(); ++i) {
-        const Index place =
-            (head * n_tile_rows + i / stride_) * stride_ + stride_ - 1 - i % stride_;
+        const Index place = (head * n_tile_rows + i / step_) * step_ + step_ - 1 - i % step_;
         const auto q = call.q.sub(q_heads.begin + head).row(rows.begin + i);
         for (Index c = 0; c < d; ++c)
           out[static_cast<std::size_t>(place * d + c)] =
@@ -198,7 +184,7 @@ class XAttention final : public Selector {
     const double largest = max_of(row);
     if (!(largest > -std::numeric_limits<double>::infinity())) return;
     const double sum = exp_row(row, largest, row).sum;
-    const Index tiles_per_block = options_.block / stride_;
+    const Index tiles_per_block = block_ / step_;
     for (std::size_t first = 0; first < row.size();
          first += static_cast<std::size_t>(tiles_per_block)) {
       const auto part = row.subspan(
@@ -207,14 +193,13 @@ class XAttention final : public Selector {
     }
   }
 
-  XAttentionOptions options_;
-  Index stride_;
+  Index step_;
 };
 
 }  // namespace
 
 void register_xattention(SelectorRegistry& registry) {
-  SelectorEntry& entry = registry.add<XAttention, XAttentionOptions>(
+  SelectorEntry& entry = registry.add<XAttention>(
       "xattention", "XAttention: antidiagonals of score tiles", "arXiv 2503.16428",
       "in prefill, keeps the blocks of keys that hold a share of the attention that sums over "
       "antidiagonals estimate");

@@ -16,30 +16,20 @@ enum class CompareShow { maps, query };
 
 /// The panel's own switches.
 struct CompareOptions {
-  CompareWhat what = CompareWhat::methods;
-  CompareShow show = CompareShow::maps;
-  Index other_budget = 64;
-  double other_nucleus = 0.8;
-  bool own_head = false;
-  Index other_layer = 0;
-  Index other_head = 0;
-  bool shared_scale = true;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"what", "two methods, two budgets of one method, or one method in two traces"},
-          self.what);
-    visit(Field{"show", "maps of all queries, or the keys of the selected one"}, self.show);
-    visit(Field{"other-budget", "past keys kept per KV head on side B"}.in(1, 1 << 20),
-          self.other_budget);
-    visit(
-        Field{"other-nucleus", "p: attention mass that top-p methods keep on side B"}.in(0.01, 1.0),
-        self.other_nucleus);
-    visit(Field{"own-head", "side B has its own layer and head"}, self.own_head);
-    visit(Field{"other-layer", "layer of side B"}.in(0, 4096), self.other_layer);
-    visit(Field{"other-head", "query head of side B"}.in(0, 4096), self.other_head);
-    visit(Field{"shared-scale", "the colours of A and B mean the same numbers"}, self.shared_scale);
-  }
+  CompareWhat what = option(what, "what", CompareWhat::methods,
+                            "two methods, two budgets of one method, or one method in two traces");
+  CompareShow show = option(show, "show", CompareShow::maps,
+                            "maps of all queries, or the keys of the selected one");
+  Index other_budget = option(other_budget, "other-budget", 64,
+                              "past keys kept per KV head on side B", in(1, 1 << 20));
+  double other_nucleus =
+      option(other_nucleus, "other-nucleus", 0.8,
+             "p: attention mass that top-p methods keep on side B", in(0.01, 1.0));
+  bool own_head = option(own_head, "own-head", false, "side B has its own layer and head");
+  Index other_layer = option(other_layer, "other-layer", 0, "layer of side B", in(0, 4096));
+  Index other_head = option(other_head, "other-head", 0, "query head of side B", in(0, 4096));
+  bool shared_scale =
+      option(shared_scale, "shared-scale", true, "the colours of A and B mean the same numbers");
 };
 
 /// One side of the comparison.

@@ -25,30 +25,18 @@ enum class GeometryColour {
 
 /// The panel's switches.
 struct GeometrySwitches {
-  bool is_3d = false;
-  GeometryBasis basis = GeometryBasis::group;
-  GeometryColour colour = GeometryColour::s_q;
-  QuerySpan span = QuerySpan::prompt;
-  bool keys = true;
-  bool queries = true;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit);
+  bool is_3d = option(is_3d, "is-3d", false, "three axes, seen from any side");
+  GeometryBasis basis = option(
+      basis, "basis", GeometryBasis::group,
+      "axes fitted to: group (a KV head's keys and all its queries), head (its keys and this "
+      "query head) or keys (its keys alone)");
+  GeometryColour colour = option(colour, "colour", GeometryColour::s_q,
+                                 "what the colours say: s_q, position, max_weight or kept");
+  QuerySpan span = option(span, "span", QuerySpan::prompt,
+                          "S_q compares a query with the mean of the prompt or of its own chunk");
+  bool keys = option(keys, "keys", true, "show the keys");
+  bool queries = option(queries, "queries", true, "show the queries");
 };
-
-template <class Self, class Visit>
-void GeometrySwitches::visit_fields(Self& self, Visit&& visit) {
-  visit(Field{"is-3d", "three axes, seen from any side"}, self.is_3d);
-  visit(Field{"basis",
-              "axes fitted to: group (a KV head's keys and all its queries), head (its keys and "
-              "this query head) or keys (its keys alone)"},
-        self.basis);
-  visit(Field{"colour", "what the colours say: s_q, position, max_weight or kept"}, self.colour);
-  visit(Field{"span", "S_q compares a query with the mean of the prompt or of its own chunk"},
-        self.span);
-  visit(Field{"keys", "show the keys"}, self.keys);
-  visit(Field{"queries", "show the queries"}, self.queries);
-}
 
 /// The answer of a method for one query, for GeometryColour::kept.
 struct KeptKeysOfQuery {

@@ -9,22 +9,14 @@ namespace kvscope::gui {
 /// The direction one looks from, and how near. At yaw = pitch = 0 the first axis points right, the
 /// second one up and the third one towards the viewer: the flat view.
 struct Orbit {
-  double yaw = -35.0;   // degrees around the second axis
-  double pitch = 20.0;  // degrees, in [-90, 90]: from above if positive
-  double zoom = 1.0;
-  double shift_x = 0.0;  // of the cloud's centre from the middle, in parts of the shorter side
-  double shift_y = 0.0;
+  double yaw = option(yaw, "yaw", -35.0, "degrees around the second axis",
+                      in(-360, 360));  // degrees around the second axis
+  double pitch = option(pitch, "pitch", 20.0, "degrees from the plane of the first and third axis",
+                        in(-90, 90));  // from above if positive
+  double zoom = option(zoom, "zoom", 1.0, "1 shows the whole cloud", in(0.05, 1000));
+  double shift_x = option(shift_x, "shift-x", 0.0, "to the right, in parts of the shorter side");
+  double shift_y = option(shift_y, "shift-y", 0.0, "upwards, in parts of the shorter side");
   bool operator==(const Orbit&) const = default;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"yaw", "degrees around the second axis"}.in(-360, 360), self.yaw);
-    visit(Field{"pitch", "degrees from the plane of the first and third axis"}.in(-90, 90),
-          self.pitch);
-    visit(Field{"zoom", "1 shows the whole cloud"}.in(0.05, 1000), self.zoom);
-    visit(Field{"shift-x", "to the right, in parts of the shorter side"}, self.shift_x);
-    visit(Field{"shift-y", "upwards, in parts of the shorter side"}, self.shift_y);
-  }
 
   /// A drag over so many pixels: half a turn per `pixels_per_half_turn`.
   void rotate(double dx, double dy, double pixels_per_half_turn);

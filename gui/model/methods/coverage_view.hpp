@@ -34,35 +34,24 @@ namespace kvscope::gui {
 
 /// The panel's switches.
 struct CoverageSwitches {
-  CoverageView view = CoverageView::both;
-  RecallMetric metric = RecallMetric::mass;
-  PagesPart part = PagesPart::kept;
-  PagesHeads heads = PagesHeads::all;
-  bool lock_colours = false;  // the ranges below stay, whatever is shown
-  double heads_low = 0.0;
-  double heads_high = 1.0;
-  double pages_low = 1e-6;
-  double pages_high = 1.0;
+  CoverageView view =
+      option(view, "view", CoverageView::both, "the map of heads, that of pages, or both");
+  RecallMetric metric = option(metric, "metric", RecallMetric::mass, "what the map of heads shows");
+  PagesPart part = option(
+      part, "part", PagesPart::kept,
+      "of a page: its attention, what the method keeps or loses of it, or the share of its keys "
+      "that are selected");
+  PagesHeads heads = option(heads, "heads", PagesHeads::all,
+                            "pages: mean over all heads of the layer, or the selected head alone");
+  bool lock_colours = option(lock_colours, "lock-colours", false,
+                             "colours keep their meaning when layer, method or budget change");
+  double heads_low = option(heads_low, "heads-low", 0.0, "locked colours of the heads: low end");
+  double heads_high =
+      option(heads_high, "heads-high", 1.0, "locked colours of the heads: high end");
+  double pages_low = option(pages_low, "pages-low", 1e-6, "locked colours of the pages: low end");
+  double pages_high =
+      option(pages_high, "pages-high", 1.0, "locked colours of the pages: high end");
   bool operator==(const CoverageSwitches&) const = default;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"view", "the map of heads, that of pages, or both"}, self.view);
-    visit(Field{"metric", "what the map of heads shows"}, self.metric);
-    visit(
-        Field{"part",
-              "of a page: its attention, what the method keeps or loses of it, or the share of its "
-              "keys that are selected"},
-        self.part);
-    visit(Field{"heads", "pages: mean over all heads of the layer, or the selected head alone"},
-          self.heads);
-    visit(Field{"lock-colours", "colours keep their meaning when layer, method or budget change"},
-          self.lock_colours);
-    visit(Field{"heads-low", "locked colours of the heads: low end"}, self.heads_low);
-    visit(Field{"heads-high", "locked colours of the heads: high end"}, self.heads_high);
-    visit(Field{"pages-low", "locked colours of the pages: low end"}, self.pages_low);
-    visit(Field{"pages-high", "locked colours of the pages: high end"}, self.pages_high);
-  }
 };
 
 // ---- layer x head ----

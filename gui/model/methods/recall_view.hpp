@@ -53,40 +53,27 @@ namespace kvscope::gui {
 
 /// The panel's switches.
 struct RecallOptions {
-  RecallAlong along = RecallAlong::keys;
-  RecallMetric metric = RecallMetric::mass;
-  RecallScope scope = RecallScope::layer;
-  RecallPhase phase = RecallPhase::of_query;
-  BandKind band = BandKind::ci;
-  AxisScale x = AxisScale::log;
-  AxisScale y = AxisScale::linear;
-  double target = 0.9;
-  bool opened = true;
+  RecallAlong along = option(
+      along, "along", RecallAlong::keys,
+      "the first axis: keys kept, bytes or FLOPs as measured, or the budget that methods are told");
+  RecallMetric metric = option(metric, "metric", RecallMetric::mass, "what is measured");
+  RecallScope scope = option(scope, "scope", RecallScope::layer,
+                             "the selected head, all heads of its layer, or all layers");
+  RecallPhase phase = option(phase, "phase", RecallPhase::of_query,
+                             "prefill chunks, decode steps, or that of the selected query");
+  BandKind band =
+      option(band, "band", BandKind::ci,
+             "over heads: mean and 95 % interval, median and quartiles, mean and range, or none");
+  AxisScale x = option(x, "x", AxisScale::log, "scale of the first axis");
+  AxisScale y = option(y, "y", AxisScale::linear, "scale of the metric");
+  double target = option(
+      target, "target", 0.9,
+      "of shares: the least that a method should reach; heads below it are listed, and the budget "
+      "that reaches it is looked up",
+      in(0.0, 1.0));
+  bool opened =
+      option(opened, "opened", true, "curves of opened sweeps, besides those computed here");
   bool operator==(const RecallOptions&) const = default;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"along",
-                "the first axis: keys kept, bytes or FLOPs as measured, or the budget that methods "
-                "are told"},
-          self.along);
-    visit(Field{"metric", "what is measured"}, self.metric);
-    visit(Field{"scope", "the selected head, all heads of its layer, or all layers"}, self.scope);
-    visit(Field{"phase", "prefill chunks, decode steps, or that of the selected query"},
-          self.phase);
-    visit(
-        Field{"band",
-              "over heads: mean and 95 % interval, median and quartiles, mean and range, or none"},
-        self.band);
-    visit(Field{"x", "scale of the first axis"}, self.x);
-    visit(Field{"y", "scale of the metric"}, self.y);
-    visit(Field{"target",
-                "of shares: the least that a method should reach; heads below it are listed, and "
-                "the budget that reaches it is looked up"}
-              .in(0.0, 1.0),
-          self.target);
-    visit(Field{"opened", "curves of opened sweeps, besides those computed here"}, self.opened);
-  }
 };
 
 /// What is looked at: everything but the rows.

@@ -15,26 +15,18 @@ namespace kvscope::gui {
 
 /// The panel's switches.
 struct QuerySelectionSwitches {
-  QuerySpan span = QuerySpan::prompt;
-  bool skip_sink = true;
-  Index skip_recent = 0;
-  bool picks = true;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"span", "S_q compares a query with the mean of the prompt or of its own chunk"},
-          self.span);
-    visit(Field{"skip-sink",
-                "the first position counts neither as the largest weight's key nor as a query"},
-          self.skip_sink);
-    visit(Field{"skip-recent",
-                "last visible keys, the query's own first, that do not count as the largest "
-                "weight's key: reveals heads that attend only to their neighbours"}
-              .in(0, 4096),
-          self.skip_recent);
-    visit(Field{"picks", "emphasise the queries that QuoKA keeps of the current chunk"},
-          self.picks);
-  }
+  QuerySpan span = option(span, "span", QuerySpan::prompt,
+                          "S_q compares a query with the mean of the prompt or of its own chunk");
+  bool skip_sink =
+      option(skip_sink, "skip-sink", true,
+             "the first position counts neither as the largest weight's key nor as a query");
+  Index skip_recent = option(
+      skip_recent, "skip-recent", 0,
+      "last visible keys, the query's own first, that do not count as the largest weight's key: "
+      "reveals heads that attend only to their neighbours",
+      in(0, 4096));
+  bool picks =
+      option(picks, "picks", true, "emphasise the queries that QuoKA keeps of the current chunk");
 };
 
 /// The analysis' options for the switches and the session's chunk length.

@@ -38,26 +38,17 @@ RowTarget target_of_cell(const plot::Panel& panel, Index row, Index col);
 enum class PlotStyle { points, means };
 
 struct FreePlotOptions {
-  std::string x;
-  std::string y;
-  std::string series;  // empty: one series
-  PlotStyle style = PlotStyle::means;
-  BandKind band = BandKind::ci;
-  bool log_x = false;
-  bool log_y = false;
+  std::string x = option(x, "x", "", "column along the x axis");
+  std::string y = option(y, "y", "", "column along the y axis");
+  std::string series =
+      option(series, "series", "", "column whose values are drawn apart");  // empty: one series
+  PlotStyle style = option(style, "style", PlotStyle::means,
+                           "every line as a point, or means of the lines with the same x");
+  BandKind band =
+      option(band, "band", BandKind::ci, "of means: 95 % interval (ci), quartiles, range or none");
+  bool log_x = option(log_x, "log-x", false, "logarithmic x axis");
+  bool log_y = option(log_y, "log-y", false, "logarithmic y axis");
   bool operator==(const FreePlotOptions&) const = default;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"x", "column along the x axis"}, self.x);
-    visit(Field{"y", "column along the y axis"}, self.y);
-    visit(Field{"series", "column whose values are drawn apart"}, self.series);
-    visit(Field{"style", "every line as a point, or means of the lines with the same x"},
-          self.style);
-    visit(Field{"band", "of means: 95 % interval (ci), quartiles, range or none"}, self.band);
-    visit(Field{"log-x", "logarithmic x axis"}, self.log_x);
-    visit(Field{"log-y", "logarithmic y axis"}, self.log_y);
-  }
 };
 
 /// Columns that the table has: what was asked for, else a choice that usually means something

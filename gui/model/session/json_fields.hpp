@@ -10,28 +10,21 @@
 
 namespace kvscope::gui {
 
-/// A field's key: its name in snake_case, as fields_to_json has it.
-inline std::string json_key(std::string_view field_name) {
-  std::string key(field_name);
-  for (char& c : key) c = c == '-' ? '_' : c;
-  return key;
-}
-
 /// Throws ConfigError naming a field of the wrong type. Unknown keys are left alone: a newer
 /// version wrote them.
 template <class Options>
 void fields_from_json(const nlohmann::ordered_json& json, Options& options) {
   if (!json.is_object()) throw ConfigError("expected an object of options");
-  Options::visit_fields(options, [&](const Field& field, auto& value) {
+  visit_fields(options, [&](const Field& field, auto& value) {
     using T = std::remove_cvref_t<decltype(value)>;
-    const std::string key = json_key(field.name);
+    const std::string key = snake_case(field.name);
     if (!json.contains(key)) return;
     const auto& found = json[key];
     const auto fail = [&] {
       throw ConfigError(
-          fmt::format("{}: expected {}, found {}", key, expected_text<T>(), found.dump()));
+          fmt::format("{}: expected {}, found {}", key, expected_text(value), found.dump()));
     };
-    if constexpr (std::is_enum_v<T> || std::same_as<T, std::string>) {
+    if constexpr (std::same_as<T, EnumRef> || std::same_as<T, std::string>) {
       if (!found.is_string()) fail();
       parse_field(field, found.template get<std::string>(), value);
     } else if constexpr (std::same_as<T, bool>) {

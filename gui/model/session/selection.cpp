@@ -53,7 +53,7 @@ Field within(const Field& field, const TraceInfo& info) {
                          field.name == "page-size" || field.name == "n-queries";
   if (!is_layers && !is_tokens) return field;
   const auto most = static_cast<double>(is_layers ? info.n_layers : info.n_tokens);
-  return field.in(field.min, std::max(field.min, std::min(field.max, most)));
+  return {field.name, field.help, field.min, std::max(field.min, std::min(field.max, most))};
 }
 
 Selection clamped(Selection selection, const TraceInfo& info) {

@@ -28,25 +28,17 @@ struct Selection {
 
 /// The sliders: what methods and analyses are told.
 struct Parameters {
-  Index budget = 256;
-  Index n_queries = 16;
-  Index chunk = 128;
-  Index page_size = 16;
-  double nucleus = 0.95;
-  Index dense_layers = 0;
+  Index budget = option(budget, "budget", 256, "past keys kept per KV head", in(1, 1 << 20));
+  Index n_queries =
+      option(n_queries, "n-queries", 16, "N_Q: queries that QuoKA keeps of a chunk", in(1, 4096));
+  Index chunk =
+      option(chunk, "chunk", 128, "B_CP: prompt tokens per prefill chunk", in(2, 1 << 16));
+  Index page_size = option(page_size, "page-size", 16, "keys per page", in(1, 1024));
+  double nucleus =
+      option(nucleus, "nucleus", 0.95, "p: attention mass that top-p methods keep", in(0.01, 1.0));
+  Index dense_layers =
+      option(dense_layers, "dense-layers", 0, "leading layers that stay dense", in(0, 256));
   bool operator==(const Parameters&) const = default;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"budget", "past keys kept per KV head"}.in(1, 1 << 20), self.budget);
-    visit(Field{"n-queries", "N_Q: queries that QuoKA keeps of a chunk"}.in(1, 4096),
-          self.n_queries);
-    visit(Field{"chunk", "B_CP: prompt tokens per prefill chunk"}.in(2, 1 << 16), self.chunk);
-    visit(Field{"page-size", "keys per page"}.in(1, 1024), self.page_size);
-    visit(Field{"nucleus", "p: attention mass that top-p methods keep"}.in(0.01, 1.0),
-          self.nucleus);
-    visit(Field{"dense-layers", "leading layers that stay dense"}.in(0, 256), self.dense_layers);
-  }
 };
 
 /// The part of the state that undo goes through.

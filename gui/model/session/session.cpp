@@ -402,10 +402,11 @@ void Session::set_parameters(std::string_view origin,
 }
 
 void Session::keep_within(Parameters& parameters, const Document* open) {
-  Parameters::visit_fields(parameters, [&](const Field& any, auto& value) {
+  visit_fields(parameters, [&](const Field& any, auto& value) {
     using T = std::remove_cvref_t<decltype(value)>;
     const Field field = open ? within(any, open->info()) : any;
-    value = static_cast<T>(std::clamp(static_cast<double>(value), field.min, field.max));
+    if constexpr (std::is_arithmetic_v<T>)
+      value = static_cast<T>(std::clamp(static_cast<double>(value), field.min, field.max));
   });
 }
 

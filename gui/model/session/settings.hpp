@@ -15,26 +15,21 @@
 namespace kvscope::gui {
 
 struct Settings {
-  plot::Ground theme = plot::Ground::light;
-  double ui_scale = 1.0;   // on top of the screen's own scale
-  Index cache_mib = 1024;  // computed values and slices kept in memory
-  bool show_sidebar = true;
+  plot::Ground theme = option(theme, "theme", plot::Ground::light, "light or dark ground");
+  double ui_scale =
+      option(ui_scale, "ui-scale", 1.0, "size of letters and controls, times that of the screen",
+             in(0.5, 4.0));  // on top of the screen's own scale
+  Index cache_mib =
+      option(cache_mib, "cache-mib", 1024, "MiB of computed values and slices kept in memory",
+             in(64, 1 << 20));  // computed values and slices kept in memory
+  bool show_sidebar =
+      option(show_sidebar, "show-sidebar", true, "traces, selection and sliders at the left");
   std::vector<std::string> recent;            // files, the latest first
   std::map<std::string, Place> arrangements;  // layouts as the user left them, by name
-  std::string last_layout = "overview";
-  bool tour_done = false;  // it was seen to its end, or left
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"theme", "light or dark ground"}, self.theme);
-    visit(Field{"ui-scale", "size of letters and controls, times that of the screen"}.in(0.5, 4.0),
-          self.ui_scale);
-    visit(Field{"cache-mib", "MiB of computed values and slices kept in memory"}.in(64, 1 << 20),
-          self.cache_mib);
-    visit(Field{"show-sidebar", "traces, selection and sliders at the left"}, self.show_sidebar);
-    visit(Field{"last-layout", "the layout shown at the start"}, self.last_layout);
-    visit(Field{"tour-done", "the tour was seen, or left"}, self.tour_done);
-  }
+  std::string last_layout =
+      option(last_layout, "last-layout", "overview", "the layout shown at the start");
+  bool tour_done = option(tour_done, "tour-done", false,
+                          "the tour was seen, or left");  // it was seen to its end, or left
 
   /// Puts a file in front of the recent ones; the list stays short.
   void add_recent(const std::filesystem::path& file);

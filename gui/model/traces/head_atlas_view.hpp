@@ -34,21 +34,14 @@ HeadAtlas head_atlas_of(const TraceSource& trace, const HeadsOptions& options, J
 
 /// What of an atlas is shown.
 struct AtlasChoice {
-  AtlasNumber number = AtlasNumber::distance;
-  AtlasSort sort = AtlasSort::layers;
+  AtlasNumber number = option(
+      number, "number", AtlasNumber::distance,
+      "the number of each head: how far back it looks (tokens), entropy (nats), its share of the "
+      "first tokens, of the nearest keys, of tokens that followed an earlier occurrence of the "
+      "current one (retrieval), or what the selected method loses of it");
+  AtlasSort sort =
+      option(sort, "sort", AtlasSort::layers, "heads by layer, or the largest number first");
   bool operator==(const AtlasChoice&) const = default;
-
-  template <class Self, class Visit>
-  static void visit_fields(Self& self, Visit&& visit) {
-    visit(
-        Field{
-            "number",
-            "the number of each head: how far back it looks (tokens), entropy (nats), its share of "
-            "the first tokens, of the nearest keys, of tokens that followed an earlier occurrence "
-            "of the current one (retrieval), or what the selected method loses of it"},
-        self.number);
-    visit(Field{"sort", "heads by layer, or the largest number first"}, self.sort);
-  }
 };
 
 /// A head at its place: the unit square above (column, row) of the figure's axes.

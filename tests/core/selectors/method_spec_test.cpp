@@ -146,7 +146,7 @@ TEST_CASE("a wrapper that does not fit is refused in a sentence that helps",
              ContainsSubstring("every is given twice around quest"));
   CHECK_THAT(message("quest+every=4@tokens=64"), ContainsSubstring("takes no budget"));
   CHECK_THAT(message("quest+coarsen:pages=64"),
-             ContainsSubstring("coarsen has no option pages: expected owner, page"));
+             ContainsSubstring("coarsen has no option pages: did you mean page?"));
   CHECK_THAT(message("quest+coarsen:page"),
              ContainsSubstring("expected option=value, found \"page\""));
   CHECK_THAT(message("quest+coarsen:scores=fp4"), ContainsSubstring("one of f64, f32, bf16, fp8"));

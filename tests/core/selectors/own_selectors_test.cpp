@@ -14,11 +14,9 @@ class Dense final : public Selector {
  public:
   std::string_view name() const override { return "mine"; }
   SelectorCaps caps() const override { return {}; }
-  void reset(const AttentionShape&) override {}
   Selection select(const SelectCall& call) override {
     return dense_selection(call, ListOwner::kv_head);
   }
-  SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
 };
 
 SelectorEntry entry(std::string name, std::string title = "one") {
@@ -29,27 +27,18 @@ SelectorEntry entry(std::string name, std::string title = "one") {
   return own;
 }
 
-struct NoOptions {
-  template <class Self, class Visit>
-  static void visit_fields(Self&, Visit&&) {}
-};
-
 class BuiltIn final : public Selector {
  public:
-  explicit BuiltIn(const NoOptions&) {}
-  std::string_view name() const override { return "built-in"; }
   SelectorCaps caps() const override { return {}; }
-  void reset(const AttentionShape&) override {}
   Selection select(const SelectCall& call) override {
     return dense_selection(call, ListOwner::kv_head);
   }
-  SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
 };
 
 // A registry of its own: others walk over selector_registry().
 SelectorRegistry with_a_builtin() {
   SelectorRegistry registry;
-  registry.add<BuiltIn, NoOptions>("built-in", "", "", "").presets["built-in-paper"] = {};
+  registry.add<BuiltIn>("built-in", "", "", "").presets["built-in-paper"] = {};
   return registry;
 }
 

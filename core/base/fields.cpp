@@ -1,0 +1,53 @@
+#include "core/base/fields.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvscope {
+
+std::string snake_case(std::string_view name) {
+  std::string out(name);
+  std::replace(out.begin(), out.end(), '-', '_');
+  return out;
+}
+
+namespace detail {
+
+OptionRecorder*& option_recorder() {
+  thread_local OptionRecorder* recorder = nullptr;
+  return recorder;
+}
+
+void record_option(const void* member, Option option) {
+  OptionRecorder& recorder = *option_recorder();
+  const auto at = static_cast<const std::byte*>(member) - recorder.object;
+  // An object that the recorded one only makes along the way lies elsewhere.
+  if (at < 0 || at >= static_cast<std::ptrdiff_t>(recorder.size)) return;
+  option.at = at;
+  recorder.options.push_back(option);
+}
+
+int find_name(std::span<const std::string_view> names, std::string_view text) {
+  const auto found = std::find(names.begin(), names.end(), text);
+  return found == names.end() ? -1 : static_cast<int>(found - names.begin());
+}
+
+}  // namespace detail
+
+void check_fields(std::span<const Option> options, const void* object) {
+  // Values are only read.
+  visit_fields(options, const_cast<void*>(object), [](const Field& field, const auto& value) {
+    using T = std::remove_cvref_t<decltype(value)>;
+    if constexpr (std::is_arithmetic_v<T> && !std::same_as<T, bool>) {
+      const auto x = static_cast<double>(value);
+      if (x >= field.min && x <= field.max) return;
+      const bool is_open = std::isinf(field.max);
+      throw ConfigError(fmt::format(
+          "{}: expected {} {}, found {}", field.name, is_open ? "at least" : "a value in",
+          is_open ? fmt::format("{}", field.min) : fmt::format("[{}, {}]", field.min, field.max),
+          value));
+    }
+  });
+}
+
+}  // namespace kvscope
