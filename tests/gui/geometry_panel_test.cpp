@@ -101,6 +101,12 @@ TEST_CASE("geometry panel: drags turn, the wheel zooms, a double click goes back
   rig.click(middle.x, middle.y);
   rig.click(middle.x, middle.y);
   CHECK(orbit() == home);
+  // The colour bar keeps a strip of its own, free of points: the wheel there zooms nothing.
+  rig.backend().move_mouse({area.x + area.w - 12.0f, area.y + 0.5f * area.h});
+  rig.frame();
+  rig.backend().scroll(2.0f);
+  rig.frame(2);
+  CHECK(orbit() == home);
 }
 
 TEST_CASE("geometry panel: every colour and basis shows a figure that can be exported",
