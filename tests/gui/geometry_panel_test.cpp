@@ -58,6 +58,19 @@ TEST_CASE("geometry panel: clicks on points select them, flat and from the side"
   }
 }
 
+TEST_CASE("geometry panel: nothing is said of a trace that was closed", "[geometry]") {
+  Rig rig;
+  rig.open_pair(/*with_draft=*/true);
+  rig.session().select("test", [](Selection& s) { s.trace = 0; });
+  show(rig, Json::object());
+  REQUIRE(landmarks(rig).size() == 4);
+  rig.session().close_trace(0);  // its numbers go with it
+  rig.frame();
+  CHECK(landmarks(rig).empty());
+  rig.settle();
+  CHECK(landmarks(rig).size() == 4);
+}
+
 TEST_CASE("geometry panel: hover says what the table says", "[geometry]") {
   Rig rig;
   rig.open_pair();
