@@ -248,7 +248,7 @@ void RandomUser::act(bool waits) {
   } else {
     change_file();
   }
-  frames(1 + below(3));
+  frames(below(4));  // with none, the next input meets what this one has just opened
   if (waits && below(4) != 0) rig_.settle(kPatience);
   // Threads get somewhere, and are met at any point.
   if (!waits && below(2) == 0)
