@@ -4,9 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <random>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "tests/gui/app_rig.hpp"
