@@ -87,12 +87,14 @@ class LayoutMaker {
       if (height) {
         double rest = *height - head - 2.0 * theme_.margin -
                       static_cast<double>(rows_ - 1) * 0.8 * theme_.gap;
-        double natural = 0.0;
+        double taken = 0.0;
         for (std::size_t r = 0; r < rows_; ++r) {
           rest -= rows[r].top + rows[r].bottom;
-          natural += frame_h[r] / stretch;
+          taken += frame_h[r];
         }
-        stretch = rest / natural;
+        // the last round's frames too, so that all of it is as high as was asked for
+        for (double& h : frame_h) h *= rest / taken;
+        stretch *= rest / taken;
         if (rest < 3.0 * theme_.label_size * static_cast<double>(rows_)) {
           throw ConfigError(
               fmt::format("figure {}: {:.0f} pt are too low for it; give it more height",

@@ -363,7 +363,7 @@ void App::flash(std::string words) {
 }
 
 void App::ask_open() {
-  file_dialog_.ask(FileDialog::Purpose::open, "Open a trace, a result or a session",
+  file_dialog_.ask(FileDialog::Purpose::open, "Open traces, results or a session",
                    {".h5", ".hdf5", ".kvset", ".csv", ".json", ".part"}, "",
                    [this](const fs::path& file) { open(file); });
 }

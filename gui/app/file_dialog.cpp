@@ -4,7 +4,11 @@
 #include <imgui.h>
 #include <imgui_stdlib.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "core/base/number_text.hpp"
+#include "gui/panels/landmarks.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -29,6 +33,8 @@ void FileDialog::go_to(const fs::path& folder) {
   FolderListing next = list_folder(folder, extensions_);
   if (next.error.empty() || listing_.folder.empty()) {
     listing_ = std::move(next);
+    marked_.clear();
+    anchor_ = 0;
   } else {
     problem_ = next.error;
   }
@@ -53,7 +59,58 @@ void FileDialog::choose(const fs::path& file) {
     return;
   }
   ImGui::CloseCurrentPopup();
-  if (chosen_) chosen_(whole);
+  chosen_(whole);
+}
+
+/// A click on a file: it alone, with Ctrl one more or less, with Shift all from the last one.
+void FileDialog::mark(std::size_t entry) {
+  const ImGuiIO& io = ImGui::GetIO();
+  const std::string& name = listing_.entries[entry].name;
+  problem_.clear();
+  const bool is_one = purpose_ == Purpose::save || (!io.KeyCtrl && !io.KeyShift);
+  if (is_one) marked_.clear();
+  if (io.KeyShift && !is_one) {
+    for (std::size_t i = std::min(anchor_, entry); i <= std::max(anchor_, entry); ++i) {
+      if (!listing_.entries[i].is_folder) marked_.insert(listing_.entries[i].name);
+    }
+  } else {
+    anchor_ = entry;
+    if (marked_.erase(name) == 0) marked_.insert(name);
+  }
+  typed_ = marked_.size() == 1 ? *marked_.begin() : "";
+}
+
+/// Returns the folder or file that is to be opened at once, or nothing.
+fs::path FileDialog::draw_entries() {
+  if (!listing_.error.empty()) ImGui::TextWrapped("%s", listing_.error.c_str());
+  if (listing_.error.empty() && listing_.entries.empty())
+    ImGui::TextDisabled("%s", "Nothing here that could be opened.");
+  fs::path clicked;
+  ImGuiListClipper clipper;
+  clipper.Begin(static_cast<int>(listing_.entries.size()));
+  while (clipper.Step()) {
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const FolderEntry& entry = listing_.entries[at];
+      const std::string words = entry.name + (entry.is_folder ? "/" : "");
+      if (ImGui::Selectable(
+              words.c_str(), typed_ == entry.name || marked_.count(entry.name) > 0,
+              ImGuiSelectableFlags_AllowDoubleClick | ImGuiSelectableFlags_DontClosePopups)) {
+        if (entry.is_folder || ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) {
+          clicked = entry.name;
+        } else {
+          mark(at);
+        }
+      }
+      landmark("entry " + entry.name);
+      if (!entry.is_folder) {
+        const std::string size = bytes_text(static_cast<double>(entry.bytes));
+        ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - ImGui::CalcTextSize(size.c_str()).x);
+        ImGui::TextDisabled("%s", size.c_str());
+      }
+    }
+  }
+  return clicked;
 }
 
 void FileDialog::draw(const Look& look) {
@@ -77,33 +134,7 @@ void FileDialog::draw(const Look& look) {
   const float below = 2 * ImGui::GetFrameHeightWithSpacing() +
                       (problem_.empty() ? 0.0f : 2 * ImGui::GetTextLineHeightWithSpacing());
   ImGui::BeginChild("entries", {0, -below}, true, ImGuiWindowFlags_NavFlattened);
-  if (!listing_.error.empty()) ImGui::TextWrapped("%s", listing_.error.c_str());
-  if (listing_.error.empty() && listing_.entries.empty())
-    ImGui::TextDisabled("%s", "Nothing here that could be opened.");
-  fs::path clicked;
-  ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(listing_.entries.size()));
-  while (clipper.Step()) {
-    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      const FolderEntry& entry = listing_.entries[static_cast<std::size_t>(i)];
-      const std::string words = entry.name + (entry.is_folder ? "/" : "");
-      if (ImGui::Selectable(
-              words.c_str(), typed_ == entry.name,
-              ImGuiSelectableFlags_AllowDoubleClick | ImGuiSelectableFlags_DontClosePopups)) {
-        if (entry.is_folder || ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) {
-          clicked = entry.name;
-        } else {
-          typed_ = entry.name;
-          problem_.clear();
-        }
-      }
-      if (!entry.is_folder) {
-        const std::string size = bytes_text(static_cast<double>(entry.bytes));
-        ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - ImGui::CalcTextSize(size.c_str()).x);
-        ImGui::TextDisabled("%s", size.c_str());
-      }
-    }
-  }
+  const fs::path clicked = draw_entries();
   ImGui::EndChild();
   if (!problem_.empty()) {
     ImGui::PushStyleColor(ImGuiCol_Text, packed(look.error));
@@ -114,15 +145,26 @@ void FileDialog::draw(const Look& look) {
   if (ImGui::IsWindowAppearing() || wants_keyboard_) ImGui::SetKeyboardFocusHere();
   wants_keyboard_ = false;
   ImGui::SetNextItemWidth(-1);
-  const bool entered = ImGui::InputTextWithHint("##name", "file or folder", &typed_,
+  const std::string hint =
+      marked_.size() > 1 ? fmt::format("{} files", marked_.size()) : "file or folder";
+  const bool entered = ImGui::InputTextWithHint("##name", hint.c_str(), &typed_,
                                                 ImGuiInputTextFlags_EnterReturnsTrue);
   const bool pressed = ImGui::Button(verb, {look.px(90), 0});
+  landmark("file dialog ok");
   ImGui::SameLine();
   const bool cancelled = ImGui::Button("Cancel", {look.px(90), 0}) ||
                          ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape));
   wants_keyboard_ = entered;  // what was refused can be typed again
   if (!clicked.empty()) choose(clicked);
-  if ((entered || pressed) && !typed_.empty()) choose(typed_);
+  if (entered || pressed) {
+    const std::set<std::string> marked = std::exchange(marked_, {});
+    if (!typed_.empty()) {
+      choose(typed_);
+    } else if (!marked.empty()) {
+      ImGui::CloseCurrentPopup();
+      for (const std::string& name : marked) chosen_(listing_.folder / name);
+    }
+  }
   if (cancelled) ImGui::CloseCurrentPopup();
   ImGui::EndPopup();
 }

@@ -1,8 +1,9 @@
-// A dialog that chooses a file to open or a name to save under.
+// A dialog that chooses files to open or a name to save under.
 #pragma once
 
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace kvscope::gui {
 class FileDialog {
  public:
   enum class Purpose { open, save };
-  /// Opens the dialog; `chosen` is called once with the file.
+  /// Opens the dialog; `chosen` is called with the file, or with each of several to open.
   void ask(Purpose purpose, std::string title, std::vector<std::string> extensions,
            std::string suggested_name, std::function<void(const std::filesystem::path&)> chosen);
   /// Draws it while it is open.
@@ -23,6 +24,8 @@ class FileDialog {
  private:
   void go_to(const std::filesystem::path& folder);
   void choose(const std::filesystem::path& file);
+  void mark(std::size_t entry);
+  std::filesystem::path draw_entries();
 
   Purpose purpose_ = Purpose::open;
   std::string title_;
@@ -30,6 +33,8 @@ class FileDialog {
   std::function<void(const std::filesystem::path&)> chosen_;
   FolderListing listing_;
   std::string typed_;
+  std::set<std::string> marked_;  // names of files in the list, where there are several
+  std::size_t anchor_ = 0;        // the entry that was clicked last: Shift marks from there
   std::string problem_;
   bool should_open_ = false;
   std::filesystem::path warned_of_;  // that it exists; saving to it again replaces it

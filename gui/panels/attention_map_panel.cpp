@@ -44,9 +44,7 @@ void AttentionMapPanel::controls(PanelContext& context) {
   segmented("scale", options_.scale);
   help_tooltip("Colours by weight, by its logarithm, or by its rank among the visible cells");
   next_switch();
-  ImGui::Checkbox("mask sink", &options_.mask_sinks);
-  help_tooltip(
-      fmt::format("The first {} keys do not count for the range of colours", options_.n_sink));
+  mask_sink_box(options_, has_sink_);
   next_switch();
   if (ImGui::Checkbox("kept keys", &options_.overlay)) options_.lost = false;
   help_tooltip(
@@ -77,6 +75,7 @@ void AttentionMapPanel::draw(PanelContext& context) {
   if (wanted_view_) view_.look_at(wanted_view_->centre, wanted_view_->tokens_per_pixel);
   wanted_view_.reset();
   follow_selection(session);
+  ask_sink(context);
 
   const std::string subject =
       fmt::format("{}{}/{}", document->key(), selection.layer, selection.q_head);
@@ -96,6 +95,28 @@ void AttentionMapPanel::draw(PanelContext& context) {
 
   if (picture_.overview) draw_map(context);
   report(context);
+}
+
+/// Whether there is something to mask: most heads of some models have no sink.
+void AttentionMapPanel::ask_sink(const PanelContext& context) {
+  const auto head = tiles_->head();
+  if (head == nullptr) return;
+  const Selection& selection = context.session.selection();
+  const auto view =
+      sink_.ask(context.session.bench(),
+                fmt::format("{}sink/{}/{}/{}", context.session.document()->key(), selection.layer,
+                            selection.q_head, options_.n_sink),
+                {"Attention sink", Lane::quick},
+                [head, n = options_.n_sink](JobContext&) { return sink_share_of(*head, n); });
+  awaits_sink_ = view.is_pending();
+  if (view.fresh && view.value) has_sink_ = view.value->is_sink();
+}
+
+/// Without a sink nothing is masked, whatever the switch says.
+MapOptions AttentionMapPanel::options_here() const {
+  MapOptions here = options_;
+  here.mask_sinks = here.mask_sinks && has_sink_;
+  return here;
 }
 
 void AttentionMapPanel::report(const PanelContext& context) {
@@ -140,7 +161,7 @@ JobStatus AttentionMapPanel::status_of(const Selection& selection) const {
 
 void AttentionMapPanel::draw_map(PanelContext& context) {
   Session& session = context.session;
-  scale_.update(context, picture_, view_, options_, subject_, moving_);
+  scale_.update(context, picture_, view_, options_here(), subject_, moving_);
   if (options_.overlay) {
     overlay_.ask(context, view_, moving_, options_.lost);
   } else {
@@ -172,7 +193,7 @@ void AttentionMapPanel::draw_map(PanelContext& context) {
   act(context, gesture);
   const bool hovers = gesture.hovered && !is_stale_;
   if (hovers && !ImGui::IsMouseDown(ImGuiMouseButton_Left)) tooltip(context, *gesture.hovered);
-  scale_.popup(context, options_);
+  scale_.popup(context, options_, has_sink_);
 }
 
 void AttentionMapPanel::follow_selection(const Session& session) {
@@ -293,8 +314,8 @@ std::string AttentionMapPanel::right_words() const {
 
 std::optional<plot::Figure> AttentionMapPanel::figure() const {
   if (!picture_.overview || !scale_.has_colours()) return std::nullopt;
-  return map_figure(picture_, picture_.overview->grid(), view_, options_, scale_.colours(), names_,
-                    query_, key_);
+  return map_figure(picture_, picture_.overview->grid(), view_, options_here(), scale_.colours(),
+                    names_, query_, key_);
 }
 
 nlohmann::ordered_json AttentionMapPanel::options() const {
@@ -335,7 +356,7 @@ bool AttentionMapPanel::is_busy() const {
   if (phase == Phase::failed || phase == Phase::stopped || phase == Phase::nothing) return false;
   const bool is_whole =
       phase == Phase::complete && picture_.n_missing == 0 && textures_whole_ && !scale_.is_behind();
-  return !is_whole || overlay_.is_busy();
+  return !is_whole || awaits_sink_ || overlay_.is_busy();
 }
 
 std::vector<std::pair<std::string, ImVec2>> AttentionMapPanel::landmarks() const {

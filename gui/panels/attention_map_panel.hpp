@@ -34,6 +34,8 @@ class AttentionMapPanel final : public Panel {
  private:
   void follow_selection(const Session& session);
   void draw_map(PanelContext& context);
+  void ask_sink(const PanelContext& context);
+  MapOptions options_here() const;
   void report(const PanelContext& context);
   void forget_picture();
   /// Of the map: done while a picture fills in, which the words below it tell.
@@ -59,6 +61,9 @@ class AttentionMapPanel final : public Panel {
   bool textures_whole_ = true;
 
   MapScale scale_;
+  AsyncValue<SinkShare> sink_;
+  bool has_sink_ = true;  // until it is known
+  bool awaits_sink_ = false;
   KeptOverlay overlay_;
 
   std::optional<Index> query_;  // as last seen, to notice what other panels choose

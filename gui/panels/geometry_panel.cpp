@@ -147,6 +147,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     weights_.clear();
     kept_.clear();
     value_.reset();
+    head_ = {};  // views into it
     scene_inputs_ = {};
     scene_ = {};
   }

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "gui/model/results/compact_figure.hpp"
-#include "gui/render/cloud_keys.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/marker_stamp.hpp"
 
@@ -119,24 +118,37 @@ Camera GeometryPicture::flat_camera(ImVec2 low) const {
 }
 
 GeometryHit GeometryPicture::show_orbit(PanelContext& context, const GeometryShown& shown) {
-  const ImVec2 low = ImGui::GetCursorScreenPos();
-  ImVec2 size = ImGui::GetContentRegionAvail();
-  size = {std::max(1.0f, std::floor(size.x)), std::max(1.0f, std::floor(size.y))};
+  const ImVec2 corner = ImGui::GetCursorScreenPos();
+  const ImVec2 whole = ImGui::GetContentRegionAvail();
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const float room = context.look.px(4);
+  const KeyPlace keys{list,
+                      context.fonts,
+                      context.look,
+                      {corner.x + room, corner.y + room},
+                      {corner.x + whole.x - room, corner.y + whole.y - room}};
+  // The points keep clear of their names and of the bar, where there is room for both.
+  const float top = std::ceil(std::min(0.2f * whole.y, room + entries_height(keys)));
+  const float bar = shown.scene.colour ? bar_width(keys) + 2 * room : 0.0f;
+  const ImVec2 low{corner.x, corner.y + top};
+  const ImVec2 size{std::max(1.0f, std::floor(whole.x - std::min(0.3f * whole.x, bar))),
+                    std::max(1.0f, std::floor(whole.y - top))};
   const ImVec2 high{low.x + size.x, low.y + size.y};
+  ImGui::SetCursorScreenPos(low);
   ImGui::InvisibleButton("orbit", size);
   const bool over = ImGui::IsItemHovered();
   GeometryHit out;
   out.clicked = turn(size, low, over);
-  ImDrawList& list = *ImGui::GetWindowDrawList();
   list.PushClipRect(low, high, /*intersect_with_current_clip_rect=*/true);
   points_->show(
       list, low, high, shown.cloud, shown.version,
       orbit_.camera(shown.scene.box, static_cast<double>(size.x), static_cast<double>(size.y)),
       splats(context.look, shown.cloud));
-  draw_keys(context, shown, list, low, high);
+  draw_means(context, shown, list);
   mark_selected(context, shown, list);
   if (over && !dragged_) out.point = point_under_mouse(context, shown, list);
   list.PopClipRect();
+  draw_keys(shown, keys);
   return out;
 }
 
@@ -170,27 +182,31 @@ bool GeometryPicture::turn(ImVec2 size, ImVec2 low, bool over) {
   return clicked;
 }
 
-void GeometryPicture::draw_keys(PanelContext& context, const GeometryShown& shown, ImDrawList& list,
-                                ImVec2 low, ImVec2 high) const {
+void GeometryPicture::draw_means(const PanelContext& context, const GeometryShown& shown,
+                                 ImDrawList& list) const {
   const Look& look = context.look;
   const plot::Theme theme = plot::make_theme(plot::Venue::icml, look.ground);
-  std::vector<KeyEntry> entries;
   for (const plot::Mark& mark : shown.frame.panels[0].marks) {
     const auto& scatter = std::get<plot::Scatter>(mark);
+    if (scatter.x.empty()) continue;  // a set of points; means have places
     const plot::SeriesStyle style = theme.style_of(scatter.tone);
-    if (scatter.x.empty()) {  // a set of points; means have places
-      entries.push_back({scatter.label, style.colour, plot::MarkerShape::circle});
-      continue;
-    }
-    entries.push_back({scatter.label, style.colour, style.marker});
     const bool is_query = scatter.tone.role == plot::Role::highlight;
     const ImVec2 at = points_->place(is_query ? shown.scene.mean_query : shown.scene.mean_key);
     list.AddCircleFilled(at, look.px(6.5f), packed(plot::with_alpha(look.surface, 0.8)));
     MarkerStamp(style.marker, static_cast<double>(look.px(5))).draw(list, at, packed(style.colour));
   }
-  const float room = look.px(4);
-  const KeyPlace place{
-      list, context.fonts, look, {low.x + room, low.y + room}, {high.x - room, high.y - room}};
+}
+
+void GeometryPicture::draw_keys(const GeometryShown& shown, const KeyPlace& place) const {
+  const plot::Theme theme = plot::make_theme(plot::Venue::icml, place.look.ground);
+  std::vector<KeyEntry> entries;
+  for (const plot::Mark& mark : shown.frame.panels[0].marks) {
+    const auto& scatter = std::get<plot::Scatter>(mark);
+    const plot::SeriesStyle style = theme.style_of(scatter.tone);
+    const bool is_set = scatter.x.empty();
+    entries.push_back(
+        {scatter.label, style.colour, is_set ? plot::MarkerShape::circle : style.marker});
+  }
   draw_entries(place, entries);
   if (shown.scene.colour) draw_colour_bar(place, *shown.scene.colour);
   draw_small_axes(place, orbit_, shown.scene.axis_labels);

@@ -9,6 +9,7 @@
 
 #include "gui/model/geometry/geometry_scene.hpp"
 #include "gui/panels/panel.hpp"
+#include "gui/render/cloud_keys.hpp"
 #include "gui/render/figure_view.hpp"
 #include "gui/render/point_cloud.hpp"
 
@@ -57,8 +58,8 @@ class GeometryPicture {
   GeometryHit show_orbit(PanelContext& context, const GeometryShown& shown);
   Camera flat_camera(ImVec2 low) const;
   bool turn(ImVec2 size, ImVec2 low, bool over);
-  void draw_keys(PanelContext& context, const GeometryShown& shown, ImDrawList& list, ImVec2 low,
-                 ImVec2 high) const;
+  void draw_means(const PanelContext& context, const GeometryShown& shown, ImDrawList& list) const;
+  void draw_keys(const GeometryShown& shown, const KeyPlace& place) const;
   void mark_selected(PanelContext& context, const GeometryShown& shown, ImDrawList& list) const;
   std::optional<std::size_t> point_under_mouse(PanelContext& context, const GeometryShown& shown,
                                                ImDrawList& list);

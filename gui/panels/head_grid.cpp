@@ -41,7 +41,7 @@ void cell_tooltip(const HeadGridInput& input, Index layer, Index head) {
     lines.emplace_back(
         "recorded", row.is_recorded ? "no: this head was left out" : "no: this layer was left out");
   }
-  for (auto& line : input.state(layer, head).details) lines.push_back(std::move(line));
+  for (auto& line : input.details(layer, head)) lines.push_back(std::move(line));
   detail_tooltip(lines);
 }
 

@@ -17,7 +17,6 @@ namespace kvscope::gui {
 struct CellState {
   double shade = 0.0;  // in [0, 1]; 0: not measured
   bool has_problem = false;
-  std::vector<std::pair<std::string, std::string>> details;  // lines of the tooltip
 };
 
 struct HeadGridInput {
@@ -25,6 +24,7 @@ struct HeadGridInput {
   Index layer = 0;
   Index q_head = 0;
   std::function<CellState(Index layer, Index q_head)> state;
+  std::function<HoverLines(Index layer, Index q_head)> details;  // further lines of the tooltip
 };
 
 struct DrawnHeadGrid {

@@ -3,7 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/fields_json.hpp"
 #include "gui/model/traces/head_atlas_view.hpp"
 #include "gui/model/traces/tour_facts.hpp"
 #include "gui/panels/accent_marks.hpp"
@@ -67,7 +66,7 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
 
   std::optional<Question> question(PanelContext& context) override {
     const HeadsOptions options = options_of(context);
-    return Question{"heads/" + fields_to_json(options).dump(),
+    return Question{head_atlas_key(options),
                     {fmt::format("Heads of {}", document_->name()), Lane::heavy},
                     [options, document = document_](JobContext& job) {
                       return head_atlas_of(document->source(), options, job);

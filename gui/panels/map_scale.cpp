@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "analysis/plot/theme.hpp"
+#include "gui/panels/landmarks.hpp"
+#include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {
 
@@ -79,7 +81,21 @@ void MapScale::count(PanelContext& context, const MapPicture& picture, const Map
   is_behind_ = false;
 }
 
-void MapScale::popup(const PanelContext& context, MapOptions& options) const {
+void mask_sink_box(MapOptions& options, bool has_sink) {
+  bool masks = options.mask_sinks && has_sink;
+  ImGui::BeginDisabled(!has_sink);
+  if (ImGui::Checkbox("mask sink", &masks)) options.mask_sinks = masks;
+  ImGui::EndDisabled();
+  landmark("mask sink");
+  help_tooltip(
+      has_sink
+          ? fmt::format("The first {} keys do not count for the range of colours", options.n_sink)
+          : fmt::format("This head has no attention sink: its first {} keys take less "
+                        "than {:.0f} % of its attention",
+                        options.n_sink, 100.0 * SinkShare::kLeast));
+}
+
+void MapScale::popup(const PanelContext& context, MapOptions& options, bool has_sink) const {
   if (!ImGui::BeginPopup(kPopup)) return;
   ImGui::TextDisabled("Range of colours");
   const bool ranked = options.scale == MapScaleKind::percentile;
@@ -113,7 +129,7 @@ void MapScale::popup(const PanelContext& context, MapOptions& options) const {
     ImGui::PopItemWidth();
   }
   ImGui::Separator();
-  ImGui::Checkbox("mask sink", &options.mask_sinks);
+  mask_sink_box(options, has_sink);
   ImGui::PushItemWidth(context.look.px(140));
   const Index least = 1;
   const Index most = 64;

@@ -12,6 +12,9 @@
 
 namespace kvscope::gui {
 
+/// The switch that masks the sink; grey where there is none.
+void mask_sink_box(MapOptions& options, bool has_sink);
+
 class MapScale {
  public:
   /// Once per frame, before anything is coloured. `subject` names the head that the picture is of:
@@ -19,7 +22,7 @@ class MapScale {
   void update(PanelContext& context, const MapPicture& picture, const MapView& view,
               const MapOptions& options, const std::string& subject, bool moving);
   /// The popup "range": range, sinks, corner. ImGui::OpenPopup(kPopup) opens it.
-  void popup(const PanelContext& context, MapOptions& options) const;
+  void popup(const PanelContext& context, MapOptions& options, bool has_sink) const;
   static constexpr const char* kPopup = "range";
 
   /// Call after update() only.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "gui/model/traces/data_check.hpp"
+#include "gui/model/traces/tour_facts.hpp"
 #include "gui/model/traces/trace_facts.hpp"
 #include "gui/panels/head_grid.hpp"
 #include "gui/panels/norm_line.hpp"
@@ -56,6 +57,7 @@ class TracesPanel final : public Panel {
   void draw(PanelContext& context) override {
     const auto document = context.session.document();
     checks_.update(context.session.bench(), document, context.session.selection().layer);
+    update_atlas(context.session.bench(), document.get());
     document_ = document;
     layer_ = context.session.selection().layer;
     q_head_ = context.session.selection().q_head;
@@ -272,11 +274,15 @@ class TracesPanel final : public Panel {
     }
     ImGui::TextUnformatted("Layers × heads");
     help_tooltip(
-        "Click a cell to go to that layer and query head. Cells of the layers that were looked at "
-        "are shaded by the mean norm of their queries; pale cells were not recorded.");
-    drawn_ = draw_head_grid(context, {grid_, layer_, q_head_, [&](Index layer, Index head) {
-                                        return state_of(layer, head);
-                                      }});
+        atlas_ ? "Click a cell to go to that layer and query head. Cells are shaded by how much of "
+                 "its attention a head retrieves, as the head atlas says."
+               : "Click a cell to go to that layer and query head. Cells of the layers that were "
+                 "looked at are shaded by the mean norm of their queries, until the head atlas was "
+                 "computed; pale cells were not recorded.");
+    drawn_ =
+        draw_head_grid(context, {grid_, layer_, q_head_,
+                                 [&](Index layer, Index head) { return state_of(layer, head); },
+                                 [&](Index layer, Index head) { return details_of(layer, head); }});
     const auto& clicked = drawn_.clicked;
     if (!clicked) return;
     context.session.select("head grid click", [&](Selection& s) {
@@ -285,23 +291,50 @@ class TracesPanel final : public Panel {
     });
   }
 
+  void update_atlas(const Workbench& bench, const Document* document) {
+    auto atlas = document == nullptr
+                     ? nullptr
+                     : bench.cache.find<HeadAtlas>(documents_key(*document, nullptr) + atlas_key_);
+    if (atlas == atlas_) return;
+    atlas_ = std::move(atlas);
+    shades_ = atlas_ ? retrieval_shades(*atlas_) : decltype(shades_)();
+  }
+
   CellState state_of(Index layer, Index head) const {
     CellState state;
-    const Index kv = head / grid_.group;
-    const GroupCheck* check = checks_.find(layer, kv);
-    if (check == nullptr) return state;
-    for (const DataProblem& problem : check->problems) {
-      if (problem.array == "q" && problem.head != head) continue;
-      state.has_problem = true;
-      state.details.emplace_back("data", problem.brief());
+    const GroupCheck* check = checks_.find(layer, head / grid_.group);
+    if (check != nullptr) {
+      state.has_problem = std::any_of(
+          check->problems.begin(), check->problems.end(),
+          [&](const auto& problem) { return problem.array != "q" || problem.head == head; });
+    }
+    if (atlas_) {
+      const auto shade = shades_.find({layer, head});
+      state.shade = shade == shades_.end() ? 0.0 : shade->second;
+      return state;
     }
     const HeadNorms* q = checks_.find_q(layer, head);
-    if (q == nullptr) return state;
     const double largest = checks_.largest_q_norm();
-    state.shade = largest > 0.0 ? std::clamp(q->mean / largest, 0.0, 1.0) : 0.0;
-    state.details.emplace_back("mean |q|", fmt::format("{:.3g}", q->mean));
-    state.details.emplace_back("mean |k|", fmt::format("{:.3g}", check->k.mean));
+    if (q != nullptr && largest > 0.0) state.shade = std::clamp(q->mean / largest, 0.0, 1.0);
     return state;
+  }
+
+  HoverLines details_of(Index layer, Index head) const {
+    HoverLines lines;
+    if (atlas_ && shades_.count({layer, head}) > 0) {
+      lines = head_lines(*atlas_, layer, head);
+      lines.erase(lines.begin());  // which head
+    }
+    const GroupCheck* check = checks_.find(layer, head / grid_.group);
+    if (check == nullptr) return lines;
+    for (const DataProblem& problem : check->problems) {
+      if (problem.array != "q" || problem.head == head) lines.emplace_back("data", problem.brief());
+    }
+    if (const HeadNorms* q = checks_.find_q(layer, head)) {
+      lines.emplace_back("mean |q|", fmt::format("{:.3g}", q->mean));
+      lines.emplace_back("mean |k|", fmt::format("{:.3g}", check->k.mean));
+    }
+    return lines;
   }
 
   void draw_norms(PanelContext& context) {
@@ -351,7 +384,10 @@ class TracesPanel final : public Panel {
     return words;
   }
 
+  const std::string atlas_key_ = head_atlas_key(plain_atlas_options());
   DataChecks checks_;
+  std::shared_ptr<const HeadAtlas> atlas_;  // once the panel has computed it
+  std::map<std::pair<Index, Index>, double> shades_;
   std::weak_ptr<const Document> document_;  // of the last frame
   Index layer_ = 0;
   Index q_head_ = 0;

@@ -89,11 +89,14 @@ SlotAction report_in_middle(const PanelContext& context, const JobStatus& status
   return action;
 }
 
-/// Over the picture: a small box in the corner that takes no room.
+/// Over the picture: a small box in the corner that takes no room, beside where figures have their
+/// colour bar.
 SlotAction report_in_corner(const PanelContext& context, const JobStatus& status) {
   SlotAction action = SlotAction::none;
   const ImVec2 keep = ImGui::GetCursorPos();
-  const float width = std::min(ImGui::GetContentRegionAvail().x, context.look.px(230));
+  const float room = ImGui::GetContentRegionAvail().x;
+  const float width = std::min(room, context.look.px(230));
+  const float bar = std::min(room - width, context.look.px(92));
   const bool failed = status.state == JobState::failed;
   const std::string words = failed ? status.error
                             : status.state == JobState::cancelled
@@ -104,7 +107,7 @@ SlotAction report_in_corner(const PanelContext& context, const JobStatus& status
   const float height = text.y + ImGui::GetFrameHeight() + ImGui::GetTextLineHeight() +
                        2 * ImGui::GetStyle().WindowPadding.y;
   const ImVec2 at = ImGui::GetCursorScreenPos();
-  ImGui::SetCursorScreenPos({at.x + ImGui::GetContentRegionAvail().x - width, at.y});
+  ImGui::SetCursorScreenPos({at.x + room - bar - width, at.y});
   ImGui::PushStyleColor(ImGuiCol_ChildBg, vec(context.look.raised));
   ImGui::PushStyleVar(ImGuiStyleVar_ChildRounding, context.look.px(5));
   ImGui::BeginChild("job", {width, height}, true,

@@ -32,6 +32,7 @@ void Backend::begin_frame() {
   if (fonts_.prepare()) upload_fonts();
   begin_platform_frame();
   press_with_enter();
+  close_unseen_popups();
   ImGui::NewFrame();
   forget_left_text();
 }
@@ -43,6 +44,16 @@ void Backend::begin_frame() {
 void Backend::forget_left_text() {
   ImGuiContext& g = *context_;
   if (g.ActiveId != g.InputTextState.ID) g.InputTextState.ID = 0;
+}
+
+/// Esc closes the popup on top, and Dear ImGui looks at its window for that: one that was opened in
+/// the last frame and has not been drawn yet has none.
+void Backend::close_unseen_popups() {
+  const ImGuiIO& io = ImGui::GetIO();
+  const int escape = io.KeyMap[ImGuiKey_Escape];
+  if (escape < 0 || !io.KeysDown[escape]) return;
+  auto& popups = context_->OpenPopupStack;
+  while (!popups.empty() && popups.back().Window == nullptr) popups.pop_back();
 }
 
 /// Enter presses what the arrows have marked, as Space does: buttons, lines of combos. Not one that

@@ -76,6 +76,7 @@ class Backend {
 
  private:
   void press_with_enter();
+  void close_unseen_popups();
   void forget_left_text();
 
   FontAtlas fonts_;

@@ -12,50 +12,73 @@ namespace kvscope::gui {
 
 namespace {
 
-ImVec2 extent_of(const KeyPlace& place, const std::string& text) {
+/// Of a label in secondary size, on one line.
+ImVec2 extent_of(const KeyPlace& place, const std::string& label) {
   ImFont* font = place.fonts.small();
-  return font->CalcTextSizeA(font->FontSize, FLT_MAX, 0.0f, text.c_str());
+  ImVec2 extent{0.0f, font->FontSize};
+  for (const plot::TextRun& run : plot::parse_rich(label)) {
+    const float size = font->FontSize * static_cast<float>(run.scale);
+    extent.x += font->CalcTextSizeA(size, FLT_MAX, 0.0f, run.text.c_str()).x;
+  }
+  return extent;
 }
 
 /// Words in secondary size with a soft ground behind, so that points do not drown them.
-void draw_words(const KeyPlace& place, ImVec2 at, const std::string& text, plot::Colour colour) {
-  place.fonts.require(text);
+void draw_words(const KeyPlace& place, ImVec2 at, const std::string& label, plot::Colour colour) {
+  place.fonts.require(plot::plain_text(label));
   ImFont* font = place.fonts.small();
-  const ImVec2 extent = extent_of(place, text);
+  const ImVec2 extent = extent_of(place, label);
   at = {std::floor(at.x), std::floor(at.y)};
   const float room = place.look.px(2);
   place.list.AddRectFilled({at.x - room, at.y}, {at.x + extent.x + room, at.y + extent.y},
                            packed(plot::with_alpha(place.look.surface, 0.72)), place.look.px(2));
-  place.list.AddText(font, font->FontSize, at, packed(colour), text.c_str());
+  for (const plot::TextRun& run : plot::parse_rich(label)) {
+    const auto scale = static_cast<float>(run.scale);
+    const float lower =
+        font->Ascent * (1.0f - scale) - font->FontSize * static_cast<float>(run.rise);
+    place.list.AddText(font, font->FontSize * scale, {at.x, at.y + lower}, packed(colour),
+                       run.text.c_str());
+    at.x += font->CalcTextSizeA(font->FontSize * scale, FLT_MAX, 0.0f, run.text.c_str()).x;
+  }
+}
+
+float bar_thickness(const KeyPlace& place) {
+  return place.look.px(9);
 }
 
 }  // namespace
 
+float bar_width(const KeyPlace& place) {
+  return bar_thickness(place) + extent_of(place, "0.0001").x + place.look.px(6);
+}
+
+float entries_height(const KeyPlace& place) {
+  return extent_of(place, "x").y * 1.25f;
+}
+
 void draw_entries(const KeyPlace& place, std::span<const KeyEntry> entries) {
-  const float line = extent_of(place, "x").y * 1.25f;
+  const float line = entries_height(place);
   const float radius = 0.28f * line;
   ImVec2 at = place.low;
   for (const KeyEntry& entry : entries) {
-    const std::string words = plot::plain_text(entry.label);
-    const float width = 2.8f * radius + extent_of(place, words).x;
+    const float width = 2.8f * radius + extent_of(place, entry.label).x;
     if (at.x > place.low.x && at.x + width > place.high.x) {
       at = {place.low.x, at.y + line};
     }
     if (at.y + line > place.high.y) return;
     MarkerStamp(entry.marker, static_cast<double>(radius))
         .draw(place.list, {at.x + radius, at.y + 0.4f * line}, packed(entry.colour));
-    draw_words(place, {at.x + 2.8f * radius, at.y}, words, place.look.ink);
+    draw_words(place, {at.x + 2.8f * radius, at.y}, entry.label, place.look.ink);
     at.x += width + 1.2f * line;
   }
 }
 
 void draw_colour_bar(const KeyPlace& place, const plot::ColourAxis& axis) {
   const Look& look = place.look;
-  const std::string label = plot::plain_text(axis.axis.label);
+  const std::string& label = axis.axis.label;
   const ImVec2 words = extent_of(place, label);
-  const float thickness = look.px(9);
-  const float ticks_width = extent_of(place, "0.0001").x;
-  const float x = std::floor(place.high.x - thickness - ticks_width - look.px(6));
+  const float thickness = bar_thickness(place);
+  const float x = std::floor(place.high.x - bar_width(place));
   const float room = place.high.y - place.low.y;
   const float height = std::floor(std::min(look.px(180), 0.6f * room));
   if (height < look.px(40) || x < place.low.x + look.px(60)) return;
@@ -75,8 +98,7 @@ void draw_colour_bar(const KeyPlace& place, const plot::ColourAxis& axis) {
     if (!(unit >= 0.0 && unit <= 1.0)) continue;
     const float y = std::floor(top + height * (1.0f - static_cast<float>(unit)));
     place.list.AddLine({x + thickness, y}, {x + thickness + look.px(3), y}, packed(look.muted));
-    draw_words(place, {x + thickness + look.px(5), y - 0.5f * words.y},
-               plot::plain_text(tick.label), look.ink);
+    draw_words(place, {x + thickness + look.px(5), y - 0.5f * words.y}, tick.label, look.ink);
   }
   const float left = std::max(place.low.x, place.high.x - words.x);
   draw_words(place, {left, top - words.y - look.px(5)}, label, look.ink);
@@ -108,7 +130,7 @@ void draw_small_axes(const KeyPlace& place, const Orbit& orbit,
   const float line = extent_of(place, "x").y * 1.15f;
   float y = place.high.y - 3.0f * line;
   for (const std::string& label : labels) {
-    draw_words(place, {from.x + length + look.px(26), y}, plot::plain_text(label), look.muted);
+    draw_words(place, {from.x + length + look.px(26), y}, label, look.muted);
     y += line;
   }
 }

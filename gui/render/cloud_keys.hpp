@@ -16,7 +16,7 @@ namespace kvscope::gui {
 
 /// One name in a legend.
 struct KeyEntry {
-  std::string label;  // may hold formulas; shown as plain text
+  std::string label;  // may hold formulas
   plot::Colour colour;
   plot::MarkerShape marker = plot::MarkerShape::circle;
 };
@@ -29,6 +29,10 @@ struct KeyPlace {
   ImVec2 low;
   ImVec2 high;
 };
+
+/// What points keep clear of: the bar at the right edge, and a line of entries.
+float bar_width(const KeyPlace& place);
+float entries_height(const KeyPlace& place);
 
 /// Marks and names from the top left corner on, in as many lines as they need.
 void draw_entries(const KeyPlace& place, std::span<const KeyEntry> entries);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
@@ -65,6 +66,46 @@ fs::path damaged_trace(const fs::path& to) {
   bytes.replace(at, row.size(), row.size(), '\xff');
   std::ofstream(to, std::ios::binary) << bytes;
   return to;
+}
+
+TEST_CASE("the file dialog opens several files: Ctrl takes one more, Shift all between") {
+  const TempDir folder;
+  for (const char* name : {"a.h5", "b.h5", "c.h5", "d.h5"})
+    fs::copy_file(embedded_trace(/*draft=*/false, 96, 4), folder.path() / name);
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  Rig rig;
+  const auto click_with = [&](const char* entry, bool ctrl, bool shift) {
+    const auto at = place_of(rig, entry);
+    REQUIRE(at);
+    rig.backend().set_modifiers(ctrl, shift, false);
+    rig.click(at->x, at->y);
+    rig.backend().set_modifiers(false, false, false);
+    rig.frame(2);
+  };
+  const auto names = [&] {
+    std::vector<std::string> all;
+    for (const auto& document : rig.session().documents())
+      all.push_back(document->path().filename().string());
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  rig.tap(GLFW_KEY_O, /*ctrl=*/true);
+  rig.frame(2);
+  click_with("entry d.h5", false, false);
+  click_with("entry a.h5", false, false);
+  click_with("entry c.h5", true, false);
+  click(rig, "file dialog ok");
+  CHECK(names() == std::vector<std::string>{"a.h5", "c.h5"});
+
+  rig.tap(GLFW_KEY_O, /*ctrl=*/true);
+  rig.frame(2);
+  click_with("entry b.h5", false, false);
+  click_with("entry d.h5", false, true);
+  click_with("entry c.h5", true, false);  // that one not
+  click(rig, "file dialog ok");
+  CHECK(names() == std::vector<std::string>{"a.h5", "b.h5", "c.h5", "d.h5"});
+  fs::current_path(before);
 }
 
 TEST_CASE("a saved session is opened as any file is, and so is an exported view's manifest") {

@@ -51,10 +51,9 @@ fs::path embedded_trace(bool draft, Index n_tokens, Index n_decode) {
       name, [&](const fs::path& file) { record(draft, n_tokens, n_decode, file); });
 }
 
-Rig::Rig(ImVec2 size) : backend_(size) {
-  AppOptions options;
+Rig::Rig(ImVec2 size, AppOptions options) : backend_(size) {
   options.n_threads = 2;
-  options.program = testing::kvscope_program();
+  if (options.program == AppOptions().program) options.program = testing::kvscope_program();
   app_ = std::make_unique<App>(std::move(options), backend_.fonts(), backend_.texture_store());
 }
 
@@ -62,9 +61,9 @@ void Rig::frame(int n) {
   for (int i = 0; i < n; ++i) backend_.frame([&] { app_->frame(1.0f); });
 }
 
-void Rig::settle() {
+void Rig::settle(std::chrono::seconds limit) {
   using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::minutes(1);
+  const auto end = Clock::now() + limit;
   for (int calm = 0; calm < 3;) {
     frame();
     if (app_->is_busy()) {

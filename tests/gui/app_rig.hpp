@@ -2,6 +2,7 @@
 // the tests of the app and of its panels press, click and look at.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 
@@ -18,7 +19,8 @@ std::filesystem::path embedded_trace(bool draft, Index n_tokens = 192, Index n_d
 /// An App with a NullBackend; frames are drawn by hand.
 class Rig {
  public:
-  explicit Rig(ImVec2 size = {1600, 900});
+  /// Without other options: no settings, two threads, the program kvscope of the build.
+  explicit Rig(ImVec2 size = {1600, 900}, AppOptions options = {});
 
   App& app() { return *app_; }
   Session& session() { return app_->session(); }
@@ -26,8 +28,8 @@ class Rig {
 
   void frame(int n = 1);
   /// Frames until nothing is computed or opened any more, then three to settle. Fails the test
-  /// after a minute.
-  void settle();
+  /// after the limit.
+  void settle(std::chrono::seconds limit = std::chrono::minutes(1));
   void open(const std::filesystem::path& file);
   /// Opens the embedded verifier's trace and, if asked, the draft's, and settles.
   void open_pair(bool with_draft = false);

@@ -47,6 +47,25 @@ const plot::HeatMap& heat_map(const plot::Figure& figure) {
   return std::get<plot::HeatMap>(figure.panels.at(0).marks.at(0));
 }
 
+TEST_CASE("a sink can be masked only where there is one", "[map]") {
+  MapRig rig;
+  const auto head = AttentionHead::load(rig.session().document()->source(), 0, 0, {});
+  REQUIRE_FALSE(sink_share_of(*head, 4).is_sink());
+  const auto says_so = [&] {
+    const plot::Figure figure = *rig.panel().figure();
+    const auto& caption = figure.caption;
+    return std::any_of(caption.begin(), caption.end(), [](const std::string& line) {
+      return line.find("do not count") != std::string::npos;
+    });
+  };
+  CHECK_FALSE(says_so());
+  const auto mark = rig.app().state()["landmarks"]["mask sink"];
+  rig.backend().move_mouse({mark[0].get<float>(), mark[1].get<float>()});
+  rig.frame(2);
+  rig.click(mark[0].get<float>(), mark[1].get<float>());
+  CHECK(rig.panel().options()["mask_sinks"] == true);  // grey: it stays for heads that have one
+}
+
 TEST_CASE("a click selects the query and the key under it", "[map]") {
   MapRig rig;
   const ImVec2 at = rig.place(120, 45);

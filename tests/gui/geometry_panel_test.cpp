@@ -58,6 +58,19 @@ TEST_CASE("geometry panel: clicks on points select them, flat and from the side"
   }
 }
 
+TEST_CASE("geometry panel: nothing is said of a trace that was closed", "[geometry]") {
+  Rig rig;
+  rig.open_pair(/*with_draft=*/true);
+  rig.session().select("test", [](Selection& s) { s.trace = 0; });
+  show(rig, Json::object());
+  REQUIRE(landmarks(rig).size() == 4);
+  rig.session().close_trace(0);  // its numbers go with it
+  rig.frame();
+  CHECK(landmarks(rig).empty());
+  rig.settle();
+  CHECK(landmarks(rig).size() == 4);
+}
+
 TEST_CASE("geometry panel: hover says what the table says", "[geometry]") {
   Rig rig;
   rig.open_pair();
@@ -100,6 +113,12 @@ TEST_CASE("geometry panel: drags turn, the wheel zooms, a double click goes back
   CHECK(orbit()["zoom"].get<double>() > 1.2);
   rig.click(middle.x, middle.y);
   rig.click(middle.x, middle.y);
+  CHECK(orbit() == home);
+  // The colour bar keeps a strip of its own, free of points: the wheel there zooms nothing.
+  rig.backend().move_mouse({area.x + area.w - 12.0f, area.y + 0.5f * area.h});
+  rig.frame();
+  rig.backend().scroll(2.0f);
+  rig.frame(2);
   CHECK(orbit() == home);
 }
 

@@ -1,4 +1,6 @@
 // A backend's frame: closed whatever happens inside it.
+#include <GLFW/glfw3.h>
+
 #include <catch2/catch_test_macros.hpp>
 
 #include "core/base/error.hpp"
@@ -22,6 +24,27 @@ TEST_CASE("an exception inside a frame goes on, and leaves a backend that still 
     ImGui::GetForegroundDrawList()->AddRectFilled({0, 0}, {9, 9}, IM_COL32_WHITE);
   });
   CHECK(backend.counts().vertices >= 4);
+}
+
+TEST_CASE("Esc closes a popup that was opened and not drawn yet", "[platform]") {
+  NullBackend backend;
+  bool is_open = true;
+  const auto draw = [&](bool opens) {
+    backend.frame([&] {
+      ImGui::Begin("window");
+      if (opens) ImGui::OpenPopup("popup");
+      is_open = ImGui::IsPopupOpen("popup");
+      ImGui::End();
+    });
+  };
+  ImGui::SetCurrentContext(backend.imgui());
+  ImGui::GetIO().ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
+  draw(false);
+  draw(true);
+  CHECK(is_open);
+  backend.press_key(GLFW_KEY_ESCAPE);
+  draw(false);  // died here
+  CHECK_FALSE(is_open);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "gui/model/map/attention_head.hpp"
 #include "core/trace/result.hpp"
 
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
 
@@ -61,6 +62,17 @@ TEST_CASE("a window, a sink and partial rows change the map as they should", "[m
   check_levels(with_info(trace, info), 1, 3);
   info.window[0].reset();
   check_levels(with_info(trace, info), 0, 2);
+}
+
+TEST_CASE("what the first keys take is the mean over queries that see many more", "[map]") {
+  const MemoryTrace trace = map_trace(90, /*has_sink_logits=*/false);
+  const auto head = AttentionHead::load(trace, 0, 1, {});
+  double sum = 0.0;
+  for (Index query = 32; query < 90; ++query) {
+    for (Index key = 0; key < 4; ++key) sum += head->weight(query, key).value_or(0.0);
+  }
+  CHECK(sink_share_of(*head, 4).share == Catch::Approx(sum / 58.0));
+  CHECK(sink_share_of(*head, 64).share == 0.0);  // no query sees so many
 }
 
 TEST_CASE("the recorded lse is used if it is right, and not if it is not", "[map]") {

@@ -309,4 +309,20 @@ std::optional<double> AttentionHead::weight(Index query, Index key) const {
   return score[0];
 }
 
+SinkShare sink_share_of(const AttentionHead& head, Index n_first) {
+  constexpr Index kMostRows = 64;
+  const Index first = 8 * n_first;
+  const Index step = std::max<Index>(1, (head.grid().n_tokens - first) / kMostRows);
+  double sum = 0.0;
+  Index n = 0;
+  for (Index query = first; query < head.grid().n_tokens; query += step) {
+    double share = 0.0;
+    for (Index key = 0; key < n_first; ++key) share += head.weight(query, key).value_or(0.0);
+    if (!head.grid().sees(query, query)) continue;
+    sum += share;
+    ++n;
+  }
+  return {n == 0 ? 0.0 : sum / static_cast<double>(n)};
+}
+
 }  // namespace kvscope::gui

@@ -84,4 +84,16 @@ class AttentionHead {
   mutable std::vector<char> lse_known_;  // [rows.size()]
 };
 
+/// What the first keys of a head take.
+struct SinkShare {
+  double share = 0.0;  // of the attention of queries that see many more keys
+  /// Less is nothing that one would see.
+  static constexpr double kLeast = 0.2;
+  bool is_sink() const { return share >= kLeast; }
+  std::size_t bytes() const { return sizeof *this; }
+};
+
+/// The mean over at most 64 recorded queries that see eight times `n_first` keys or more.
+SinkShare sink_share_of(const AttentionHead& head, Index n_first);
+
 }  // namespace kvscope::gui

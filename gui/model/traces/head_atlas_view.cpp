@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/figures/head_atlas.hpp"
+#include "core/base/fields_json.hpp"
 #include "core/base/number_text.hpp"
 #include "gui/model/traces/trace_part.hpp"
 
@@ -71,6 +72,27 @@ AtlasPicture draw_atlas(const HeadAtlas& atlas, const AtlasChoice& choice) {
                               static_cast<double>(tile.column), static_cast<double>(tile.row)});
   }
   return picture;
+}
+
+std::string head_atlas_key(const HeadsOptions& options) {
+  return "heads/" + fields_to_json(options).dump();
+}
+
+std::map<std::pair<Index, Index>, double> retrieval_shades(const HeadAtlas& atlas) {
+  const auto values = atlas.result.values<double>("retrieval");
+  double most = 0.0;
+  for (const double value : values) {
+    if (value > most) most = value;  // false for NaN
+  }
+  std::map<std::pair<Index, Index>, double> shades;
+  std::size_t head = 0;
+  for (const Index layer : atlas.layers) {
+    for (const Index q_head : atlas.q_heads) {
+      const double value = values[head++];
+      shades[{layer, q_head}] = value > 0.0 ? value / most : 0.0;
+    }
+  }
+  return shades;
 }
 
 std::vector<std::pair<std::string, std::string>> head_lines(const HeadAtlas& atlas, Index layer,

@@ -2,9 +2,11 @@
 // and its figures.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "analysis/heads.hpp"
@@ -31,6 +33,13 @@ struct HeadAtlas {
 
 /// Throws what analyze_heads throws.
 HeadAtlas head_atlas_of(const TraceSource& trace, const HeadsOptions& options, JobContext& job);
+
+/// Behind documents_key(): where the cache has it once the panel has asked.
+std::string head_atlas_key(const HeadsOptions& options);
+
+/// By layer and head: how much of its attention it retrieves, of the most that any does; 0 where no
+/// token comes twice.
+std::map<std::pair<Index, Index>, double> retrieval_shades(const HeadAtlas& atlas);
 
 /// What of an atlas is shown.
 struct AtlasChoice {

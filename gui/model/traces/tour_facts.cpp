@@ -9,9 +9,6 @@ namespace kvscope::gui {
 
 namespace {
 
-/// Less than this share of a head's attention on the first tokens is nothing that one would see.
-constexpr double kLeastSink = 0.2;
-
 /// The head with the largest of these numbers, at least so large.
 std::optional<TourFacts::Head> largest(const HeadAtlas& atlas, const char* measure, double least) {
   std::optional<TourFacts::Head> best;
@@ -61,7 +58,7 @@ TourFacts tour_facts_of(const TraceSource& trace, JobContext& job) {
   const HeadAtlas atlas = head_atlas_of(trace, plain_atlas_options(), job);
   TourFacts facts;
   facts.retrieving = largest(atlas, "retrieval", 0.0);
-  facts.sink = largest(atlas, "sink_share", kLeastSink);
+  facts.sink = largest(atlas, "sink_share", SinkShare::kLeast);
   if (facts.retrieving) facts.pair = heaviest_pair(trace, atlas, *facts.retrieving, job.stop);
   return facts;
 }

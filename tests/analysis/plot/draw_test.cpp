@@ -147,6 +147,18 @@ TEST_CASE("a height that is asked for is kept", "[plot]") {
   const FixedMetrics metrics;
   const Layout layout = layout_figure(sample_figure(), 486.0, 260.0, theme, metrics);
   CHECK(layout.size.h == Catch::Approx(260.0).margin(2.0));
+  // Also where titles take other numbers of lines as frames get narrower.
+  Figure three = sample_figure();
+  three.panels = {three.panels[1], three.panels[1], three.panels[1]};
+  three.panels[0].title = "A: quoka:n-queries=16, tokens=256";
+  three.columns = 2;
+  for (double width = 300.0; width < 500.0; width += 7.0) {
+    for (const double height : {250.0, 330.0, 480.0}) {
+      INFO(width << " x " << height);
+      CHECK(layout_figure(three, width, height, theme, metrics).size.h ==
+            Catch::Approx(height).margin(2.1));
+    }
+  }
   CHECK_THROWS_AS(layout_figure(sample_figure(), 486.0, 30.0, theme, metrics), ConfigError);
   CHECK_THROWS_AS(layout_figure(sample_figure(), 60.0, std::nullopt, theme, metrics), ConfigError);
 }
