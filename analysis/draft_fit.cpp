@@ -23,7 +23,7 @@ constexpr Index kHeldOutEvery = 5;
 constexpr double kRidges[] = {1e-4, 1e-3, 1e-2, 1e-1, 1.0};
 constexpr Index kHeadRows = 4096;  // of the head at a time
 
-Tensor<float> identity(Index n) {
+Tensor<float> identity_matrix(Index n) {
   Tensor<float> matrix(Shape{n, n});
   for (Index i = 0; i < n; ++i) matrix.view()(i, i) = 1.0f;
   return matrix;
@@ -36,11 +36,10 @@ class StateModel {
  public:
   StateModel(const std::filesystem::path& model, const ModelConfig& config, FinalNorm norm)
       : files_(WeightFiles::open(model)), weights_(collect_weights(config, files_)) {
-    weights_.lm_head = Matrix(identity(config.d_model));
+    weights_.lm_head = Matrix(identity_matrix(config.d_model));
     if (norm == FinalNorm::plain) {
       for (float& x : weights_.final_norm.flat()) x = 1.0f;
-      if (weights_.final_norm_bias.shape().count() > 0)
-        for (float& x : weights_.final_norm_bias.flat()) x = 0.0f;
+      for (float& x : weights_.final_norm_bias.flat()) x = 0.0f;
     }
     shape_ = config;
     shape_.n_vocab = config.d_model;
@@ -67,7 +66,7 @@ class StateModel {
   std::unique_ptr<Transformer> model_;
 };
 
-Eigen::Map<const Rows> rows_of(const Tensor<float>& states) {
+Eigen::Map<const Rows> state_rows(const Tensor<float>& states) {
   return {states.data(), states.dim(0), states.dim(1)};
 }
 
@@ -78,9 +77,9 @@ struct NormalSums {
 
   explicit NormalSums(Index d) : uu(Matrix64::Zero(d, d)), ux(Matrix64::Zero(d, d)) {}
   void add(const Tensor<float>& u, const Tensor<float>& x) {
-    const Matrix64 rows = rows_of(u).cast<double>();
+    const Matrix64 rows = state_rows(u).cast<double>();
     uu += rows.transpose() * rows;
-    ux += rows.transpose() * rows_of(x).cast<double>();
+    ux += rows.transpose() * state_rows(x).cast<double>();
     n += u.dim(0);
   }
 };
@@ -102,8 +101,8 @@ double relative_error(const HeldOut& held_out, const Matrix64& map) {
   double error = 0.0;
   double size = 0.0;
   for (const auto& [u, x] : held_out) {
-    const Matrix64 wanted = rows_of(x).cast<double>();
-    error += (rows_of(u).cast<double>() * map - wanted).squaredNorm();
+    const Matrix64 wanted = state_rows(x).cast<double>();
+    error += (state_rows(u).cast<double>() * map - wanted).squaredNorm();
     size += wanted.squaredNorm();
   }
   return error / size;

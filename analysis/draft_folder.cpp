@@ -34,7 +34,7 @@ TensorToWrite floats(const std::string& name, const std::vector<Index>& shape,
           }};
 }
 
-Shape shape_of(const std::vector<Index>& extents) {
+Shape shape_from(const std::vector<Index>& extents) {
   Shape shape;
   for (const Index extent : extents) shape.dim[static_cast<std::size_t>(shape.rank++)] = extent;
   return shape;
@@ -107,13 +107,14 @@ void write_draft(const fs::path& model, Index n_layers, const DraftFit& fit,
     if (name == norm + ".weight" || name == norm + ".bias") {
       // What the fitted head reads is normed and no more.
       const bool is_one = name.ends_with("weight") && !config.plan.norm_adds_one;
-      tensors.push_back(floats(name, tensor.shape, [shape = shape_of(tensor.shape), is_one] {
+      tensors.push_back(floats(name, tensor.shape, [shape = shape_from(tensor.shape), is_one] {
         return filled(shape, is_one ? 1.0f : 0.0f);
       }));
     } else if (is_gguf) {
-      tensors.push_back(floats(name, tensor.shape, [&files, name, shape = shape_of(tensor.shape)] {
-        return files.get_float(name, shape);
-      }));
+      tensors.push_back(
+          floats(name, tensor.shape, [&files, name, shape = shape_from(tensor.shape)] {
+            return files.get_float(name, shape);
+          }));
     } else {
       tensors.push_back({name, std::string(tensor.dtype_name), tensor.shape, tensor.bytes.size(),
                          [bytes = tensor.bytes](const auto& put) {

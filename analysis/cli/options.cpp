@@ -164,9 +164,9 @@ void OptionSet::parse(std::span<const std::string> typed) {
   for (std::size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
     for (const OptionSpec& spec : options_) {
       if (spec.bare_value.empty() || args[i] != "--" + spec.name) continue;
-      const bool has_value = i + 1 < args.size() &&
-                             std::find(spec.choices.begin(), spec.choices.end(), args[i + 1]) !=
-                                 spec.choices.end();
+      const bool has_value =
+          i + 1 < args.size() &&
+          std::find(spec.choices.begin(), spec.choices.end(), args[i + 1]) != spec.choices.end();
       if (!has_value) args[i] += "=" + spec.bare_value;
     }
   }

@@ -194,10 +194,12 @@ class SimulateRetrieval : public SimulateCommand {
   }
   std::string summary_table(const SimulationResult& result) const final {
     std::string in_chat;
+    const std::vector<PromptKind> kinds =
+        task_.chat ? retrieval_options().kinds : std::vector<PromptKind>();
     for (std::size_t kind = 0; kind < task_.in_chat.size(); ++kind) {
       if (!task_.in_chat[kind]) continue;
       in_chat += in_chat.empty() ? "" : ", ";
-      in_chat += enum_name(retrieval_options().kinds[kind]);
+      in_chat += enum_name(kinds[kind]);
     }
     return by_length(result.table) +
            (in_chat.empty() ? "" : fmt::format("chat: {} ({})\n", task_.chat_template, in_chat));
