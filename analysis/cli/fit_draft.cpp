@@ -75,9 +75,10 @@ class FitDraftCommand final : public Command {
     source.no_special = true;
     const Prompt text = source.load(&tokenizer);
     if (static_cast<Index>(text.ids.size()) < n_fit_ + n_held_out_) {
-      throw UsageError(fmt::format(
-          "{} has {} tokens: expected {} to fit on (--max-tokens) and {} to measure on (--held-out)",
-          text.source, text.ids.size(), n_fit_, n_held_out_));
+      throw UsageError(
+          fmt::format("{} has {} tokens: expected {} to fit on (--max-tokens) and {} to measure on "
+                      "(--held-out)",
+                      text.source, text.ids.size(), n_fit_, n_held_out_));
     }
     const std::span<const TokenId> ids(text.ids);
     const auto to_fit = ids.first(static_cast<std::size_t>(n_fit_));
@@ -111,7 +112,8 @@ class FitDraftCommand final : public Command {
     if (!out_) throw UsageError("--out is missing: expected a folder for the draft");
     if (fit_.window < 2 || n_fit_ < 1 || n_held_out_ < 2)
       throw UsageError(fmt::format(
-          "--window, --max-tokens and --held-out: expected at least 2, 1 and 2, found {}, {} and {}",
+          "--window, --max-tokens and --held-out: expected at least 2, 1 and 2, found {}, {} and "
+          "{}",
           fit_.window, n_fit_, n_held_out_));
     if (fs::exists(*out_) && !overwrite_) {
       throw IoError(fmt::format("{} exists: --overwrite replaces the files of a draft in it",

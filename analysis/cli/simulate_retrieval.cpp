@@ -186,7 +186,8 @@ class SimulateRetrieval : public SimulateCommand {
     for (const WordingTrial& trial : try_wordings(setup, options, pool, stop.token())) {
       task_.in_chat[kind++] = trial.in_chat;
       note(fmt::format(
-          "kvscope: {} is asked {}: of {} other prompts the dense model answers {} in plain words{}",
+          "kvscope: {} is asked {}: of {} other prompts the dense model answers {} in plain "
+          "words{}",
           enum_name(trial.kind), trial.in_chat ? "in the " + task_.chat_template : "plainly",
           kTriedPrompts, percent_text(trial.plain),
           trial.chat ? fmt::format(" and {} in its template", percent_text(*trial.chat)) : ""));
