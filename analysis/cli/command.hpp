@@ -57,6 +57,7 @@ std::unique_ptr<Command> make_analyze_heads_command();
 std::unique_ptr<Command> make_sweep_command();
 std::unique_ptr<Command> make_merge_command();
 std::unique_ptr<Command> make_fit_command();
+std::unique_ptr<Command> make_fit_draft_command();
 std::unique_ptr<Command> make_selectors_command();
 std::unique_ptr<Command> make_simulate_perplexity_command();
 std::unique_ptr<Command> make_simulate_passkey_command();

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analysis/cli/chat_prompt.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/explain_key.hpp"
@@ -62,6 +63,7 @@ class ExplainCommand final : public Command {
     options.add("facts", "N", "facts hidden; 1 is a pass key, more are magic numbers", n_facts_);
     options.add("depths", "N", "depths of the fact, equally spaced; 1 is in the middle", n_depths_);
     options.add("trials", "N", "prompts per depth", n_trials_);
+    options.flag("chat", "ask in the model's own chat template", chat_);
     options.add("least", "X", "share of a head's attention from which it is shown", least_);
     options.flag("all", "explain prompts that were answered, too", all_);
     options.add("dense-layers", "N", "leading layers left dense [the method's own]", dense_layers_);
@@ -75,7 +77,7 @@ class ExplainCommand final : public Command {
     // One of the two questions: of prompts, or of a recording's query.
     const std::vector<const char*> others =
         key_.trace ? std::vector{"model",  "text",  "lengths", "facts", "depths",
-                                 "trials", "least", "all",     "seed"}
+                                 "trials", "least", "all",     "chat",  "seed"}
                    : std::vector{"layer", "head",    "query", "key",
                                  "top",   "as-step", "draft", "calibration"};
     for (const char* other : others) {
@@ -88,6 +90,16 @@ class ExplainCommand final : public Command {
     const auto dir = model_dir(model_);
     const Transformer model = load_transformer(dir, {});
     const Tokenizer tokenizer = load_tokenizer(dir);
+    options_.prompt.leading = leading_special_tokens(tokenizer);  // as kvscope simulate
+    std::optional<ChatFrame> frame;
+    std::string chat_source;
+    if (chat_) {
+      const ChatTemplate chat = load_chat_template(dir, tokenizer);
+      chat_source = chat_words(chat);
+      frame = chat_frame(chat);
+      options_.prompt.chat = &*frame;
+      options_.prompt.leading = leading_in_chat(*frame, options_.prompt.leading, tokenizer);
+    }
     PromptOptions source;
     source.text = text_;
     source.max_tokens = Index{1} << 40;  // all of it
@@ -104,6 +116,7 @@ class ExplainCommand final : public Command {
                  {"budget", budget_},
                  {"prompts", Json::array()},
                  {"rows", Json::array()}};
+    if (chat_) json["chat"] = chat_source;
     std::string text;
     Index n_missed = 0;
     for (Index depth = 0; depth < n_depths_; ++depth) {
@@ -123,8 +136,9 @@ class ExplainCommand final : public Command {
     if (json_) {
       print_json(json);
     } else {
-      print(fmt::format("{}explain: {} of {} prompts of {} tokens missed by {}\n", text, n_missed,
-                        n_depths_ * n_trials_, length_, options_.selector.text()));
+      print(fmt::format("{}explain: {} of {} prompts of {} tokens missed by {}{}\n", text, n_missed,
+                        n_depths_ * n_trials_, length_, options_.selector.text(),
+                        chat_ ? fmt::format(" (chat: {})", chat_source) : ""));
     }
     return kOk;
   }
@@ -227,6 +241,7 @@ class ExplainCommand final : public Command {
   Index n_trials_ = 1;
   double least_ = 0.2;
   bool all_ = false;
+  bool chat_ = false;
   std::optional<Index> dense_layers_;
   Index chunk_ = 128;
   Index seed_ = 0;

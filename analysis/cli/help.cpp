@@ -22,6 +22,7 @@ constexpr const char* kExitCodes =
 std::string left_column(const OptionSpec& spec) {
   std::string text = spec.short_name != '\0' ? fmt::format("-{}, --{}", spec.short_name, spec.name)
                                              : fmt::format("--{}", spec.name);
+  if (!spec.bare_value.empty()) return fmt::format("{} [{}]", text, spec.placeholder);
   return spec.placeholder.empty() ? text : text + " " + spec.placeholder;
 }
 

@@ -161,6 +161,15 @@ void OptionSet::parse(std::span<const std::string> typed) {
                       old_name, name));
     }
   }
+  for (std::size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
+    for (const OptionSpec& spec : options_) {
+      if (spec.bare_value.empty() || args[i] != "--" + spec.name) continue;
+      const bool has_value =
+          i + 1 < args.size() &&
+          std::find(spec.choices.begin(), spec.choices.end(), args[i + 1]) != spec.choices.end();
+      if (!has_value) args[i] += "=" + spec.bare_value;
+    }
+  }
   const auto parsed = parse_with_boost(args, description, options_);
 
   std::vector<std::string> loose;

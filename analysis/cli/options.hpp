@@ -31,6 +31,7 @@ struct OptionSpec {
   std::string placeholder;  // "N"; empty for a flag
   std::string help;
   std::string default_text;  // empty: none worth showing
+  std::string bare_value;    // what --name means where none of `choices` follows; empty: an error
   std::vector<std::string> choices;
   ValueKind kind = ValueKind::text;
   char short_name = '\0';

@@ -1,6 +1,8 @@
 #include "analysis/cli/prompt.hpp"
 
+#include "analysis/cli/chat_prompt.hpp"
 #include "analysis/cli/token_ids.hpp"
+#include "analysis/simulate/prompts.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
 #include "core/base/whole_file.hpp"
@@ -44,12 +46,16 @@ void PromptOptions::declare(OptionSet& options) {
                           kEmbeddedTextTokens),
               max_tokens);
   options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)", no_special);
+  options.flag("chat", "the text is what a user says: put it into the model's own chat template",
+               chat);
 }
 
-Prompt PromptOptions::load(const Tokenizer* tokenizer) const {
+Prompt PromptOptions::load(const Tokenizer* tokenizer, const std::filesystem::path& model) const {
   if ((text ? 1 : 0) + (tokens ? 1 : 0) + (prompt ? 1 : 0) > 1) {
     throw UsageError("--text, --tokens and --prompt exclude each other");
   }
+  if (tokens && chat)
+    throw UsageError("--chat puts a text into the chat template, and --tokens gives ids");
   if (max_tokens && *max_tokens < 1) {
     throw UsageError(fmt::format("--max-tokens: expected at least 1, found {}", *max_tokens));
   }
@@ -70,7 +76,16 @@ Prompt PromptOptions::load(const Tokenizer* tokenizer) const {
     }
     if (characters.empty())
       throw UsageError(fmt::format("the prompt is empty ({})", result.source));
-    result.ids = tokenizer->encode(characters, /*add_special=*/!no_special);
+    if (chat) {
+      const ChatTemplate chat_template = load_chat_template(model, *tokenizer);
+      const Index most =
+          max_tokens.value_or(result.embedded ? kEmbeddedTextTokens : Index{1} << 40);
+      const auto leading = no_special ? std::vector<TokenId>() : leading_special_tokens(*tokenizer);
+      result.ids = chat_ids(chat_template, *tokenizer, characters, leading, most);
+      result.source += fmt::format(" (chat: {})", chat_words(chat_template));
+    } else {
+      result.ids = tokenizer->encode(characters, /*add_special=*/!no_special);
+    }
   }
   if (result.ids.empty()) throw UsageError(fmt::format("the prompt is empty ({})", result.source));
   result.n_available = static_cast<Index>(result.ids.size());

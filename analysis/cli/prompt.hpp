@@ -27,19 +27,21 @@ struct Prompt {
   bool embedded = false;  // nothing was given: the book that comes with kvscope
 };
 
-/// --text, --tokens, --prompt, --max-tokens, --no-special-tokens.
+/// --text, --tokens, --prompt, --max-tokens, --no-special-tokens, --chat.
 struct PromptOptions {
   std::optional<std::filesystem::path> text;
   std::optional<std::filesystem::path> tokens;
   std::optional<std::string> prompt;
   std::optional<Index> max_tokens;
   bool no_special = false;
+  bool chat = false;  // the text is what a user says, in the model's chat template
 
   void declare(OptionSet& options);
 
-  /// Reads, tokenizes and cuts. `tokenizer` may be null if only ids are given. Throws UsageError
-  /// for contradicting options or an empty prompt, IoError or FormatError for what cannot be read.
-  Prompt load(const Tokenizer* tokenizer) const;
+  /// Reads, tokenizes and cuts. `tokenizer` may be null if only ids are given. `model`: where the
+  /// chat template is, if it is asked for. Throws UsageError for contradicting options or an empty
+  /// prompt, IoError or FormatError for what cannot be read.
+  Prompt load(const Tokenizer* tokenizer, const std::filesystem::path& model = {}) const;
 
   /// True if ids are given, so that no tokenizer is needed.
   bool has_ids() const { return tokens.has_value(); }

@@ -104,7 +104,7 @@ class RecordCommand final : public Command {
     const ModelConfig config = load_config(dir);
     std::optional<Tokenizer> tokenizer;
     load_tokenizer_if_needed(dir, tokenizer);
-    const Prompt prompt = prompt_.load(tokenizer ? &*tokenizer : nullptr);
+    const Prompt prompt = prompt_.load(tokenizer ? &*tokenizer : nullptr, dir);
     check_prompt(prompt, config);
     refuse_read_file(out);
 

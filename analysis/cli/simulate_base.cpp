@@ -6,6 +6,7 @@
 
 #include "analysis/cli/device_option.hpp"
 #include "analysis/cli/list_options.hpp"
+#include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
@@ -224,8 +225,14 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
                                    [](const MethodSpec& spec) { return spec.caps().needs_draft; });
   if (wants_draft && draft_word()) {
     const fs::path draft_dir = model_dir(*draft_word());
-    require_same_tokenizer(tokenizer, load_tokenizer(draft_dir));
+    // A draft that kvscope fit makes of a GGUF file's first layers speaks the file's tokenizer.
+    if (has_tokenizer(draft_dir)) require_same_tokenizer(tokenizer, load_tokenizer(draft_dir));
     draft.emplace(load_transformer(draft_dir, engine_));
+    if (draft->config().n_vocab != verifier.config().n_vocab && !has_tokenizer(draft_dir)) {
+      throw FormatError(fmt::format("{} has no tokenizer and {} tokens: expected the verifier's {}",
+                                    model_name(draft_dir), draft->config().n_vocab,
+                                    verifier.config().n_vocab));
+    }
     models.draft = &*draft;
     models.draft_name = model_name(draft_dir);
     models.draft_hash = hash_of_model(draft_dir, *draft);
@@ -253,6 +260,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
 
   ThreadPool pool(n_threads);
   SimulationSetup setup = set_up_simulation(models, options, phases(), pool);
+  prepare(dir, setup, pool);
   if (setup.is_matched()) {
     const StopOnSignal stop;
     ProgressReporter progress(work_.progress);

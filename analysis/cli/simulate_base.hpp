@@ -29,6 +29,11 @@ class SimulateCommand : public Command {
   virtual std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const = 0;
   /// The printed table.
   virtual std::string summary_table(const SimulationResult& result) const = 0;
+  /// Called once when the model is there, before make_task.
+  virtual void prepare(const std::filesystem::path& model, const SimulationSetup& setup,
+                       ThreadPool& pool) {
+    (void)model, (void)setup, (void)pool;
+  }
   /// True for tasks that cannot run without a draft model.
   virtual bool needs_draft() const { return false; }
   /// Selectors when none are given.

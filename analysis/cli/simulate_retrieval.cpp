@@ -6,10 +6,13 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "analysis/cli/chat_prompt.hpp"
 #include "analysis/cli/output.hpp"
+#include "analysis/cli/signals.hpp"
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/simulate/intervals.hpp"
+#include "analysis/simulate/wording.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
@@ -143,6 +146,12 @@ class SimulateRetrieval : public SimulateCommand {
     options.add("fed", "N", "protocol decode: last tokens of the prompt, fed one by one",
                 task_.n_fed);
     options.flag("by-depth", "one row per depth instead of one per length", task_.by_depth);
+    OptionSpec& chat = options.add(
+        "chat", "WHEN",
+        "ask in the model's own chat template: always (which --chat alone means), never, or auto: "
+        "for kinds of which the dense model answers less than half in plain words",
+        chat_);
+    chat.bare_value = "always";
     options.add("gamma", "N", "tokens per verification for methods that need a draft",
                 options_.gamma);
     declare_kind(options);
@@ -158,17 +167,58 @@ class SimulateRetrieval : public SimulateCommand {
   std::vector<Phase> phases() const final { return phases_of(parse_protocols(protocols_)); }
   virtual void set_kinds(RetrievalOptions& options) const { (void)options; }
   std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const final {
+    return make_retrieval_task(setup, retrieval_options());
+  }
+  void prepare(const std::filesystem::path& model, const SimulationSetup& setup,
+               ThreadPool& pool) final {
+    if (chat_ == ChatUse::never) return;
+    const Tokenizer& tokenizer = *setup.models.tokenizer;
+    if (chat_ == ChatUse::automatic && !ChatTemplate::find(model, tokenizer)) return;
+    const ChatTemplate chat = load_chat_template(model, tokenizer);
+    task_.chat_template = chat_words(chat);
+    task_.chat = std::make_shared<const ChatFrame>(chat_frame(chat));
+    const RetrievalOptions options = retrieval_options();
+    const std::size_t n_kinds = options.examples.empty() ? options.kinds.size() : 1;
+    task_.in_chat.assign(n_kinds, true);
+    if (chat_ == ChatUse::always) return;
+    const StopOnSignal stop;
+    std::size_t kind = 0;
+    for (const WordingTrial& trial : try_wordings(setup, options, pool, stop.token())) {
+      task_.in_chat[kind++] = trial.in_chat;
+      note(fmt::format(
+          "kvscope: {} is asked {}: of {} other prompts the dense model answers {} in plain "
+          "words{}",
+          enum_name(trial.kind), trial.in_chat ? "in the " + task_.chat_template : "plainly",
+          kTriedPrompts, percent_text(trial.plain),
+          trial.chat ? fmt::format(" and {} in its template", percent_text(*trial.chat)) : ""));
+    }
+  }
+  std::string summary_table(const SimulationResult& result) const final {
+    std::string in_chat;
+    const std::vector<PromptKind> kinds =
+        task_.chat ? retrieval_options().kinds : std::vector<PromptKind>();
+    for (std::size_t kind = 0; kind < task_.in_chat.size(); ++kind) {
+      if (!task_.in_chat[kind]) continue;
+      in_chat += in_chat.empty() ? "" : ", ";
+      in_chat += enum_name(kinds[kind]);
+    }
+    return by_length(result.table) +
+           (in_chat.empty() ? "" : fmt::format("chat: {} ({})\n", task_.chat_template, in_chat));
+  }
+
+ private:
+  RetrievalOptions retrieval_options() const {
     RetrievalOptions options = task_;
     options.lengths = parse_counts(lengths_, "lengths");
     options.protocols = parse_protocols(protocols_);
     set_kinds(options);
-    return make_retrieval_task(setup, options);
-  }
-  std::string summary_table(const SimulationResult& result) const final {
-    return by_length(result.table);
+    if (!options.examples.empty()) options.kinds = {PromptKind::local};
+    return options;
   }
 
+ protected:
   RetrievalOptions task_;
+  ChatUse chat_ = ChatUse::never;
   std::string lengths_ = "1024,2048,4096,8192";
   std::string protocols_ = "decode";
 };

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analysis/cli/chat_prompt.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/host.hpp"
@@ -11,6 +12,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/token_ids.hpp"
+#include "analysis/simulate/prompts.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
 #include "core/base/whole_file.hpp"
@@ -33,11 +35,14 @@ class TokenizeCommand final : public Command {
   std::string name() const override { return "tokenize"; }
   std::string summary() const override { return "turn text into token ids, or ids into text"; }
   std::vector<Example> examples() const override {
-    return {{"kvscope tokenize --text essay.txt --json", "ids and pieces of a text as JSON"},
-            {"printf 'hello' | kvscope tokenize --model ~/models/Qwen3-0.6B",
-             "ids, blank separated, of standard input"},
-            {"kvscope tokenize --prompt 'It was a bright day' --pieces", "each id with its text"},
-            {"kvscope tokenize --decode '14 512 7'", "the text of ids"}};
+    return {
+        {"kvscope tokenize --text essay.txt --json", "ids and pieces of a text as JSON"},
+        {"printf 'hello' | kvscope tokenize --model ~/models/Qwen3-0.6B",
+         "ids, blank separated, of standard input"},
+        {"kvscope tokenize --prompt 'It was a bright day' --pieces", "each id with its text"},
+        {"kvscope tokenize --model ~/models/Qwen3-0.6B --prompt 'Who wrote it?' --chat --pieces",
+         "what the model's chat template makes of a question"},
+        {"kvscope tokenize --decode '14 512 7'", "the text of ids"}};
   }
   void declare(OptionSet& options) override {
     options.add(
@@ -58,6 +63,8 @@ class TokenizeCommand final : public Command {
     options.add("max-tokens", "N", "stop after the first N ids [all]", max_tokens_);
     options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)",
                  no_special_);
+    options.flag("chat", "the text is what a user says: put it into the model's own chat template",
+                 chat_);
     options.flag("pieces", "print one token a line: id, tab, its text as a JSON string", pieces_);
     options.flag("json", "print {\"n\", \"ids\", \"pieces\"} as JSON", json_);
   }
@@ -69,7 +76,9 @@ class TokenizeCommand final : public Command {
     if (max_tokens_ && *max_tokens_ < 1) {
       throw UsageError(fmt::format("--max-tokens: expected at least 1, found {}", *max_tokens_));
     }
-    const Tokenizer tokenizer = load_tokenizer(model_dir(model_));
+    if (decode_ && chat_) throw UsageError("--decode and --chat exclude each other");
+    const fs::path dir = model_dir(model_);
+    const Tokenizer tokenizer = load_tokenizer(dir);
     if (decode_) return decode(tokenizer);
 
     const bool is_piped = !text_ && !prompt_ && has_standard_input();
@@ -79,7 +88,13 @@ class TokenizeCommand final : public Command {
       throw UsageError(
           "standard input is empty: expected text there, or --text FILE or --prompt TEXT; the "
           "embedded book is read where standard input is neither a pipe nor a file (</dev/null)");
-    std::vector<TokenId> ids = tokenizer.encode(text, /*add_special=*/!no_special_);
+    std::vector<TokenId> ids;
+    if (chat_) {
+      const auto leading = no_special_ ? std::vector<TokenId>() : leading_special_tokens(tokenizer);
+      ids = chat_ids(load_chat_template(dir, tokenizer), tokenizer, text, leading, max_tokens_);
+    } else {
+      ids = tokenizer.encode(text, /*add_special=*/!no_special_);
+    }
     if (max_tokens_ && *max_tokens_ < static_cast<Index>(ids.size()))
       ids.resize(static_cast<std::size_t>(*max_tokens_));
     tell(tokenizer, ids);
@@ -135,6 +150,7 @@ class TokenizeCommand final : public Command {
   std::string model_ = "verifier";
   std::optional<Index> max_tokens_;
   bool no_special_ = false;
+  bool chat_ = false;
   bool pieces_ = false;
   bool json_ = false;
 };

@@ -63,22 +63,28 @@ std::vector<Run> sweep_runs() {
 std::vector<Run> simulation_runs() {
   return {
       {"needle", ".h5",
-       "simulate needle {--model} --selector full,quoka,streamingllm,oracle-topk-chunk --budget "
+       "simulate needle {--model} --chat=auto "
+       "--selector full,quoka,streamingllm,oracle-topk-chunk --budget "
        "ratio=0.25 --lengths 1024,2048,4096,8192 --depths 10 --trials 2 --out {out}",
-       "simulate needle {--model} --selector full,quoka,streamingllm --budget ratio=0.25 --lengths "
+       "simulate needle {--model} --chat=auto "
+       "--selector full,quoka,streamingllm --budget ratio=0.25 --lengths "
        "1024,2048 --depths 5 --out {out}"},
       {"ruler", ".h5",
-       "simulate ruler {--model} --kinds passkey,multi_key --selector full,quoka,sampleattention,"
+       "simulate ruler {--model} --chat=auto "
+       "--kinds passkey,multi_key --selector full,quoka,sampleattention,"
        "sparq,loki:basis=self,lessismore,keydiff,snapkv --budget 256 --lengths 1024,2048,4096 "
        "--depths 5 --trials 4 --out {out}",
-       "simulate ruler {--model} --kinds multi_key --selector full,quoka,sampleattention,sparq,"
+       "simulate ruler {--model} --chat=auto "
+       "--kinds multi_key --selector full,quoka,sampleattention,sparq,"
        "loki:basis=self,lessismore,keydiff,snapkv --budget 256 --lengths 1024 --depths 5 --trials "
        "2 --out {out}"},
       {"passkey", ".h5",
-       "simulate passkey {--model} --selector full,quest,quest-paper,h2o,tova,streamingllm "
+       "simulate passkey {--model} --chat=auto "
+       "--selector full,quest,quest-paper,h2o,tova,streamingllm "
        "--budget 32,64,128,256,512 --lengths 2048,8192 --depths 10 --trials 2 --dense-layers 2 "
        "--out {out}",
-       "simulate passkey {--model} --selector full,quest,quest-paper,h2o,tova,streamingllm "
+       "simulate passkey {--model} --chat=auto "
+       "--selector full,quest,quest-paper,h2o,tova,streamingllm "
        "--budget 64,256 --lengths 2048 --depths 5 --trials 2 --fed 32 --dense-layers 2 --out "
        "{out}"},
       {"perplexity", ".h5",

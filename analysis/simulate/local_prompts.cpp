@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analysis/simulate/prompt_kit.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
@@ -62,10 +63,12 @@ std::vector<LocalExample> read_local_examples(const std::filesystem::path& file)
 
 Prompt make_local_prompt(const LocalExample& example, const PromptSpec& spec,
                          const Tokenizer& tokenizer) {
+  const std::vector<TokenId> head = tokenizer.encode(head_text(spec, ""));
   std::vector<TokenId> context = tokenizer.encode(example.context);
-  const std::vector<TokenId> question = tokenizer.encode(example.question + example.answer_prefix);
-  const Index room =
-      spec.length - static_cast<Index>(spec.leading.size()) - static_cast<Index>(question.size());
+  const std::vector<TokenId> question = tokenizer.encode(
+      example.question + (spec.chat != nullptr ? spec.chat->after : "") + example.answer_prefix);
+  const Index room = spec.length - static_cast<Index>(spec.leading.size() + head.size()) -
+                     static_cast<Index>(question.size());
   if (room < 1) {
     throw ConfigError(fmt::format("prompt: a question of {} tokens does not fit into {} tokens",
                                   question.size(), spec.length));
@@ -78,6 +81,7 @@ Prompt make_local_prompt(const LocalExample& example, const PromptSpec& spec,
   }
   Prompt prompt;
   prompt.tokens = spec.leading;
+  prompt.tokens.insert(prompt.tokens.end(), head.begin(), head.end());
   prompt.tokens.insert(prompt.tokens.end(), context.begin(), context.end());
   prompt.n_context = static_cast<Index>(prompt.tokens.size());
   prompt.tokens.insert(prompt.tokens.end(), question.begin(), question.end());

@@ -137,9 +137,31 @@ std::vector<std::string> words_of_prose(std::span<const TokenId> filler, const T
   return words;
 }
 
+std::string head_text(const PromptSpec& spec, const std::string& head) {
+  if (spec.chat == nullptr) return head;
+  return spec.chat->before + head.substr(std::min(head.find_first_not_of(' '), head.size()));
+}
+
+std::string question_text(const PromptSpec& spec, const std::string& question) {
+  if (spec.chat == nullptr) return question;
+  const std::size_t end = question.rfind("? ");  // "What is the pass key? The pass key is"
+  if (end == std::string::npos) return question + spec.chat->after;
+  return question.substr(0, end + 1) + spec.chat->after + question.substr(end + 2);
+}
+
+std::string next_question_text(const PromptSpec& spec, const std::string& question) {
+  if (spec.chat == nullptr) return question;
+  return spec.chat->between +
+         question_text(spec,
+                       question.substr(std::min(question.find_first_not_of(' '), question.size())));
+}
+
 Index room_of(const PromptSpec& spec, const PromptContent& content, const TokenCounter& counter) {
-  return spec.length - static_cast<Index>(spec.leading.size()) - counter.of(content.head) -
-         (content.questions.empty() ? 0 : counter.of(content.questions.front().text));
+  return spec.length - static_cast<Index>(spec.leading.size()) -
+         counter.of(head_text(spec, content.head)) -
+         (content.questions.empty()
+              ? 0
+              : counter.of(question_text(spec, content.questions.front().text)));
 }
 
 void add_items(std::vector<std::string> items, PromptContent& content) {
@@ -159,8 +181,9 @@ Prompt assemble_prompt(const PromptSpec& spec, PromptContent content,
   std::stable_sort(content.facts.begin(), content.facts.end(),
                    [](const PromptFact& a, const PromptFact& b) { return a.depth < b.depth; });
   if (!content.own_filler.empty()) filler = content.own_filler;
-  const std::vector<TokenId> head = tokenizer.encode(content.head);
-  const std::vector<TokenId> question = tokenizer.encode(content.questions.front().text);
+  const std::vector<TokenId> head = tokenizer.encode(head_text(spec, content.head));
+  const std::vector<TokenId> question =
+      tokenizer.encode(question_text(spec, content.questions.front().text));
   std::vector<std::vector<TokenId>> facts;
   auto n_fixed = static_cast<Index>(spec.leading.size() + head.size() + question.size());
   for (const PromptFact& fact : content.facts) {
@@ -198,8 +221,8 @@ Prompt assemble_prompt(const PromptSpec& spec, PromptContent content,
   prompt.answers = content.questions.front().answers;
   prompt.n_answer_tokens = content.n_answer_tokens;
   for (std::size_t t = 1; t < static_cast<std::size_t>(spec.n_turns); ++t) {
-    prompt.more.push_back(
-        {tokenizer.encode(content.questions[t].text), content.questions[t].answers});
+    prompt.more.push_back({tokenizer.encode(next_question_text(spec, content.questions[t].text)),
+                           content.questions[t].answers});
   }
   return prompt;
 }

@@ -86,6 +86,14 @@ std::vector<std::string> items_that_fit(Index room, const TokenCounter& counter,
 std::vector<std::string> words_of_prose(std::span<const TokenId> filler, const Tokenizer& tokenizer,
                                         PromptDraws& draws, std::size_t n);
 
+/// What stands in front of the facts: the head, behind the chat template's words if there are.
+std::string head_text(const PromptSpec& spec, const std::string& head);
+/// A question as it is asked. In chat its last words ("The pass key is") begin the answer: they
+/// stand behind the template's.
+std::string question_text(const PromptSpec& spec, const std::string& question);
+/// The same for a question behind an answer.
+std::string next_question_text(const PromptSpec& spec, const std::string& question);
+
 /// Tokens that facts may fill: the length without special tokens, head and first question.
 Index room_of(const PromptSpec& spec, const PromptContent& content, const TokenCounter& counter);
 

@@ -283,4 +283,12 @@ std::vector<TokenId> leading_special_tokens(const Tokenizer& tokenizer) {
   return whole;
 }
 
+std::vector<TokenId> leading_in_chat(const ChatFrame& chat, const std::vector<TokenId>& leading,
+                                     const Tokenizer& tokenizer) {
+  const std::vector<TokenId> before = tokenizer.encode(chat.before);
+  const bool has_them =
+      before.size() >= leading.size() && std::equal(leading.begin(), leading.end(), before.begin());
+  return has_them ? std::vector<TokenId>() : leading;
+}
+
 }  // namespace kvscope

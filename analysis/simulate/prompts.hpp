@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/fields.hpp"
+#include "core/model/chat/chat_template.hpp"
 #include "core/model/tokenizer.hpp"
 
 namespace kvscope {
@@ -53,6 +54,9 @@ struct PromptSpec {
   Index trial = 0;
   Index n_turns = 1;             // questions asked one after the other
   std::vector<TokenId> leading;  // special tokens in front (BOS)
+  /// The words of the model's chat template around a question, which then ends where the answer's
+  /// first words, written as the model's own, begin; null: none. Must outlive the spec.
+  const ChatFrame* chat = nullptr;
 };
 
 /// A question of a later turn.
@@ -84,5 +88,10 @@ double score_answer(PromptKind kind, const std::vector<std::string>& answers,
 /// What the tokenizer puts in front of a text by itself (its post-processor's template): BOS, or
 /// nothing.
 std::vector<TokenId> leading_special_tokens(const Tokenizer& tokenizer);
+
+/// What of `leading` still stands in front of a chat template's words: nothing if they begin with
+/// it.
+std::vector<TokenId> leading_in_chat(const ChatFrame& chat, const std::vector<TokenId>& leading,
+                                     const Tokenizer& tokenizer);
 
 }  // namespace kvscope

@@ -113,6 +113,8 @@ class Retrieval final : public SimulationTask {
     }
     const Index positions = setup.models.verifier->config().max_positions;
     const Tokenizer& tokenizer = *setup.models.tokenizer;
+    if (options_.chat)
+      leading_in_chat_ = leading_in_chat(*options_.chat, setup.models.leading, tokenizer);
     for (std::size_t kind = 0; kind < options_.kinds.size(); ++kind) {
       for (std::size_t length = 0; length < options_.lengths.size(); ++length) {
         const std::size_t n_seen =
@@ -159,6 +161,12 @@ class Retrieval final : public SimulationTask {
       json["max_trials"] = options_.max_trials;
     }
     if (!options_.examples.empty()) json["examples"] = text_checksum(examples_text());
+    if (options_.chat) {
+      json["chat"] = options_.chat_template;
+      json["wordings"] = Json::object();
+      for (std::size_t kind = 0; kind < options_.kinds.size(); ++kind)
+        json["wordings"][std::string(enum_name(options_.kinds[kind]))] = wording_of(kind);
+    }
     return json;
   }
 
@@ -233,6 +241,7 @@ class Retrieval final : public SimulationTask {
     ColumnTable table;
     table.text_names = {"model", "task",         "selector", "budget_kind",
                         "kind",  "dense_solves", "protocol", "doubt"};
+    if (options_.chat) table.text_names.emplace_back("wording");
     table.number_names = {"budget", "length"};
     if (options_.by_depth) table.number_names.emplace_back("depth");
     if (options_.turns > 1) table.number_names.emplace_back("turn");
@@ -360,6 +369,10 @@ class Retrieval final : public SimulationTask {
   }
 
  private:
+  const char* wording_of(std::size_t kind) const {
+    return options_.in_chat[kind] ? "chat" : "plain";
+  }
+
   std::size_t n_turns() const { return static_cast<std::size_t>(options_.turns); }
 
   bool runs_under(std::size_t protocol, std::size_t pair) const {
@@ -383,6 +396,10 @@ class Retrieval final : public SimulationTask {
                     setup_.options.seed,        static_cast<Index>(place.trial)};
     spec.n_turns = options_.turns;
     spec.leading = setup_.models.leading;
+    if (options_.chat && options_.in_chat[place.kind]) {
+      spec.chat = options_.chat.get();
+      spec.leading = leading_in_chat_;
+    }
     if (spec.kind == PromptKind::local) {
       if (options_.turns > 1) {
         throw ConfigError(
@@ -485,6 +502,7 @@ class Retrieval final : public SimulationTask {
     row.texts.emplace_back(dense != dense ? "" : dense >= kDenseSolves ? "yes" : "no");
     row.texts.push_back(options_.protocols[cell.place.protocol].name);
     row.texts.push_back(doubt);
+    if (options_.chat) row.texts.emplace_back(wording_of(cell.place.kind));
     row.numbers = {budget_value(setup_.pairs[cell.pair]),
                    static_cast<double>(options_.lengths[cell.place.length])};
     if (cell.depth) row.numbers.push_back(grid_.depths[*cell.depth]);
@@ -528,6 +546,7 @@ class Retrieval final : public SimulationTask {
   RetrievalOptions options_;
   RetrievalGrid grid_;
   std::vector<FurtherText> texts_;
+  std::vector<TokenId> leading_in_chat_;
   std::size_t n_kept_tokens_ = 0;  // of an answer, per turn
 };
 

@@ -33,6 +33,10 @@ struct RetrievalOptions {
                                 // than this to either side, or max_trials is reached
   Index max_trials = 200;       // per kind, length and depth; only with until_interval
   std::vector<LocalExample> examples;  // kind local: asked instead of made prompts
+  std::shared_ptr<const ChatFrame>
+      chat;                   // the words of the model's chat template, if they are used
+  std::string chat_template;  // whose: "template of MODEL"
+  std::vector<bool> in_chat;  // by kind; with `chat`
 };
 
 /// Throws ConfigError for lengths beyond the model's positions or too short for the prompt, a text

@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope {
 
@@ -229,6 +230,18 @@ void refuse_quantization(const ModelConfig& config) {
 
 namespace {
 
+// True for a tensor of a layer behind those of the configuration: who reads the first layers alone
+// (a draft) leaves the others as they are.
+bool is_of_later_layer(const std::string& name, Index n_layers) {
+  constexpr std::string_view kLayers = "layers.";
+  const std::size_t at = name.find(kLayers);
+  if (at == std::string::npos) return false;
+  const std::size_t begin = at + kLayers.size();
+  const auto layer =
+      number_from<Index>(std::string_view(name).substr(begin, name.find('.', begin) - begin));
+  return layer && *layer >= n_layers;
+}
+
 // Tensors that nobody asked for are most often harmless (a copy of a tied head, tables that old
 // versions saved). These would change every number: the weights of an adapter, and biases of
 // layers, which belong to another model class.
@@ -243,7 +256,8 @@ void refuse_unread(const ModelConfig& config, const WeightFiles& files) {
     const bool is_layer = name.starts_with("model.layers.") ||
                           name.starts_with("gpt_neox.layers.") || name.starts_with("blk.");
     const bool is_mask = name.ends_with(".attention.bias") || name.ends_with(".masked_bias");
-    if (is_layer && !is_mask && name.ends_with(".bias")) {
+    if (is_layer && !is_mask && name.ends_with(".bias") &&
+        !is_of_later_layer(name, config.n_layers)) {
       throw FormatError(
           fmt::format("tensor {}: expected none (a {} model with this configuration "
                       "has no such bias), found one",

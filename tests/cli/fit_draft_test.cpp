@@ -1,0 +1,57 @@
+// kvscope fit draft: the folder that it writes drafts for the model that it was made of.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test::fit_draft_test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::TempDir;
+
+TEST_CASE("a fitted draft beats the plain early exit and drafts in a simulation", "[cli]") {
+  const TempDir dir;
+  const std::string out = (dir.path() / "draft").string();
+  const Words fit = {"fit",  "draft",      "--layers", "2",     "--max-tokens",
+                     "2560", "--held-out", "400",      "--out", out};
+  const auto run = kvscope_run(with(fit, {"--json"}));
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const auto found = run.json();
+  CHECK(found.at("held_out_tokens") == 399);
+  CHECK(found.at("fitted").at("greedy") > found.at("plain_exit").at("greedy"));
+  CHECK(found.at("fitted").at("sampled") > found.at("plain_exit").at("sampled"));
+  const auto config =
+      nlohmann::json::parse(testing::read_file(dir.path() / "draft" / "config.json"));
+  CHECK(config.at("num_hidden_layers") == 2);
+  CHECK_THAT(config.at("kvscope_draft").at("what").get<std::string>(),
+             ContainsSubstring("early exit"));
+  const auto speculative = kvscope_run({"simulate", "speculative", "--draft", out, "--selector",
+                                        "full,specattn", "--budget", "p=0.9", "--prompt", "256",
+                                        "--n-new", "16", "--prompts", "1", "--json"});
+  INFO(speculative.err);
+  CHECK(speculative.code == 0);
+
+  const auto again = kvscope_run(fit);
+  CHECK(again.code == 3);
+  CHECK_THAT(again.err, ContainsSubstring("--overwrite replaces the files of a draft in it"));
+}
+
+TEST_CASE("fit draft says what it cannot do", "[cli]") {
+  CHECK_THAT(kvscope_run({"fit", "draft"}).err, ContainsSubstring("--out is missing"));
+  const auto layers = kvscope_run({"fit", "draft", "--layers", "99", "--out", "never"});
+  CHECK(layers.code == 2);
+  CHECK_THAT(layers.err, ContainsSubstring("layers, found 99"));
+  const TempDir dir;
+  const auto text = kvscope_run({"fit", "draft", "--layers", "2", "--out", "never", "--text",
+                                 dir.write("a.txt", "too short").string()});
+  CHECK(text.code == 2);
+  CHECK_THAT(text.err, ContainsSubstring("to measure on (--held-out)"));
+}
+
+}  // namespace
+}  // namespace kvscope::test::fit_draft_test
