@@ -25,8 +25,8 @@ enum class OwnKeys {
 /// Which kernel runs; automatic: by the shapes. The others are for tests and measurements.
 enum class AttendBy { automatic, chunk, decode, rows };
 
-/// What layers have beside a plain softmax; only the kernel `rows` computes it. Windows are of calls
-/// without lists.
+/// What layers have beside a plain softmax; only the kernel `rows` computes it. Windows are of
+/// calls without lists.
 struct AttendRule {
   int window = 0;   // positions that a query sees; 0: all
   int n_first = 0;  // the first positions, which it sees beside its window
