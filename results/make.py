@@ -59,6 +59,8 @@ def steps_of(name: str) -> dict[str, str]:
         **({f"mass_global_{side}.json": f"sweep TRACE --layers {GLOBAL_LAYERS[name]} --selector {CHUNKS},quest --match keys=256{phase}"
             for side, phase in (("chunks", ""), ("steps", " --phase decode"))} if name in GLOBAL_LAYERS else {}),
         "lost.json": "explain --facts 1 --selector quoka --budget 256 --lengths 2048 --depths 5 --trials 2 --least 0.1",
+        **({"lost_sparq.json": "explain --facts 1 --selector sparq --budget 256 --lengths 2048 --depths 1 --trials 2 --least 0.05"}
+           if name == "gemma3" else {}),
         "papers.json": "papers --quick",
     }
 
@@ -173,9 +175,9 @@ def papers_table(folder: Path) -> str:
     return f"Of its claims {report['claims']}.\n\n" + markdown(["paper", "item", "here", "why"], rows)
 
 
-def lost_table(folder: Path) -> str:
+def lost_table(folder: Path, file: str = "lost.json") -> str:
     """Heads that attend to the fact of a missed prompt, from `kvscope explain`."""
-    report = json.loads((folder / "lost.json").read_text())
+    report = json.loads((folder / file).read_text())
     rows = [[f"{100 * row['depth']:.0f} %, {row['trial']}", f"{row['layer']}.{row['q_head']}", f"{100 * row['dense_weight']:.0f}",
              f"{100 * row['weight']:.0f}", f"{row['kept']} of {row['fact_tokens']}", f"{row['rank']} of {row['scored']}",
              f"{row['margin']:+.3f}"] for row in report["rows"]]
@@ -184,7 +186,7 @@ def lost_table(folder: Path) -> str:
 
 
 OWN_TABLES = {"mass": mass_table, "mass-global": lambda folder: mass_table(folder, "mass_global"), "papers": papers_table,
-              "lost": lost_table}
+              "lost": lost_table, "lost-sparq": lambda folder: lost_table(folder, "lost_sparq.json")}
 
 
 def table_of(folder: Path, name: str, program: Path) -> str:
