@@ -180,8 +180,8 @@ std::vector<Item> quest_quality_items() {
        .title = "LongBench by budget",
        .claim = "With a budget of 2k tokens Quest is comparable to the full cache on six tasks.",
        .published = "LongChat-7b-v1.5-32k; curves. (The slides say 2k, the paper 1k.)",
-       .never = "LongBench's documents do not come with this program, and a model of 8 million "
-                "parameters does not answer its questions densely."},
+       .never = "LongBench's documents and questions do not come with this program (kvscope "
+                "simulate ruler --examples asks them, where they are)."},
       {.id = "quest-recall",
        .paper = Paper::quest,
        .place = "Figure 4 (recall)",

@@ -214,7 +214,7 @@ std::vector<Item> quoka_accuracy_items() {
                   {Role::size, "quoka", Op::at_least, "full", 0.03,
                    "more prompts (full mode) narrow the interval"}},
        .pictures = {{"table quoka-2 {needle}"}},
-       .note = "Pass keys stand for RULER's retrieval tasks; its other tasks this small model "
+       .note = "Pass keys stand for RULER's retrieval tasks; its other tasks small models "
                "cannot do densely."},
       {.id = "quoka-table-3",
        .paper = Paper::quoka,
@@ -224,8 +224,8 @@ std::vector<Item> quoka_accuracy_items() {
        .published = "Llama-3.2-3B at 512 / 1024 / 2048: QuoKA .945 / .972 / .986, SampleAttention "
                     ".738 / .800 / .901. The slides and the poster disagree on Loki with SmolLM3 "
                     "(.384 and .784 at 512).",
-       .never = "LongBench's documents and questions do not come with this program, and a model of "
-                "8 million parameters does not answer them densely."},
+       .never = "LongBench's documents and questions do not come with this program (kvscope "
+                "simulate ruler --examples asks them, where they are)."},
   };
 }
 

@@ -19,8 +19,9 @@ constexpr int kMostDecodeRows = 16;
 
 }  // namespace
 
-void check_shape(const CallShape& shape) {
-  if (shape.d_head != 64 && shape.d_head != 128) refuse("d_head 64 or 128", shape.d_head);
+void check_shape(const CallShape& shape, bool takes_256) {
+  if (shape.d_head != 64 && shape.d_head != 128 && !(takes_256 && shape.d_head == 256))
+    refuse(takes_256 ? "d_head 64, 128 or 256" : "d_head 64 or 128", shape.d_head);
   if (shape.n_kv < 1) refuse("at least one KV head", shape.n_kv);
   if (shape.n_q < 1 || shape.n_q % shape.n_kv != 0)
     refuse("a multiple of " + std::to_string(shape.n_kv) + " query heads", shape.n_q);
@@ -34,7 +35,9 @@ void check_shape(const CallShape& shape) {
 
 void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& lists, void* out,
             float* lse, const AttendOptions& options, StreamHandle stream) {
-  check_shape(shape);
+  AttendBy by = options.by;
+  if (by == AttendBy::automatic && shape.dtype == Dtype::f32) by = AttendBy::rows;
+  check_shape(shape, by == AttendBy::rows);
   if (rows.n_tok < 1) refuse("at least one query", rows.n_tok);
   if (lists.items != nullptr && lists.n_owners != shape.n_kv && lists.n_owners != shape.n_q)
     refuse("a list per KV head or per query head", lists.n_owners);
@@ -47,24 +50,29 @@ void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& l
   if (options.n_splits < 0 || options.n_splits > 16) refuse("1 to 16 splits", options.n_splits);
   const int n_owners = lists.items == nullptr ? shape.n_kv : lists.n_owners;
   const int n_rows = shape.n_q / n_owners * rows.n_tok;
-  AttendBy by = options.by;
-  if (by == AttendBy::automatic) {
-    by = shape.dtype == Dtype::f32   ? AttendBy::rows
-         : n_rows <= kMostDecodeRows ? AttendBy::decode
-                                     : AttendBy::chunk;
-  }
+  if (by == AttendBy::automatic)
+    by = n_rows <= kMostDecodeRows ? AttendBy::decode : AttendBy::chunk;
   if (by != AttendBy::rows && shape.dtype == Dtype::f32)
     refuse("bf16 rows for the tensor cores' kernels, bytes per element 2", 4);
   if (by == AttendBy::decode && n_rows > kMostDecodeRows)
     refuse("at most 16 queries per list for the decode kernel", n_rows);
-  if (by == AttendBy::rows && shape.dtype == Dtype::f32) {
-    attend_rows(shape, attend_call<float>(shape, rows, lists, out, lse, options.own_keys), stream);
+  if (by != AttendBy::rows && !options.rule.is_plain())
+    throw ShapeError("attention on the GPU: windows, sinks and caps are computed by rows alone");
+  if (options.rule.window > 0 && lists.items != nullptr)
+    refuse("no lists beside a window", options.rule.window);
+  if (by == AttendBy::rows) {
+    if (options.n_splits > 8) refuse("at most 8 splits for the kernel of rows", options.n_splits);
+    if (shape.dtype == Dtype::f32) {
+      attend_rows(shape, attend_call<float>(shape, rows, lists, out, lse, options),
+                  options.n_splits, stream);
+    } else {
+      attend_rows(shape, attend_call<Bf16>(shape, rows, lists, out, lse, options), options.n_splits,
+                  stream);
+    }
     return;
   }
-  const auto call = attend_call<Bf16>(shape, rows, lists, out, lse, options.own_keys);
-  if (by == AttendBy::rows) {
-    attend_rows(shape, call, stream);
-  } else if (by == AttendBy::decode) {
+  const auto call = attend_call<Bf16>(shape, rows, lists, out, lse, options);
+  if (by == AttendBy::decode) {
     const int n_blocks = n_owners * shape.n_batch;
     attend_decode(shape, call, options.n_splits > 0 ? options.n_splits : splits_for(n_blocks, 8),
                   stream);
@@ -75,8 +83,8 @@ void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& l
 }
 
 void attend_densely(const CallShape& shape, const DeviceRows& rows, void* out, float* lse,
-                    StreamHandle stream) {
-  attend(shape, rows, DeviceLists{}, out, lse, AttendOptions{}, stream);
+                    StreamHandle stream, const AttendRule& rule) {
+  attend(shape, rows, DeviceLists{}, out, lse, {.rule = rule}, stream);
 }
 
 }  // namespace kvscope::gpu

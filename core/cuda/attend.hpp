@@ -25,11 +25,25 @@ enum class OwnKeys {
 /// Which kernel runs; automatic: by the shapes. The others are for tests and measurements.
 enum class AttendBy { automatic, chunk, decode, rows };
 
+/// What layers have beside a plain softmax; only the kernel `rows` computes it. Windows are of
+/// calls without lists.
+struct AttendRule {
+  int window = 0;   // positions that a query sees; 0: all
+  int n_first = 0;  // the first positions, which it sees beside its window
+  float score_cap = 0.0f;
+  const float* sink_logits = nullptr;  // [n_q]
+
+  bool is_plain() const {
+    return window == 0 && n_first == 0 && score_cap == 0.0f && sink_logits == nullptr;
+  }
+};
+
 struct AttendOptions {
   OwnKeys own_keys = OwnKeys::causal;
   AttendBy by = AttendBy::automatic;
   /// Blocks that share a list's keys: 1 to 8 (decode up to 16); 0: by the shapes.
   int n_splits = 0;
+  AttendRule rule = {};
 };
 
 /// out = softmax(score_scale q k^T) v over the keys of each query's list and its own ones, lse the
@@ -37,13 +51,14 @@ struct AttendOptions {
 /// rows. The merge of splits happens in shared memory: no scratch memory, one kernel.
 ///   chunk   tensor cores, tiles of 64 to 192 queries of one KV head by 64 listed keys; bf16
 ///   decode  tensor cores, at most 16 queries per list, keys go to registers; bf16
-///   rows    plain f32 arithmetic; both dtypes
+///   rows    plain f32 arithmetic; both dtypes, d_head 256 too, rules that are not plain; without a
+///           list a query's bits depend neither on the call's other queries nor on n_splits
 /// Throws ShapeError if a kernel that is asked for does not take the shapes.
 void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& lists, void* out,
             float* lse, const AttendOptions& options, StreamHandle stream);
 
 /// The same over all keys before the call and the causal part of its own.
 void attend_densely(const CallShape& shape, const DeviceRows& rows, void* out, float* lse,
-                    StreamHandle stream);
+                    StreamHandle stream, const AttendRule& rule = {});
 
 }  // namespace kvscope::gpu

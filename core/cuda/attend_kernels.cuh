@@ -25,17 +25,20 @@ struct AttendCall {
   int heads_per_list;      // query heads that a list serves
   int owners_per_kv_head;  // lists of a KV head: 1, or group
   float log2_scale;        // score_scale / ln 2: exponents are powers of two
+  AttendRule rule;         // of attend_rows alone
+  float scale_over_cap = 0.0f;
+  float log2_cap = 0.0f;
 };
 
 template <class T>
 AttendCall<T> attend_call(const CallShape& shape, const DeviceRows& rows, const DeviceLists& lists,
-                          void* out, float* lse, OwnKeys own_keys) {
+                          void* out, float* lse, const AttendOptions& options) {
   constexpr float kLog2E = 1.4426950408889634f;
   AttendCall<T> call;
   const int n_owners = lists.items == nullptr ? shape.n_kv : lists.n_owners;
   call.list = {lists, rows.n_past, rows.n_tok,
                std::countr_zero(static_cast<unsigned>(lists.page_size)),
-               own_keys == OwnKeys::causal};
+               options.own_keys == OwnKeys::causal};
   call.q = static_cast<const T*>(rows.q);
   call.k = static_cast<const T*>(rows.k);
   call.v = static_cast<const T*>(rows.v);
@@ -47,6 +50,11 @@ AttendCall<T> attend_call(const CallShape& shape, const DeviceRows& rows, const 
   call.heads_per_list = shape.n_q / n_owners;
   call.owners_per_kv_head = n_owners / shape.n_kv;
   call.log2_scale = shape.score_scale * kLog2E;
+  call.rule = options.rule;
+  if (call.rule.score_cap > 0.0f) {
+    call.scale_over_cap = shape.score_scale / call.rule.score_cap;
+    call.log2_cap = call.rule.score_cap * kLog2E;
+  }
   return call;
 }
 
@@ -63,7 +71,8 @@ void attend_chunk(const CallShape& shape, const AttendCall<Bf16>& call, int n_sp
 void attend_decode(const CallShape& shape, const AttendCall<Bf16>& call, int n_splits,
                    StreamHandle stream);
 template <class T>
-void attend_rows(const CallShape& shape, const AttendCall<T>& call, StreamHandle stream);
+void attend_rows(const CallShape& shape, const AttendCall<T>& call, int n_splits,
+                 StreamHandle stream);
 
 /// What a block found for its rows, in its shared memory.
 struct BlockParts {

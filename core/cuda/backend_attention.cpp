@@ -26,6 +26,17 @@ bool CudaCall::is_plain(Index layer) const {
          model_.weights.layer(layer).sink_logits == nullptr;
 }
 
+std::optional<AttendRule> CudaCall::rule_of(Index layer) const {
+  if (is_plain(layer)) return AttendRule{};
+  const Index d = config_.d_head;
+  if (store_.dtype() != DType::f32 || (d != 64 && d != 128 && d != 256)) return std::nullopt;
+  AttendRule rule;
+  rule.window = static_cast<int>(config_.window[static_cast<std::size_t>(layer)].value_or(0));
+  rule.score_cap = static_cast<float>(config_.plan.score_softcap);
+  rule.sink_logits = model_.weights.layer(layer).sink_logits;
+  return rule;
+}
+
 DeviceRows CudaCall::rows_of(Index layer) const {
   return {q_rows_, store_.k(layer), store_.v(layer), store_.n_past(), n_tok_};
 }
@@ -71,8 +82,8 @@ AnyAttention CudaCall::any_attention(Index layer, Block& out) {
 }
 
 void CudaCall::attend(Index layer, const Block&, Block& out) {
-  if (is_plain(layer)) {
-    attend_densely(store_.call_shape(), rows_of(layer), answer_, lse_, work_.stream);
+  if (const auto rule = rule_of(layer)) {
+    attend_densely(store_.call_shape(), rows_of(layer), answer_, lse_, work_.stream, *rule);
     hand_on(layer, out, /*may_see_nothing=*/false);
     return;
   }
@@ -84,7 +95,7 @@ void CudaCall::attend(Index layer, const Block&, Block& out) {
 void CudaCall::attend_lists(const AttentionQuestion& question, const Selection& selection,
                             const Block&, Block& out) {
   const StreamHandle stream = work_.stream;
-  if (is_plain(question.layer) && attend_shared_lists(question.layer, selection, out)) return;
+  if (attend_shared_lists(question.layer, selection, out)) return;
   AnyAttention call = any_attention(question.layer, out);
   // A list without keys is a list all the same: there is always something to point to.
   constexpr KeyPos kNoKey = 0;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/cuda/attend.hpp"
 #include "core/cuda/attend_any.hpp"
 #include "core/cuda/backend.hpp"
 #include "core/cuda/device_weights.hpp"
@@ -78,8 +79,10 @@ class CudaCall final : public BackendCall, private RemoteRows {
   /// A sum that was asked for last waits for the norm that reads it: both are one kernel then.
   /// Whatever else reads x or writes y calls this first.
   void add_now();
-  /// True if the layer's attention is what the kernels of attend.hpp compute.
+  /// True if the kernels for tensor cores compute the layer's attention, and methods choose there.
   bool is_plain(Index layer) const;
+  /// How attend.hpp computes it, if one of its kernels does.
+  std::optional<AttendRule> rule_of(Index layer) const;
   AnyAttention any_attention(Index layer, Block& out);
   DeviceRows rows_of(Index layer) const;
   /// StreamingLLM, the oracle of keys and SparQ (backend_picks.cpp), as choose(), attend_chosen()

@@ -39,6 +39,9 @@ bool CudaCall::attend_shared_lists(Index layer, const Selection& selection, Bloc
   if (selection.n_row_blocks() != 1 || !selection.log_weights().empty() ||
       !selection.summaries.empty())
     return false;
+  auto rule = rule_of(layer);
+  if (!rule) return false;
+  rule->window = 0;  // lists are within it
   std::vector<std::span<const KeyPos>> lists;
   for (Index i = 0; i < selection.n_lists(); ++i) {
     lists.push_back(selection.at(i).keys);
@@ -48,7 +51,7 @@ bool CudaCall::attend_shared_lists(Index layer, const Selection& selection, Bloc
   while (selection.owner == ListOwner::layer && static_cast<Index>(lists.size()) < config_.n_kv)
     lists.push_back(lists.front());
   gpu::attend(store_.call_shape(), rows_of(layer), upload_past(lists), answer_, lse_,
-              AttendOptions{}, work_.stream);
+              {.rule = *rule}, work_.stream);
   hand_on(layer, out, /*may_see_nothing=*/false);
   return true;
 }

@@ -73,6 +73,13 @@ void CudaCall::attend_picked(Index layer, Block& out) {
     hand_on(layer, out, /*may_see_nothing=*/false);  // there is always a key, or the own one
     return;
   }
+  if (is_stream && store_.dtype() == DType::f32) {
+    const AttendRule rule{.window = static_cast<int>(picked_->budget - picked_->n_sink),
+                          .n_first = static_cast<int>(picked_->n_sink)};
+    attend_densely(store_.call_shape(), rows_of(layer), answer_, lse_, work_.stream, rule);
+    hand_on(layer, out, /*may_see_nothing=*/false);
+    return;
+  }
   AnyAttention call = any_attention(layer, out);
   if (is_stream) {
     call.n_first = picked_->n_sink;

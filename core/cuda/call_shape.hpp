@@ -22,7 +22,7 @@ struct CallShape {
   int n_batch = 1;
   int n_q = 0;
   int n_kv = 0;
-  int d_head = 0;             // 64 or 128
+  int d_head = 0;             // 64 or 128; of attend.hpp's kernel `rows` also 256
   std::int64_t capacity = 0;  // rows that k and v have place for
   Dtype dtype = Dtype::bf16;
   float score_scale = 1.0f;
@@ -31,7 +31,7 @@ struct CallShape {
 };
 
 /// Throws ShapeError unless the kernels take these shapes.
-void check_shape(const CallShape& shape);
+void check_shape(const CallShape& shape, bool takes_256 = false);
 
 /// Lists of keys or of whole pages on the device: one per owner and sequence, ascending.
 struct DeviceLists {

@@ -334,7 +334,8 @@ void start_step(const CallShape& shape, const QuestStep& step, StreamHandle stre
   call.lists = step.lists;
   const DeviceLists lists{step.lists.items, step.lists.counts, step.lists.item_stride, shape.n_kv,
                           step.lists.page_size};
-  call.attention = attend_call<Bf16>(shape, step.rows, lists, step.out, step.lse, OwnKeys::in_list);
+  call.attention = attend_call<Bf16>(shape, step.rows, lists, step.out, step.lse,
+                                     {.own_keys = OwnKeys::in_list});
   call.n_stages = step.n_stages;
   if (call.n_stages == 0) call.n_stages = stages_for<kWidth>(step.bounds, step.lists);
   call.stage_share = BulkRing::share_of(call.n_stages);

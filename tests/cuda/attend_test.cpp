@@ -125,7 +125,7 @@ TEST_CASE("gpu: attention over lists and densely is the reference's", "[gpu]") {
   };
   for (const Case& c : chunks) {
     for (const int n_splits : {0, 1, 2, 4, 5, 6, 8}) check_case(c, AttendBy::chunk, n_splits);
-    check_case(c, AttendBy::rows, 0);
+    for (const int n_splits : {0, 1, 8}) check_case(c, AttendBy::rows, n_splits);
   }
   const std::vector<Case> steps = {
       {"step", {.n_past = {900}, .n_tok = 1}},
@@ -149,6 +149,97 @@ TEST_CASE("gpu: attention over lists and densely is the reference's", "[gpu]") {
     c.batch.dtype = Dtype::f32;
     check_case(c, AttendBy::automatic, 0);
   }
+}
+
+struct RuleCase {
+  const char* name;
+  BatchShape batch;
+  gpu::AttendRule rule = {};  // but for the sinks
+  bool has_sinks = false;
+};
+
+TEST_CASE("gpu: in f32, windows, sinks and caps are the reference's, and no bit depends on blocks",
+          "[gpu]") {
+  KVSCOPE_NEEDS_DEVICE();
+  constexpr auto kF32 = Dtype::f32;
+  const BatchShape smollm{.n_q = 9, .n_kv = 3, .d = 64, .n_past = {1900}, .n_tok = 128};
+  const BatchShape gemma{.n_q = 4, .n_kv = 1, .d = 256, .n_past = {1100}, .n_tok = 128};
+  const std::vector<RuleCase> cases = {
+      {"few heads", smollm},
+      {"a step", {.n_q = 9, .n_kv = 3, .d = 64, .n_past = {2570}, .n_tok = 1}},
+      {"capacity", {.n_q = 9, .n_kv = 3, .d = 64, .n_past = {70}, .n_tok = 9, .capacity = 9000}},
+      {"256 channels", gemma},
+      {"window 512", gemma, {.window = 512}},
+      {"window of one", smollm, {.window = 1}},
+      {"first keys", smollm, {.window = 200, .n_first = 4}},
+      {"first keys in the window", {.n_past = {3}, .n_tok = 80}, {.window = 60, .n_first = 40}},
+      {"many first keys", smollm, {.window = 300, .n_first = 700}},
+      {"cap", gemma, {.score_cap = 1.5f}},
+      {"sinks", smollm, {}, true},
+      {"everything",
+       {.n_past = {0, 5, 600, 1300}, .n_tok = 40},
+       {.window = 300, .score_cap = 2.0f},
+       true},
+  };
+  for (RuleCase c : cases) {
+    c.batch.dtype = kF32;
+    DeviceBatch batch(c.batch);
+    RowRule expected{static_cast<double>(c.rule.score_cap), {}};
+    gpu::DeviceBuffer sinks;
+    if (c.has_sinks) {
+      for (int head = 0; head < c.batch.n_q; ++head)
+        expected.sinks.push_back(0.7f * static_cast<float>(head) - 1.0f);
+      const std::size_t n_bytes = 4 * expected.sinks.size();
+      sinks = gpu::DeviceBuffer(n_bytes, "sinks");
+      sinks.upload(expected.sinks.data(), n_bytes);
+      c.rule.sink_logits = reinterpret_cast<const float*>(sinks.data());
+    }
+    std::vector<float> first_out, first_lse;
+    for (const int n_splits : {1, 0, 2, 3, 4, 8}) {
+      INFO(c.name << ", splits " << n_splits);
+      batch.poison();
+      gpu::attend(batch.shape, batch.rows(), {}, batch.out_rows.data(),
+                  reinterpret_cast<float*>(batch.lse_rows.data()),
+                  {.n_splits = n_splits, .rule = c.rule}, batch.stream);
+      batch.stream.wait();
+      if (n_splits == 1) {
+        first_out = batch.out();
+        first_lse = batch.lse();
+      } else {
+        CHECK(batch.out() == first_out);
+        CHECK(batch.lse() == first_lse);
+        continue;
+      }
+      const AnswerDifference answer = compare_answers(
+          batch,
+          [&](int b, int, int row) {
+            const int pos = batch.sequences[static_cast<std::size_t>(b)].n_past + row;
+            std::vector<int> keys;
+            for (int key = 0; key <= pos; ++key) {
+              if (c.rule.window == 0 || key > pos - c.rule.window || key < c.rule.n_first)
+                keys.push_back(key);
+            }
+            return keys;
+          },
+          std::max(1, c.batch.n_tok / 9), expected);
+      std::printf("  attend %-26s out %.1e lse %.1e\n", c.name, answer.out, answer.lse);
+      CHECK(answer.out < 2e-5);
+      CHECK(answer.lse < 1e-4);
+    }
+  }
+}
+
+TEST_CASE("gpu: a rule that a kernel does not compute is refused", "[gpu]") {
+  KVSCOPE_NEEDS_DEVICE();
+  DeviceBatch batch({.n_past = {30}, .n_tok = 40});
+  const auto attend = [&](const gpu::DeviceLists& lists, gpu::AttendOptions options) {
+    gpu::attend(batch.shape, batch.rows(), lists, batch.out_rows.data(),
+                reinterpret_cast<float*>(batch.lse_rows.data()), options, batch.stream);
+  };
+  CHECK_THROWS_AS(attend({}, {.rule = {.window = 5}}), ShapeError);  // bf16: tensor cores
+  const RandomLists lists(batch, 2, 0.3, 7);
+  CHECK_THROWS_AS(attend(lists.lists, {.by = AttendBy::rows, .rule = {.window = 5}}), ShapeError);
+  CHECK_THROWS_AS(attend({}, {.by = AttendBy::rows, .n_splits = 9}), ShapeError);
 }
 
 TEST_CASE("gpu: a query that is no number gets no numbers, and nobody else does", "[gpu]") {

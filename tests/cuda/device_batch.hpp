@@ -79,7 +79,8 @@ inline int row_after(int row, int row_step, int n_rows) {
 
 /// keys(batch, q_head, row): what the row attends to.
 template <class Keys>
-AnswerDifference compare_answers(const DeviceBatch& batch, const Keys& keys, int row_step = 1) {
+AnswerDifference compare_answers(const DeviceBatch& batch, const Keys& keys, int row_step = 1,
+                                 const RowRule& rule = {}) {
   const std::vector<float> out = batch.out();
   const std::vector<float> lse = batch.lse();
   AnswerDifference difference;
@@ -88,7 +89,7 @@ AnswerDifference compare_answers(const DeviceBatch& batch, const Keys& keys, int
     const Sequence1& s = batch.sequences[static_cast<std::size_t>(b)];
     for (int head = 0; head < s.n_q; ++head) {
       for (int row = 0; row < s.n_tok; row = row_after(row, row_step, s.n_tok)) {
-        const RowAnswer expected = attend_row(s, head, row, keys(b, head, row));
+        const RowAnswer expected = attend_row(s, head, row, keys(b, head, row), rule);
         const std::size_t at = (static_cast<std::size_t>(b) * s.n_q + head) * s.n_tok + row;
         for (int c = 0; c < s.d; ++c) {
           const double found = static_cast<double>(out[at * s.d + c]);

@@ -299,18 +299,31 @@ struct RowAnswer {
   std::vector<double> out;
   double lse = -std::numeric_limits<double>::infinity();
 };
-inline RowAnswer attend_row(const Sequence1& s, int q_head, int row, const std::vector<int>& keys) {
+/// What a layer has beside a plain softmax.
+struct RowRule {
+  double score_cap = 0.0;    // 0: none
+  std::vector<float> sinks;  // per query head, or none
+};
+inline RowAnswer attend_row(const Sequence1& s, int q_head, int row, const std::vector<int>& keys,
+                            const RowRule& rule = {}) {
   RowAnswer answer;
   answer.out.assign(static_cast<std::size_t>(s.d), 0.0);
   const int kv_head = q_head / s.group();
   std::vector<double> score;
   double largest = -std::numeric_limits<double>::infinity();
   for (const int pos : keys) {
-    score.push_back(s.scale * dot(s.q_row(q_head, row), s.k_row(kv_head, pos), s.d));
+    const double product = s.scale * dot(s.q_row(q_head, row), s.k_row(kv_head, pos), s.d);
+    score.push_back(rule.score_cap > 0.0 ? rule.score_cap * std::tanh(product / rule.score_cap)
+                                         : product);
     largest = std::max(largest, score.back());
   }
   if (keys.empty()) return answer;
   double total = 0.0;
+  if (!rule.sinks.empty()) {
+    const auto sink = static_cast<double>(rule.sinks[static_cast<std::size_t>(q_head)]);
+    largest = std::max(largest, sink);
+    total = std::exp(sink - largest);
+  }
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const double weight = std::exp(score[i] - largest);
     total += weight;
