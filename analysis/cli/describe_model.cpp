@@ -16,6 +16,7 @@
 #include "analysis/cli/model_source.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
+#include "core/model/adapter.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/layer_weights.hpp"
 #include "core/model/model_hash.hpp"
@@ -74,38 +75,62 @@ Json describe_shapes(const ModelConfig& config) {
   for (std::size_t i = 0; i < config.has_rope.size(); ++i) {
     if (!config.has_rope[i]) no_rope.push_back(i);
   }
-  return {{"family", name_of(config.family)},
-          {"n_parameters", config.n_parameters()},
-          {"n_active_parameters", config.n_active_parameters()},
-          {"n_layers", config.n_layers},
-          {"n_q", config.n_q},
-          {"n_kv", config.n_kv},
-          {"d_head", config.d_head},
-          {"d_model", config.d_model},
-          {"d_ff", config.d_ff},
-          {"n_vocab", config.n_vocab},
-          {"max_positions", config.max_positions},
-          {"rope_kind", name_of(config.rope.kind)},
-          {"rope_theta", config.rope.theta},
-          {"tied_embeddings", config.tied_embeddings},
-          {"qkv_bias", config.qkv_bias},
-          {"qk_norm", config.qk_norm},
-          {"sinks", config.has_sink_logits},
-          {"n_experts", config.moe.n_experts},
-          {"n_experts_per_token", config.moe.n_picked},
-          {"layers_without_rope", no_rope},
-          {"quantization", config.quantization.empty() ? "none" : config.quantization},
-          {"window", windows}};
+  return {
+      {"family", name_of(config.family)},
+      {"n_parameters", config.n_parameters()},
+      {"n_active_parameters", config.n_active_parameters()},
+      {"n_layers", config.n_layers},
+      {"n_q", config.n_q},
+      {"n_kv", config.n_kv},
+      {"d_head", config.d_head},
+      {"d_model", config.d_model},
+      {"d_ff", config.d_ff},
+      {"n_vocab", config.n_vocab},
+      {"max_positions", config.max_positions},
+      {"rope_kind", name_of(config.rope.kind)},
+      {"rope_theta", config.rope.theta},
+      {"tied_embeddings", config.tied_embeddings},
+      {"qkv_bias", config.qkv_bias},
+      {"qk_norm", config.qk_norm},
+      {"sinks", config.has_sink_logits},
+      {"n_experts", config.moe.n_experts},
+      {"n_experts_per_token", config.moe.n_picked},
+      {"layers_without_rope", no_rope},
+      {"quantization", config.quantization.method.empty() ? "none" : config.quantization.method},
+      {"window", windows}};
 }
 
 std::int64_t memory_of_machine() {
   return static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
 }
 
+/// What most of the weights are stored as: "Q4_K", "BF16", "gptq", "BF16 + LoRA".
+std::string weights_name(const ModelConfig& config, const WeightFiles& weights) {
+  const auto types = weights.bytes_by_type();
+  const auto most = std::max_element(
+      types.begin(), types.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::string name = config.quantization.method;
+  if (name.empty() && most != types.end()) name = most->first;
+  return weights.adapter() == nullptr ? name : name + " + LoRA";
+}
+
+Json describe_checkpoint(const fs::path& path, const WeightFiles& weights) {
+  Json json = {{"what", "checkpoint"}, {"folder", path.string()}};
+  if (is_adapter(path))
+    json = {{"what", "adapter (LoRA)"},
+            {"folder", path.string()},
+            {"base", base_of(path).lexically_normal().string()}};
+  json["hash"] = model_hash(path, weights);
+  json["stored_parameters"] = weights.n_parameters();
+  json["stored_bytes"] = weights.n_bytes();
+  json["bytes_by_type"] = weights.bytes_by_type();
+  return json;
+}
+
 /// Throws what keeps these weights from being computed, as far as headers tell.
 void check_runs(const fs::path& path, const ModelConfig& config, const WeightFiles& weights) {
   refuse_quantization(config);
-  if (gguf_file_of(path)) {
+  if (gguf_file_of(base_of(path))) {
     std::vector<std::string> read;
     for (int i = 0; i < kNumStoredTypes; ++i)
       read.emplace_back(name_of(static_cast<StoredType>(i)));
@@ -130,19 +155,13 @@ Json describe_model(const fs::path& path) {
   try {
     const ModelConfig config = load_config(path);
     const WeightFiles weights = WeightFiles::open(path);
-    if (!gguf) {
-      json = {{"what", "checkpoint"},
-              {"folder", path.string()},
-              {"hash", model_hash(path, weights)},
-              {"stored_parameters", weights.n_parameters()},
-              {"stored_bytes", weights.n_bytes()}};
-    }
+    if (!gguf) json = describe_checkpoint(path, weights);
     json.update(describe_shapes(config));
-    if (gguf) check_runs(path, config, weights);
     if (gguf) json["hash"] = model_hash(path, weights);
-    if (gguf) json["runs_here"] = "yes";
+    check_runs(path, config, weights);
+    json["runs_here"] = "yes";
   } catch (const Error& error) {
-    if (!gguf) throw;
+    if (json.empty()) throw;
     json["runs_here"] = fmt::format("no: {}", error.what());
   }
   return json;
@@ -157,6 +176,7 @@ ModelSummary summarize_model(const fs::path& path) {
     summary.max_positions = config.max_positions;
     const WeightFiles weights = WeightFiles::open(path);
     summary.stored_bytes = weights.n_bytes();
+    summary.weights = weights_name(config, weights);
     check_runs(path, config, weights);
     check_has_tokenizer(path);
   } catch (const Error& error) {

@@ -17,6 +17,7 @@ struct ModelSummary {
   std::string family;  // empty if unknown
   std::int64_t n_parameters = 0;
   std::int64_t stored_bytes = 0;
+  std::string weights;  // what most of them are stored as
   std::int64_t max_positions = 0;
   std::string why_not;  // empty: it runs here
 };

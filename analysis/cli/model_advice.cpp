@@ -9,7 +9,9 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
+#include "core/model/adapter.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
+#include "core/model/tokenizer.hpp"
 
 namespace kvscope::cli {
 
@@ -43,6 +45,9 @@ void check_file(const fs::path& file) {
       file.string()));
 }
 
+/// Half of a tokenizer as GPT-2 had it.
+constexpr const char* kVocabulary = "vocab.json";
+
 /// Files that other formats have, and what makes a checkpoint of them.
 struct ForeignFile {
   const char* name;
@@ -51,9 +56,8 @@ struct ForeignFile {
 };
 
 constexpr std::array<ForeignFile, 7> kForeign = {{
-    {"adapter_config.json", "an adapter (LoRA) without its model",
-     "in Python: AutoPeftModelForCausalLM.from_pretrained(FOLDER).merge_and_unload()"
-     ".save_pretrained(OUT)"},
+    {"adapter_model.bin", "an adapter in PyTorch files",
+     "in Python: AutoPeftModelForCausalLM.from_pretrained(FOLDER).save_pretrained(OUT)"},
     {"pytorch_model.bin", "PyTorch files",
      "in Python: AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(OUT)"},
     {"pytorch_model.bin.index.json", "PyTorch files",
@@ -67,14 +71,6 @@ constexpr std::array<ForeignFile, 7> kForeign = {{
     {"model.onnx", "an ONNX graph", "the hub's safetensors of the same model do"},
 }};
 
-/// The name of a tokenizer's file that kvscope does not read, or null.
-const char* foreign_tokenizer(const fs::path& folder) {
-  for (const char* name : {"tokenizer.model", "tekken.json", "vocab.json", "spiece.model"}) {
-    if (is_there(folder / name)) return name;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 void check_has_weights(const fs::path& path) {
@@ -83,6 +79,9 @@ void check_has_weights(const fs::path& path) {
   if (!fs::is_directory(path, ignored) || gguf_file_of(path)) return;
   if (is_there(path / "model.safetensors") || is_there(path / "model.safetensors.index.json"))
     return;
+  if (is_adapter(path) && is_there(path / "adapter_model.safetensors")) {
+    return check_has_weights(base_of(path));
+  }
   for (const ForeignFile& foreign : kForeign) {
     if (!is_there(path / foreign.name)) continue;
     throw FormatError(fmt::format("{}: expected safetensors or GGUF, found {} ({}); {}",
@@ -91,22 +90,16 @@ void check_has_weights(const fs::path& path) {
 }
 
 bool has_tokenizer(const fs::path& path) {
-  return gguf_file_of(path) || is_there(path / "tokenizer.json") || foreign_tokenizer(path);
+  return tokenizer_file(path) || is_there(path / kVocabulary);
 }
 
 void check_has_tokenizer(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored) || gguf_file_of(path) || is_there(path / "tokenizer.json")) {
-    return;
-  }
-  const std::string way_out = fmt::format(
-      "in Python: AutoTokenizer.from_pretrained(\"{0}\").save_pretrained(\"{0}\") "
-      "writes tokenizer.json (with --tokens no tokenizer is needed)",
-      path.string());
-  if (const char* name = foreign_tokenizer(path)) {
-    throw FormatError(
-        fmt::format("{}: expected tokenizer.json, found {}; {}", path.string(), name, way_out));
-  }
+  if (tokenizer_file(path) || !is_there(path / kVocabulary)) return;
+  throw FormatError(fmt::format(
+      "{0}: expected tokenizer.json, tokenizer.model or tekken.json, found {1}; in Python: "
+      "AutoTokenizer.from_pretrained(\"{0}\").save_pretrained(\"{0}\") writes tokenizer.json "
+      "(with --tokens no tokenizer is needed)",
+      path.string(), kVocabulary));
 }
 
 std::string config_advice(const fs::path& path) {
@@ -121,7 +114,7 @@ std::string config_advice(const fs::path& path) {
   if (!config.is_object()) return {};
   if (config.contains("text_config")) {
     return "; it is a model of texts and pictures, of which the layers of text are computed of "
-           "gemma3 and mistral3 only";
+           "gemma3, mistral3, qwen2_vl, qwen2_5_vl and qwen3_vl only";
   }
   if (config.contains("auto_map")) {
     return "; its layers are Python code of its own: kvscope's Python recorder records what "

@@ -11,7 +11,7 @@ namespace kvscope::cli {
 /// Returns if it has, or if there is nothing to say.
 void check_has_weights(const std::filesystem::path& path);
 
-/// The same for tokenizers: tokenizer.model, tekken.json, vocab.json.
+/// The same for tokenizers: vocab.json without tokenizer.json.
 void check_has_tokenizer(const std::filesystem::path& path);
 
 /// True if there is a tokenizer of any kind, readable or not.

@@ -9,21 +9,19 @@
 
 #include "analysis/cli/device_option.hpp"
 #include "analysis/cli/model_advice.hpp"
-#include "analysis/cli/model_stores.hpp"
 #include "analysis/cli/output.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/kv_cache.hpp"
 #include "core/model/model_hash.hpp"
+#include "core/model/model_stores.hpp"
 
 namespace kvscope::cli {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr std::string_view kOllama = "ollama:";
 
 template <class Load>
 auto as_input(Load&& load) {
@@ -37,19 +35,18 @@ auto as_input(Load&& load) {
 }  // namespace
 
 bool names_model(const std::string& word) {
-  return word == "verifier" || word == "draft" || word.starts_with(kOllama) ||
-         is_in_hub_cache(word);
+  return word == "verifier" || word == "draft" || is_ollama_name(word) || is_in_hub_cache(word);
 }
 
 fs::path model_dir(const std::string& word) {
   if (word == "verifier") return embedded_verifier();
   if (word == "draft") return embedded_draft();
-  if (word.starts_with(kOllama)) return find_in_ollama(word.substr(kOllama.size()));
   std::error_code error;
-  if (fs::exists(word, error)) return word;
-  if (is_hub_name(word)) return find_in_hub_cache(word);
-  throw IoError(
-      fmt::format("no model folder {}; the embedded models are called verifier and draft", word));
+  if (!is_ollama_name(word) && !is_hub_name(word) && !fs::exists(word, error)) {
+    throw IoError(
+        fmt::format("no model folder {}; the embedded models are called verifier and draft", word));
+  }
+  return find_model(word);
 }
 
 std::string model_name(const fs::path& dir) {
@@ -157,10 +154,16 @@ std::string EngineOptions::matmul_name() const {
   return has_bf16_products() ? "cuda-bf16" : "cuda-f32";
 }
 
+Kept EngineOptions::copies() const {
+  const bool has_halves =
+      parse_device(device).is_cpu() ? lane_options().matmul != Matmul::f32 : has_bf16_products();
+  return has_halves ? Kept::as_bf16 : Kept::as_f32;
+}
+
 Transformer load_transformer(const fs::path& dir, const EngineOptions& engine) {
   const BackendFactory backend = engine.backend();
   load_config(dir);  // what a folder is comes before what it lacks
-  Transformer model = as_input([&] { return Transformer::load(dir, backend); });
+  Transformer model = as_input([&] { return Transformer::load(dir, backend, engine.copies()); });
   const std::vector<std::string> unread = model.weights().unread();
   if (!unread.empty()) {
     const std::size_t n_named = std::min<std::size_t>(unread.size(), 3);

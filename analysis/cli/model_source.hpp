@@ -8,6 +8,7 @@
 #include "analysis/cli/options.hpp"
 #include "core/model/backend.hpp"
 #include "core/model/config.hpp"
+#include "core/model/matrix.hpp"
 #include "core/model/tokenizer.hpp"
 #include "core/model/transformer.hpp"
 
@@ -32,6 +33,8 @@ struct EngineOptions {
   /// "f32", "bf16-amx", on a GPU "cuda-f32" or "cuda-bf16": what provenance says.
   std::string matmul_name() const;
   bool is_on_gpu() const { return device != "cpu"; }
+  /// What is kept of weights that must be widened.
+  Kept copies() const;
 
  private:
   LaneOptions lane_options() const;
@@ -43,8 +46,8 @@ struct EngineOptions {
 
 /// What the option --model takes, for helps.
 inline constexpr const char* kModelHelp =
-    "checkpoint folder, GGUF file, ORG/NAME in the hub's cache, ollama:NAME[:TAG], or verifier or "
-    "draft (embedded)";
+    "folder of a checkpoint or adapter, GGUF file, ORG/NAME in the hub's cache, ollama:NAME[:TAG], "
+    "or verifier or draft (embedded)";
 
 /// "verifier" and "draft" name the embedded models (write ./draft for a folder of that name);
 /// "ollama:NAME[:TAG]" one in Ollama's store; a path that exists is itself; "ORG/NAME[@REVISION]"

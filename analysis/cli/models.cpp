@@ -6,11 +6,12 @@
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/describe_model.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/model_stores.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
+#include "core/model/adapter.hpp"
+#include "core/model/model_stores.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -23,7 +24,7 @@ constexpr std::size_t kMostModels = 10'000;
 
 bool is_checkpoint(const fs::path& folder) {
   std::error_code ignored;
-  return fs::exists(folder / "config.json", ignored);
+  return fs::exists(folder / "config.json", ignored) || is_adapter(folder);
 }
 
 /// Checkpoint folders and GGUF files in `folder`, some folders deep; of split files the first part.
@@ -64,7 +65,7 @@ class ModelsCommand final : public Command {
   int run(const OptionSet&, const std::string&) override {
     const std::vector<StoredModel> models = find();
     Json list = Json::array();
-    TextTable table({"model", "family", "parameters", "stored", "context", "runs here"});
+    TextTable table({"model", "family", "weights", "parameters", "stored", "context", "runs here"});
     for (const StoredModel& model : models) {
       const ModelSummary summary = model.path.empty()
                                        ? ModelSummary{.why_not = "its manifest cannot be read"}
@@ -72,6 +73,7 @@ class ModelsCommand final : public Command {
       list.push_back({{"model", model.word},
                       {"path", model.path.string()},
                       {"family", summary.family},
+                      {"weights", summary.weights},
                       {"n_parameters", summary.n_parameters},
                       {"stored_bytes", summary.stored_bytes},
                       {"max_positions", summary.max_positions},
@@ -82,6 +84,7 @@ class ModelsCommand final : public Command {
       };
       table.add_row(
           {model.word, summary.family.empty() ? "-" : summary.family,
+           summary.weights.empty() ? "-" : summary.weights,
            known(summary.n_parameters,
                  fmt::format("{:.0f}M", static_cast<double>(summary.n_parameters) / 1e6)),
            known(summary.stored_bytes, bytes_text(static_cast<double>(summary.stored_bytes))),

@@ -56,7 +56,7 @@ class TokenizeCommand final : public Command {
                 decode_);
     options
         .add("model", "MODEL",
-             "folder with tokenizer.json (or that file), GGUF file, ORG/NAME in the hub's cache, "
+             "folder with a tokenizer (or its file), GGUF file, ORG/NAME in the hub's cache, "
              "ollama:NAME[:TAG], or verifier or draft (embedded)",
              model_)
         .kind = ValueKind::file;

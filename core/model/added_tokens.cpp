@@ -69,6 +69,7 @@ AddedTokenSet::AddedTokenSet(std::vector<AddedToken> tokens) : tokens_(std::move
 
 const AddedToken* AddedTokenSet::longest_at(std::string_view text, std::size_t pos) const {
   const AddedToken* longest = nullptr;
+  if (pos >= text.size() || !can_begin_[static_cast<unsigned char>(text[pos])]) return nullptr;
   std::uint32_t node = 0;
   for (; pos < text.size(); ++pos) {
     const auto it = child_.find(child_key(node, text[pos]));
@@ -91,8 +92,7 @@ std::vector<AddedTokenSet::Segment> AddedTokenSet::split(std::string_view text) 
 
   std::size_t covered = 0;
   for (std::size_t pos = 0; pos < text.size();) {
-    const AddedToken* token =
-        can_begin_[static_cast<unsigned char>(text[pos])] ? longest_at(text, pos) : nullptr;
+    const AddedToken* token = longest_at(text, pos);
     if (token == nullptr) {
       ++pos;
       continue;

@@ -42,9 +42,10 @@ class AddedTokenSet {
   /// The segments of `text` (well-formed UTF-8) in order; the plain ones are not empty.
   std::vector<Segment> split(std::string_view text) const;
 
- private:
+  /// The longest token that begins at `pos`, or null.
   const AddedToken* longest_at(std::string_view text, std::size_t pos) const;
 
+ private:
   std::vector<AddedToken> tokens_;
   // A trie over bytes: child of (node, byte), and which token ends at a node.
   std::unordered_map<std::uint64_t, std::uint32_t> child_;

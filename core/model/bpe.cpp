@@ -24,10 +24,13 @@ std::size_t Bpe::PairHash::operator()(std::uint64_t pair) const {
 
 Bpe::Bpe(BpeTables tables) : tables_(std::move(tables)) {
   rules_.reserve(tables_.merges.size());
-  std::uint32_t rank = 0;
-  for (const BpeTables::Merge& merge : tables_.merges) {
-    rules_.insert_or_assign(pair_key(merge.left, merge.right), Rule{rank++, merge.merged});
+  for (std::size_t i = 0; i < tables_.merges.size(); ++i) {
+    const BpeTables::Merge& merge = tables_.merges[i];
+    const auto rank = tables_.ranks.empty() ? static_cast<std::uint32_t>(i) : tables_.ranks[i];
+    rules_.insert_or_assign(pair_key(merge.left, merge.right), Rule{rank, merge.merged});
   }
+  tables_.merges = {};
+  tables_.ranks = {};
 }
 
 std::optional<TokenId> Bpe::find(std::string_view bytes) const {

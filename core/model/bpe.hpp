@@ -44,6 +44,7 @@ struct BpeTables {
   /// The tokens of single bytes; for characters those of the fallback ("<0x0A>"), if there is one.
   std::array<std::optional<TokenId>, 256> id_from_byte;
   std::vector<Merge> merges;          // best first; the last of equal pairs counts
+  std::vector<std::uint32_t> ranks;   // of merges, if some are equally good; empty: their places
   std::optional<TokenId> unknown_id;  // for symbols without a token; empty: they are dropped
   bool fuse_unknown = false;          // a run of such symbols gives one unknown token
   bool ignore_merges = false;         // a piece that is a token needs no merges
@@ -93,7 +94,7 @@ class Bpe {
   void queue_pair(Scratch& scratch, std::int32_t left) const;
   const Rule* rule_for(TokenId left, TokenId right) const;
 
-  BpeTables tables_;
+  BpeTables tables_;  // without the merges
   std::unordered_map<std::uint64_t, Rule, PairHash> rules_;
 };
 

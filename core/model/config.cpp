@@ -12,6 +12,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/mapped_file.hpp"
+#include "core/model/adapter.hpp"
 #include "core/model/config_fields.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/gguf/gguf_weights.hpp"
@@ -265,13 +266,6 @@ void refuse_other_activations(const JsonObject& json, const FamilyTraits& traits
   }
 }
 
-// Whether the runtime can read such weights is asked when they are: see collect_weights.
-std::string read_quantization(const JsonObject& json) {
-  if (json.find("quantization_config") == nullptr) return {};
-  const JsonObject fields = json.object("quantization_config");
-  return fields.string_if("quant_method").value_or("unknown");
-}
-
 }  // namespace
 
 float ModelConfig::score_scale() const {
@@ -325,7 +319,7 @@ ModelConfig parse_model_config(std::string_view json_text, const std::string& wh
   const FamilyTraits& traits = read_family(json);
   config.family = traits.family;
   refuse_other_activations(json, traits);
-  config.quantization = read_quantization(json);
+  config.quantization = read_quantization(json, traits.family);
   read_sizes(json, traits, config);
   read_plan(json, traits, config);
   config.rms_eps = json.number_or(std::string(traits.norm_eps_field), 0.0, 1.0, traits.rms_eps);
@@ -341,7 +335,8 @@ ModelConfig parse_model_config(std::string_view json_text, const std::string& wh
   return config;
 }
 
-std::string model_config_text(const std::filesystem::path& model) {
+std::string model_config_text(const std::filesystem::path& folder) {
+  const std::filesystem::path model = base_of(folder);
   if (const auto gguf = gguf_file_of(model)) return hub_config(GgufCheckpoint(*gguf));
   const std::filesystem::path path = model / "config.json";
   const MappedFile file(path);
@@ -352,7 +347,8 @@ std::string model_config_text(const std::filesystem::path& model) {
   return std::string(file.text());
 }
 
-ModelConfig load_model_config(const std::filesystem::path& model) {
+ModelConfig load_model_config(const std::filesystem::path& folder) {
+  const std::filesystem::path model = base_of(folder);
   const auto gguf = gguf_file_of(model);
   return parse_model_config(model_config_text(model),
                             (gguf ? *gguf : model / "config.json").string());

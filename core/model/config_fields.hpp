@@ -83,7 +83,8 @@ const FamilyTraits& traits_of(ModelFamily family);
 const FamilyTraits& read_family(const JsonObject& json);
 
 /// The part of a config.json that describes the model of text in a model of texts and pictures
-/// (Gemma 3, Mistral 3), completed by what stands around it; any other config.json as it is.
+/// (Gemma 3, Mistral 3, Qwen-VL), completed by what stands around it; any other config.json as it
+/// is.
 nlohmann::json text_part(nlohmann::json root);
 
 /// Far above any model that exists; the number of parameters that they allow fits 64 bits:
@@ -118,6 +119,10 @@ Index read_rotary_dim(const JsonObject& json, const FamilyTraits& traits, Index 
 
 /// Fills config.has_rope: which layers rotate q and k (SmolLM3 leaves some out). Needs n_layers.
 void read_rope_layers(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config);
+
+/// quantization_config, if there is one. What cannot be computed is not refused here but told:
+/// QuantizationConfig::refusal.
+QuantizationConfig read_quantization(const JsonObject& json, ModelFamily family);
 
 /// Fills config.moe and config.has_experts. Needs n_layers and d_ff.
 void read_moe(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config);

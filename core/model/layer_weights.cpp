@@ -2,34 +2,51 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
+#include "core/model/adapter.hpp"
+#include "core/model/quantized_rows.hpp"
 
 namespace kvscope {
 
 namespace {
 
-// Models whose f32 weights fit here are widened once; beyond, memory matters more than the repeated
-// conversion.
-constexpr std::int64_t kWidenLimitBytes = std::int64_t{1} << 30;
+// Models whose widened weights fit here are widened once; beyond, memory matters more than the
+// repeated conversion.
+constexpr std::int64_t kMostCopies = std::int64_t{1} << 30;
+
+Kept kept_of(const ModelConfig& config, Kept copies) {
+  const std::int64_t n_bytes = config.n_parameters() * (copies == Kept::as_bf16 ? 2 : 4);
+  return n_bytes <= kMostCopies ? copies : Kept::as_stored;
+}
 
 // Collects the tensors of one checkpoint.
 class Collector {
  public:
-  Collector(const ModelConfig& config, const WeightFiles& files)
-      : config_(config), files_(files), widen_(config.n_parameters() * 4 <= kWidenLimitBytes) {}
+  Collector(const ModelConfig& config, const WeightFiles& files, Kept copies)
+      : config_(config), files_(files), copies_(copies), kept_(kept_of(config, copies)) {}
 
-  Matrix matrix(const std::string& name, Index rows, Index cols) const {
-    return Matrix(files_, name + ".weight", rows, cols, widen_);
+  Matrix matrix(const std::string& name, Index n_rows, Index n_cols) const {
+    return rows(name, {0, n_rows}, n_rows, n_cols, kept_);
   }
 
-  Matrix rows(const std::string& name, StoredRows part, Index n_rows, Index n_cols) const {
-    return Matrix(files_, name + ".weight", part, n_rows, n_cols, widen_);
+  // Rows of the linear layer or embedding `name`, as the adapter leaves them.
+  Matrix rows(const std::string& name, StoredRows part, Index n_rows, Index n_cols,
+              Kept kept) const {
+    MatrixRowsPtr source = linear_rows(files_, config_.quantization, name, part, n_cols);
+    const Adapter* adapter = files_.adapter();
+    if (adapter != nullptr && adapter->changes(name)) {
+      source = adapter->adapt(std::move(source), name, part, n_cols);
+      kept = copies_;
+    }
+    return Matrix(std::move(source), name + ".weight", n_rows, n_cols, kept);
   }
 
   Tensor<float> vector(const std::string& name, Index n) const {
@@ -103,7 +120,7 @@ class Collector {
     const Index d_kv = config_.n_kv * config_.d_head;
     if (config_.plan.fused_qkv) {
       const auto part = [&](Index begin, Index n) {
-        return rows(prefix + "qkv_proj", {begin, d_q + 2 * d_kv}, n, d);
+        return rows(prefix + "qkv_proj", {begin, d_q + 2 * d_kv}, n, d, kept_);
       };
       w.q = part(0, d_q);
       w.k = part(d_q, d_kv);
@@ -131,8 +148,9 @@ class Collector {
   void add_mlp(const std::string& prefix, LayerWeights& w) const {
     const Index d = config_.d_model;
     if (config_.plan.fused_gate_up) {
-      w.gate = rows(prefix + "gate_up_proj", {0, 2 * config_.d_ff}, config_.d_ff, d);
-      w.up = rows(prefix + "gate_up_proj", {config_.d_ff, 2 * config_.d_ff}, config_.d_ff, d);
+      const Index d_ff = config_.d_ff;
+      w.gate = rows(prefix + "gate_up_proj", {0, 2 * d_ff}, d_ff, d, kept_);
+      w.up = rows(prefix + "gate_up_proj", {d_ff, 2 * d_ff}, d_ff, d, kept_);
     } else {
       w.gate = matrix(prefix + "gate_proj", config_.d_ff, d);
       w.up = matrix(prefix + "up_proj", config_.d_ff, d);
@@ -151,9 +169,9 @@ class Collector {
     const Index d_ff = config_.moe.d_ff;
     moe.router = matrix(prefix + "gate", config_.moe.n_experts, d);
     for (Index e = 0; e < config_.moe.n_experts; ++e) {
-      const auto part = [&](const char* name, Index rows, Index cols) {
-        return Matrix(files_, fmt::format("{}experts.{}.{}.weight", prefix, e, name), rows, cols,
-                      /*widen=*/false);
+      const auto part = [&](const char* name, Index n_rows, Index n_cols) {
+        return rows(fmt::format("{}experts.{}.{}", prefix, e, name), {0, n_rows}, n_rows, n_cols,
+                    Kept::as_stored);
       };
       ExpertWeights expert;
       expert.gate = part("gate_proj", d_ff, d);
@@ -171,14 +189,15 @@ class Collector {
     moe.router_bias = vector(prefix + "router.bias", n_experts);
     const std::string experts = prefix + "experts.";
     if (files_.contains(experts + "0.gate_proj.weight")) return add_split_experts(experts, moe);
-    moe.gate_up_bias = Matrix(files_, experts + "gate_up_proj_bias", n_experts, 2 * d_ff, widen_);
-    moe.down_bias = Matrix(files_, experts + "down_proj_bias", n_experts, d, widen_);
+    moe.gate_up_bias = Matrix(files_, experts + "gate_up_proj_bias", n_experts, 2 * d_ff, kept_);
+    moe.down_bias = Matrix(files_, experts + "down_proj_bias", n_experts, d, kept_);
     const bool is_packed = files_.contains(experts + "gate_up_proj_blocks");
     for (Index e = 0; e < n_experts; ++e) {
-      const auto part = [&](const char* name, Index rows, Index cols) {
+      const auto part = [&](const char* name, Index n_rows, Index n_cols) {
         const ExpertSlice slice{e, n_experts};
-        return is_packed ? Matrix::stored_as_mxfp4(files_, experts + name, slice, rows, cols)
-                         : Matrix::stored_by_columns(files_, experts + name, slice, rows, cols);
+        const auto open = is_packed ? mxfp4_rows : columns_as_rows;
+        return Matrix(open(files_, experts + name, slice, n_rows, n_cols), experts + name, n_rows,
+                      n_cols, Kept::as_stored);
       };
       ExpertWeights expert;
       expert.gate_up = part("gate_up_proj", 2 * d_ff, d);
@@ -204,28 +223,24 @@ class Collector {
     for (Index e = 0; e < n_experts; ++e) {
       const std::string name = fmt::format("{}{}.", experts, e);
       ExpertWeights expert;
-      expert.gate_up = Matrix::alternating(files_, name + "gate_proj.weight",
-                                           name + "up_proj.weight", 2 * d_ff, d);
-      expert.down = Matrix(files_, name + "down_proj.weight", d, d_ff, /*widen=*/false);
+      expert.gate_up = Matrix(
+          alternating_rows(files_, name + "gate_proj.weight", name + "up_proj.weight", 2 * d_ff, d),
+          name, 2 * d_ff, d, Kept::as_stored);
+      expert.down = Matrix(files_, name + "down_proj.weight", d, d_ff, Kept::as_stored);
       moe.experts.push_back(std::move(expert));
     }
   }
 
   const ModelConfig& config_;
   const WeightFiles& files_;
-  bool widen_;
+  Kept copies_;
+  Kept kept_;
 };
 
 }  // namespace
 
 void refuse_quantization(const ModelConfig& config) {
-  const std::string& method = config.quantization;
-  // MXFP4 only where published gpt-oss checkpoints have it, in the experts.
-  if (method.empty() || (method == "mxfp4" && config.family == ModelFamily::gpt_oss)) return;
-  throw ConfigError(
-      fmt::format("quantization_config.quant_method: expected no quantisation (weights in F32, F16 "
-                  "or BF16; mxfp4 in gpt_oss models), found a checkpoint quantised by {}",
-                  quote(method)));
+  if (!config.quantization.refusal.empty()) throw ConfigError(config.quantization.refusal);
 }
 
 namespace {
@@ -245,19 +260,44 @@ bool is_of_later_layer(const std::string& name, Index n_layers) {
 // Tensors that nobody asked for are most often harmless (a copy of a tied head, tables that old
 // versions saved). These would change every number: the weights of an adapter, and biases of
 // layers, which belong to another model class.
+[[noreturn]] void throw_unread(const std::string& name, const std::string& what) {
+  throw FormatError(fmt::format("tensor {}: expected none, found {}", quote(name), what));
+}
+
+// Weights of LoRA that change nothing: of other modules than text's in an adapter, anywhere in the
+// files of a model.
+void refuse_change(const ModelConfig& config, const WeightFiles& files, const std::string& name,
+                   bool is_layer) {
+  if (files.adapter() == nullptr) {
+    throw_unread(name,
+                 "an adapter's weights beside the model's; merge_and_unload() of the Python "
+                 "package peft merges them");
+  }
+  if (is_layer || name.starts_with("lm_head.") || name.starts_with("model.embed_tokens.")) {
+    throw_unread(name, fmt::format("an adapter's change of what a {} model with this configuration "
+                                   "does not have",
+                                   name_of(config.family)));
+  }
+}
+
+// Early tools for GPTQ wrote a bias of zeros with every layer.
+bool is_zero_bias(const ModelConfig& config, const WeightFiles& files, const std::string& name) {
+  const auto shape = files.shape_of(name);
+  if (config.quantization.kind != QuantizationConfig::Kind::gptq || !shape || shape->size() != 1) {
+    return false;
+  }
+  const Tensor<float> bias = files.get_float(name, {shape->front()});
+  return std::all_of(bias.flat().begin(), bias.flat().end(), [](float x) { return x == 0.0f; });
+}
+
 void refuse_unread(const ModelConfig& config, const WeightFiles& files) {
   for (const std::string& name : files.unread()) {
-    if (name.find("lora_") != std::string::npos) {
-      throw FormatError(
-          fmt::format("tensor {}: expected none, found an adapter's weights beside the model's; "
-                      "merge_and_unload() of the Python package peft merges them",
-                      quote(name)));
-    }
     const bool is_layer = name.starts_with("model.layers.") ||
                           name.starts_with("gpt_neox.layers.") || name.starts_with("blk.");
+    if (name.find("lora_") != std::string::npos) refuse_change(config, files, name, is_layer);
     const bool is_mask = name.ends_with(".attention.bias") || name.ends_with(".masked_bias");
     if (is_layer && !is_mask && name.ends_with(".bias") &&
-        !is_of_later_layer(name, config.n_layers)) {
+        !is_of_later_layer(name, config.n_layers) && !is_zero_bias(config, files, name)) {
       throw FormatError(
           fmt::format("tensor {}: expected none (a {} model with this configuration "
                       "has no such bias), found one",
@@ -266,11 +306,37 @@ void refuse_unread(const ModelConfig& config, const WeightFiles& files) {
   }
 }
 
+// One matrix is embedding and head: an adapter that changes one of them unties them.
+void refuse_untied(const ModelConfig& config, const WeightFiles& files) {
+  const Adapter* adapter = files.adapter();
+  if (adapter == nullptr || !config.tied_embeddings) return;
+  const bool is_neox = config.plan.names == LayerPlan::Names::gpt_neox;
+  const std::string embedding = is_neox ? "gpt_neox.embed_in" : "model.embed_tokens";
+  const std::string head = is_neox ? "embed_out" : "lm_head";
+  const auto bytes_of = [&](const std::string& name) -> std::span<const std::byte> {
+    for (const ListedTensor& tensor : adapter->files().list()) {
+      if (tensor.name == name + ".weight") return tensor.bytes;
+    }
+    return {};
+  };
+  const auto one = bytes_of(embedding);
+  const auto other = bytes_of(head);
+  const bool is_tied = std::equal(one.begin(), one.end(), other.begin(), other.end()) &&
+                       !adapter->changes(embedding) && !adapter->changes(head);
+  if (!is_tied) {
+    throw FormatError(fmt::format(
+        "the adapter changes {} or {}, which are one matrix in this model (tie_word_embeddings); "
+        "merge_and_unload() of the Python package peft merges them",
+        quote(embedding), quote(head)));
+  }
+}
+
 }  // namespace
 
-ModelWeights collect_weights(const ModelConfig& config, const WeightFiles& files) {
+ModelWeights collect_weights(const ModelConfig& config, const WeightFiles& files, Kept copies) {
   refuse_quantization(config);
-  const Collector collector(config, files);
+  refuse_untied(config, files);
+  const Collector collector(config, files, copies);
   ModelWeights weights;
   const bool is_neox = config.plan.names == LayerPlan::Names::gpt_neox;
   weights.embedding = collector.matrix(is_neox ? "gpt_neox.embed_in" : "model.embed_tokens",

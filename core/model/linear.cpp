@@ -109,6 +109,18 @@ struct LinearTile {
   Index begin, end;
 };
 
+// The rows of a tile rounded to bf16, as floats.
+const float* rounded_rows(const LinearTile& tile, LinearScratch& scratch, Index& stride) {
+  const Index n = tile.end - tile.begin;
+  const Index k = tile.matrix->n_cols();
+  float* const floats = scratch.get_floats(n * (k + 16));
+  const std::uint16_t* halves =
+      tile.matrix->rows_bf16(tile.begin, tile.end, floats, scratch.get_halves(n * k));
+  to_float(DType::bf16, halves, floats, static_cast<std::size_t>(n * k));
+  stride = k;
+  return floats;
+}
+
 // y [block_end - block_begin] blocks, y_stride floats apart, each [rows of the tile, lanes].
 void multiply(const LinearTile& tile, const LinearInput& input, Index block_begin, Index block_end,
               Matmul matmul, float* y, Index y_stride, LinearScratch& scratch) {
@@ -117,10 +129,10 @@ void multiply(const LinearTile& tile, const LinearInput& input, Index block_begi
   const Index lanes = input.shape.lanes;
   const Matrix& matrix = *tile.matrix;
   if (uses_pairs(matmul)) {
-    const bool is_stored = matrix.stored_bf16(tile.begin) != nullptr;
-    const std::uint16_t* w = matrix.rows_bf16(
-        tile.begin, tile.end, is_stored ? nullptr : scratch.get_floats(n * (k + 16)),
-        is_stored ? nullptr : scratch.get_halves(n * k));
+    const bool is_ready = matrix.ready_bf16(tile.begin) != nullptr;
+    const std::uint16_t* w = matrix.rows_bf16(tile.begin, tile.end,
+                                              is_ready ? nullptr : scratch.get_floats(n * (k + 16)),
+                                              is_ready ? nullptr : scratch.get_halves(n * k));
     const Index n_pairs = bf16_pairs_size(k, lanes);
     bf16_matmul(matmul, w, k, n, k, tile.bias,
                 {input.pairs.data() + block_begin * n_pairs, n_pairs, y, y_stride,
@@ -135,7 +147,10 @@ void multiply(const LinearTile& tile, const LinearInput& input, Index block_begi
     }
   }
   Index stride = 0;
-  const float* w = matrix.rows(tile.begin, tile.end, scratch.get_floats(n * (k + 16)), stride);
+  const float* w =
+      matmul == Matmul::bf16_portable
+          ? rounded_rows(tile, scratch, stride)
+          : matrix.rows(tile.begin, tile.end, scratch.get_floats(n * (k + 16)), stride);
   if (by_rows) {
     row_matmul(w, stride, n, k, tile.bias, input.floats.data(), input.shape.n_tok, y, lanes);
     return;

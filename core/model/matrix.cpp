@@ -1,131 +1,75 @@
 #include "core/model/matrix.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <span>
 #include <utility>
+#include <vector>
 
-#include "core/base/error.hpp"
-#include "core/base/json_reader.hpp"
-#include "core/base/mapped_file.hpp"
-#include "core/model/mxfp4.hpp"
 #include "core/tensor/dtype.hpp"
 
 namespace kvscope {
 
-Matrix::Matrix(const WeightFiles& files, const std::string& name, Index n_rows, Index n_cols,
-               bool widen)
-    : Matrix(files, name, StoredRows{0, n_rows}, n_rows, n_cols, widen) {}
+namespace {
 
-Matrix::Matrix(const WeightFiles& files, const std::string& name, StoredRows part, Index n_rows,
-               Index n_cols, bool widen)
-    : stored_(files.get(name, {part.n_stored, n_cols})),
-      first_row_(part.begin),
-      n_rows_(n_rows),
-      n_cols_(n_cols) {
-  const bool in_order = stored_.order.is_same();
-  const bool is_aligned = reinterpret_cast<std::uintptr_t>(row(0)) % alignof(float) == 0;
-  if (stored_.type == StoredType::f32 && is_aligned && in_order) {
-    f32_ = reinterpret_cast<const float*>(row(0));
-    // Large models are checked through what they compute: reading all of them here would take
-    // minutes.
-    if (widen)
-      require_finite({f32_, static_cast<std::size_t>(n_rows * n_cols)}, name, stored_.file);
-  } else if (widen) {
-    widened_ = Tensor<float>::uninitialized({n_rows, n_cols});
-    for (Index r = 0; r < n_rows; ++r) {
-      kvscope::widen(stored_.type, row(r), widened_.data() + r * n_cols, n_cols);
-    }
-    require_finite(widened_.flat(), name, stored_.file);
-    f32_ = widened_.data();
-    // The copy is what stays in memory; the file's bytes need not. Other orders of rows stay among
-    // the same bytes.
-    forget_pages({stored_.data + stored_bytes(stored_.type, first_row_ * n_cols),
-                  stored_bytes(stored_.type, n_rows * n_cols)});
+// Rows that are widened at a time: what lies in the file leaves memory behind them.
+constexpr Index kPieceFloats = Index{1} << 20;
+
+Index piece_rows(Index n_cols) {
+  return std::clamp<Index>(kPieceFloats / std::max<Index>(n_cols, 1), 1, 1024);
+}
+
+}  // namespace
+
+Matrix::Matrix(MatrixRowsPtr source, const std::string& name, Index n_rows, Index n_cols, Kept kept)
+    : source_(std::move(source)), f32_(source_->in_f32(0)), n_rows_(n_rows), n_cols_(n_cols) {
+  // Large models are checked through what they compute: reading all of them here would take
+  // minutes.
+  if (kept == Kept::as_stored) return;
+  if (f32_ != nullptr) {
+    require_finite({f32_, static_cast<std::size_t>(n_rows * n_cols)}, name, source_->file());
+  } else if (kept == Kept::as_f32) {
+    keep_floats(name);
+  } else if (source_->in_bf16(0) == nullptr) {
+    keep_halves(name);
   }
 }
+
+Matrix::Matrix(const WeightFiles& files, const std::string& name, Index n_rows, Index n_cols,
+               Kept kept)
+    : Matrix(stored_rows(files, name, {0, n_rows}, n_cols), name, n_rows, n_cols, kept) {}
 
 Matrix::Matrix(Tensor<float> values)
-    : widened_(std::move(values)),
-      f32_(widened_.data()),
-      n_rows_(widened_.shape()[0]),
-      n_cols_(widened_.shape()[1]) {}
+    : floats_(std::move(values)),
+      f32_(floats_.data()),
+      n_rows_(floats_.shape()[0]),
+      n_cols_(floats_.shape()[1]) {}
 
-Matrix Matrix::alternating(const WeightFiles& files, const std::string& even_name,
-                           const std::string& odd_name, Index n_rows, Index n_cols) {
-  Matrix matrix;
-  matrix.storage_ = Storage::alternating;
-  matrix.stored_ = files.get(even_name, {n_rows / 2, n_cols});
-  matrix.odd_ = files.get(odd_name, {n_rows / 2, n_cols});
-  matrix.n_rows_ = n_rows;
-  matrix.n_cols_ = n_cols;
-  return matrix;
-}
-
-const std::byte* Matrix::row(Index r) const {
-  const StoredTensor& part = storage_ == Storage::alternating && r % 2 == 1 ? odd_ : stored_;
-  const Index at = storage_ == Storage::alternating ? r / 2 : first_row_ + r;
-  return part.data + stored_bytes(part.type, part.order.stored(at) * n_cols_);
-}
-
-Matrix Matrix::stored_by_columns(const WeightFiles& files, const std::string& name,
-                                 ExpertSlice slice, Index n_rows, Index n_cols) {
-  Matrix matrix;
-  matrix.storage_ = Storage::columns;
-  matrix.stored_ = files.get(name, {slice.n_experts, n_cols, n_rows});
-  if (!is_plain(matrix.stored_.type)) {
-    throw FormatError(fmt::format("tensor {}: expected F32, F16 or BF16, found {} ({})",
-                                  quote(name), name_of(matrix.stored_.type), matrix.stored_.file));
+void Matrix::keep_floats(const std::string& name) {
+  floats_ = Tensor<float>::uninitialized({n_rows_, n_cols_});
+  const Index n = piece_rows(n_cols_);
+  for (Index begin = 0; begin < n_rows_; begin += n) {
+    const Index end = std::min(begin + n, n_rows_);
+    source_->widen(begin, end, floats_.data() + begin * n_cols_, n_cols_);
+    source_->forget(begin, end);
   }
-  matrix.stored_.data += stored_bytes(matrix.stored_.type, slice.expert * n_cols * n_rows);
-  matrix.n_rows_ = n_rows;
-  matrix.n_cols_ = n_cols;
-  return matrix;
+  require_finite(floats_.flat(), name, source_->file());
+  source_->forget(0, n_rows_);
+  f32_ = floats_.data();
 }
 
-Matrix Matrix::stored_as_mxfp4(const WeightFiles& files, const std::string& name, ExpertSlice slice,
-                               Index n_rows, Index n_cols) {
-  if (n_cols % kMxfp4Block != 0) {
-    throw ConfigError(
-        fmt::format("tensor \"{}_blocks\": rows of {} values: expected a multiple of {}", name,
-                    n_cols, kMxfp4Block));
+void Matrix::keep_halves(const std::string& name) {
+  halves_ = Tensor<std::uint16_t>::uninitialized({n_rows_, n_cols_});
+  const Index n = piece_rows(n_cols_);
+  std::vector<float> piece(static_cast<std::size_t>(std::min(n, n_rows_) * n_cols_));
+  for (Index begin = 0; begin < n_rows_; begin += n) {
+    const Index end = std::min(begin + n, n_rows_);
+    const auto count = static_cast<std::size_t>((end - begin) * n_cols_);
+    source_->widen(begin, end, piece.data(), n_cols_);
+    require_finite({piece.data(), count}, name, source_->file(), begin * n_cols_);
+    from_float(piece.data(), DType::bf16, halves_.data() + begin * n_cols_, count);
+    source_->forget(begin, end);
   }
-  const Index n_blocks = n_cols / kMxfp4Block;
-  const std::byte* blocks =
-      files.get_bytes(name + "_blocks", {slice.n_experts, n_rows, n_blocks, kMxfp4BlockBytes});
-  const std::byte* scales = files.get_bytes(name + "_scales", {slice.n_experts, n_rows, n_blocks});
-  const Index first = slice.expert * n_rows * n_blocks;
-  Matrix matrix;
-  matrix.storage_ = Storage::mxfp4;
-  matrix.blocks_ = reinterpret_cast<const std::uint8_t*>(blocks) + first * kMxfp4BlockBytes;
-  matrix.scales_ = reinterpret_cast<const std::uint8_t*>(scales) + first;
-  matrix.n_rows_ = n_rows;
-  matrix.n_cols_ = n_cols;
-  return matrix;
-}
-
-void Matrix::widen_columns(Index begin, Index end, float* scratch, Index stride) const {
-  constexpr Index kPiece = 64;  // a tile's rows lie side by side in every stored column
-  std::array<float, kPiece> piece{};
-  for (Index r0 = begin; r0 < end; r0 += kPiece) {
-    const Index n = std::min(kPiece, end - r0);
-    for (Index c = 0; c < n_cols_; ++c) {
-      widen(stored_.type, stored_.data + stored_bytes(stored_.type, c * n_rows_ + r0), piece.data(),
-            n);
-      float* out = scratch + (r0 - begin) * stride + c;
-      for (Index r = 0; r < n; ++r) out[r * stride] = piece[static_cast<std::size_t>(r)];
-    }
-  }
-}
-
-void Matrix::widen_packed(Index begin, Index end, float* scratch, Index stride) const {
-  const Index n_blocks = n_cols_ / kMxfp4Block;
-  for (Index r = begin; r < end; ++r) {
-    widen_mxfp4(blocks_ + r * n_blocks * kMxfp4BlockBytes, scales_ + r * n_blocks, n_blocks,
-                scratch + (r - begin) * stride);
-  }
+  source_->forget(0, n_rows_);
 }
 
 const float* Matrix::rows(Index begin, Index end, float* scratch, Index& stride) const {
@@ -135,40 +79,21 @@ const float* Matrix::rows(Index begin, Index end, float* scratch, Index& stride)
   }
   // The odd stride keeps rows of power-of-two length from sharing cache sets.
   stride = n_cols_ + 16;
-  switch (storage_) {
-    case Storage::columns:
-      widen_columns(begin, end, scratch, stride);
-      break;
-    case Storage::mxfp4:
-      widen_packed(begin, end, scratch, stride);
-      break;
-    case Storage::rows:
-      for (Index r = begin; r < end; ++r) {
-        widen(stored_.type, row(r), scratch + (r - begin) * stride, n_cols_);
-      }
-      break;
-    case Storage::alternating:
-      for (Index r = begin; r < end; ++r) {
-        const StoredType type = r % 2 == 0 ? stored_.type : odd_.type;
-        widen(type, row(r), scratch + (r - begin) * stride, n_cols_);
-      }
-      break;
-  }
+  source_->widen(begin, end, scratch, stride);
   return scratch;
 }
 
 const std::uint16_t* Matrix::stored_bf16(Index begin) const {
-  if (storage_ != Storage::rows || stored_.type != StoredType::bf16 || !stored_.order.is_same()) {
-    return nullptr;
-  }
-  const std::byte* const first = row(begin);
-  const bool is_aligned = reinterpret_cast<std::uintptr_t>(first) % alignof(std::uint16_t) == 0;
-  return is_aligned ? reinterpret_cast<const std::uint16_t*>(first) : nullptr;
+  return source_ == nullptr ? nullptr : source_->in_bf16(begin);
+}
+
+const std::uint16_t* Matrix::ready_bf16(Index begin) const {
+  return halves_.count() > 0 ? halves_.data() + begin * n_cols_ : stored_bf16(begin);
 }
 
 const std::uint16_t* Matrix::rows_bf16(Index begin, Index end, float* floats,
                                        std::uint16_t* scratch) const {
-  if (const std::uint16_t* stored = stored_bf16(begin)) return stored;
+  if (const std::uint16_t* ready = ready_bf16(begin)) return ready;
   Index stride = 0;
   const float* wide = rows(begin, end, floats, stride);
   for (Index r = 0; r < end - begin; ++r) {

@@ -4,14 +4,15 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <system_error>
 #include <variant>
 
 #include "core/base/mapped_file.hpp"
 #include "core/base/whole_file.hpp"
+#include "core/model/adapter.hpp"
 #include "core/model/config.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/safetensors.hpp"
+#include "core/model/tokenizer.hpp"
 
 namespace kvscope {
 
@@ -63,11 +64,10 @@ std::string tokenizer_tables(const GgufMetadata& metadata) {
 }
 
 std::string tokenizer_text(const std::filesystem::path& model) {
-  if (const auto gguf = gguf_file_of(model))
-    return tokenizer_tables(GgufCheckpoint(*gguf).metadata());
-  const std::filesystem::path file = model / "tokenizer.json";
-  std::error_code error;
-  return std::filesystem::exists(file, error) ? read_whole_file(file, kMostText) : "";
+  const auto file = tokenizer_file(model);
+  if (!file) return "";
+  if (gguf_file_of(*file)) return tokenizer_tables(GgufCheckpoint(*file).metadata());
+  return read_whole_file(*file, kMostText);
 }
 
 }  // namespace
@@ -76,6 +76,9 @@ std::string model_hash(std::string_view config_json, std::string_view tokenizer_
                        const WeightFiles& weights) {
   std::string text = fmt::format("config {}\ntokenizer {}\n", hash_of(config_json),
                                  tokenizer_json.empty() ? "none" : hash_of(tokenizer_json));
+  if (const Adapter* adapter = weights.adapter()) {
+    text += fmt::format("adapter {}\n", hash_of(adapter->config_text()));
+  }
   for (const ListedTensor& tensor : weights.list()) text += line_of(tensor);
   return "xxh128:" + hash_of(text);
 }

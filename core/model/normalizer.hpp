@@ -1,11 +1,15 @@
-// The normalizer of tokenizer.json: how text is brought into the form that the model's tokens have.
+// The normalizer of a tokenizer: how text is brought into the form that the model's tokens have.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
+
+#include "core/model/added_tokens.hpp"
+#include "core/model/sentencepiece/character_map.hpp"
 
 namespace kvscope {
 
@@ -21,12 +25,23 @@ struct ReplaceStep {
   std::string to;
 };
 
-using NormalizerStep = std::variant<NfcStep, PrependStep, ReplaceStep>;
+/// What a tokenizer.model file of SentencePiece does: characters by a table, spaces collapsed or
+/// not and marked, one in front of the whole text.
+struct SentencePieceStep {
+  std::shared_ptr<const CharacterMap> characters;
+  std::shared_ptr<const AddedTokenSet> verbatim;  // pieces that the table leaves alone
+  bool adds_prefix = true;
+  bool collapses_spaces = true;
+  std::string space;  // what stands for one: the word mark
+};
 
-/// `text` (well-formed UTF-8) after all steps in order; empty if they change nothing. Throws
-/// ConfigError if a step makes it much longer than any model's tokenizer does.
+using NormalizerStep = std::variant<NfcStep, PrependStep, ReplaceStep, SentencePieceStep>;
+
+/// `text` (well-formed UTF-8) after all steps in order; empty if they change nothing. begins_text:
+/// nothing stands before it. Throws ConfigError if a step makes it much longer than any model's
+/// tokenizer does.
 std::optional<std::string> normalize(const std::vector<NormalizerStep>& steps,
-                                     std::string_view text);
+                                     std::string_view text, bool begins_text);
 
 /// `text` with every `from` (not empty) exchanged for `to`, from left to right. Throws ConfigError,
 /// before it takes the memory, if the result is longer than 16 times the text and 4 KiB.

@@ -12,12 +12,16 @@
 #include "core/base/json_reader.hpp"
 #include "core/base/mapped_file.hpp"
 #include "core/base/utf8.hpp"
+#include "core/base/whole_file.hpp"
+#include "core/model/adapter.hpp"
 #include "core/model/added_tokens.hpp"
 #include "core/model/bpe.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/gguf/gguf_tokenizer.hpp"
 #include "core/model/normalizer.hpp"
 #include "core/model/pre_tokenizer.hpp"
+#include "core/model/sentencepiece/sentencepiece_tokenizer.hpp"
+#include "core/model/tekken.hpp"
 #include "core/model/tokenizer_json.hpp"
 
 namespace kvscope {
@@ -25,16 +29,22 @@ namespace kvscope {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{512} << 20;
+constexpr std::size_t kMaxSettingsBytes = std::size_t{64} << 20;
+
+constexpr const char* kHubFile = "tokenizer.json";
+constexpr const char* kTekkenFile = "tekken.json";
+constexpr const char* kPieceFile = "tokenizer.model";
 
 // Encodes the pieces of one text. Most pieces of a long text have occurred in it before.
 class PieceEncoder {
  public:
-  explicit PieceEncoder(const Bpe& bpe) : bpe_(bpe) {}
+  /// unigram: in place of bpe, or null.
+  PieceEncoder(const Bpe& bpe, const Unigram* unigram) : bpe_(bpe), unigram_(unigram) {}
 
   // `piece` must stay valid as long as this object.
   void encode(std::string_view piece, std::vector<TokenId>& out) {
     if (piece.size() > kMaxCachedBytes) {
-      bpe_.encode(piece, scratch_, out);
+      encode_anew(piece, out);
       return;
     }
     if (const auto it = known_.find(piece); it != known_.end()) {
@@ -43,7 +53,7 @@ class PieceEncoder {
       return;
     }
     const auto begin = static_cast<std::ptrdiff_t>(out.size());
-    bpe_.encode(piece, scratch_, out);
+    encode_anew(piece, out);
     if (known_.size() >= kMaxCached) return;
     const Place place{static_cast<std::ptrdiff_t>(ids_.size()),
                       static_cast<std::ptrdiff_t>(out.size()) - begin};
@@ -52,6 +62,11 @@ class PieceEncoder {
   }
 
  private:
+  void encode_anew(std::string_view piece, std::vector<TokenId>& out) {
+    if (unigram_ != nullptr) return unigram_->encode(piece, out);
+    bpe_.encode(piece, scratch_, out);
+  }
+
   static constexpr std::size_t kMaxCachedBytes = 128;
   static constexpr std::size_t kMaxCached = 1 << 16;
   struct Place {
@@ -60,6 +75,7 @@ class PieceEncoder {
   };
 
   const Bpe& bpe_;
+  const Unigram* unigram_;
   Bpe::Scratch scratch_;
   std::unordered_map<std::string_view, Place> known_;
   std::vector<TokenId> ids_;
@@ -77,7 +93,10 @@ AddedTokenSet tokens_in_normalized_text(const TokenizerParts& parts) {
   std::vector<AddedToken> selected;
   for (AddedToken token : parts.added_tokens) {
     if (!token.normalized) continue;
-    if (auto changed = normalize(parts.normalizer, token.content)) token.content = *changed;
+    if (!parts.added_are_normal) {
+      auto changed = normalize(parts.normalizer, token.content, /*begins_text=*/true);
+      if (changed) token.content = *changed;
+    }
     selected.push_back(std::move(token));
   }
   return AddedTokenSet(std::move(selected));
@@ -87,6 +106,7 @@ AddedTokenSet tokens_in_normalized_text(const TokenizerParts& parts) {
 
 struct Tokenizer::Impl {
   Bpe bpe;
+  std::optional<Unigram> unigram;
   std::vector<PreTokenizerStep> pre_tokenizer;
   std::vector<NormalizerStep> normalizer;
   Decoding decoding;
@@ -100,6 +120,7 @@ struct Tokenizer::Impl {
 
   explicit Impl(TokenizerParts parts)
       : bpe(std::move(parts.bpe)),
+        unigram(parts.unigram ? std::optional<Unigram>(std::move(*parts.unigram)) : std::nullopt),
         pre_tokenizer(std::move(parts.pre_tokenizer)),
         normalizer(parts.normalizer),
         decoding(parts.decoding),
@@ -126,17 +147,17 @@ struct Tokenizer::Impl {
   void encode(std::string_view text, std::vector<TokenId>& out) const {
     std::deque<std::string> normalized;  // keeps what the encoder remembers alive
     PreTokenizer cutter(pre_tokenizer, text.size());
-    PieceEncoder encoder(bpe);
+    PieceEncoder encoder(bpe, unigram ? &*unigram : nullptr);
     for (const auto& outer : added_raw.split(text)) {
       if (outer.token != nullptr) {
         out.push_back(outer.token->id);
         continue;
       }
       std::string_view plain = outer.text;
-      if (auto changed = normalize(normalizer, plain)) {
+      const bool begins_text = outer.text.data() == text.data();
+      if (auto changed = normalize(normalizer, plain, begins_text)) {
         plain = normalized.emplace_back(std::move(*changed));
       }
-      const bool begins_text = outer.text.data() == text.data();
       for (const auto& inner : added_normalized.split(plain)) {
         if (inner.token != nullptr) {
           out.push_back(inner.token->id);
@@ -154,20 +175,46 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
-Tokenizer Tokenizer::load(const std::filesystem::path& file) {
-  if (const auto gguf = gguf_file_of(file)) {
-    return Tokenizer(
-        std::make_unique<const Impl>(gguf_tokenizer(GgufCheckpoint(*gguf).metadata())));
-  }
+std::optional<std::filesystem::path> tokenizer_file(const std::filesystem::path& model) {
+  if (const auto gguf = gguf_file_of(model)) return gguf;
   std::error_code ignored;  // a path that cannot be examined is refused when it is opened
-  const bool is_folder = std::filesystem::is_directory(file, ignored);
-  const std::filesystem::path path = is_folder ? file / "tokenizer.json" : file;
+  if (!std::filesystem::is_directory(model, ignored)) return model;
+  for (const char* name : {kHubFile, kTekkenFile, kPieceFile, "spiece.model"}) {
+    if (std::filesystem::exists(model / name, ignored)) return model / name;
+  }
+  const std::filesystem::path base = base_of(model);
+  return base == model ? std::nullopt : tokenizer_file(base);
+}
+
+Tokenizer Tokenizer::load(const std::filesystem::path& model) {
+  const std::filesystem::path path = tokenizer_file(model).value_or(model / kHubFile);
+  if (gguf_file_of(path)) {
+    return Tokenizer(std::make_unique<const Impl>(gguf_tokenizer(GgufCheckpoint(path).metadata())));
+  }
   const MappedFile mapped(path);
   if (mapped.size() > kMaxFileBytes) {
     throw FormatError(fmt::format("{}: expected a tokenizer of at most {} bytes, found {}",
                                   path.string(), kMaxFileBytes, mapped.size()));
   }
-  return parse(mapped.text(), path.string());
+  if (path.filename() == kTekkenFile) return parse_tekken(mapped.text(), path.string());
+  if (path.extension() != ".model") return parse(mapped.text(), path.string());
+  const std::filesystem::path settings = path.parent_path() / "tokenizer_config.json";
+  std::error_code ignored;
+  const bool has_settings = std::filesystem::exists(settings, ignored);
+  return parse_pieces(mapped.text(), path.string(),
+                      has_settings ? read_regular_file(settings, kMaxSettingsBytes) : std::string(),
+                      settings.string());
+}
+
+Tokenizer Tokenizer::parse_tekken(std::string_view json_text, const std::string& where) {
+  return Tokenizer(std::make_unique<const Impl>(tekken_tokenizer(json_text, where)));
+}
+
+Tokenizer Tokenizer::parse_pieces(std::string_view bytes, const std::string& where,
+                                  std::string_view settings_text,
+                                  const std::string& settings_where) {
+  return Tokenizer(std::make_unique<const Impl>(
+      sentencepiece_tokenizer(bytes, where, settings_text, settings_where)));
 }
 
 Tokenizer Tokenizer::parse(std::string_view json_text, const std::string& where) {

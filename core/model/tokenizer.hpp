@@ -1,5 +1,5 @@
-// Tokenizers of Hugging Face (tokenizer.json) and of GGUF files: text to token ids and back,
-// exactly.
+// Tokenizers of Hugging Face (tokenizer.json), SentencePiece (tokenizer.model), Mistral
+// (tekken.json) and GGUF files: text to token ids and back, exactly.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,28 @@
 
 namespace kvscope {
 
-/// A BPE tokenizer: byte-level (GPT-2 and after) or of characters with a fallback to bytes
-/// (SentencePiece, as Llama 2 has it). Immutable after loading; safe to use from several threads at
-/// once.
+/// The file of a model's tokenizer: a GGUF file or the one that a folder holds
+/// (core/model/gguf/gguf_checkpoint.hpp); else the folder's tokenizer.json, tekken.json,
+/// tokenizer.model or spiece.model, the first that is there; of an adapter without one that of the
+/// model which it changes. Any other file is taken for one itself. Empty for a folder without.
+std::optional<std::filesystem::path> tokenizer_file(const std::filesystem::path& model);
+
+/// A BPE tokenizer, byte-level (GPT-2 and after) or of characters with a fallback to bytes
+/// (SentencePiece, as Llama 2 has it), or a unigram one. Immutable after loading; safe to use from
+/// several threads at once.
 class Tokenizer {
  public:
-  /// Reads `file`: a GGUF file or a folder that holds one (core/model/gguf/gguf_checkpoint.hpp), a
-  /// folder with tokenizer.json, or such a file. Throws IoError, FormatError (broken
-  /// JSON, merges that name unknown tokens, ids out of range or twice) or ConfigError (a model or
-  /// pre-tokenizer kind that is not implemented; the message names it and what is).
-  static Tokenizer load(const std::filesystem::path& file);
+  /// Reads the file of `model`'s tokenizer (see tokenizer_file). Throws IoError, FormatError
+  /// (broken JSON, merges that name unknown tokens, ids out of range or twice) or ConfigError (a
+  /// model or pre-tokenizer kind that is not implemented; the message names it and what is).
+  static Tokenizer load(const std::filesystem::path& model);
   /// Same from text; `where` names it in messages.
   static Tokenizer parse(std::string_view json_text, const std::string& where);
+  static Tokenizer parse_tekken(std::string_view json_text, const std::string& where);
+  /// Bytes of a tokenizer.model, and the text of a tokenizer_config.json beside it, if any.
+  static Tokenizer parse_pieces(std::string_view bytes, const std::string& where,
+                                std::string_view settings_text = {},
+                                const std::string& settings_where = {});
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

@@ -24,6 +24,21 @@ TokenId read_token_id(const JsonObject& fields, const std::string& field) {
   return static_cast<TokenId>(fields.integer(field, 0, kMaxTokenId));
 }
 
+AddedToken read_added_token(const JsonObject& fields, TokenId id) {
+  AddedToken token;
+  token.content = fields.string("content");
+  token.id = id;
+  token.special = fields.boolean_or("special", false);
+  token.single_word = fields.boolean_or("single_word", false);
+  token.lstrip = fields.boolean_or("lstrip", false);
+  token.rstrip = fields.boolean_or("rstrip", false);
+  token.normalized = fields.boolean_or("normalized", !token.special);
+  if (token.content.empty() || token.content.size() > kMaxAddedToken) {
+    fields.refuse("content", fmt::format("1 to {} bytes", kMaxAddedToken));
+  }
+  return token;
+}
+
 namespace {
 
 // ---- added tokens
@@ -35,17 +50,7 @@ void read_added_tokens(const JsonObject& root, const Vocabulary& vocabulary,
   std::unordered_set<std::string> seen;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const JsonObject fields(list[i], root.where(), fmt::format("added_tokens[{}].", i));
-    AddedToken token;
-    token.content = fields.string("content");
-    token.id = read_token_id(fields, "id");
-    token.special = fields.boolean_or("special", false);
-    token.single_word = fields.boolean_or("single_word", false);
-    token.lstrip = fields.boolean_or("lstrip", false);
-    token.rstrip = fields.boolean_or("rstrip", false);
-    token.normalized = fields.boolean_or("normalized", !token.special);
-    if (token.content.empty() || token.content.size() > kMaxAddedToken) {
-      fields.refuse("content", fmt::format("1 to {} bytes", kMaxAddedToken));
-    }
+    AddedToken token = read_added_token(fields, read_token_id(fields, "id"));
     if (!seen.insert(token.content).second) {
       fields.refuse("content", "each token once");
     }

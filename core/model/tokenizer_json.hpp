@@ -2,6 +2,7 @@
 // yet.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include "core/model/bpe.hpp"
 #include "core/model/normalizer.hpp"
 #include "core/model/pre_tokenizer.hpp"
+#include "core/model/unigram.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
@@ -27,12 +29,15 @@ struct Decoding {
   bool first_token_has_no_space = false;  // all spaces of the first token are left out (Metaspace)
 };
 
-/// The parts of a BPE tokenizer.
+/// The parts of a tokenizer.
 struct TokenizerParts {
   std::vector<NormalizerStep> normalizer;
   std::vector<AddedToken> added_tokens;
+  bool added_are_normal = false;  // those that are looked for in normalized text are such already
   std::vector<PreTokenizerStep> pre_tokenizer;
   BpeTables bpe;
+  std::optional<UnigramTables>
+      unigram;                  // cuts pieces in place of bpe, which still knows the tokens
   std::vector<TokenId> prefix;  // what the post-processor puts before and behind the ids
   std::vector<TokenId> suffix;
   Decoding decoding;

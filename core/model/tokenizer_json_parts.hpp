@@ -1,5 +1,5 @@
 // The parts of reading a tokenizer that have files of their own; used by tokenizer_json*.cpp, and
-// by gguf_tokenizer.cpp for what both formats share.
+// by the readers of other formats for what they share.
 #pragma once
 
 #include <fmt/format.h>
@@ -64,6 +64,12 @@ void find_byte_tokens(const Vocabulary& vocabulary, bool falls_back, BpeTables& 
 /// of the three tokens.
 void add_merge(const std::string& left, const std::string& right, const Vocabulary& vocabulary,
                const std::function<std::string()>& name, BpeTables& bpe);
+
+/// What a file says of the added token `id`; FormatError for contents that cannot be looked for.
+AddedToken read_added_token(const JsonObject& fields, TokenId id);
+
+/// Turns the spelling of a byte, as in "<0x0A>", into that byte; leaves other texts alone.
+void spell_byte(std::string& text);
 
 /// Adds an added token. Throws FormatError (`name` says where) if its id belongs to another one.
 void add_added_token(AddedToken token, const Vocabulary& vocabulary, const std::string& name,

@@ -83,9 +83,7 @@ std::optional<char> byte_of(std::string_view token) {
 }
 
 void bytes_of_byte_tokens(TokenizerParts& parts) {
-  for (auto& [id, token] : parts.tokens) {
-    if (const auto byte = byte_of(token.bytes)) token.bytes.assign(1, *byte);
-  }
+  for (auto& [id, token] : parts.tokens) spell_byte(token.bytes);
 }
 
 // Decoders of vocabularies that spell characters: see read_decoder.
@@ -137,6 +135,10 @@ void read_character_decoder(const JsonObject& root, TokenizerParts& parts) {
 }
 
 }  // namespace
+
+void spell_byte(std::string& text) {
+  if (const auto byte = byte_of(text)) text.assign(1, *byte);
+}
 
 void read_normalizer(const JsonObject& root, TokenizerParts& parts) {
   if (root.find("normalizer") == nullptr) return;

@@ -244,10 +244,10 @@ struct Transformer::Impl {
   std::vector<float> sink_logits;
   std::unique_ptr<Backend> backend;
 
-  Impl(ModelConfig c, WeightFiles f, const BackendFactory& make_backend)
+  Impl(ModelConfig c, WeightFiles f, const BackendFactory& make_backend, Kept copies)
       : config(std::move(c)),
         files(std::move(f)),
-        weights(collect_weights(config, files)),
+        weights(collect_weights(config, files, copies)),
         backend(make_backend(config, weights)) {
     for (const LayerWeights& layer : weights.layers) {
       sink_logits.insert(sink_logits.end(), layer.sink_logits.flat().begin(),
@@ -256,15 +256,16 @@ struct Transformer::Impl {
   }
 };
 
-Transformer Transformer::load(const std::filesystem::path& model_dir,
-                              const BackendFactory& backend) {
+Transformer Transformer::load(const std::filesystem::path& model_dir, const BackendFactory& backend,
+                              Kept copies) {
   ModelConfig config = load_model_config(model_dir);
   refuse_quantization(config);
-  return Transformer(std::move(config), WeightFiles::open(model_dir), backend);
+  return Transformer(std::move(config), WeightFiles::open(model_dir), backend, copies);
 }
 
-Transformer::Transformer(ModelConfig config, WeightFiles weights, const BackendFactory& backend)
-    : impl_(std::make_unique<Impl>(std::move(config), std::move(weights), backend)) {}
+Transformer::Transformer(ModelConfig config, WeightFiles weights, const BackendFactory& backend,
+                         Kept copies)
+    : impl_(std::make_unique<Impl>(std::move(config), std::move(weights), backend, copies)) {}
 Transformer::Transformer(Transformer&&) noexcept = default;
 Transformer& Transformer::operator=(Transformer&&) noexcept = default;
 Transformer::~Transformer() = default;

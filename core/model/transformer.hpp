@@ -11,6 +11,7 @@
 #include "core/model/backend.hpp"
 #include "core/model/config.hpp"
 #include "core/model/kv_cache.hpp"
+#include "core/model/matrix.hpp"
 #include "core/model/observer.hpp"
 #include "core/model/tokenizer.hpp"
 #include "core/model/weights.hpp"
@@ -38,12 +39,13 @@ struct ForwardOptions {
 /// Results are the same bits for any thread count and any division of the tokens into calls.
 class Transformer {
  public:
-  /// Loads config.json and the weights of a Hugging Face checkpoint folder. Throws IoError,
-  /// FormatError or ConfigError.
+  /// Loads config.json and the weights of a Hugging Face checkpoint folder. copies: see
+  /// collect_weights. Throws IoError, FormatError or ConfigError.
   static Transformer load(const std::filesystem::path& model_dir,
-                          const BackendFactory& backend = make_lane_backend);
+                          const BackendFactory& backend = make_lane_backend,
+                          Kept copies = Kept::as_f32);
   Transformer(ModelConfig config, WeightFiles weights,
-              const BackendFactory& backend = make_lane_backend);
+              const BackendFactory& backend = make_lane_backend, Kept copies = Kept::as_f32);
   Transformer(Transformer&&) noexcept;
   Transformer& operator=(Transformer&&) noexcept;
   ~Transformer();

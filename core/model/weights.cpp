@@ -16,6 +16,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/mapped_file.hpp"
+#include "core/model/adapter.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/gguf/gguf_weights.hpp"
 #include "core/model/safetensors.hpp"
@@ -26,6 +27,7 @@ namespace {
 
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
+constexpr std::string_view kAdapterFile = "adapter_model.safetensors";
 
 bool same_shape(const std::vector<Index>& found, const Shape& expected) {
   return static_cast<int>(found.size()) == expected.rank &&
@@ -56,6 +58,7 @@ bool file_exists(const std::filesystem::path& path) {
 struct WeightFiles::Impl {
   std::vector<MappedFile> files;
   std::optional<GgufCheckpoint> gguf;
+  std::optional<Adapter> adapter;
   WeightEntries entries;
   mutable std::set<std::string, std::less<>> asked;  // what find() found
 
@@ -91,12 +94,29 @@ struct WeightFiles::Impl {
                                                                   tensor.bytes,
                                                                   file,
                                                                   {},
-                                                                  0.0f});
+                                                                  0.0f,
+                                                                  {}});
       if (!is_new) {
         throw FormatError(fmt::format("tensor {} is in two shards, {} and {} ({})",
                                       quote(it->first), it->second.file, file,
                                       path.parent_path().string()));
       }
+    }
+  }
+
+  // Gives tensors the name that `rename` says, unless another one has it.
+  template <class Rename>
+  void rename_all(const Rename& rename) {
+    for (auto it = entries.begin(); it != entries.end();) {
+      const auto next = std::next(it);
+      std::string name = rename(it->first);
+      if (name != it->first && !entries.contains(name)) {
+        auto node = entries.extract(it);
+        if (node.mapped().name_in_file.empty()) node.mapped().name_in_file = node.key();
+        node.key() = std::move(name);
+        entries.insert(std::move(node));
+      }
+      it = next;
     }
   }
 
@@ -106,17 +126,41 @@ struct WeightFiles::Impl {
         {{"language_model.model.", "model."},
          {"language_model.lm_head.", "lm_head."},
          {"model.language_model.", "model."}}};
-    for (auto it = entries.begin(); it != entries.end();) {
-      const auto next = std::next(it);
+    rename_all([&](const std::string& name) {
       for (const auto& [from, to] : kPrefixes) {
-        if (!it->first.starts_with(from)) continue;
-        auto node = entries.extract(it);
-        const std::string name = std::string(to) + node.key().substr(from.size());
-        if (!entries.contains(name)) node.key() = name;
-        entries.insert(std::move(node));
-        break;
+        if (name.starts_with(from)) return std::string(to) + name.substr(from.size());
       }
-      it = next;
+      return name;
+    });
+  }
+
+  // "base_model.model.lm_head.weight"; peft also saves the layer that it wraps as a "base_layer".
+  void name_adapted_part(const std::string& where) {
+    constexpr std::string_view kPrefix = "base_model.model.";
+    constexpr std::string_view kWrapped = ".base_layer.weight";
+    for (const auto& [name, entry] : entries) {
+      if (name.starts_with(kPrefix)) continue;
+      throw FormatError(fmt::format("tensor {}: expected names that begin with {} ({})",
+                                    quote(name), kPrefix, where));
+    }
+    rename_all([&](const std::string& name) {
+      if (!name.starts_with(kPrefix)) return name;  // is renamed already
+      std::string rest = name.substr(kPrefix.size());
+      if (!rest.ends_with(kWrapped)) return rest;
+      return rest.substr(0, rest.size() - kWrapped.size()) + ".weight";
+    });
+    for (auto& [name, entry] : entries) entry.name_in_file.erase(0, kPrefix.size());
+    name_text_part();
+  }
+
+  // Whole tensors of the adapter take the place of the model's.
+  void add_adapter(const std::filesystem::path& folder) {
+    adapter.emplace(folder);
+    const WeightFiles& changed = adapter->files();
+    for (const auto& [name, entry] : changed.impl_->entries) {
+      if (name.find(".lora_") != std::string::npos) continue;
+      changed.impl_->asked.insert(name);
+      entries.insert_or_assign(name, entry);
     }
   }
 
@@ -160,10 +204,16 @@ WeightFiles& WeightFiles::operator=(WeightFiles&&) noexcept = default;
 WeightFiles::~WeightFiles() = default;
 
 WeightFiles WeightFiles::open(const std::filesystem::path& model) {
+  if (is_adapter(model)) {
+    WeightFiles files = open(base_of(model));
+    files.impl_->add_adapter(model);
+    return files;
+  }
   auto impl = std::make_unique<Impl>();
   if (const auto file = gguf_file_of(model)) {
     impl->gguf.emplace(*file);
     impl->entries = hub_weights(*impl->gguf);
+    impl->gguf->drop_metadata();
   } else if (file_exists(model / kSingleFile)) {
     impl->add_file(model / kSingleFile);
   } else if (file_exists(model / kIndexFile)) {
@@ -173,6 +223,17 @@ WeightFiles WeightFiles::open(const std::filesystem::path& model) {
                                   kSingleFile, kIndexFile));
   }
   if (!impl->gguf) impl->name_text_part();
+  return WeightFiles(std::move(impl));
+}
+
+WeightFiles WeightFiles::open_adapter(const std::filesystem::path& folder) {
+  auto impl = std::make_unique<Impl>();
+  const std::filesystem::path file = folder / kAdapterFile;
+  if (!file_exists(file)) {
+    throw MissingFile(fmt::format("{}: expected {}, found none", folder.string(), kAdapterFile));
+  }
+  impl->add_file(file);
+  impl->name_adapted_part(file.string());
   return WeightFiles(std::move(impl));
 }
 
@@ -191,21 +252,43 @@ StoredTensor WeightFiles::get(std::string_view name, const Shape& expected) cons
   return {*entry.type, expected, entry.bytes.data(), entry.file, entry.order, entry.added};
 }
 
-const std::byte* WeightFiles::get_bytes(std::string_view name, const Shape& expected) const {
+StoredBytes WeightFiles::get_bytes(std::string_view name, std::string_view dtype,
+                                   const Shape& expected) const {
   const WeightEntry& entry = impl_->find(name, expected);
-  if (entry.type_name != "U8") {
-    throw FormatError(fmt::format("tensor {}: expected dtype U8 (packed weights), found {} ({})",
-                                  quote(name), quote(entry.type_name), entry.file));
+  if (entry.type_name != dtype) {
+    throw FormatError(fmt::format("tensor {}: expected dtype {} (packed weights), found {} ({})",
+                                  quote(name), dtype, quote(entry.type_name), entry.file));
   }
-  return entry.bytes.data();
+  return {entry.bytes.data(), entry.bytes.size(), entry.file};
 }
 
-void require_finite(std::span<const float> values, std::string_view name, const std::string& file) {
+std::optional<std::vector<Index>> WeightFiles::shape_of(std::string_view name) const {
+  const auto it = impl_->entries.find(name);
+  if (it == impl_->entries.end()) return std::nullopt;
+  return it->second.shape;
+}
+
+std::string_view WeightFiles::type_of(std::string_view name) const {
+  const auto it = impl_->entries.find(name);
+  return it == impl_->entries.end() ? std::string_view() : it->second.type_name;
+}
+
+std::string_view WeightFiles::name_in_file(std::string_view name) const {
+  const auto it = impl_->entries.find(name);
+  return it->second.name_in_file.empty() ? it->first : it->second.name_in_file;
+}
+
+const Adapter* WeightFiles::adapter() const {
+  return impl_->adapter ? &*impl_->adapter : nullptr;
+}
+
+void require_finite(std::span<const float> values, std::string_view name, const std::string& file,
+                    Index first) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) {
       throw FormatError(
           fmt::format("tensor {}: expected finite values, found {} at element {} ({})", quote(name),
-                      values[i], i, file));
+                      values[i], first + static_cast<Index>(i), file));
     }
   }
 }
@@ -239,6 +322,10 @@ std::vector<ListedTensor> WeightFiles::list() const {
   std::vector<ListedTensor> tensors;
   for (const auto& [name, entry] : impl_->entries)
     tensors.push_back({name, entry.type_name, entry.shape, entry.bytes});
+  if (impl_->adapter) {
+    for (ListedTensor& tensor : impl_->adapter->files().list())
+      tensors.push_back(std::move(tensor));
+  }
   return tensors;
 }
 
@@ -246,6 +333,9 @@ std::vector<std::string> WeightFiles::unread() const {
   std::vector<std::string> names;
   for (const auto& [name, entry] : impl_->entries) {
     if (!impl_->asked.contains(name)) names.push_back(name);
+  }
+  if (impl_->adapter) {
+    for (std::string& name : impl_->adapter->files().unread()) names.push_back(std::move(name));
   }
   return names;
 }

@@ -31,6 +31,13 @@ struct StoredTensor {
   Index count() const { return shape.count(); }
 };
 
+/// Bytes of a tensor of some other type, valid as long.
+struct StoredBytes {
+  const std::byte* data = nullptr;  // may be unaligned
+  std::size_t size = 0;
+  std::string file;  // as above
+};
+
 /// A tensor as a list of a checkpoint's contents names it: of any dtype, also one that cannot be
 /// computed with. Valid as long as its WeightFiles lives.
 struct ListedTensor {
@@ -40,8 +47,10 @@ struct ListedTensor {
   std::span<const std::byte> bytes;  // as stored
 };
 
-/// Throws FormatError naming tensor, element and file if a value is NaN or infinite.
-void require_finite(std::span<const float> values, std::string_view name, const std::string& file);
+/// Throws FormatError naming tensor, element (the first one is `first`) and file if a value is NaN
+/// or infinite.
+void require_finite(std::span<const float> values, std::string_view name, const std::string& file,
+                    Index first = 0);
 
 /// One tensor of a checkpoint, as its file has it.
 struct WeightEntry {
@@ -53,20 +62,27 @@ struct WeightEntry {
   std::string file;  // its name, without the folder
   RowOrder order;
   float added = 0.0f;
+  std::string name_in_file = {};  // where it is not the hub's; empty = the same
 };
 
 using WeightEntries = std::map<std::string, WeightEntry, std::less<>>;
+
+class Adapter;
 
 /// The tensors of one checkpoint by name.
 class WeightFiles {
  public:
   /// Maps `model`/model.safetensors, or the shards that model.safetensors.index.json lists, or the
-  /// GGUF file that `model` is or holds (core/model/gguf/gguf_checkpoint.hpp).
+  /// GGUF file that `model` is or holds (core/model/gguf/gguf_checkpoint.hpp); of an adapter's
+  /// folder the model that it changes, and the adapter.
   /// Checks before anything is allocated: header length against the file, JSON, types (others than
   /// StoredType's are kept as "unsupported" and refused when asked for), shape times size
   /// equal to the offsets, offsets inside the file, ascending without overlap or gap. Throws
   /// IoError or FormatError.
   static WeightFiles open(const std::filesystem::path& model);
+
+  /// The tensors of an adapter (core/model/adapter.hpp) alone, by the names of what they change.
+  static WeightFiles open_adapter(const std::filesystem::path& folder);
 
   WeightFiles(WeightFiles&&) noexcept;
   WeightFiles& operator=(WeightFiles&&) noexcept;
@@ -78,18 +94,28 @@ class WeightFiles {
   /// another shape (message: name, expected, found, file) or an unsupported dtype.
   StoredTensor get(std::string_view name, const Shape& expected) const;
 
-  /// The bytes of the tensor `name`, which must have dtype U8 and shape `expected`: packed weights.
-  /// Throws FormatError as get() does.
-  const std::byte* get_bytes(std::string_view name, const Shape& expected) const;
+  /// The bytes of the tensor `name`, which must have this dtype (as the file spells it) and shape:
+  /// packed weights. Throws FormatError as get() does.
+  StoredBytes get_bytes(std::string_view name, std::string_view dtype, const Shape& expected) const;
+
+  /// The shape of the tensor `name`, if there is one.
+  std::optional<std::vector<Index>> shape_of(std::string_view name) const;
+  /// Its type as the file spells it; empty if there is none.
+  std::string_view type_of(std::string_view name) const;
+  /// What the file calls the tensor `name`, which must be there.
+  std::string_view name_in_file(std::string_view name) const;
+
+  /// The adapter that changes these weights, or null.
+  const Adapter* adapter() const;
 
   /// As get(), widened to float, in the hub's order. For small tensors (norms, biases). Throws
   /// FormatError also when a value is NaN or Inf (message: name, index, file).
   Tensor<float> get_float(std::string_view name, const Shape& expected) const;
 
   std::vector<std::string> names() const;
-  /// All tensors in the order of their names.
+  /// All tensors, an adapter's behind the model's, in the order of their names.
   std::vector<ListedTensor> list() const;
-  /// Those that get(), get_bytes() and get_float() were never asked for.
+  /// Those that get(), get_bytes() and get_float() were never asked for; of an adapter too.
   std::vector<std::string> unread() const;
   /// Bytes of the tensors by the name of their type: {"Q4_K", 1234}, ...
   std::map<std::string, std::int64_t> bytes_by_type() const;

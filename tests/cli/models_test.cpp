@@ -25,7 +25,7 @@ const fs::path kGolden = testing::source_dir() / "tests/golden";
 // A copy of a golden checkpoint whose files may be changed.
 fs::path copy_of(const char* name, const TempDir& dir) {
   const fs::path to = dir.path() / name;
-  fs::create_directory(to);
+  fs::create_directories(to);
   for (const auto& entry : fs::directory_iterator(kGolden / name)) {
     if (entry.path().extension() != ".h5") fs::copy(entry.path(), to / entry.path().filename());
   }
@@ -41,7 +41,7 @@ void rewrite(const fs::path& file, const std::string& from, const std::string& t
 }
 
 RunResult record(const fs::path& model, const TempDir& dir) {
-  const fs::path ids = dir.write("ids.json", "[5, 17, 3, 250, 99, 17, 8, 1, 44, 120, 7, 63, 9]");
+  const fs::path ids = dir.write("ids.json", "[5, 17, 3, 50, 49, 17, 8, 1, 44, 20, 7, 63, 9]");
   return kvscope_run({"record", "--model", model.string(), "--tokens", ids.string(), "--out",
                       (dir.path() / "t.h5").string(), "--overwrite", "--chunk", "5", "--decode",
                       "4"});
@@ -64,6 +64,58 @@ TEST_CASE("every family records and verifies, sinks, windows and experts include
     CHECK(info.at("model").at("sinks") == std::string(name).starts_with("gpt_oss"));
     CHECK(kvscope_run({"info", (kGolden / name).string()}).code == 0);
   }
+}
+
+TEST_CASE("quantised and adapted checkpoints and text towers record and verify") {
+  for (const char* name :
+       {"quantized/fp8_block", "quantized/fp8_tensor", "quantized/fp8_row", "quantized/gptq",
+        "quantized/gptq_act_order", "quantized/awq", "adapters/plain", "adapters/patterns",
+        "adapters/dora", "adapters/embedding", "towers/gemma3", "towers/mistral3",
+        "towers/qwen2_vl_flat", "towers/qwen2_5_vl", "towers/qwen3_vl"}) {
+    INFO(name);
+    const TempDir dir;
+    const fs::path ids = dir.write("ids.json", "[5, 17, 3, 50, 9, 17, 8, 1, 44, 20, 7, 63, 9]");
+    for (const char* matmul : {"f32", "bf16"}) {
+      const auto run =
+          kvscope_run({"record", "--model", (kGolden / name).string(), "--tokens", ids.string(),
+                       "--out", (dir.path() / "t.h5").string(), "--overwrite", "--matmul", matmul});
+      INFO(run.err);
+      REQUIRE(run.code == 0);
+      const auto verify = kvscope_run({"verify", (dir.path() / "t.h5").string(), "--json"});
+      INFO(verify.err);
+      CHECK(verify.code == 0);
+    }
+  }
+}
+
+TEST_CASE("info tells quantised checkpoints and adapters, also those that do not run") {
+  const auto info_of = [](const fs::path& model) {
+    return kvscope_run({"info", model.string(), "--json"}).json();
+  };
+  const auto fp8 = info_of(kGolden / "quantized/fp8_block");
+  CHECK(fp8.at("quantization") == "fp8");
+  CHECK(fp8.at("bytes_by_type").at("F8_E4M3") == 15360);
+  CHECK(fp8.at("runs_here") == "yes");
+  const auto adapter = info_of(kGolden / "adapters/dora");
+  CHECK(adapter.at("what") == "adapter (LoRA)");
+  CHECK(adapter.at("base") == (kGolden / "llama2_mha").string());
+  CHECK(adapter.at("family") == "llama");
+  const TempDir dir;
+  const fs::path other = copy_of("quantized/gptq", dir);
+  rewrite(other / "config.json", "\"gptq\"", "\"bitsandbytes\"");
+  CHECK_THAT(info_of(other).at("runs_here").get<std::string>(),
+             ContainsSubstring("no: ") && ContainsSubstring("dequantize()"));
+  const auto list =
+      kvscope_run({"models", dir.path().string(), (kGolden / "adapters").string(), "--json"},
+                  {.input = "",
+                   .environment = {"HF_HUB_CACHE=" + dir.path().string(),
+                                   "OLLAMA_MODELS=" + dir.path().string()}})
+          .json();
+  REQUIRE(list.size() == 5);
+  CHECK(list[0].at("weights") == "bitsandbytes");
+  CHECK(list[0].at("runs_here") == false);
+  CHECK(list[1].at("weights") == "F32 + LoRA");
+  CHECK(list[1].at("runs_here") == true);
 }
 
 TEST_CASE("the option --device: words that there are not, and GPUs that there are not") {
@@ -186,11 +238,23 @@ TEST_CASE("checkpoints that cannot be used end in a sentence and exit code 3") {
     rewrite(model / "model.safetensors", "self_attn.sinks", "self_attn.sinkz");
     check_refused(model, dir, "self_attn.sinks");
   }
-  for (const char* method : {"gptq", "awq", "fp8", "bitsandbytes"}) {
+  for (const char* method : {"bitsandbytes", "compressed-tensors", "hqq"}) {
     DYNAMIC_SECTION("quantised by " << method) {
       const fs::path model = copy_of("gpt_oss_mxfp4", dir);
       rewrite(model / "config.json", "\"mxfp4\"", std::string("\"") + method + "\"");
       check_refused(model, dir, method);
+    }
+  }
+  SECTION("quantised tables that are not there") {
+    const fs::path model = copy_of("quantized/gptq", dir);
+    rewrite(model / "model.safetensors", "k_proj.qzeros", "k_proj.qzeroz");
+    check_refused(model, dir, "k_proj.qzeros");
+  }
+  SECTION("quantised files that are cut off") {
+    for (const char* name : {"quantized/gptq", "quantized/awq", "quantized/fp8_block"}) {
+      const fs::path model = copy_of(name, dir);
+      fs::resize_file(model / "model.safetensors", 9000);
+      check_refused(model, dir, "model.safetensors");
     }
   }
   SECTION("MXFP4 where only gpt-oss has it") {
@@ -262,6 +326,27 @@ TEST_CASE("of six gigabytes of experts only the routed ones come into memory") {
   CHECK(run.max_rss_kib < 400 * 1024);
 }
 #endif
+
+TEST_CASE("tokenize reads tokenizer.model and tekken.json, and says what is wrong with one") {
+  const auto run = kvscope_run({"tokenize", "--prompt", "the ship", "--pieces", "--model",
+                                (kGolden / "tokenizer/pieces_bpe.model").string()});
+  INFO(run.err);
+  CHECK_THAT(run.out, ContainsSubstring("\"<s>\"\n") && ContainsSubstring("\t\" the\"\n"));
+  CHECK(kvscope_run(
+            {"tokenize", "--prompt", "[INST]a", "--model", (kGolden / "tokenizer/tekken").string()})
+            .out == "1 3 137\n");
+  const TempDir dir;
+  for (const auto& [name, text] : {std::pair("tokenizer.model", "version https://git-lfs"),
+                                   std::pair("tekken.json", "{\"config\": 1}")}) {
+    const fs::path folder = dir.path() / name;
+    fs::create_directory(folder);
+    std::ofstream(folder / name) << text;
+    const auto refused = kvscope_run({"tokenize", "--prompt", "a", "--model", folder.string()});
+    CHECK(refused.code == 3);
+    CHECK(refused.err_is_one_line());
+    CHECK_THAT(refused.err, ContainsSubstring(name));
+  }
+}
 
 TEST_CASE("tokenize --pieces shows each id with its text") {
   const auto run = kvscope_run({"tokenize", "--prompt", "the ship\n", "--pieces", "--model",

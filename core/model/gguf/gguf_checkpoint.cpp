@@ -124,6 +124,18 @@ GgufCheckpoint::GgufCheckpoint(std::span<const std::byte> bytes, const std::stri
   parts_.push_back({name, MappedFile(), parse_gguf(bytes, name)});
 }
 
+void GgufCheckpoint::drop_metadata() {
+  for (Part& part : parts_) {
+    part.header.metadata = GgufMetadata(part.path.string());
+    const std::span<const std::byte> bytes = part.mapped.bytes();
+    const std::byte* first = bytes.data() + bytes.size();  // of all tensors
+    for (const GgufTensor& tensor : part.header.tensors) {
+      first = std::min(first, tensor.bytes.data());
+    }
+    forget_pages({bytes.data(), first});
+  }
+}
+
 void GgufCheckpoint::for_each_tensor(
     const std::function<void(const GgufTensor&, const std::string& file)>& visit) const {
   for (const Part& part : parts_) {

@@ -35,6 +35,9 @@ class GgufCheckpoint {
   std::size_t n_files() const { return parts_.size(); }
   std::string file() const { return parts_.front().path.string(); }
 
+  /// Lets go of the metadata, most of which is a tokenizer: what remains are tensors.
+  void drop_metadata();
+
   /// Calls visit(tensor, name of its file) for all tensors.
   void for_each_tensor(
       const std::function<void(const GgufTensor&, const std::string& file)>& visit) const;

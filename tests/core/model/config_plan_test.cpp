@@ -69,7 +69,37 @@ TEST_CASE("models of texts and pictures: the part of text", "[config]") {
   mistral["tie_word_embeddings"] = true;
   CHECK(parse(mistral).tied_embeddings);
   check_refused({{"model_type", "other"}, {"text_config", small("mistral")}}, "model_type",
-                "qwen2_vl", "found \"qwen2_vl\"");
+                "llava", "found \"llava\"");
+}
+
+TEST_CASE("Qwen-VL: the part of text, flat or in a field, with one position", "[config]") {
+  // As Qwen2.5-VL 7B is published: no text_config, three positions.
+  json flat = {{"model_type", "qwen2_5_vl"},
+               {"hidden_size", 3584},
+               {"num_hidden_layers", 28},
+               {"num_attention_heads", 28},
+               {"num_key_value_heads", 4},
+               {"rope_scaling", {{"type", "mrope"}, {"mrope_section", {16, 24, 24}}}},
+               {"vision_config", {{"hidden_size", 1280}}}};
+  const ModelConfig config = parse(flat);
+  CHECK(config.family == ModelFamily::qwen2);
+  CHECK(config.d_model == 3584);
+  CHECK(config.d_ff == 29568);  // not said: transformers' config class
+  CHECK(config.rms_eps == 1e-5);
+  CHECK(config.rope.kind == RopeConfig::Kind::plain);
+  CHECK(config.rope.theta == 1e6);
+  CHECK(config.qkv_bias);
+  CHECK_FALSE(config.tied_embeddings);
+  CHECK(config.eos_ids == std::vector<std::int32_t>{151645});
+  json nested = {{"model_type", "qwen2_vl"}, {"tie_word_embeddings", false}};
+  nested["text_config"] = {{"model_type", "qwen2_vl_text"}, {"tie_word_embeddings", true}};
+  CHECK(parse(nested).tied_embeddings);  // older files have it in the part
+  json third = {{"model_type", "qwen3_vl"}};
+  third["text_config"] = {{"model_type", "qwen3_vl_text"},
+                          {"rope_parameters", {{"rope_type", "mrope"}, {"rope_theta", 5e6}}}};
+  CHECK(parse(third).family == ModelFamily::qwen3);
+  CHECK(parse(third).rope.theta == 5e6);
+  CHECK(parse(third).qk_norm);
 }
 
 TEST_CASE("Gemma 3: two rotary settings, norms on both sides, scales", "[config]") {

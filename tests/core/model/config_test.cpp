@@ -108,7 +108,7 @@ TEST_CASE("gpt-oss configs: parameters, alternating windows, sinks and YaRN", "[
     CHECK(config.rope.original_max_positions == 4096);
     CHECK_FALSE(config.rope.truncate);
     CHECK(std::abs(config.rope.amplitude - 1.3465735902799727) < 1e-12);  // 0.1 ln 32 + 1
-    CHECK(config.quantization == "gptq");  // as the file says; its weights would be refused
+    CHECK(config.quantization.method == "gptq");
   }
 }
 
@@ -495,25 +495,68 @@ TEST_CASE("models that are not computed are refused", "[config]") {
   check_refused<ConfigError>(wide, "head_dim", 4096, "over all heads");
 }
 
-TEST_CASE("quantised checkpoints: the shape is read, the weights are not", "[config]") {
+TEST_CASE("quantization_config: how weights are stored", "[config]") {
+  using Kind = QuantizationConfig::Kind;
   json config = small("llama");
-  CHECK(parse(config).quantization.empty());
-  for (const char* method : {"gptq", "awq", "fp8", "bitsandbytes", "compressed-tensors", "mxfp4"}) {
-    config["quantization_config"] = {{"quant_method", method}, {"bits", 4}};
-    CAPTURE(method);
-    CHECK(parse(config).quantization == method);
+  CHECK(parse(config).quantization.method.empty());
+  CHECK(parse(config).quantization.kind == Kind::none);
+  const auto read = [&](const json& settings) {
+    config["quantization_config"] = settings;
     CHECK(parse(config).n_parameters() == parse(small("llama")).n_parameters());
-    CHECK_THROWS_MATCHES(
-        refuse_quantization(parse(config)), ConfigError,
-        MessageMatches(ContainsSubstring(method) && ContainsSubstring("quantization_config")));
-  }
-  config["quantization_config"] = {{"bits", 4}};
-  CHECK_THROWS_AS(refuse_quantization(parse(config)), ConfigError);
-  config["quantization_config"] = "awq";
-  CHECK_THROWS_AS(parse(config), FormatError);
+    CHECK_NOTHROW(refuse_quantization(parse(config)));
+    return parse(config).quantization;
+  };
+  const auto fp8 = read({{"quant_method", "fp8"}, {"weight_block_size", {128, 64}}});
+  CHECK(fp8.kind == Kind::fp8);
+  CHECK(fp8.block_rows == 128);
+  CHECK(fp8.block_cols == 64);
+  CHECK(read({{"quant_method", "fp8"}, {"weight_block_size", nullptr}}).block_rows == 0);
+  CHECK(read({{"quant_method", "fbgemm_fp8"}}).kind == Kind::fp8);
+  const auto gptq = read({{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 32}});
+  CHECK(gptq.kind == Kind::gptq);
+  CHECK(gptq.group_size == 32);
+  CHECK(gptq.zeros_less_one);
+  CHECK_FALSE(read({{"quant_method", "gptq"}, {"checkpoint_format", "gptq_v2"}}).zeros_less_one);
+  CHECK(read({{"quant_method", "gptq"}, {"group_size", -1}}).group_size == 0);
+  // Both spellings of AWQ's settings.
+  CHECK(read({{"quant_method", "awq"}, {"w_bit", 4}, {"q_group_size", 64}}).group_size == 64);
+  CHECK(read({{"quant_method", "awq"}, {"bits", 4}, {"version", "GEMM"}}).kind == Kind::awq);
   json oss = small_gpt_oss();
   oss["quantization_config"] = {{"quant_method", "mxfp4"}};
   CHECK_NOTHROW(refuse_quantization(parse(oss)));
+  CHECK(parse(oss).quantization.kind == Kind::mxfp4);
+}
+
+TEST_CASE("quantised checkpoints that are not computed: the shape is read, the way out is told",
+          "[config]") {
+  json config = small("llama");
+  const auto refused = [&](const json& settings, const std::string& message) {
+    config["quantization_config"] = settings;
+    CAPTURE(settings.dump());
+    CHECK(parse(config).n_parameters() == parse(small("llama")).n_parameters());
+    CHECK_THROWS_MATCHES(
+        refuse_quantization(parse(config)), ConfigError,
+        MessageMatches(ContainsSubstring(message) && ContainsSubstring("quantization_config")));
+  };
+  refused({{"quant_method", "bitsandbytes"}}, "dequantize().save_pretrained(OUT)");
+  refused({{"quant_method", "compressed-tensors"}}, "run_compressed=False");
+  refused({{"quant_method", "hqq"}}, "quantised by \"hqq\"; the same model in safetensors");
+  refused({{"quant_method", "mxfp4"}}, "mxfp4 in gpt_oss models");
+  refused({{"bits", 4}}, "quantised by \"unknown\"");
+  refused({{"quant_method", "gptq"}, {"bits", 8}}, "bits (config.json): expected 4");
+  refused({{"quant_method", "gptq"}, {"checkpoint_format", "marlin"}}, "\"gptq_v2\"");
+  refused({{"quant_method", "gptq"}, {"is_marlin_format", true}}, "is_marlin_format");
+  refused({{"quant_method", "awq"}, {"version", "gemv"}}, "expected \"gemm\"");
+  refused({{"quant_method", "awq"}, {"zero_point", false}}, "zero_point");
+  refused({{"quant_method", "fp8"}, {"fmt", "e5m2"}}, "expected \"e4m3\"");
+  for (const json& broken :
+       {json("awq"), json({{"quant_method", "fp8"}, {"weight_block_size", {0, 128}}}),
+        json({{"quant_method", "fp8"}, {"weight_block_size", {128}}}),
+        json({{"quant_method", "gptq"}, {"group_size", 0}}),
+        json({{"quant_method", "gptq"}, {"bits", "4"}})}) {
+    config["quantization_config"] = broken;
+    CHECK_THROWS_AS(parse(config), FormatError);
+  }
 }
 
 TEST_CASE("config.json of a folder", "[config]") {

@@ -64,8 +64,8 @@ TEST_CASE("large models are widened row by row: the same bits as widened at once
       dir.write("model.gguf", testing::gguf_from_hub(test::golden_dir() / "llama3_gqa").bytes());
   const WeightFiles files = WeightFiles::open(path);
   const std::string name = "model.layers.1.self_attn.q_proj.weight";
-  const Matrix wide(files, name, 128, 64, /*widen=*/true);
-  const Matrix stored(files, name, 128, 64, /*widen=*/false);
+  const Matrix wide(files, name, 128, 64, Kept::as_f32);
+  const Matrix stored(files, name, 128, 64, Kept::as_stored);
   const WeightFiles hub = WeightFiles::open(test::golden_dir() / "llama3_gqa");
   const Tensor<float> expected = hub.get_float(name, {128, 64});
   std::vector<float> scratch(128 * 80);

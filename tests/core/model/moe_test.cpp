@@ -139,8 +139,10 @@ std::pair<const std::byte*, std::size_t> place_of(const Transformer& model, Inde
   }
   if (model.weights().contains(prefix + "gate_up_proj_blocks")) {
     const auto n = static_cast<std::size_t>(n_rows * c.d_model / 2);
-    return {model.weights().get_bytes(prefix + "gate_up_proj_blocks",
-                                      {c.moe.n_experts, n_rows, c.d_model / 32, 16}) +
+    return {model.weights()
+                    .get_bytes(prefix + "gate_up_proj_blocks", "U8",
+                               {c.moe.n_experts, n_rows, c.d_model / 32, 16})
+                    .data +
                 static_cast<std::size_t>(expert) * n,
             n};
   }

@@ -5,15 +5,24 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-namespace kvscope::cli {
+namespace kvscope {
 
 /// A model as the option --model names it, and where it lies.
 struct StoredModel {
   std::string word;            // "org/name", "ollama:name:tag"
   std::filesystem::path path;  // a folder, or a GGUF file
 };
+
+/// Where the model lies that `word` names: a path that exists, "ollama:NAME[:TAG]", or
+/// "ORG/NAME[@REVISION]" in the hub's cache. Throws IoError for what is not there, with the command
+/// that fetches it.
+std::filesystem::path find_model(const std::string& word);
+
+/// True for words that begin as a name in Ollama's store does.
+bool is_ollama_name(std::string_view word);
 
 /// What a folder holds, by name; nothing where it cannot be read.
 std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& folder);
@@ -44,4 +53,4 @@ std::filesystem::path find_in_ollama(const std::string& name);
 
 std::vector<StoredModel> ollama_models();
 
-}  // namespace kvscope::cli
+}  // namespace kvscope

@@ -1,4 +1,4 @@
-#include "analysis/cli/model_stores.hpp"
+#include "core/model/model_stores.hpp"
 
 #include <fmt/format.h>
 
@@ -12,13 +12,14 @@
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
 
-namespace kvscope::cli {
+namespace kvscope {
 
 namespace fs = std::filesystem;
 
 namespace {
 
 constexpr std::size_t kMaxManifest = 1 << 20;
+constexpr std::string_view kOllama = "ollama:";
 constexpr std::string_view kOllamaHost = "registry.ollama.ai";
 
 std::optional<fs::path> from_environment(const char* name) {
@@ -147,6 +148,17 @@ fs::path model_of_manifest(const fs::path& file, const std::string& word) {
 
 }  // namespace
 
+bool is_ollama_name(std::string_view word) {
+  return word.starts_with(kOllama);
+}
+
+fs::path find_model(const std::string& word) {
+  if (is_ollama_name(word)) return find_in_ollama(word.substr(kOllama.size()));
+  if (is_on_disk(word)) return word;
+  if (is_hub_name(word)) return find_in_hub_cache(word);
+  throw IoError(fmt::format("no model folder {}", word));
+}
+
 std::vector<fs::path> sorted_entries(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code error;
@@ -245,4 +257,4 @@ std::vector<StoredModel> ollama_models() {
   return models;
 }
 
-}  // namespace kvscope::cli
+}  // namespace kvscope
