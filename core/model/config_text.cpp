@@ -28,7 +28,7 @@ json qwen2_vl_defaults() {
   return {{"vocab_size", 152064},    {"hidden_size", 8192},       {"intermediate_size", 29568},
           {"num_hidden_layers", 80}, {"num_attention_heads", 64}, {"num_key_value_heads", 8},
           {"rms_norm_eps", 1e-5},    {"rope_theta", 1e6},         {"max_window_layers", 80},
-          {"bos_token_id", 151643u},  {"eos_token_id", 151645u}};
+          {"bos_token_id", 151643u}, {"eos_token_id", 151645u}};
 }
 
 json qwen3_vl_defaults() {

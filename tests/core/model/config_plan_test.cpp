@@ -68,8 +68,8 @@ TEST_CASE("models of texts and pictures: the part of text", "[config]") {
   CHECK_FALSE(parse(mistral).tied_embeddings);
   mistral["tie_word_embeddings"] = true;
   CHECK(parse(mistral).tied_embeddings);
-  check_refused({{"model_type", "other"}, {"text_config", small("mistral")}}, "model_type",
-                "llava", "found \"llava\"");
+  check_refused({{"model_type", "other"}, {"text_config", small("mistral")}}, "model_type", "llava",
+                "found \"llava\"");
 }
 
 TEST_CASE("Qwen-VL: the part of text, flat or in a field, with one position", "[config]") {
