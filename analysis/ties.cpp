@@ -242,10 +242,10 @@ void add_closed_loop(const TraceSource& trace, const TiesOptions& options,
                      ThreadPool& pool, const ProgressFn& progress, const std::stop_token& stop) {
   constexpr std::array<const char*, 4> kNames = {"steps", "first_changed", "first_token",
                                                  "logit_change"};
-  constexpr std::array<const char*, 4> kUnits = {"token", "token", "token", "logit"};
-  constexpr std::array<const char*, 4> kWords = {"steps decoded", "first step with other logits",
-                                                 "first step with another token",
-                                                 "largest change of a logit"};
+  constexpr std::array<const char*, 4> kLoopUnits = {"token", "token", "token", "logit"};
+  constexpr std::array<const char*, 4> kLoopWords = {
+      "steps decoded", "first step with other logits", "first step with another token",
+      "largest change of a logit"};
   std::array<std::vector<double>, 4> values;
   for (auto& one : values) one.assign(cases.size(), kNan);
   const auto n_prompt =
@@ -274,7 +274,7 @@ void add_closed_loop(const TraceSource& trace, const TiesOptions& options,
   }
   for (std::size_t v = 0; v < kNames.size(); ++v) {
     const std::string name = fmt::format("live/{}", kNames[v]);
-    output.declare({name, ResultType::f64, {n_of(cases)}, {"case"}, kUnits[v], kWords[v]});
+    output.declare({name, ResultType::f64, {n_of(cases)}, {"case"}, kLoopUnits[v], kLoopWords[v]});
     output.write<double>(name, 0, values[v]);
     for (std::size_t c = 0; c < cases.size(); ++c)
       rows[c][fmt::format("live_{}", kNames[v])] = json_number(values[v][c]);

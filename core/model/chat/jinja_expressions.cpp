@@ -292,13 +292,17 @@ ExpressionPtr Parser::parse_postfix(ExpressionPtr node) {
     } else if (take_sign("[")) {
       node = parse_subscript(std::move(node));
     } else if (is_sign("(")) {
-      node = make(ExpressionKind::call, "", parts_of(std::move(node)));
-      parse_arguments(*node);
-      node = made(std::move(node));
+      node = parse_call(std::move(node));
     } else {
       return node;
     }
   }
+}
+
+ExpressionPtr Parser::parse_call(ExpressionPtr node) {
+  node = make(ExpressionKind::call, "", parts_of(std::move(node)));
+  parse_arguments(*node);
+  return made(std::move(node));
 }
 
 ExpressionPtr Parser::parse_subscript(ExpressionPtr node) {
@@ -343,9 +347,7 @@ ExpressionPtr Parser::parse_filters(ExpressionPtr node) {
     } else if (take_word("is")) {
       node = parse_test(std::move(node));
     } else if (is_sign("(")) {
-      node = make(ExpressionKind::call, "", parts_of(std::move(node)));
-      parse_arguments(*node);
-      node = made(std::move(node));
+      node = parse_call(std::move(node));
     } else {
       return node;
     }

@@ -54,6 +54,7 @@ class Parser {
   ExpressionPtr parse_primary();
   ExpressionPtr parse_mapping();
   ExpressionPtr parse_postfix(ExpressionPtr node);
+  ExpressionPtr parse_call(ExpressionPtr node);
   ExpressionPtr parse_subscript(ExpressionPtr node);
   ExpressionPtr parse_filters(ExpressionPtr node);
   ExpressionPtr parse_test(ExpressionPtr node);

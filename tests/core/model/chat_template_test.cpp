@@ -76,7 +76,7 @@ TEST_CASE("templates give the bytes that Python's jinja2 gives", "[chat]") {
       ++n_compared;
     }
   }
-  CHECK(n_compared > 270);
+  CHECK(n_compared == 81);
 }
 
 TEST_CASE("a template that does not end, or grows, is stopped with a sentence", "[chat]") {
@@ -156,11 +156,11 @@ TEST_CASE("what is no template is refused with the line and what was expected", 
 }
 
 TEST_CASE("a frame is what stands around a user's words", "[chat]") {
-  const ChatTemplate chat(testing::read_file(kGolden / "smollm2.jinja"), {}, "M");
+  const ChatTemplate chat(testing::read_file(kGolden / "frame.jinja"), {}, "M");
   const ChatFrame frame = chat_frame(chat);
-  CHECK(frame.before == "<|begin|>system\nYou are a model that helps.<|end|>\n<|begin|>user\n");
-  CHECK(frame.after == "<|end|>\n<|begin|>assistant\n");
-  CHECK(frame.between == "<|end|>\n<|begin|>user\n");
+  CHECK(frame.before == "[rules] none [end]\n[user] ");
+  CHECK(frame.after == " [end]\n[answer] ");
+  CHECK(frame.between == " [end]\n[user] ");
   const auto frame_of = [](const char* source) {
     return chat_frame(ChatTemplate(source, {}, "M"));
   };

@@ -4,7 +4,7 @@
     python3 tests/golden/chat/make_chat.py                      # the templates of this folder
     python3 tests/golden/chat/make_chat.py DIR OUT.json         # those of another folder
 
-The templates are written for kvscope; each uses the constructs that a family's template has (its name says which).
+The templates are written for kvscope; their names say which part of the language they use.
 """
 import json
 import sys
