@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kConfigFile = "adapter_config.json";
-constexpr std::size_t kMaxConfigBytes = 16 << 20;
+constexpr std::size_t kMaxAdapterBytes = 16 << 20;
 constexpr std::int64_t kMaxRank = 1 << 16;
 constexpr std::string_view kWayOut =
     "; in Python: AutoPeftModelForCausalLM.from_pretrained(FOLDER).merge_and_unload()"
@@ -36,7 +36,7 @@ bool is_there(const fs::path& path) {
 }
 
 std::string read_config(const fs::path& folder) {
-  return read_regular_file(folder / kConfigFile, kMaxConfigBytes);
+  return read_regular_file(folder / kConfigFile, kMaxAdapterBytes);
 }
 
 // ---- settings

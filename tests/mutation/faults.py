@@ -121,7 +121,7 @@ FAULTS = [
           around="{probs.n_tok - 1, probs.n_tok}"),
     Fault(25, "H2O", "off-by-one", "core/selectors/methods/h2o.cpp",
           "the window of votes is one query short",
-          "row.pos < n_ctx - options_.vote_window", "row.pos <= n_ctx - options_.vote_window",
+          "row.pos < n_ctx - vote_window_", "row.pos <= n_ctx - vote_window_",
           {"core": "h2o_test"}),
     Fault(26, "StreamingLLM", "budget", "core/selectors/methods/streamingllm.cpp",
           "sinks are kept on top of the budget",

@@ -286,7 +286,8 @@ Value Run::filter_map(const Value& value, const Arguments& arguments) {
   for (const Value& item : items_of(value)) {
     if (path != nullptr) {
       Value found = attribute_path(item, text_argument(*path, "map"));
-      out.push_back(found.is_undefined() && fallback != nullptr ? *fallback : std::move(found));
+      if (found.is_undefined() && fallback != nullptr) found = *fallback;
+      out.push_back(std::move(found));
     } else if (!arguments.values.empty()) {
       const Arguments rest{{arguments.values.begin() + 1, arguments.values.end()}, arguments.named};
       pay(static_cast<std::int64_t>(rest.values.size() + rest.named.size()));
