@@ -105,12 +105,13 @@ std::string about_html(const TraceSource& trace, const TraceInfo& part, const Js
 }
 
 constexpr std::string_view kBody = R"html(<main>
-<section><div class="bar"><label>Heads by <select id="order"></select></label></div><div id="atlas"></div></section>
+<section class="heads"><div class="bar"><label>Heads by <select id="order"></select></label></div><div id="atlas"></div></section>
 <section class="shown"><div class="bar"><b id="which"></b><label>colours from <select id="low"><option>1e-6</option>
 <option>1e-5</option><option selected>1e-4</option><option>1e-3</option><option>1e-2</option></select></label>
 <span id="scale"></span><span>to 1</span></div><div class="soft small" id="numbers"></div>
-<canvas id="map" width="720" height="720" tabindex="0" aria-label="attention map: queries downwards, keys to the right"></canvas>
-<div class="soft small">Queries downwards, keys to the right.</div><div id="readout" aria-live="polite"></div></section>
+<div class="framed"><div class="ticks" id="query-ticks" aria-hidden="true"></div><canvas id="map" width="720" height="720" tabindex="0"
+aria-label="attention map: queries downwards, keys to the right"></canvas><div class="ticks" id="key-ticks" aria-hidden="true"></div></div>
+<div id="readout" aria-live="polite"></div></section>
 </main>
 )html";
 

@@ -72,7 +72,24 @@
   // ---- what is shown ------------------------------------------------------------------------------
   const state = { head: 0, view: { x: 0, y: 0, size: n }, cell: null };
   const map = $('map');
+  // Positions of tokens at steps of 1, 2 or 5 times a power of ten, at most six along each side.
+  function drawTicks() {
+    const { x, y, size } = state.view, tokens = size * block;
+    const power = 10 ** Math.floor(Math.log10(Math.max(1, tokens / 6)));
+    const step = [1, 2, 5, 10].map((m) => m * power).find((s) => tokens / s <= 6);
+    for (const [id, from, side] of [['key-ticks', x, 'left'], ['query-ticks', y, 'top']]) {
+      const place = $(id);
+      place.textContent = '';
+      for (let at = Math.max(0, Math.ceil(from * block / step) * step); at < Math.min(nTokens, from * block + tokens); at += step) {
+        append(place, 'span', String(at));
+        place.lastChild.style[side] = (at / block - from) / size * 100 + '%';
+      }
+    }
+    // A finger on the whole map scrolls the page; on a part of it, it moves the part.
+    map.style.touchAction = size >= n ? 'pan-y' : 'none';
+  }
   function draw() {
+    drawTicks();
     const levels = levelsOf(state.head);
     const cellsPerPixel = state.view.size / map.width;
     const level = Math.max(0, Math.min(levels.length - 1, Math.floor(Math.log2(Math.max(1, cellsPerPixel)))));
@@ -113,7 +130,7 @@
     const out = $('readout'), cell = state.cell;
     out.textContent = '';
     delete out.dataset.weight;
-    if (!cell) return append(out, 'span', 'Move over the map: weight, query and key of the cell. Drag to move, wheel or + and \u2212 to zoom, 0 for all, arrows for the cell, click to hold it.', 'soft');
+    if (!cell) return append(out, 'span', 'Move over the map: weight, query and key of the cell. Drag to move, wheel, two fingers or + and \u2212 to zoom, 0 for all, arrows for the cell, click to hold it.', 'soft');
     const value = valueAt(state.head, cell.q, cell.k);
     const place = (i) => [i * block, Math.min(nTokens, (i + 1) * block)];
     const q = place(cell.q), k = place(cell.k);
@@ -178,10 +195,27 @@
     }
     paint(buttons[i].firstChild, small[i], { x: 0, y: 0, size: n });
   }
-  function paintAtlas(i = 0) {  // one head at a time: the page answers meanwhile
-    if (i >= buttons.length) return;
+  // Thumbnails are painted when they come into sight, one at a time, so that the page answers meanwhile.
+  const inSight = new Set();
+  let painting = false;
+  function paintNext() {
+    const [i] = inSight;
+    painting = i !== undefined;
+    if (!painting) return;
+    inSight.delete(i);
     paintSmall(i);
-    setTimeout(paintAtlas, 0, i + 1);
+    setTimeout(paintNext, 0);
+  }
+  const watch = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      const i = Number(entry.target.dataset.index);
+      if (entry.isIntersecting) inSight.add(i);
+      else inSight.delete(i);
+    }
+    if (!painting) paintNext();
+  });
+  function paintAtlas() {  // observing anew tells of all that are in sight
+    for (const button of buttons) { watch.unobserve(button); watch.observe(button); }
   }
 
   // ---- mouse, wheel, keys ---------------------------------------------------------------------------
@@ -196,31 +230,47 @@
     state.view = { x: view.x + x * (view.size - size), y: view.y + y * (view.size - size), size };
     redraw();
   }
-  let drag = null;
+  // One pointer drags, two zoom about the point between them; each is known by its id.
+  const pointers = new Map();
+  let drag = null;  // where the pointers were when their number last changed
+  function begin(moved) {
+    const all = [...pointers.values()];
+    const middle = (of) => all.reduce((sum, p) => sum + p[of], 0) / all.length;
+    const apart = all.length > 1 ? Math.hypot(all[0].x - all[1].x, all[0].y - all[1].y) : 0;
+    return all.length ? { x: middle('x'), y: middle('y'), apart, view: state.view, moved } : null;
+  }
   map.onpointerdown = (event) => {
-    drag = { x: event.clientX, y: event.clientY, view: state.view, moved: false };
+    pointers.set(event.pointerId, { x: event.clientX, y: event.clientY });
+    drag = begin(pointers.size > 1);
     map.setPointerCapture(event.pointerId);
   };
   map.onpointermove = (event) => {
-    const box = map.getBoundingClientRect();
+    if (pointers.has(event.pointerId)) pointers.set(event.pointerId, { x: event.clientX, y: event.clientY });
     if (drag) {
-      const dx = event.clientX - drag.x, dy = event.clientY - drag.y;
-      drag.moved = drag.moved || Math.abs(dx) + Math.abs(dy) > 3;
-      if (drag.moved) state.view = { ...drag.view, x: drag.view.x - dx / box.width * drag.view.size, y: drag.view.y - dy / box.height * drag.view.size };
+      const box = map.getBoundingClientRect(), now = begin(false), from = drag.view;
+      drag.moved = drag.moved || Math.abs(now.x - drag.x) + Math.abs(now.y - drag.y) > 3;
+      if (drag.moved) {
+        const size = Math.max(4, Math.min(n * 1.05, from.size * (drag.apart && now.apart ? drag.apart / now.apart : 1)));
+        // what lay between the fingers stays between them
+        const along = (was, is, start, length) => start + was / length * from.size - is / length * size;
+        state.view = { x: along(drag.x - box.left, now.x - box.left, from.x, box.width),
+          y: along(drag.y - box.top, now.y - box.top, from.y, box.height), size };
+      }
     }
     if (!state.held) state.cell = cellUnder(event);
     tell();
     redraw();
   };
-  map.onpointerup = (event) => {
-    if (drag && !drag.moved) {  // a click holds the cell, the next one lets it go
-      state.held = !state.held;
-      state.cell = cellUnder(event);
-      tell();
-      tellHead();
-      redraw();
-    }
-    drag = null;
+  map.onpointerup = map.onpointercancel = (event) => {
+    const isClick = event.type === 'pointerup' && drag && !drag.moved;
+    pointers.delete(event.pointerId);
+    drag = begin(true);
+    if (!isClick) return;
+    state.held = !state.held;  // a click holds the cell, the next one lets it go
+    state.cell = cellUnder(event);
+    tell();
+    tellHead();
+    redraw();
   };
   map.onpointerleave = () => {
     if (!state.held && !drag) { state.cell = null; tell(); redraw(); }
@@ -237,6 +287,7 @@
       state.cell = { q: inside(cell.q + step[0]), k: inside(cell.k + step[1]) };
       state.held = true;
       tell();
+      tellHead();
       redraw();
     } else if (event.key === '+' || event.key === '=') zoom(.7, .5, .5);
     else if (event.key === '-') zoom(1 / .7, .5, .5);
@@ -250,14 +301,17 @@
     paintAtlas();
   };
 
-  // ---- begin: the head and cell of the address, else the head that looks farthest back ---------------
+  // ---- begin: the head and cell of the address, else the head that retrieves most ---------------------
+  // (where nothing repeats, the one that looks farthest back: often a flat one)
   makeTable(Number($('low').value));
   $('scale').style.background = `linear-gradient(to right, ${data.colours.join(',')})`;
   arrange();
   const wanted = new URLSearchParams(location.hash.slice(1));
   let first = data.heads.findIndex((h) => h.layer === Number(wanted.get('layer')) && h.head === Number(wanted.get('head')));
-  if (!wanted.has('layer') || first < 0)
-    first = data.heads.reduce((best, h, i) => h.numbers.distance > data.heads[best].numbers.distance ? i : best, 0);
+  if (!wanted.has('layer') || first < 0) {
+    const by = data.measures.some((m) => m.name === 'retrieval') ? 'retrieval' : 'distance';
+    first = data.heads.reduce((best, h, i) => (h.numbers[by] ?? -1) > (data.heads[best].numbers[by] ?? -1) ? i : best, 0);
+  }
   if (wanted.has('query') && wanted.has('key')) {
     state.cell = { q: Math.floor(Number(wanted.get('query')) / block), k: Math.floor(Number(wanted.get('key')) / block) };
     state.held = true;

@@ -172,12 +172,93 @@ def check(browser, page, exact, said, picture):
     browser.value("(() => { const o = document.getElementById('order'); o.value = 'distance'; o.onchange(); })()")
     far = json.loads(browser.value("JSON.stringify([...document.querySelectorAll('.head span')].map(s => Number(s.textContent.split(' ')[2])))"))
     assert len(far) == 64 and far == sorted(far, reverse=True), far[:5]
+    show_all(browser, said)
+    check_sizes(browser)
+    show_all(browser, said)
+    check_touch(browser)
+    check_start(browser, page)
     assert not browser.complaints(), browser.complaints()
     foreign = [url for url in browser.requests() if not url.startswith(("file:", "data:", "about:"))]
     assert not foreign, foreign
     if picture:
         time.sleep(1)
         pathlib.Path(picture).write_bytes(base64.b64decode(browser.ask("Page.captureScreenshot")["data"]))
+
+
+def numbers(browser, expression):
+    return json.loads(browser.value(f"JSON.stringify({expression})"))
+
+
+def show_all(browser, said):
+    browser.value("Object.assign(kvscopePage.state, {view: {x: 0, y: 0, size: %d}, held: false}); kvscopePage.draw()" % said["cells"])
+
+
+def check_sizes(browser):
+    """On every screen the map and what is said below it are seen at once, also with 64 heads in a layer."""
+    browser.value("document.getElementById('order').value = ''")
+    browser.value("document.getElementById('order').onchange()")
+    many = "document.getElementById('atlas').style.gridTemplateColumns = 'repeat(64, 60px)'"
+    for width, height, phone in [(1280, 800, False), (1920, 1080, False), (400, 800, True)]:
+        browser.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+        browser.value(many)
+        time.sleep(.2)
+        parts = numbers(browser, "['map', 'readout', 'key-ticks'].map((id) => {"
+                                 " const b = document.getElementById(id).getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom]; })")
+        assert browser.value("document.documentElement.scrollWidth") <= width, (width, "the page is wider than the screen")
+        for left, top, right, bottom in parts:
+            assert 0 <= left < right <= width and 0 <= top < bottom <= height, (width, height, parts)
+        side = parts[0][2] - parts[0][0]
+        assert side >= .5 * min(width, height) and abs(parts[0][3] - parts[0][1] - side) < 1, (width, parts)
+    ticks = numbers(browser, "[...document.querySelectorAll('#key-ticks span')].map((s) => Number(s.textContent))")
+    assert len(ticks) >= 3 and ticks[0] == 0, ticks
+    # only what is in sight is painted; what is scrolled to follows
+    blank = ("[...document.querySelectorAll('.head canvas')].map((c) => c.getContext('2d').getImageData(0, 0, 52, 52).data"
+             ".some((x) => x !== 0))")
+    browser.ask("Emulation.setDeviceMetricsOverride", width=1280, height=800, deviceScaleFactor=1, mobile=False)
+    browser.value("document.getElementById('atlas').scrollTo(1e6, 1e6)")
+    time.sleep(1)
+    assert numbers(browser, blank)[-1]
+    # the keyboard's place is seen, and arrows are in the address
+    browser.value("document.getElementById('map').focus()")
+    for kind in ("keyDown", "keyUp"):
+        browser.ask("Input.dispatchKeyEvent", type=kind, key="ArrowRight", code="ArrowRight", windowsVirtualKeyCode=39)
+    assert browser.value("getComputedStyle(document.getElementById('map')).outlineWidth") == "3px"
+    assert "query=" in browser.value("location.hash"), browser.value("location.hash")
+    # dark where the reader's system is dark
+    light = browser.value("getComputedStyle(document.body).backgroundColor")
+    browser.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    assert browser.value("getComputedStyle(document.body).backgroundColor") != light
+    browser.ask("Emulation.setEmulatedMedia", features=[])
+
+
+def check_touch(browser):
+    """Two fingers that part zoom about the point between them."""
+    cells = browser.value("kvscopePage.state.view.size")
+    left, top, side = numbers(browser, "(() => { const b = document.getElementById('map').getBoundingClientRect();"
+                                       " return [b.left, b.top, b.width]; })()")
+
+    def fingers(apart):
+        return [{"x": left + side * (.5 + sign * apart), "y": top + side * .5, "id": i} for i, sign in enumerate((-1, 1))]
+
+    browser.ask("Input.dispatchTouchEvent", type="touchStart", touchPoints=fingers(.1))
+    for apart in (.15, .2):
+        browser.ask("Input.dispatchTouchEvent", type="touchMove", touchPoints=fingers(apart))
+    browser.ask("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    view = numbers(browser, "kvscopePage.state.view")
+    assert abs(view["size"] - cells / 2) < 1, view
+    for start in (view["x"], view["y"]):
+        assert abs(start - cells / 4) < 1, view
+    assert not browser.value("kvscopePage.state.held")
+
+
+def check_start(browser, page):
+    """Without an address the page opens with a head that has something to show."""
+    browser.open(page.resolve().as_uri())
+    heads = numbers(browser, "[...document.querySelectorAll('.head')].map((b) => Number(b.dataset.index))")
+    assert len(heads) == 64
+    best = browser.value("(() => { const d = JSON.parse(document.getElementById('page-data').textContent).heads.map((h) => h.numbers.retrieval);"
+                         " return d.indexOf(Math.max(...d)); })()")
+    assert browser.value("kvscopePage.state.head") == best
 
 
 if __name__ == "__main__":
