@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <regex>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -253,6 +254,41 @@ TEST_CASE("the pages name and link only files that exist") {
   }
   CHECK(n_named > 100);
   CHECK(n_linked > 15);
+}
+
+/// Lines of a page that show a command of ours and that a shell would not take as they stand: words
+/// in brackets behind it, or another indentation than a block's.
+std::vector<std::string> unpasteable(const std::string& page) {
+  static const std::regex command(R"re(^ {4,}(\$ )?kvscope .*)re");
+  static const std::regex odd(R"re(^ {5,}.*|.* {2,}\(.*)re");
+  std::vector<std::string> lines;
+  std::istringstream text(page);
+  for (std::string line; std::getline(text, line);) {
+    if (has_any(line, {"kvscope "}) && std::regex_match(line, command) &&
+        std::regex_match(line, odd))
+      lines.push_back(line);
+  }
+  return lines;
+}
+
+TEST_CASE("commands in the pages can be pasted") {
+  CHECK(unpasteable("    kvscope a   (and b)\n        $ kvscope c\n    $ kvscope d   # and e\n")
+            .size() == 2);
+  namespace fs = std::filesystem;
+  std::vector<fs::path> pages = {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"};
+  const fs::path root = testing::source_dir();
+  for (const char* folder : {"analysis", "core", "gui", "notebooks_export", "tests", "traces"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      if (entry.path().extension() == ".md") pages.push_back(fs::relative(entry.path(), root));
+    }
+  }
+  CHECK(pages.size() > 15);
+  for (const fs::path& page : pages) {
+    for (const std::string& line : unpasteable(text_of(root / page))) {
+      INFO(page.string() << ": " << line);
+      CHECK(line.empty());
+    }
+  }
 }
 
 }  // namespace
