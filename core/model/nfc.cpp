@@ -15,15 +15,18 @@ namespace kvscope {
 
 namespace {
 
-constexpr std::size_t kMaxDecomposed = 8;  // no character of Unicode comes apart into more than 4
+constexpr std::size_t kMaxDecomposed = 24;  // no character comes apart into more than 18 (U+FDFA)
+
+enum class Form { canonical, compatible };
 
 void check(utf8proc_ssize_t result) {
   if (result < 0) throw std::runtime_error(utf8proc_errmsg(result));
 }
 
-void decompose(char32_t c, std::vector<std::int32_t>& out) {
+void decompose(char32_t c, Form form, std::vector<std::int32_t>& out) {
   std::array<utf8proc_int32_t, kMaxDecomposed> parts;
-  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
+  const auto options = static_cast<utf8proc_option_t>(
+      UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (form == Form::compatible ? UTF8PROC_COMPAT : 0));
   const utf8proc_ssize_t n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts.data(),
                                                      parts.size(), options, nullptr);
   check(n);
@@ -56,19 +59,16 @@ void compose(std::vector<std::int32_t>& text) {
   text.resize(static_cast<std::size_t>(n));
 }
 
-}  // namespace
-
-std::optional<std::string> nfc(std::string_view text) {
-  // 0xcc is the first byte of U+0300; everything below is its own NFC and composes with nothing
-  // before it.
-  const bool can_change = std::any_of(text.begin(), text.end(),
-                                      [](char c) { return static_cast<unsigned char>(c) >= 0xcc; });
+/// `first` is the first byte of the first character that can change.
+std::optional<std::string> normalized(std::string_view text, Form form, unsigned char first) {
+  const bool can_change = std::any_of(
+      text.begin(), text.end(), [&](char c) { return static_cast<unsigned char>(c) >= first; });
   if (!can_change) return std::nullopt;
   std::vector<std::int32_t> characters;
   characters.reserve(text.size());
   for (std::size_t pos = 0; pos < text.size();) {
     const Utf8Char c = utf8_char_at(text, pos);
-    decompose(c.code_point, characters);
+    decompose(c.code_point, form, characters);
     pos += c.size;
   }
   order_marks(characters);
@@ -77,6 +77,17 @@ std::optional<std::string> nfc(std::string_view text) {
   out.reserve(text.size());
   for (const std::int32_t c : characters) append_utf8(out, static_cast<char32_t>(c));
   return out;
+}
+
+}  // namespace
+
+std::optional<std::string> nfc(std::string_view text) {
+  // 0xcc begins U+0300; everything below is its own NFC and composes with nothing before it.
+  return normalized(text, Form::canonical, 0xcc);
+}
+
+std::optional<std::string> nfkc(std::string_view text) {
+  return normalized(text, Form::compatible, 0xc2);  // U+00A0 is a blank
 }
 
 }  // namespace kvscope

@@ -23,6 +23,7 @@ struct Apply {
   bool begins_text;
 
   std::optional<std::string> operator()(const NfcStep&) const { return nfc(text); }
+  std::optional<std::string> operator()(const NfkcStep&) const { return nfkc(text); }
   std::optional<std::string> operator()(const PrependStep& step) const {
     if (text.empty() || step.text.empty()) return std::nullopt;
     return step.text + std::string(text);

@@ -15,6 +15,7 @@ namespace kvscope {
 
 /// Unicode normalization form C.
 struct NfcStep {};
+struct NfkcStep {};
 /// Puts `text` in front of what is not empty (SentencePiece: "▁" before the first word).
 struct PrependStep {
   std::string text;
@@ -35,7 +36,7 @@ struct SentencePieceStep {
   std::string space;  // what stands for one: the word mark
 };
 
-using NormalizerStep = std::variant<NfcStep, PrependStep, ReplaceStep, SentencePieceStep>;
+using NormalizerStep = std::variant<NfcStep, NfkcStep, PrependStep, ReplaceStep, SentencePieceStep>;
 
 /// `text` (well-formed UTF-8) after all steps in order; empty if they change nothing. begins_text:
 /// nothing stands before it. Throws ConfigError if a step makes it much longer than any model's

@@ -149,12 +149,14 @@ void read_normalizer(const JsonObject& root, TokenizerParts& parts) {
     }
     if (type == "NFC") {
       parts.normalizer.emplace_back(NfcStep{});
+    } else if (type == "NFKC") {
+      parts.normalizer.emplace_back(NfkcStep{});
     } else if (type == "Prepend") {
       parts.normalizer.emplace_back(PrependStep{component.string("prepend")});
     } else if (type == "Replace") {
       parts.normalizer.emplace_back(read_replace(component));
     } else {
-      refuse_kind(component, "type", "NFC, Prepend or Replace");
+      refuse_kind(component, "type", "NFC, NFKC, Prepend or Replace");
     }
   });
 }

@@ -108,7 +108,7 @@ TEST_CASE("other normalizers, pre-tokenizers and decoders are refused by name", 
         parse(tokenizer), Error,
         MessageMatches(ContainsSubstring(message) && ContainsSubstring("tokenizer.json")));
   };
-  check_refused("normalizer", {{"type", "Lowercase"}}, "NFC, Prepend or Replace");
+  check_refused("normalizer", {{"type", "Lowercase"}}, "NFC, NFKC, Prepend or Replace");
   check_refused("normalizer",
                 {{"type", "Replace"}, {"pattern", {{"Regex", "a+"}}}, {"content", ""}}, "a String");
   check_refused("normalizer", {{"type", "Replace"}, {"pattern", {{"String", ""}}}, {"content", ""}},

@@ -140,6 +140,34 @@ TEST_CASE("NFC agrees with Python's unicodedata", "[tokenizer]") {
   CHECK_FALSE(nfc("plain, caf\xc3\xa9"));
 }
 
+TEST_CASE("NFKC agrees with Python's unicodedata", "[tokenizer]") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"\xef\xac\x81re", "fire"},
+      {"\xc2\xa0", " "},
+      {"x\xc2\xb2", "x2"},
+      {"\xef\xbc\xa8\xef\xbc\xa5", "HE"},
+      {"\xe2\x91\xa0", "1"},
+      {"\xc2\xbd",
+       "1\xe2\x81\x84"
+       "2"},
+      {"\xef\xb7\xba",
+       "\xd8\xb5\xd9\x84\xd9\x89 \xd8\xa7\xd9\x84\xd9\x84\xd9\x87 "
+       "\xd8\xb9\xd9\x84\xd9\x8a\xd9\x87 \xd9\x88\xd8\xb3\xd9\x84\xd9\x85"},
+      {"\xea\xb0\x80\xe1\x86\xa8", "\xea\xb0\x81"},
+      {"A\xcc\x8a\xcc\xa7", "\xc3\x85\xcc\xa7"},
+      {"\xe1\xba\x9b\xcc\xa3", "\xe1\xb9\xa9"},
+      {"\xe3\x8c\x80", "\xe3\x82\xa2\xe3\x83\x91\xe3\x83\xbc\xe3\x83\x88"},
+      {"\xe2\x84\xa6", "\xce\xa9"},
+      {"\xc3\xa9", "\xc3\xa9"},
+      {"\xc5\xbf\xcc\x87", "\xe1\xb9\xa1"}};
+  for (const auto& [text, expected] : cases) {
+    CAPTURE(json(text).dump());
+    CHECK(nfkc(text).value_or(text) == expected);
+    CHECK(nfkc(expected).value_or(expected) == expected);
+  }
+  CHECK_FALSE(nfkc("plain"));
+}
+
 TEST_CASE("a long row of marks is ordered in reasonable time", "[tokenizer]") {
   constexpr std::size_t kPairs = 200'000;
   std::string text = "q", expected = "q";
@@ -497,7 +525,8 @@ TEST_CASE("kinds that are not implemented are named, with what is", "[tokenizer]
   json after = with("/pre_tokenizer", {{"type", "Sequence"},
                                        {"pretokenizers", {byte_level(), {{"type", "Digits"}}}}});
   check_refused<ConfigError>(after, "nothing after ByteLevel");
-  check_refused<ConfigError>(with("/normalizer", {{"type", "NFKC"}}), "NFKC");
+  check_refused<ConfigError>(with("/normalizer", {{"type", "NFKD"}}), "NFKD");
+  CHECK_NOTHROW(parse(with("/normalizer", {{"type", "NFKC"}})));
   check_refused<ConfigError>(with("/decoder", {{"type", "Metaspace"}}), "Metaspace");
   check_refused<ConfigError>(with("/post_processor", {{"type", "BertProcessing"}}),
                              "BertProcessing");
