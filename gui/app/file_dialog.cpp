@@ -30,7 +30,7 @@ void FileDialog::ask(Purpose purpose, std::string title, std::vector<std::string
 }
 
 void FileDialog::go_to(const fs::path& folder) {
-  FolderListing next = list_folder(folder, extensions_);
+  FolderListing next = list_folder(folder, extensions_, order_);
   if (next.error.empty() || listing_.folder.empty()) {
     listing_ = std::move(next);
     marked_.clear();
@@ -127,6 +127,13 @@ void FileDialog::draw(const Look& look) {
                               ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove))
     return;
   if (ImGui::Button("Up")) go_to(listing_.folder.parent_path());
+  ImGui::SameLine();
+  const bool by_name = order_ == FolderOrder::by_name;
+  if (ImGui::Button(by_name ? "By name###order" : "Newest first###order")) {
+    order_ = by_name ? FolderOrder::newest_first : FolderOrder::by_name;
+    go_to(listing_.folder);
+  }
+  landmark("file dialog order");
   ImGui::SameLine();
   ImGui::AlignTextToFramePadding();
   ImGui::TextUnformatted(listing_.folder.string().c_str());

@@ -34,7 +34,8 @@ class FileDialog {
   FolderListing listing_;
   std::string typed_;
   std::set<std::string> marked_;  // names of files in the list, where there are several
-  std::size_t anchor_ = 0;        // the entry that was clicked last: Shift marks from there
+  FolderOrder order_ = FolderOrder::by_name;
+  std::size_t anchor_ = 0;  // the entry that was clicked last: Shift marks from there
   std::string problem_;
   bool should_open_ = false;
   std::filesystem::path warned_of_;  // that it exists; saving to it again replaces it

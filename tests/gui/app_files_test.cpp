@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -105,6 +106,39 @@ TEST_CASE("the file dialog opens several files: Ctrl takes one more, Shift all b
   click_with("entry c.h5", true, false);  // that one not
   click(rig, "file dialog ok");
   CHECK(names() == std::vector<std::string>{"a.h5", "b.h5", "c.h5", "d.h5"});
+  fs::current_path(before);
+}
+
+TEST_CASE("the file dialog lists by name, and the newest first when it is asked to") {
+  const TempDir folder;
+  const auto now = fs::file_time_type::clock::now();
+  const std::vector<std::pair<std::string, int>> files = {{"a.h5", 3}, {"b.h5", 1}, {"c.h5", 2}};
+  for (const auto& [name, hours] : files) {
+    fs::copy_file(embedded_trace(/*draft=*/false, 96, 4), folder.path() / name);
+    fs::last_write_time(folder.path() / name, now - std::chrono::hours(hours));
+  }
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  Rig rig;
+  const auto order = [&] {
+    std::vector<std::pair<float, std::string>> places;
+    for (const char* name : {"a.h5", "b.h5", "c.h5"}) {
+      const auto at = place_of(rig, std::string("entry ") + name);
+      REQUIRE(at);
+      places.emplace_back(at->y, name);
+    }
+    std::sort(places.begin(), places.end());
+    return places[0].second + " " + places[1].second + " " + places[2].second;
+  };
+  rig.tap(GLFW_KEY_O, /*ctrl=*/true);
+  rig.frame(2);
+  CHECK(order() == "a.h5 b.h5 c.h5");
+  click(rig, "file dialog order");
+  rig.frame(2);
+  CHECK(order() == "b.h5 c.h5 a.h5");
+  click(rig, "file dialog order");
+  rig.frame(2);
+  CHECK(order() == "a.h5 b.h5 c.h5");
   fs::current_path(before);
 }
 

@@ -108,6 +108,8 @@ TEST_CASE("a recording that grows is read on, and keeps its place under its fina
   CHECK(session.document()->growing_key() == first->growing_key());
   CHECK(session.document()->key() != first->key());
   CHECK(session.selection().layer == 2);
+  CHECK(session.selection().query == 15);  // the newest one was looked at, and is
+  session.select("test", [](Selection& s) { s.query = 5; });
   CHECK(session.document()->tokens_per_second());
   CHECK_THAT(trace_summary(*session.document()), ContainsSubstring("16 of 24 tokens"));
 
@@ -119,6 +121,7 @@ TEST_CASE("a recording that grows is read on, and keeps its place under its fina
   CHECK(session.document()->info().n_tokens == 24);
   CHECK(session.document()->info().status == TraceStatus::complete);
   CHECK(session.selection().layer == 2);
+  CHECK(session.selection().query == 5);
   CHECK(session.notices().empty());
   session.open(file.path);  // as the queue does with what it made: it is open
   bench.drain();

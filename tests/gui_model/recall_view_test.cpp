@@ -491,6 +491,7 @@ TEST_CASE("recall view: captions say what is shown, and sentences why nothing is
   }
   const plot::Figure exported = with_budget_rule(picture.figure, picture, 32);
   CHECK(std::get<plot::Rule>(exported.panels[0].marks.back()).at == 32.0);
+  CHECK(std::get<plot::Rule>(exported.panels[0].marks.back()).label == "budget of 32");
   CHECK_THAT(exported.caption.back(), ContainsSubstring("32"));
 
   CHECK_THAT(picture_of(question_of({})).sentence, ContainsSubstring("Tick a method"));

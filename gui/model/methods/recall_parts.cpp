@@ -227,7 +227,8 @@ plot::Figure with_budget_rule(plot::Figure figure, const RecallPicture& picture,
     plot::Rule rule;
     rule.kind = plot::Rule::Kind::vertical;
     rule.at = *at;
-    rule.tone = {plot::Role::highlight, 0};
+    rule.label = fmt::format("budget of {}", budget);
+    rule.tone = {plot::Role::neutral, 0};
     panel.marks.emplace_back(std::move(rule));
   }
   figure.caption.push_back(is_nominal

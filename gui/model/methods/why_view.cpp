@@ -191,7 +191,7 @@ WhyPicture why_picture(const QueryLook& look, WhyAlong along, const std::string&
   if (by_score) {
     figure.caption.push_back(fmt::format(
         "Points: the {} heaviest keys of the query{}. Cut-off: the smallest score that earned a "
-        "place.",
+        "place. Scores are in the method's own unit, which no other method and no weight shares.",
         picture.heaviest.size(), look.page_size > 1 ? ", at their pages" : ""));
   } else if (look.weights.size() > kMostByWeight) {
     figure.caption.push_back(

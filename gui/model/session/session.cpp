@@ -217,7 +217,13 @@ void Session::exchange(const Opened& opened, const fs::path& replaces) {
                        opened.trace->info().n_tokens == (*place)->info().n_tokens;
   if (is_same) return;  // written to, but no unit is whole since: nothing begins anew
   name_bookmarks(**place, *opened.trace);
+  // Who looks at the newest query of a recording goes on looking at the newest one.
+  const auto newest = [](const Document& trace) { return trace.info().rows.end - 1; };
+  const bool follows = document() == *place && (*place)->is_being_recorded() &&
+                       opened.trace->growing_key() == (*place)->growing_key() &&
+                       state_.selection.query == newest(**place);
   *place = opened.trace;
+  if (follows) state_.selection.query = newest(**place);
   clamp();
 }
 

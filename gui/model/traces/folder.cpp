@@ -8,7 +8,8 @@ namespace kvscope::gui {
 
 namespace fs = std::filesystem;
 
-FolderListing list_folder(const fs::path& folder, const std::vector<std::string>& extensions) {
+FolderListing list_folder(const fs::path& folder, const std::vector<std::string>& extensions,
+                          FolderOrder order) {
   FolderListing listing;
   std::error_code error;
   listing.folder = fs::weakly_canonical(fs::absolute(folder, error), error);
@@ -34,10 +35,14 @@ FolderListing list_folder(const fs::path& folder, const std::vector<std::string>
       const auto size = entries->file_size(ignored);
       entry.bytes = ignored ? 0 : size;
     }
+    const auto written = entries->last_write_time(ignored);
+    if (!ignored) entry.written = written;
     listing.entries.push_back(std::move(entry));
   }
-  std::sort(listing.entries.begin(), listing.entries.end(), [](const auto& a, const auto& b) {
-    return a.is_folder != b.is_folder ? a.is_folder : a.name < b.name;
+  std::sort(listing.entries.begin(), listing.entries.end(), [&](const auto& a, const auto& b) {
+    if (a.is_folder != b.is_folder) return a.is_folder;
+    if (order == FolderOrder::newest_first && a.written != b.written) return a.written > b.written;
+    return a.name < b.name;
   });
   return listing;
 }

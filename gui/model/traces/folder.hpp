@@ -13,7 +13,11 @@ struct FolderEntry {
   std::string name;
   bool is_folder = false;
   std::uintmax_t bytes = 0;  // files only
+  std::filesystem::file_time_type written;
 };
+
+/// Folders come first in both orders.
+enum class FolderOrder { by_name, newest_first };
 
 struct FolderListing {
   std::filesystem::path folder;  // absolute
@@ -23,6 +27,7 @@ struct FolderListing {
 
 /// Hidden entries are left out. `extensions`: those of files that are listed (".h5"); all if empty.
 FolderListing list_folder(const std::filesystem::path& folder,
-                          const std::vector<std::string>& extensions);
+                          const std::vector<std::string>& extensions,
+                          FolderOrder order = FolderOrder::by_name);
 
 }  // namespace kvscope::gui
