@@ -142,6 +142,13 @@ Atlas make_atlas(const FigureInput& input, AtlasOrder order, const HeadNumbers& 
   return atlas;
 }
 
+/// A label inside a sentence: its first letter is small.
+std::string in_sentence(std::string label) {
+  if (!label.empty() && label[0] >= 'A' && label[0] <= 'Z')
+    label[0] = static_cast<char>(label[0] - 'A' + 'a');
+  return label;
+}
+
 }  // namespace
 
 std::vector<HeadTile> head_tiles(const FigureInput& input, AtlasOrder order) {
@@ -194,7 +201,8 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   most.resize(std::min(most.size(), kMostBoxed));
   if (!most.empty() && !is_sorted) {
     panel.marks.emplace_back(
-        outlines(most, {plot::Role::highlight, 0}, fmt::format("the {} largest", most.size())));
+        outlines(most, {plot::Role::highlight, 0},
+                 fmt::format("the {} largest: {}", most.size(), in_sentence(numbers.label))));
   }
   const bool has_words = atlas.n_columns <= kMostWords;
   for (const HeadTile& tile : atlas.tiles) {

@@ -72,7 +72,7 @@ TEST_CASE("heads: each tile is the head's map, upright, with its number", "[figu
   const auto boxes = marks_of<plot::Boxes>(figure.panels[0]);
   REQUIRE(boxes.size() == 2);
   CHECK(boxes[0].x.size() == 8);
-  CHECK(boxes[1].label == "the 5 largest");
+  CHECK(boxes[1].label == "the 5 largest: mean attention distance (tokens)");
 }
 
 TEST_CASE("heads-sorted: the largest number comes first and says whose it is", "[figures]") {

@@ -175,6 +175,18 @@ TEST_CASE("coverage by head shows methods that take no budget", "[figures]") {
                     ContainsSubstring("no method here has a budget"));
 }
 
+TEST_CASE("coverage by head names the methods that have no numbers at the budget", "[figures]") {
+  std::string csv = kSweepHead;
+  csv += "a,prefill,quest,tokens,0,0,64,0,0,0.25,0.5,0.1,3200\n";
+  csv += "a,prefill,snapkv,tokens,0,0,32,0,0,0.75,0.5,0.1,3200\n";
+  FigureOptions options;
+  options.budget = "64";
+  const plot::Figure figure = TableResult(csv, "sweep").make("coverage-heads", options);
+  CHECK(std::any_of(figure.caption.begin(), figure.caption.end(), [](const std::string& sentence) {
+    return sentence == "Without numbers at this budget: snapkv.";
+  }));
+}
+
 TEST_CASE("a layer map boxes the monotone cells", "[figures]") {
   MemoryResult memory;
   ResultInfo info;
