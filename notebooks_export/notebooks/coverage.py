@@ -47,6 +47,7 @@ if coverage is not None:
         if not log:
             image.set_clim(0, 1)
         panel.set(xlabel="first key of the page", ylabel="first query of the block", title=title)
+        panel.invert_yaxis()  # queries run downwards, as in every map of kvscope
         panel.tick_params(axis="x", labelrotation=45)
     figure.suptitle(f"layer {layer}", fontsize=9)
     plt.show()

@@ -83,8 +83,13 @@ for task, table in retrieval.items():
         own = np.array([i for i in range(len(table["selector"])) if label_of(table, i) == name])
         means = [table["accuracy"][own[table["length"][own] == length]].mean() if np.any(table["length"][own] == length) else np.nan
                  for length in lengths]
-        panel.bar(np.arange(len(lengths)) + (n - (len(bars) - 1) / 2) * width, means, width * 0.92, label=name,
-                  color=looks[n]["color"])
+        at = np.arange(len(lengths)) + (n - (len(bars) - 1) / 2) * width
+        panel.bar(at, means, width * 0.92, label=name, color=looks[n]["color"])
+        for x, length in zip(at, lengths):
+            rows = own[table["length"][own] == length]
+            if len(rows) == 1 and "accuracy_low" in table:  # of a mean over kinds or depths the result has no interval
+                low, high = table["accuracy_low"][rows[0]], table["accuracy_high"][rows[0]]
+                panel.plot([x, x], [low, high], color="black", linewidth=0.8)
     panel.set_xticks(np.arange(len(lengths)), [f"{length:g}" for length in lengths])
     panel.set(xlabel="length of the prompt in tokens", ylabel="accuracy", ylim=(0, 1.02), title=title)
     panel.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -104,8 +109,9 @@ for task, table in retrieval.items():
         shown = range(min(4, len(grid)))
         figure, panels = plt.subplots(1, len(shown), figsize=(2.9 * len(shown) + 0.6, 2.8), squeeze=False)
         for panel, p in zip(panels[0], shown):
-            heat_map(panel, grid[p].T, list(lengths), [f"{depth:.2g}" for depth in depths], "accuracy", cmap="cividis").set_clim(0, 1)
+            heat_map(panel, grid[p].T, list(lengths), [f"{depth:.0%}" for depth in depths], "accuracy", cmap="cividis").set_clim(0, 1)
             panel.set(xlabel="length", ylabel="depth of the fact", title=names[p] if p < len(names) else f"method {p}")
+            panel.invert_yaxis()  # the beginning of the prompt is above, as in kvscope figure needle
         plt.show()
 
 # %% retrieval-check
