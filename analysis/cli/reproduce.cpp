@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -42,6 +43,7 @@ class ReproduceCommand final : public Command {
   }
   void declare(OptionSet& options) override {
     options.positional("MANIFEST", "the .json next to a figure", manifest_, /*required=*/true);
+    options.add("results", "DIR", "folder of the results, if they lie elsewhere by now", results_);
     declare_json(options, json_);
   }
 
@@ -49,12 +51,14 @@ class ReproduceCommand final : public Command {
     const std::string text = read_whole_file(manifest_, kMaxManifestBytes);
     if (is_view(text)) return reproduce_view();
     const FigureManifest before = manifest_from_text(text, manifest_.string());
-    const fs::path folder = manifest_.has_parent_path() ? manifest_.parent_path() : fs::path(".");
+    const fs::path folder = folder_of_figure();
     FigureJob job{before.figure, {}, before.options, before.render, before.formats, before.stem};
     for (const ManifestInput& input : before.inputs) {
-      const fs::path file = fs::path(input.file).is_absolute()
-                                ? fs::path(input.file)
-                                : (folder / input.file).lexically_normal();
+      const fs::path file = place_of(input);
+      if (!results_ && !fs::exists(file))
+        throw IoError(fmt::format(
+            "{}: no such file, which {} was drawn from; --results DIR says where it lies now",
+            file.string(), manifest_.string()));
       check_regular_file(file);  // the manifest may have come from anywhere
       job.results.push_back(file);
     }
@@ -95,6 +99,16 @@ class ReproduceCommand final : public Command {
   }
 
  private:
+  fs::path folder_of_figure() const {
+    return manifest_.has_parent_path() ? manifest_.parent_path() : fs::path(".");
+  }
+
+  fs::path place_of(const ManifestInput& input) const {
+    const fs::path file = input.file;
+    if (results_) return *results_ / file.filename();
+    return file.is_absolute() ? file : (folder_of_figure() / file).lexically_normal();
+  }
+
   /// A manifest that the explorer wrote.
   static bool is_view(const std::string& text) {
     try {
@@ -128,6 +142,7 @@ class ReproduceCommand final : public Command {
     if (!fs::exists(file, error)) return "is missing";
     return read_regular_file(file, kMaxFileBytes) == bytes ? "same" : "differs";
   }
+  std::optional<fs::path> results_;
   fs::path manifest_;
   bool json_ = false;
 };

@@ -114,6 +114,21 @@ TEST_CASE("results of the program become figures, and come out the same again") 
   CHECK_THAT(text, ContainsSubstring("trace_uuids") &&
                        ContainsSubstring("\"file\": \"../sweep.h5\"") &&
                        ContainsSubstring("config_hash"));
+  // a picture that moved away from its result is told where that is
+  const std::string moved = folder.file("far/away");
+  fs::create_directories(moved);
+  for (const char* ending : {"svg", "pdf", "png", "tex", "csv", "json"}) {
+    const fs::path file = out + "/budget." + ending;
+    if (fs::exists(file)) fs::copy_file(file, moved + "/budget." + ending);
+  }
+  const auto lost = kvscope_run({"reproduce", moved + "/budget.json"});
+  CHECK(lost.code == 3);
+  CHECK(lost.err_is_one_line());
+  CHECK_THAT(lost.err, ContainsSubstring("--results DIR says where it lies now"));
+  const auto found =
+      kvscope_run({"reproduce", moved + "/budget.json", "--results", folder.file("")});
+  INFO(found.out << found.err);
+  CHECK(found.code == 0);
   // a changed drawing and a changed result are seen
   std::ofstream(out + "/latency.svg", std::ios::app) << " ";
   CHECK(kvscope_run({"reproduce", out + "/latency.json"}).code == 5);
