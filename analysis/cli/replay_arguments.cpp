@@ -34,7 +34,7 @@ std::vector<MethodSpec> ReplayArguments::selectors() const {
 }
 
 std::vector<Budget> ReplayArguments::budgets() const {
-  return split_budgets(budgets_);
+  return budgets_of(budgets_);
 }
 
 ReplayOptions ReplayArguments::replay() const {

@@ -107,6 +107,18 @@ std::string matches_text(const ColumnTable& table) {
   return "\n" + text.text() + notes;
 }
 
+/// Why there are no intervals, where there are none; else empty.
+std::string missing_intervals(const ColumnTable& table) {
+  const auto& names = table.number_names;
+  if (std::find(names.begin(), names.end(), "perplexity_low") == names.end()) return "";
+  const bool has_any = std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+    return !std::isnan(cell_of(table, row, "perplexity_low"));
+  });
+  if (has_any || table.rows.empty()) return "";
+  return "no intervals: they are drawn from blocks of 64 scored tokens, and there are fewer than 8; "
+         "score more (--max-tokens, --windows or another --text)";
+}
+
 }  // namespace
 
 void SimulateCommand::declare(OptionSet& options) {
@@ -174,7 +186,7 @@ SimulationOptions SimulateCommand::simulation_options() const {
   const auto full = std::find(options.selectors.begin(), options.selectors.end(), "full");
   if (adds_full() && full == options.selectors.end())
     options.selectors.insert(options.selectors.begin(), "full");
-  options.budgets = split_budgets(budgets_);
+  options.budgets = budgets_of(budgets_);
   options.match = as_usage([&] { return parse_matches(match_); });
   options.matmul = engine_.matmul_name();
   options.kv_dtype = engine_.kv_dtype;
@@ -283,6 +295,8 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   // threads, files and interruptions do not decide the numbers
   result.command_line = given.command_line(name(), kOptionsOfNoNumber);
   if (out_) write_output(*task, result);
+  if (const std::string sentence = missing_intervals(result.table); !sentence.empty())
+    note("kvscope: " + sentence);
   const int code = finished_.failed.empty() ? kOk : kPartlyFailed;
   if (json_) {
     print_json(simulation_json(*task, result));

@@ -32,6 +32,7 @@ TEST_CASE("simulate perplexity prints a table and writes the same rows in three 
   REQUIRE(table.code == 0);
   CHECK(table.out.starts_with("method"));
   CHECK_THAT(table.out, ContainsSubstring("quest tokens=32"));
+  CHECK_THAT(table.err, ContainsSubstring("no intervals: they are drawn from blocks of 64"));
   const RunSetup pinned{"", {"SOURCE_DATE_EPOCH=1700000000"}};
   for (const std::string extension : {".csv", ".json", ".h5"}) {
     const auto one = (dir.path() / ("one" + extension)).string();
