@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "analysis/calibration_notes.hpp"
 #include "analysis/cli/exit_code.hpp"
@@ -46,6 +48,46 @@ void write_sweep_output(const SweepResult& result, const fs::path& out, bool ove
   save_text(out, text, overwrite);
 }
 
+namespace {
+
+/// Means over layers of a method and budget in one trace, for what is said of them.
+struct SummaryLine {
+  std::string trace, selector, budget;
+  double mass = 0.0;
+};
+
+/// What a reader of the table may take for an error, or for more than it is.
+std::vector<std::string> remarks_on(const std::vector<SummaryLine>& lines, bool is_matched) {
+  std::vector<std::string> remarks;
+  if (!lines.empty() && std::all_of(lines.begin(), lines.end(),
+                                    [](const SummaryLine& line) { return std::isnan(line.mass); }))
+    remarks.emplace_back(
+        "no method chose anything: every layer that was asked for attends within a window of its own "
+        "(kvscope info shows them), so there is nothing to measure");
+  std::set<std::string> above;
+  for (const SummaryLine& oracle : lines) {
+    if (oracle.selector != "oracle-topk") continue;
+    for (const SummaryLine& line : lines) {
+      if (line.trace == oracle.trace && line.budget == oracle.budget && line.selector != "full" &&
+          line.mass > oracle.mass + 5e-4)
+        above.insert(line.selector);
+    }
+  }
+  if (!above.empty())
+    remarks.push_back(fmt::format(
+        "{} {} more of the attention than oracle-topk at the same {}. No method chooses better than "
+        "the oracle: {}{}",
+        fmt::join(above, ", "), above.size() == 1 ? "keeps" : "keep",
+        is_matched ? "cost" : "budget",
+        is_matched ? "they divide their keys unevenly among rows, and it does not"
+                   : "they keep more keys (column kept: a method's own chunk or window may come on "
+                     "top of the budget), or divide them unevenly among rows",
+        is_matched ? "" : "; --match keys=N compares at the same number of keys"));
+  return remarks;
+}
+
+}  // namespace
+
 std::string sweep_summary(const SweepResult& result) {
   const bool many_traces = result.traces.size() > 1;
   std::vector<std::string> header = {"selector",   "budget",  "kept",       "union",
@@ -57,6 +99,7 @@ std::string sweep_summary(const SweepResult& result) {
     header.insert(header.begin() + 2, {"to meet", "reached"});
   }
   std::vector<std::string> notes;
+  std::vector<SummaryLine> lines;
   if (many_traces) header.insert(header.begin(), "trace");
   TextTable table(header);
   for (std::size_t first = 0; first < result.blocks.size();) {
@@ -104,12 +147,16 @@ std::string sweep_summary(const SweepResult& result) {
             fmt::format("* {}{}, {}: {}", many_traces ? row.text(SweepText::trace) + ", " : "",
                         row.text(SweepText::selector), row.text(SweepText::match), note));
     }
+    lines.push_back({row.text(SweepText::trace), row.text(SweepText::selector),
+                     is_matched ? row.text(SweepText::match) : cells[1],
+                     means[static_cast<std::size_t>(SweepNumber::mass_mean)].value()});
     if (many_traces) cells.insert(cells.begin(), row.text(SweepText::trace));
     table.add_row(std::move(cells));
     first = last;
   }
   std::string text = table.text();
   for (const std::string& note : notes) text += note + "\n";
+  for (const std::string& remark : remarks_on(lines, is_matched)) text += remark + "\n";
   for (const std::string& sentence : calibration_warnings(result.config))
     text += fmt::format("warning: {}\n", sentence);
   return text;

@@ -165,6 +165,16 @@ TEST_CASE("a trace of one token has nothing to correlate, and says so") {
   CHECK_THAT(table.out, ContainsSubstring("Pearson -"));
 }
 
+TEST_CASE("a budget that covers a recording measures nothing, and says so") {
+  const std::string trace = recording(256);
+  const auto covered = kvscope_run({"analyze", "quoka", trace, "--budget", "1024"});
+  CHECK(covered.code == 0);
+  CHECK_THAT(covered.out, ContainsSubstring("nothing is left out, so nothing is measured"));
+  CHECK_THAT(covered.out, ContainsSubstring("smaller --budget"));
+  const auto cut = kvscope_run({"analyze", "quoka", trace, "--budget", "32", "--chunk", "32"});
+  CHECK_THAT(cut.out, ContainsSubstring("kept keys hold"));
+}
+
 TEST_CASE("a trace is never overwritten by its own analysis") {
   const Pair pair;
   const std::string before = read_file(pair.verifier);

@@ -5,6 +5,7 @@
 
 #include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
+#include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::sweep_test {
@@ -54,6 +55,32 @@ TEST_CASE("a sweep prints a table and writes the same rows in three formats") {
     CHECK(kvscope_run(recorded.sweep({"--out", one})).code == 3);
     CHECK(kvscope_run(recorded.sweep({"--out", one, "--overwrite"})).code == 0);
   }
+}
+
+TEST_CASE("a sweep says why a method lies above the oracle, and that windows choose nothing") {
+  // Of 96 tokens the first chunk is whole: what comes on top of the budget is more than the budget.
+  const Words short_text = {"sweep", recording(96), "--phase", "prefill", "--budget", "64"};
+  const auto above = kvscope_run(with(short_text, {"--selector", "oracle-topk,quest,recent"}));
+  INFO(above.err);
+  REQUIRE(above.code == 0);
+  CHECK_THAT(above.out, ContainsSubstring("quest keeps more of the attention than oracle-topk"));
+  CHECK_THAT(above.out, ContainsSubstring("--match keys=N"));
+  const auto below = kvscope_run(with(short_text, {"--selector", "oracle-topk,recent"}));
+  CHECK_THAT(below.out, !ContainsSubstring("more of the attention than"));
+  CHECK_THAT(below.out, !ContainsSubstring("nothing to measure"));
+
+  const TempDir dir;
+  const std::string trace = (dir.path() / "windows.h5").string();
+  const std::string ids =
+      dir.write("ids.json", "[5, 17, 3, 50, 49, 17, 8, 1, 44, 20, 7, 63, 9]").string();
+  REQUIRE(kvscope_run({"record", trace, "--model",
+                       (testing::source_dir() / "tests/golden/mistral_window").string(), "--tokens",
+                       ids})
+              .code == 0);
+  const auto windows = kvscope_run({"sweep", trace, "--selector", "recent", "--budget", "4"});
+  INFO(windows.out << windows.err);
+  CHECK(windows.code == 0);
+  CHECK_THAT(windows.out, ContainsSubstring("there is nothing to measure"));
 }
 
 TEST_CASE("decode and verification sweeps run on real traces") {
@@ -126,6 +153,20 @@ TEST_CASE("wrong sweeps end with one sentence and exit code 2") {
     CHECK(run.err_is_one_line());
     CHECK_THAT(run.err, ContainsSubstring(part));
   }
+}
+
+TEST_CASE("a bare share is no number of tokens, and the way to say it is told") {
+  const Recorded recorded;
+  for (const Words& command : {Words{"sweep", recorded.trace}, Words{"simulate", "perplexity"}}) {
+    const auto run = kvscope_run(with(command, {"--selector", "recent", "--budget", "0.1"}));
+    INFO(run.err);
+    CHECK(run.code == 2);
+    CHECK(run.err_is_one_line());
+    CHECK_THAT(run.err, ContainsSubstring("a share of the keys is ratio=0.1"));
+  }
+  const auto shares =
+      kvscope_run({"sweep", recorded.trace, "--selector", "recent", "--budget", "ratio=0.1,0.5"});
+  CHECK(shares.code == 0);
 }
 
 TEST_CASE("selectors lists every method with its options") {
