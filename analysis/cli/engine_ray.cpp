@@ -1,6 +1,8 @@
 // The engine "ray": the Python package's module kvscope.ray_units, which hands units to tasks of
 // Ray. The interpreter is KVSCOPE_PYTHON, else python3; a cluster is found as Ray finds it
 // (RAY_ADDRESS).
+#include <fmt/format.h>
+
 #include <cstdlib>
 
 #include "analysis/cli/child_process.hpp"
@@ -19,7 +21,13 @@ std::string run_ray(const EngineJob& job) {
                                     "--"};
   words.insert(words.end(), job.command.begin(), job.command.end());
   const ChildOutcome outcome = run_child(words, job.stop);
-  return launcher_text("ray", outcome.ended, outcome.err);
+  std::string text = launcher_text("ray", outcome.ended, outcome.err);
+  if (outcome.err.find("No module named 'kvscope") != std::string::npos)
+    text += fmt::format(
+        "; this engine needs the Python package (traces/python) and ray in that interpreter ({}), or "
+        "another one named by KVSCOPE_PYTHON",
+        words.front());
+  return text;
 }
 
 }  // namespace kvscope::cli

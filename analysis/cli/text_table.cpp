@@ -31,6 +31,7 @@ std::string TextTable::text(int indent) const {
   std::vector<bool> right(n, true);
   for (std::size_t c = 0; c < n; ++c) {
     width[c] = width_of(header_[c]);
+    right[c] = c > 0 || !begins_with_words_;
     for (const auto& row : rows_) {
       width[c] = std::max(width[c], width_of(row[c]));
       right[c] = right[c] && is_number_like(row[c]);

@@ -39,6 +39,7 @@ Json unit_list_json(const UnitWork& work, const UnitClock& clock, double process
 
 std::string unit_list_text(const UnitWork& work, const UnitClock& clock, double process) {
   TextTable table({"unit", "reads", "bytes", "seconds", "memory"});
+  table.begin_with_words();  // ids: hashes, which may begin with a digit
   for (std::size_t u = 0; u < work.n_units; ++u) {
     const UnitCost cost = work.cost(u);
     const double seconds = clock.seconds(cost);

@@ -80,6 +80,23 @@ TEST_CASE("units say what they read before anything is computed") {
   CHECK(list.at("units").at(8).at("bytes_to_read") == 8.0 * unit.at("bytes_to_read").get<double>());
   CHECK(n_files(bench.dir.path()) == 0);
   CHECK_THAT(kvscope_run(bench.sweep({"--list-units"})).out, ContainsSubstring("layers 0 to 7"));
+  // Ids are words, and stand left, whether their hash begins with a digit or a letter.
+  for (const char* seed : {"1", "2", "3", "4", "5", "6"}) {
+    const auto table = kvscope_run(bench.sweep({"--list-units", "--seed", seed}));
+    CHECK(table.out.starts_with("unit "));
+  }
+}
+
+TEST_CASE("ray without the Python package says what to install") {
+  const Bench bench;
+  const fs::path python = bench.dir.write(
+      "python", "#!/bin/sh\necho \"x: No module named 'kvscope.ray_units'\" >&2\nexit 1\n");
+  fs::permissions(python, fs::perms::owner_all);
+  const auto run = kvscope_run(bench.sweep({"--engine", "ray", "--out", bench.file("r.csv")}),
+                               {"", {"KVSCOPE_PYTHON=" + python.string()}});
+  INFO(run.err);
+  CHECK(run.code != 0);
+  CHECK_THAT(run.err, ContainsSubstring("needs the Python package (traces/python) and ray"));
 }
 
 TEST_CASE("units done apart, in any order, make the bytes of one run") {
