@@ -82,6 +82,9 @@ Json case_json(const SelectBenchCase& one) {
   return report;
 }
 
+/// Methods times calls from which on the work is announced: nothing is seen of it in a pipe.
+constexpr std::size_t kManyCases = 20;
+
 class BenchSelect final : public Command {
  public:
   std::string name() const override { return "bench select"; }
@@ -154,6 +157,12 @@ class BenchSelect final : public Command {
     plan.n_repeats = n_repeats_;
     plan.precision = precision_;
     plan.kv_dtype = dtype;
+    const std::size_t n_calls = plan.phases.size() * lengths.size();
+    if (plan.methods.size() * n_calls > kManyCases)
+      note(fmt::format(
+          "kvscope: {} methods, each {} times in {} calls (at {} keys): minutes; --selector, "
+          "--lengths and --repeat shorten it, --progress plain says how far it is",
+          plan.methods.size(), n_repeats_ + 1, n_calls, fmt::join(lengths, ", ")));
     Json cases = Json::array();
     for (const SelectBenchCase& one :
          run_select_bench(plan, pool, progress.callback(), stop.token()))

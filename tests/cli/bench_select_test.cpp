@@ -1,6 +1,7 @@
 // kvscope bench select, run as a user runs it, on shapes that take milliseconds.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <csignal>
 
 #include <nlohmann/json.hpp>
 
@@ -95,6 +96,13 @@ TEST_CASE("wrong uses of bench select end with one sentence and exit code 2", "[
     CHECK(run.err_is_one_line());
     CHECK_THAT(run.err, ContainsSubstring(part));
   }
+}
+
+TEST_CASE("bench select says beforehand how much it will measure") {
+  RunningProgram all({"bench", "select"});
+  CHECK(all.waits_for("times in 6 calls (at 4096, 16384, 32768 keys): minutes"));
+  all.send(SIGINT);
+  CHECK(all.wait().code == 130);
 }
 
 }  // namespace
