@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/base/error.hpp"
+#include "traces/result_schema.hpp"
 #include "traces/schema.hpp"
 
 namespace kvscope {
@@ -189,7 +190,14 @@ void read_model(const h5::File& file, TraceInfo& info) {
 }
 
 void check_version(const h5::File& file, std::vector<std::string>& warnings) {
-  if (!file.has_attribute("format") || file.text("format") != schema::kFormat) {
+  const std::string format = file.has_attribute("format") ? file.text("format") : "";
+  if (format == result_schema::kFormat) {
+    throw FormatError(fmt::format(
+        "{}: expected a recording (a trace), found a result; kvscope table, kvscope figure and the "
+        "explorer take it",
+        file.name()));
+  }
+  if (format != schema::kFormat) {
     throw FormatError(
         fmt::format("{}: not a kvscope trace: the root attribute 'format' is not '{}'", file.name(),
                     schema::kFormat));

@@ -11,6 +11,7 @@
 #include "traces/first_look.hpp"
 #include "traces/result_file.hpp"
 #include "traces/result_schema.hpp"
+#include "traces/schema.hpp"
 
 namespace kvscope {
 
@@ -36,7 +37,14 @@ nlohmann::ordered_json read_json(const h5::File& file, const char* path) {
 }
 
 void check_version(const h5::File& file) {
-  if (!file.has_attribute("format") || file.text("format") != names::kFormat) {
+  const std::string format = file.has_attribute("format") ? file.text("format") : "";
+  if (format == schema::kFormat) {
+    throw FormatError(
+        fmt::format("{}: expected a result, found a recording (a trace); kvscope sweep and kvscope "
+                    "analyze make results of it, and kvscope figures says which for each figure",
+                    file.name()));
+  }
+  if (format != names::kFormat) {
     throw FormatError(
         fmt::format("{}: not a kvscope result: the root attribute 'format' is not '{}'",
                     file.name(), names::kFormat));

@@ -2,11 +2,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/output.hpp"
+#include "core/base/enum_names.hpp"
+#include "core/base/error.hpp"
 
 namespace kvscope::cli {
 
@@ -239,11 +243,13 @@ class CompletionCommand final : public Command {
             {"kvscope completion fish > ~/.config/fish/completions/kvscope.fish", "for good"}};
   }
   void declare(OptionSet& options) override {
-    options.positional("SHELL", "whose language to write", shell_, /*required=*/true)
+    options
+        .positional("SHELL", "whose language to write [the one in $SHELL]", shell_,
+                    /*required=*/false)
         .default_text.clear();
   }
-  int run(const OptionSet&, const std::string&) override {
-    switch (shell_) {
+  int run(const OptionSet& given, const std::string&) override {
+    switch (given.given("SHELL") ? shell_ : shell_of_user()) {
       case Shell::bash:
         print(bash_script());
         break;
@@ -258,6 +264,17 @@ class CompletionCommand final : public Command {
   }
 
  private:
+  static Shell shell_of_user() {
+    const char* const program = std::getenv("SHELL");
+    const std::string name = program ? std::filesystem::path(program).filename().string() : "";
+    const auto& names = EnumNames<Shell>::value;
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end())
+      throw UsageError(fmt::format("SHELL is missing: expected one of {}, and $SHELL says \"{}\"",
+                                   fmt::join(names, ", "), name));
+    return static_cast<Shell>(found - names.begin());
+  }
+
   Shell shell_ = Shell::bash;
 };
 

@@ -39,7 +39,7 @@ class ExportCommand final : public Command {
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "the recorded trace", trace_, /*required=*/true);
-    options.flag("html", "write a page (the one format there is)", html_);
+    options.flag("html", "write a page: what is done anyway, since there is one format", html_);
     options.add("out", "FILE", "the page to write (.html)", out_).short_name = 'o';
     selection_.declare(options);
     options.fields(options_);
@@ -49,7 +49,6 @@ class ExportCommand final : public Command {
   }
 
   int run(const OptionSet&, const std::string& command_line) override {
-    if (!html_) throw UsageError("--html is missing: it says what the trace is exported as");
     if (!out_) throw UsageError("--out is missing: the page goes to a file");
     check_new_output(*out_, overwrite_, "--overwrite");
     options_.selection = selection_.selection();

@@ -71,7 +71,7 @@ NotebookFile csv_result(const fs::path& file, const fs::path& notebook) {
   if (!task || !hash || !task->is_text || table.n_rows() == 0) {
     throw FormatError(fmt::format(
         "{}: expected a result file (HDF5) or the CSV of a simulation with columns task and "
-        "config_hash",
+        "config_hash; kvscope sweep and kvscope analyze write HDF5 with --out NAME.h5",
         file.string()));
   }
   return {relative_to(file, notebook), "simulate-" + task->cell(0), hash->cell(0), ""};

@@ -148,6 +148,26 @@ std::string OptionSet::command_line(std::string_view command,
   return line;
 }
 
+void OptionSet::fail_unexpected(const std::string& text) const {
+  std::vector<std::string> names;
+  for (const OptionSpec& spec : positionals_) names.push_back(spec.name);
+  throw UsageError(fmt::format(
+      "unexpected argument \"{}\": expected {}{}", text,
+      names.empty() ? "options alone" : fmt::format("{} and options", fmt::join(names, ", ")),
+      argument_advice_.empty() ? "" : "; " + argument_advice_));
+}
+
+std::string OptionSet::taken_for_another(
+    const std::vector<std::pair<const OptionSpec*, std::string>>& values) {
+  for (const auto& [spec, text] : values) {
+    if (spec->required && !spec->choices.empty() &&
+        std::find(spec->choices.begin(), spec->choices.end(), text) == spec->choices.end())
+      return fmt::format(": \"{}\" stands where {} is expected, one of {}", text, spec->name,
+                         fmt::join(spec->choices, ", "));
+  }
+  return "";
+}
+
 void OptionSet::parse(std::span<const std::string> typed) {
   const auto description = describe(options_);
   std::vector<std::string> args(typed.begin(), typed.end());
@@ -197,8 +217,7 @@ void OptionSet::parse(std::span<const std::string> typed) {
 
   std::size_t slot = 0;
   for (const auto& text : loose) {
-    if (slot >= positionals_.size())
-      throw UsageError(fmt::format("unexpected argument \"{}\"", text));
+    if (slot >= positionals_.size()) fail_unexpected(text);
     const auto& spec = positionals_[slot];
     given_.push_back(spec.name);
     values.emplace_back(&spec, text);
@@ -206,7 +225,7 @@ void OptionSet::parse(std::span<const std::string> typed) {
   }
   for (const auto& spec : positionals_) {
     if (spec.required && !given(spec.name))
-      throw UsageError(fmt::format("{} is missing", spec.name));
+      throw UsageError(fmt::format("{} is missing{}", spec.name, taken_for_another(values)));
   }
   try {
     for (const auto& [spec, text] : values) {

@@ -63,6 +63,9 @@ class OptionSet {
   /// The option's name of an earlier version: accepted for one more, with a remark.
   void renamed(std::string old_name, std::string name);
 
+  /// What who gave an argument too many may have meant, as the end of a sentence.
+  void advise_argument(std::string advice) { argument_advice_ = std::move(advice); }
+
   /// Sets the targets from the arguments. Throws UsageError, naming the nearest known option for an
   /// unknown one.
   void parse(std::span<const std::string> args);
@@ -92,6 +95,10 @@ class OptionSet {
   static OptionSpec make_spec(std::string name, std::string placeholder, std::string help,
                               T& target);
   OptionSpec& add_spec(OptionSpec spec);
+  [[noreturn]] void fail_unexpected(const std::string& text) const;
+  /// ": WORD stands where KIND is expected" if one of several words was left out; else nothing.
+  static std::string taken_for_another(
+      const std::vector<std::pair<const OptionSpec*, std::string>>& values);
 
   std::vector<OptionSpec> options_;
   std::vector<OptionSpec> positionals_;
@@ -100,6 +107,7 @@ class OptionSet {
   std::vector<std::pair<std::string, std::string>> values_;   // name, text; in the order given
   std::vector<std::pair<std::string, std::string>> renamed_;  // old name, name
   std::vector<std::string> remarks_;
+  std::string argument_advice_;
   bool wants_help_ = false;
 };
 

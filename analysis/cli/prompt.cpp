@@ -30,6 +30,17 @@ std::vector<TokenId> ids_of_file(const std::filesystem::path& file) {
   return parse_token_ids(text, name);
 }
 
+/// "--tokens 1024": whoever gives a number means the prompt's length.
+void refuse_number_of_tokens(const std::optional<std::filesystem::path>& tokens) {
+  const std::string text = tokens ? tokens->string() : "";
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) return;
+  if (std::filesystem::exists(*tokens)) return;
+  throw UsageError(
+      fmt::format("--tokens: expected a file of token ids, found the number {} and no file of that "
+                  "name; a prompt is cut to its first tokens by --max-tokens {}",
+                  text, text));
+}
+
 }  // namespace
 
 void PromptOptions::declare(OptionSet& options) {
@@ -51,6 +62,7 @@ void PromptOptions::declare(OptionSet& options) {
 }
 
 Prompt PromptOptions::load(const Tokenizer* tokenizer, const std::filesystem::path& model) const {
+  refuse_number_of_tokens(tokens);
   if ((text ? 1 : 0) + (tokens ? 1 : 0) + (prompt ? 1 : 0) > 1) {
     throw UsageError("--text, --tokens and --prompt exclude each other");
   }

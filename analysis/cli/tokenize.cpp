@@ -67,6 +67,7 @@ class TokenizeCommand final : public Command {
                  chat_);
     options.flag("pieces", "print one token a line: id, tab, its text as a JSON string", pieces_);
     options.flag("json", "print {\"n\", \"ids\", \"pieces\"} as JSON", json_);
+    options.advise_argument("a text itself is --prompt TEXT, a file of it --text FILE");
   }
 
   int run(const OptionSet&, const std::string&) override {

@@ -6,6 +6,17 @@
 
 namespace kvscope {
 
+namespace {
+
+/// A word that differs in case alone is meant.
+std::string in_lower_case(std::string_view word) {
+  std::string lower(word);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return lower;
+}
+
+}  // namespace
+
 int edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<int>> d(a.size() + 1, std::vector<int>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {
@@ -29,9 +40,11 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
   std::optional<std::string> best;
   int best_distance = most_edits.value_or(std::max(1, static_cast<int>(word.size()) / 3)) + 1;
   if (word.size() > 64) return best;  // nobody's typing error; spares the table
+  const std::string typed = in_lower_case(word);
   for (const auto& candidate : known) {
-    int distance = edit_distance(word, candidate);
-    if (word.size() >= 3 && (candidate.starts_with(word) || word.starts_with(candidate)))
+    const std::string name = in_lower_case(candidate);
+    int distance = edit_distance(typed, name);
+    if (typed != name && word.size() >= 3 && (name.starts_with(typed) || typed.starts_with(name)))
       distance = 1;
     if (distance < best_distance) {
       best_distance = distance;

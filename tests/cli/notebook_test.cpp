@@ -92,7 +92,7 @@ TEST_CASE("wrong kinds and files end with a sentence and leave no notebook") {
   REQUIRE(kvscope_run({"record", other, "--max-tokens", "32"}).code == 0);
   fails({"bounds", recorded.quest, "--trace", other}, 2, "no result is about");
   const auto csv = recorded.dir.write("x.csv", "a,b\n1,2\n");
-  fails({"simulation", csv.string()}, 3, "columns task and config_hash");
+  fails({"simulation", csv.string()}, 3, "columns task and config_hash; kvscope sweep and");
   CHECK(kvscope_run({"notebook", "bounds", recorded.quest, "--out", recorded.file("b.txt")}).code ==
         2);
   CHECK(kvscope_run({"notebook", "bounds", recorded.quest, "--out", recorded.file("no/b.ipynb")})

@@ -71,6 +71,10 @@ TEST_CASE("sweeps give the same table from CSV, JSON and HDF5; analyses give one
   const auto not_a_result = kvscope_run({"table", "--rows", "layer", "--value", "mass", trace});
   CHECK(not_a_result.code == 3);
   CHECK(not_a_result.err_is_one_line());
+  CHECK_THAT(not_a_result.err, ContainsSubstring("expected a result, found a recording (a trace)"));
+  const auto not_a_trace = kvscope_run({"analyze", "quest", quest});
+  CHECK(not_a_trace.code == 3);
+  CHECK_THAT(not_a_trace.err, ContainsSubstring("expected a recording (a trace), found a result"));
 }
 
 TEST_CASE("wrong words and files end with a sentence and leave nothing behind") {

@@ -136,6 +136,11 @@ TEST_CASE("unknown commands, kinds and options get exit code 2 and a suggestion"
            {{"verify"}, "TRACE is missing"},
            {{"analyze", "layer-map", "a.h5"}, "DRAFT is missing"},
            {{"recover", "trace.h5"}, "--out"},
+           {{"tokenize", "hello world"}, "options alone; a text itself is --prompt TEXT"},
+           {{"record", "--tokens", "1024", "x.h5"}, "by --max-tokens 1024"},
+           {{"record", "--tokens", "1024", "--text", "a", "x.h5"}, "by --max-tokens 1024"},
+           {{"notebook", "s.csv"}, "\"s.csv\" stands where KIND is expected, one of recall"},
+           {{"verify", "a.h5", "b.h5"}, "expected TRACE and options"},
            {{"completion", "tcsh"}, "one of bash, zsh, fish"},
            {{"analyze", "quest", "x.h5", "--page-size", "0"}, "page-size"},
            {{"version", "--arguments", "1"}, "unknown option"}}) {
@@ -177,6 +182,21 @@ TEST_CASE("a closed standard output is an error, a broken pipe is not, and neith
   CHECK(kvscope_run({"record", "--model", "draft", "--max-tokens", "16", "--json", trace}, closed)
             .code == 3);
   CHECK(kvscope_run({"verify", trace}).code == 0);
+}
+
+TEST_CASE("what is left out is guessed where there is one guess: a format, the user's shell") {
+  const TempDir dir;
+  const auto fish = kvscope_run({"completion"}, {"", {"SHELL=/usr/bin/fish"}});
+  CHECK(fish.code == 0);
+  CHECK(fish.out == kvscope_run({"completion", "fish"}).out);
+  const auto none = kvscope_run({"completion"}, {"", {"SHELL=/bin/tcsh"}});
+  CHECK(none.code == 2);
+  CHECK_THAT(none.err, ContainsSubstring("one of bash, zsh, fish, and $SHELL says \"tcsh\""));
+  const std::string trace = (dir.path() / "t.h5").string();
+  const std::string page = (dir.path() / "t.html").string();
+  REQUIRE(kvscope_run({"record", trace, "--model", "draft", "--max-tokens", "16"}).code == 0);
+  CHECK(kvscope_run({"export", trace, "--out", page}).code == 0);
+  CHECK(read_file(page).starts_with("<!DOCTYPE html>"));
 }
 
 TEST_CASE("completions are valid scripts that know every command and option") {

@@ -91,6 +91,7 @@ TEST_CASE("the nearest word is suggested, a far one is not") {
   CHECK(did_you_mean("latncy", known) == ". Did you mean latency?");
   CHECK(did_you_mean("budgets", known) == ". Did you mean budget?");
   CHECK(did_you_mean("perplexity", known).empty());
+  CHECK(did_you_mean("H100-SXM", {"h100", "h100-sxm"}) == ". Did you mean h100-sxm?");
 }
 
 }  // namespace
