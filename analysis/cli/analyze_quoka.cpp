@@ -23,8 +23,8 @@ class AnalyzeQuoka final : public AnalyzeOne<QuokaOptions> {
   }
   std::string headline(const Json& totals) const override {
     if (totals.value("rows_where_the_budget_cuts", Index{1}) == 0)
-      return "the budget covers the past keys of every chunk, or no layer is chosen from: nothing is "
-             "left out, so nothing is measured; give a smaller --budget, or record more tokens";
+      return "the budget covers the past keys of every chunk, or no layer is chosen from: nothing "
+             "is left out, so nothing is measured; give a smaller --budget, or record more tokens";
     return fmt::format(
         "kept keys hold {} of the attention (5th percentile of the rows: {}) and save {} of the "
         "key reads",

@@ -27,8 +27,8 @@ std::vector<Budget> budgets_of(const std::vector<std::string>& lists) {
       if (error != std::errc() || end != word.data() + word.size() || !(share > 0.0 && share < 1.0))
         continue;
       throw UsageError(fmt::format(
-          "--budget: a number alone is a number of tokens, found {}; a share of the keys is ratio={}, "
-          "a share of the attention p={}",
+          "--budget: a number alone is a number of tokens, found {}; a share of the keys is "
+          "ratio={}, a share of the attention p={}",
           word, word, word));
     }
   }

@@ -16,8 +16,8 @@ std::vector<Index> index_list_of(std::string_view text, std::string_view option)
 /// The values of --selector as methods (core/selectors/spec_lists.hpp). Throws UsageError.
 std::vector<MethodSpec> selectors_of(const std::vector<std::string>& lists);
 
-/// The values of --budget (core/selectors/spec_lists.hpp). Throws UsageError, also for a bare share:
-/// "0.1" is no number of tokens.
+/// The values of --budget (core/selectors/spec_lists.hpp). Throws UsageError, also for a bare
+/// share: "0.1" is no number of tokens.
 std::vector<Budget> budgets_of(const std::vector<std::string>& lists);
 
 }  // namespace kvscope::cli

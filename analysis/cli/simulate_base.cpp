@@ -115,8 +115,8 @@ std::string missing_intervals(const ColumnTable& table) {
     return !std::isnan(cell_of(table, row, "perplexity_low"));
   });
   if (has_any || table.rows.empty()) return "";
-  return "no intervals: they are drawn from blocks of 64 scored tokens, and there are fewer than 8; "
-         "score more (--max-tokens, --windows or another --text)";
+  return "no intervals: they are drawn from blocks of 64 scored tokens, and there are fewer than "
+         "8; score more (--max-tokens, --windows or another --text)";
 }
 
 }  // namespace

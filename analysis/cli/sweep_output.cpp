@@ -54,13 +54,14 @@ namespace {
 struct SummaryLine {
   std::string trace, selector, budget;
   double mass = 0.0;
+  bool has_windows_only = true;
 };
 
 /// What a reader of the table may take for an error, or for more than it is.
 std::vector<std::string> remarks_on(const std::vector<SummaryLine>& lines, bool is_matched) {
   std::vector<std::string> remarks;
   if (!lines.empty() && std::all_of(lines.begin(), lines.end(),
-                                    [](const SummaryLine& line) { return std::isnan(line.mass); }))
+                                    [](const SummaryLine& line) { return line.has_windows_only; }))
     remarks.emplace_back(
         "no method chose anything: every layer that was asked for attends within a window of its own "
         "(kvscope info shows them), so there is nothing to measure");
@@ -108,11 +109,13 @@ std::string sweep_summary(const SweepResult& result) {
     std::array<Mean, kSweepNumbers.size()> means;
     Index n_dense = 0;
     double lowest = std::numeric_limits<double>::infinity();
+    bool has_windows_only = true;
     for (; last < result.blocks.size() && result.blocks[last].trace == head.trace &&
            result.blocks[last].pair == head.pair;
          ++last) {
       const SweepRow& row = result.blocks[last].rows.front();
       n_dense += row.number(SweepNumber::dense) != 0.0 ? 1 : 0;
+      has_windows_only = has_windows_only && row.number(SweepNumber::window) == 1.0;
       if (row.number(SweepNumber::window) != 0.0) continue;
       for (std::size_t c = 0; c < means.size(); ++c) means[c].add(row.numbers[c]);
       lowest = std::min(lowest, row.number(SweepNumber::mass_min));
@@ -147,9 +150,12 @@ std::string sweep_summary(const SweepResult& result) {
             fmt::format("* {}{}, {}: {}", many_traces ? row.text(SweepText::trace) + ", " : "",
                         row.text(SweepText::selector), row.text(SweepText::match), note));
     }
-    lines.push_back({row.text(SweepText::trace), row.text(SweepText::selector),
-                     is_matched ? row.text(SweepText::match) : cells[1],
-                     means[static_cast<std::size_t>(SweepNumber::mass_mean)].value()});
+    const bool has_missed = is_matched && !row.text(SweepText::match_note).empty();
+    if (!has_missed)
+      lines.push_back({row.text(SweepText::trace), row.text(SweepText::selector),
+                       is_matched ? row.text(SweepText::match) : cells[1],
+                       means[static_cast<std::size_t>(SweepNumber::mass_mean)].value(),
+                       has_windows_only});
     if (many_traces) cells.insert(cells.begin(), row.text(SweepText::trace));
     table.add_row(std::move(cells));
     first = last;
