@@ -106,11 +106,10 @@ class SweepCommand final : public Command {
     options.renamed("force", "overwrite");
     options.add("shard", "I/N", "do the I-th of N parts; kvscope merge joins them", shard_);
     options
-        .add(
-            "config", "FILE",
-            "an experiment file: a JSON object with these options, as trusted as a command line (it may "
-            "name outputs and engines); the command line wins",
-            config_)
+        .add("config", "FILE",
+             "an experiment file: a JSON object with these options, as trusted as a command "
+             "line (it may name outputs and engines); the command line wins",
+             config_)
         .kind = ValueKind::file;
     units_.declare(options);
     work_.declare(options);

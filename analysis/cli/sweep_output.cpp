@@ -63,8 +63,8 @@ std::vector<std::string> remarks_on(const std::vector<SummaryLine>& lines, bool 
   if (!lines.empty() && std::all_of(lines.begin(), lines.end(),
                                     [](const SummaryLine& line) { return line.has_windows_only; }))
     remarks.emplace_back(
-        "no method chose anything: every layer that was asked for attends within a window of its own "
-        "(kvscope info shows them), so there is nothing to measure");
+        "no method chose anything: every layer that was asked for attends within a window of its "
+        "own (kvscope info shows them), so there is nothing to measure");
   std::set<std::string> above;
   for (const SummaryLine& oracle : lines) {
     if (oracle.selector != "oracle-topk") continue;
@@ -76,8 +76,8 @@ std::vector<std::string> remarks_on(const std::vector<SummaryLine>& lines, bool 
   }
   if (!above.empty())
     remarks.push_back(fmt::format(
-        "{} {} more of the attention than oracle-topk at the same {}. No method chooses better than "
-        "the oracle: {}{}",
+        "{} {} more of the attention than oracle-topk at the same {}. No method chooses better "
+        "than the oracle: {}{}",
         fmt::join(above, ", "), above.size() == 1 ? "keeps" : "keep",
         is_matched ? "cost" : "budget",
         is_matched ? "they divide their keys unevenly among rows, and it does not"

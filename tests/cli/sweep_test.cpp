@@ -69,6 +69,13 @@ TEST_CASE("a sweep says why a method lies above the oracle, and that windows cho
   CHECK_THAT(below.out, !ContainsSubstring("more of the attention than"));
   CHECK_THAT(below.out, !ContainsSubstring("nothing to measure"));
 
+  // Who missed the cost is not compared.
+  const auto missed = kvscope_run({"sweep", recording(200, 4), "--phase", "decode", "--match",
+                                   "density=0.05", "--selector", "oracle-topk,vattention"});
+  INFO(missed.err);
+  CHECK_THAT(missed.out, ContainsSubstring("* vattention"));
+  CHECK_THAT(missed.out, !ContainsSubstring("more of the attention than"));
+
   const TempDir dir;
   const std::string trace = (dir.path() / "windows.h5").string();
   const std::string ids =
