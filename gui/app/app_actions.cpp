@@ -244,7 +244,8 @@ void App::copy_picture() {
     return;
   }
   ExportRequest request = export_of(*from, picture_folder());
-  request.stem = suggested_stem(*session_, from->info().name);  // the one before is replaced
+  request.stem = suggested_stem(*session_, from->info().name,
+                                from->info().extent);  // the one before is replaced
   request.formats = {ExportFormat::png};
   jobs_->start(
       "Copying the picture of " + from->info().title, Lane::quick,

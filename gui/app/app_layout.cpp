@@ -131,7 +131,7 @@ void App::apply_session(const Json& json, const fs::path& base) {
 
 ExportRequest App::export_of(const Panel& panel, const fs::path& folder) const {
   std::error_code error;
-  ExportRequest request = export_request(*session_, panel.info().name, folder);
+  ExportRequest request = export_request(*session_, panel.info().name, panel.info().extent, folder);
   request.figure = panel.figure();
   request.csv = panel.csv();
   request.options = panel.options();

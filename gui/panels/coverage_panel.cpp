@@ -45,7 +45,8 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
   PanelInfo info() const override {
     return {"coverage", "Coverage",
             "What the selected method keeps of the attention: by layer and head, and by query "
-            "block and page of keys. A click goes there."};
+            "block and page of keys. A click goes there.",
+            Extent::trace};
   }
 
   void controls(PanelContext& context) override {

@@ -19,7 +19,8 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
     return {
         "heads", "Head atlas",
         "Which heads do what: a small attention map and a number of every layer and query head. "
-        "Click one to select it."};
+        "Click one to select it.",
+        Extent::trace};
   }
 
   void controls(PanelContext& context) override {

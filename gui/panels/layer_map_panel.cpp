@@ -45,7 +45,8 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
   PanelInfo info() const override {
     return {"layer-map", "Layer map",
             "How far the draft's layers are from the verifier's over the same tokens, with the "
-            "order-keeping map boxed. Click a cell to select its verifier layer."};
+            "order-keeping map boxed. Click a cell to select its verifier layer.",
+            Extent::trace};
   }
 
   void controls(PanelContext& context) override {

@@ -58,6 +58,7 @@ struct PanelInfo {
   std::string name;      // "attention-map": sessions, --panel
   std::string title;     // "Attention map"
   std::string sentence;  // what one sees and what clicking does
+  Extent extent = Extent::head;
 };
 
 /// One position of a panel's switches, for lists of what can be done.

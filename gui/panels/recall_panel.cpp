@@ -35,7 +35,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     return {
         "recall", "Recall against cost",
         "What the ticked methods keep at a ladder of budgets, along the keys, bytes or FLOPs that "
-        "this takes. A click sets the budget, and on a curve the method."};
+        "this takes. A click sets the budget, and on a curve the method.",
+        extent()};
   }
 
   void controls(PanelContext& context) override {
@@ -99,6 +100,18 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   }
 
  private:
+  Extent extent() const {
+    switch (switches_.scope) {
+      case RecallScope::head:
+        return Extent::head;
+      case RecallScope::layer:
+        return Extent::layer;
+      case RecallScope::all_layers:
+        break;
+    }
+    return Extent::trace;
+  }
+
   /// What a picture is made of; shared with the job that makes it.
   struct Inputs {
     RecallQuestion question;

@@ -36,7 +36,8 @@ class ResultsPanel final : public Panel {
   PanelInfo info() const override {
     return {"results", "Results",
             "Tables and figures of sweeps, analyses and simulations. Clicking a line goes to its "
-            "layer, head, method and budget."};
+            "layer, head, method and budget.",
+            Extent::trace};
   }
   void controls(PanelContext& context) override;
   void draw(PanelContext& context) override;

@@ -128,8 +128,12 @@ TEST_CASE("requests are filled from the session: names, traces, its JSON") {
     s.layer = 2;
     s.q_head = 1;
   });
-  const ExportRequest request = export_request(bench.session(), "compare", folder.path());
+  const ExportRequest request =
+      export_request(bench.session(), "compare", Extent::head, folder.path());
   CHECK(request.stem == "compare-a-strange-n-me-1-layer2-head1");
+  CHECK(suggested_stem(bench.session(), "recall", Extent::layer) ==
+        "recall-a-strange-n-me-1-layer2");
+  CHECK(suggested_stem(bench.session(), "heads", Extent::trace) == "heads-a-strange-n-me-1");
   REQUIRE(request.traces.size() == 1);
   CHECK(request.traces[0].uuid == bench.document()->info().uuid);
   CHECK(request.session["kind"] == "kvscope-session");

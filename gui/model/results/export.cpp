@@ -147,12 +147,12 @@ std::vector<fs::path> export_view(const ExportRequest& request, Existing existin
   return paths;
 }
 
-ExportRequest export_request(const Session& session, const std::string& panel,
+ExportRequest export_request(const Session& session, const std::string& panel, Extent extent,
                              const fs::path& folder) {
   ExportRequest request;
   request.panel = panel;
   request.folder = folder;
-  request.stem = free_stem(folder, suggested_stem(session, panel));
+  request.stem = free_stem(folder, suggested_stem(session, panel, extent));
   for (const auto& trace : {session.document(), session.second()}) {
     if (!trace) continue;
     request.traces.push_back({trace->name(), trace->info().uuid, trace->info().content_hash});
@@ -164,12 +164,14 @@ ExportRequest export_request(const Session& session, const std::string& panel,
   return request;
 }
 
-std::string suggested_stem(const Session& session, const std::string& panel) {
+std::string suggested_stem(const Session& session, const std::string& panel, Extent extent) {
   std::string stem = plain(panel);
   if (const auto trace = session.document()) {
     const Selection& s = session.selection();
     const std::string name = plain(trace->path().stem().string()).substr(0, 80);
-    stem += fmt::format("{}{}-layer{}-head{}", name.empty() ? "" : "-", name, s.layer, s.q_head);
+    stem += fmt::format("{}{}", name.empty() ? "" : "-", name);
+    if (extent != Extent::trace) stem += fmt::format("-layer{}", s.layer);
+    if (extent == Extent::head) stem += fmt::format("-head{}", s.q_head);
   }
   return stem.empty() ? "view" : stem;
 }

@@ -58,12 +58,12 @@ std::vector<std::filesystem::path> export_view(const ExportRequest& request, Exi
 
 /// A request with everything but the figure, csv and options of the panel filled from the session.
 /// `base`: what the session's paths are relative to; usually the folder.
-ExportRequest export_request(const Session& session, const std::string& panel,
+ExportRequest export_request(const Session& session, const std::string& panel, Extent extent,
                              const std::filesystem::path& folder);
 
-/// "compare-verifier-layer3-head5": panel, trace, layer and head, with letters, digits, - and _
-/// only.
-std::string suggested_stem(const Session& session, const std::string& panel);
+/// "compare-verifier-layer3-head5": panel, trace, and what is shown of it, with letters, digits, -
+/// and _ only.
+std::string suggested_stem(const Session& session, const std::string& panel, Extent extent);
 
 /// `stem`, or stem-2, stem-3, ...: the first for which no file STEM.* of an export is in the
 /// folder.

@@ -74,4 +74,7 @@ Field within(const Field& field, const TraceInfo& info);
 /// The selection with every index inside `info`: recorded layer and head, query and key that exist.
 Selection clamped(Selection selection, const TraceInfo& info);
 
+/// How much of a trace something shows: the selected head, all heads of its layer, or all layers.
+enum class Extent { head, layer, trace };
+
 }  // namespace kvscope::gui
