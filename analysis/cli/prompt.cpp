@@ -34,7 +34,8 @@ std::vector<TokenId> ids_of_file(const std::filesystem::path& file) {
 void refuse_number_of_tokens(const std::optional<std::filesystem::path>& tokens) {
   const std::string text = tokens ? tokens->string() : "";
   if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) return;
-  if (std::filesystem::exists(*tokens)) return;
+  std::error_code unknown;
+  if (std::filesystem::exists(*tokens, unknown)) return;
   throw UsageError(
       fmt::format("--tokens: expected a file of token ids, found the number {} and no file of that "
                   "name; a prompt is cut to its first tokens by --max-tokens {}",

@@ -55,7 +55,8 @@ class ReproduceCommand final : public Command {
     FigureJob job{before.figure, {}, before.options, before.render, before.formats, before.stem};
     for (const ManifestInput& input : before.inputs) {
       const fs::path file = place_of(input);
-      if (!results_ && !fs::exists(file))
+      std::error_code unknown;
+      if (!results_ && !fs::exists(file, unknown) && !unknown)
         throw IoError(fmt::format(
             "{}: no such file, which {} was drawn from; --results DIR says where it lies now",
             file.string(), manifest_.string()));
