@@ -257,16 +257,19 @@ TEST_CASE("the pages name and link only files that exist") {
 }
 
 /// Lines of a page that show a command of ours and that a shell would not take as they stand: words
-/// in brackets behind it, or another indentation than a block's.
+/// in brackets behind it, or another indentation than that of the block's first command.
 std::vector<std::string> unpasteable(const std::string& page) {
-  static const std::regex command(R"re(^ {4,}(\$ )?kvscope .*)re");
-  static const std::regex odd(R"re(^ {5,}.*|.* {2,}\(.*)re");
+  static const std::regex command(R"re(^( {4,})(\$ )?kvscope .*)re");
+  static const std::regex in_brackets(R"re(.* {2,}\(.*)re");
   std::vector<std::string> lines;
   std::istringstream text(page);
+  std::string indent;  // of the block's first command
+  std::smatch found;
   for (std::string line; std::getline(text, line);) {
-    if (has_any(line, {"kvscope "}) && std::regex_match(line, command) &&
-        std::regex_match(line, odd))
-      lines.push_back(line);
+    if (line.find_first_not_of(' ') == std::string::npos) indent.clear();
+    if (!has_any(line, {"kvscope "}) || !std::regex_match(line, found, command)) continue;
+    if (indent.empty()) indent = found[1];
+    if (found[1] != indent || std::regex_match(line, in_brackets)) lines.push_back(line);
   }
   return lines;
 }

@@ -300,7 +300,7 @@ TEST_CASE("why panel: a key's fate, a click on another one, and the budget that 
   REQUIRE(panel.figure());
   CHECK_NOTHROW(plot::check_figure(*panel.figure()));
   CHECK_THAT(panel.figure()->caption.back(), ContainsSubstring("Dropped."));
-  const auto& caption = panel.figure()->caption;
+  const std::vector<std::string> caption = panel.figure()->caption;
   CHECK(std::any_of(caption.begin(), caption.end(), [](const std::string& sentence) {
     return sentence.find("the method's own unit") != std::string::npos;
   }));
