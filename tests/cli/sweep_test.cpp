@@ -60,12 +60,13 @@ TEST_CASE("a sweep prints a table and writes the same rows in three formats") {
 TEST_CASE("a sweep says why a method lies above the oracle, and that windows choose nothing") {
   // Of 96 tokens the first chunk is whole: what comes on top of the budget is more than the budget.
   const Words short_text = {"sweep", recording(96), "--phase", "prefill", "--budget", "64"};
-  const auto above = kvscope_run(with(short_text, {"--selector", "oracle-topk,quest,recent"}));
+  const auto above =
+      kvscope_run(with(short_text, {"--selector", "oracle-topk,quest,streamingllm"}));
   INFO(above.err);
   REQUIRE(above.code == 0);
   CHECK_THAT(above.out, ContainsSubstring("quest keeps more of the attention than oracle-topk"));
   CHECK_THAT(above.out, ContainsSubstring("--match keys=N"));
-  const auto below = kvscope_run(with(short_text, {"--selector", "oracle-topk,recent"}));
+  const auto below = kvscope_run(with(short_text, {"--selector", "oracle-topk,streamingllm"}));
   CHECK_THAT(below.out, !ContainsSubstring("more of the attention than"));
   CHECK_THAT(below.out, !ContainsSubstring("nothing to measure"));
 

@@ -139,7 +139,7 @@ TEST_CASE("unknown commands, kinds and options get exit code 2 and a suggestion"
            {{"tokenize", "hello world"}, "options alone; a text itself is --prompt TEXT"},
            {{"record", "--tokens", "1024", "x.h5"}, "by --max-tokens 1024"},
            {{"record", "--tokens", "1024", "--text", "a", "x.h5"}, "by --max-tokens 1024"},
-           {{"notebook", "s.csv"}, "\"s.csv\" stands where KIND is expected, one of recall"},
+           {{"notebook", "s.csv"}, "\"s.csv\" stands where KIND is expected, one of"},
            {{"verify", "a.h5", "b.h5"}, "expected TRACE and options"},
            {{"completion", "tcsh"}, "one of bash, zsh, fish"},
            {{"analyze", "quest", "x.h5", "--page-size", "0"}, "page-size"},
