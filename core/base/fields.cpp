@@ -13,18 +13,27 @@ std::string snake_case(std::string_view name) {
 
 namespace detail {
 
-OptionRecorder*& option_recorder() {
-  thread_local OptionRecorder* recorder = nullptr;
-  return recorder;
+namespace {
+thread_local OptionRecorder* looking_on = nullptr;
+}  // namespace
+
+OptionRecorder* option_recorder() {
+  return looking_on;
 }
 
-void record_option(const void* member, Option option) {
-  OptionRecorder& recorder = *option_recorder();
-  const auto at = static_cast<const std::byte*>(member) - recorder.object;
+OptionRecorder::OptionRecorder(std::byte* object, std::size_t size)
+    : object_(object), size_(size), outer_(std::exchange(looking_on, this)) {}
+
+OptionRecorder::~OptionRecorder() {
+  looking_on = outer_;
+}
+
+void OptionRecorder::add(const void* member, Option option) {
+  const auto at = static_cast<const std::byte*>(member) - object_;
   // An object that the recorded one only makes along the way lies elsewhere.
-  if (at < 0 || at >= static_cast<std::ptrdiff_t>(recorder.size)) return;
+  if (at < 0 || at >= static_cast<std::ptrdiff_t>(size_)) return;
   option.at = at;
-  recorder.options.push_back(option);
+  options_.push_back(option);
 }
 
 int find_name(std::span<const std::string_view> names, std::string_view text) {

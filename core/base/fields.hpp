@@ -83,14 +83,26 @@ struct Option {
 
 namespace detail {
 
-/// Who looks on while an object is built; null: nobody. One per thread.
-struct OptionRecorder {
-  const std::byte* object;
-  std::size_t size;
-  std::vector<Option> options;
+/// Who looks on while an object is built, from its own making to its end, also if the object's
+/// constructor throws. The last one made looks on; one at a time per thread.
+class OptionRecorder {
+ public:
+  OptionRecorder(std::byte* object, std::size_t size);
+  ~OptionRecorder();
+  OptionRecorder(const OptionRecorder&) = delete;
+  OptionRecorder& operator=(const OptionRecorder&) = delete;
+
+  void add(const void* member, Option option);
+  std::vector<Option> take() { return std::move(options_); }
+
+ private:
+  const std::byte* object_;
+  std::size_t size_;
+  std::vector<Option> options_;
+  OptionRecorder* outer_;
 };
-OptionRecorder*& option_recorder();
-void record_option(const void* member, Option option);
+/// Null: nobody looks on.
+OptionRecorder* option_recorder();
 
 template <class T>
 Option blank_option() {
@@ -122,10 +134,10 @@ Option blank_option() {
 template <class T>
 T option(T& member, std::string_view name, std::type_identity_t<T> value, std::string_view help,
          Limits limits = {}) {
-  if (detail::option_recorder() != nullptr) {
+  if (detail::OptionRecorder* const recorder = detail::option_recorder()) {
     Option said = detail::blank_option<T>();
     said.field = {name, help, limits.min, limits.max};
-    detail::record_option(std::addressof(member), said);
+    recorder->add(std::addressof(member), said);
   }
   return value;
 }
@@ -135,18 +147,20 @@ template <class T>
 std::span<const Option> options_of() {
   static const std::vector<Option> options = [] {
     alignas(T) std::byte memory[sizeof(T)];
-    detail::OptionRecorder recorder{memory, sizeof(T), {}};
-    detail::OptionRecorder* const outer = std::exchange(detail::option_recorder(), &recorder);
-    T* const object = new (memory) T();
-    detail::option_recorder() = outer;
+    std::vector<Option> found;
+    T* object = nullptr;
+    {
+      detail::OptionRecorder recorder(memory, sizeof(T));
+      object = new (memory) T();
+      found = recorder.take();
+    }
     std::destroy_at(object);
     if constexpr (requires { typename T::SharedOptions; }) {  // of a base: behind the own ones
       const auto n_shared =
           static_cast<std::ptrdiff_t>(options_of<typename T::SharedOptions>().size());
-      std::rotate(recorder.options.begin(), recorder.options.begin() + n_shared,
-                  recorder.options.end());
+      std::rotate(found.begin(), found.begin() + n_shared, found.end());
     }
-    return recorder.options;
+    return found;
   }();
   return options;
 }
