@@ -74,6 +74,16 @@ void EvictingMethod::evict(const SelectCall& call, AliveMask& alive) {
   }
   if (caps().divides_budget ? total <= budget * n_kv : most <= budget) return;
   const KeyValues all = scores(call, keys);
+  const std::vector<Contest> contests = contests_of(budget, keys, all);
+  const std::vector<Index> kept = shares(budget, contests);
+  engine.run(n_kv, [&](Index kv_head, ScoreWorker&) {
+    const auto at = static_cast<std::size_t>(kv_head);
+    keep_best(contests[at].scores, contests[at].keys, kept[at], kv_head, alive);
+  });
+}
+
+std::vector<Contest> EvictingMethod::contests_of(Index budget, const KeyLists& keys,
+                                                 const KeyValues& scores) const {
   std::vector<Contest> contests;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const Index most_safe = std::min(budget, static_cast<Index>(keys[i].size()));
@@ -81,14 +91,10 @@ void EvictingMethod::evict(const SelectCall& call, AliveMask& alive) {
     const Index recent = std::min(n_recent(budget), most_safe - sink);
     const auto first = static_cast<std::size_t>(sink);
     const std::size_t n = keys[i].size() - static_cast<std::size_t>(sink + recent);
-    contests.push_back(
-        {std::span(keys[i]).subspan(first, n), std::span(all[i]).subspan(first, n), sink + recent});
+    contests.push_back({std::span(keys[i]).subspan(first, n),
+                        std::span(scores[i]).subspan(first, n), sink + recent});
   }
-  const std::vector<Index> kept = shares(budget, contests);
-  engine.run(n_kv, [&](Index kv_head, ScoreWorker&) {
-    const auto at = static_cast<std::size_t>(kv_head);
-    keep_best(contests[at].scores, contests[at].keys, kept[at], kv_head, alive);
-  });
+  return contests;
 }
 
 std::vector<Index> EvictingMethod::shares(Index budget, std::span<const Contest> contests) const {

@@ -74,6 +74,9 @@ class EvictingMethod : public Selector {
   /// How many of the contested keys each KV head keeps; what the budget leaves, unless the method
   /// divides it.
   virtual std::vector<Index> shares(Index budget, std::span<const Contest> contests) const;
+  /// What is contested of the keys that are alive, by KV head; views of both.
+  std::vector<Contest> contests_of(Index budget, const KeyLists& keys,
+                                   const KeyValues& scores) const;
 };
 
 }  // namespace kvscope

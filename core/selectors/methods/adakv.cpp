@@ -21,12 +21,7 @@
 // averaged over the group; the window stays in every head, inside the budget; in chunked prefill
 // the layer's cache is shrunk after every chunk, as SnapKV's is here. Equal votes: lowest position,
 // then lowest head.
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <numeric>
-
-#include "core/attention/topk.hpp"
+#include "core/selectors/head_budgets.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/window_votes.hpp"
 
@@ -34,7 +29,7 @@ namespace kvscope {
 
 namespace {
 
-enum class AdaDivision { counts, safeguard };
+using AdaDivision = BudgetDivision::Way;
 
 class AdaKv final : public WindowVotes {
  public:
@@ -54,86 +49,8 @@ class AdaKv final : public WindowVotes {
   }
 
  protected:
-  /// Together at most n_kv budgets.
   std::vector<Index> shares(Index budget, std::span<const Contest> heads) const override {
-    Index total = budget * static_cast<Index>(heads.size());
-    for (const Contest& head : heads) total -= head.n_safe;
-    const Index even = total / static_cast<Index>(heads.size());
-    const auto floor = static_cast<Index>(floor_ * static_cast<double>(even));
-    std::vector<Index> safe(heads.size(), 0);
-    if (division_ == AdaDivision::safeguard) {
-      for (std::size_t h = 0; h < heads.size(); ++h)
-        safe[h] = std::min(floor, static_cast<Index>(heads[h].keys.size()));
-      return count_best(heads, safe, total, even);
-    }
-    const std::vector<Index> counts = count_best(heads, safe, total, even);
-    return shrink_to_floor(heads, counts, floor, total);
-  }
-
- private:
-  /// Of the `total` best votes of the layer, how many each head has; its best safe[h] come first.
-  std::vector<Index> count_best(std::span<const Contest> heads, std::span<const Index> safe,
-                                Index total, Index even) const {
-    constexpr double kNone = -std::numeric_limits<double>::infinity();
-    Index n_pos = 0;
-    for (const Contest& head : heads)
-      n_pos = std::max<Index>(n_pos, head.keys.empty() ? 0 : head.keys.back() + 1);
-    // [position][head].
-    std::vector<double> flat(static_cast<std::size_t>(n_pos) * heads.size(), kNone);
-    for (std::size_t h = 0; h < heads.size(); ++h) {
-      const Contest& head = heads[h];
-      const double weight = normalize_ ? held_share(head.scores, even) : 1.0;
-      for (std::size_t i = 0; i < head.keys.size(); ++i)
-        flat[static_cast<std::size_t>(head.keys[i]) * heads.size() + h] = weight * head.scores[i];
-      for (const Index i : top_k_sorted_by_index(head.scores, safe[h])) {
-        flat[static_cast<std::size_t>(head.keys[static_cast<std::size_t>(i)]) * heads.size() + h] =
-            std::numeric_limits<double>::max();
-      }
-    }
-    std::vector<Index> counts(heads.size(), 0);
-    for (const Index i : top_k_sorted_by_index(flat, total))
-      ++counts[static_cast<std::size_t>(i) % heads.size()];
-    return counts;
-  }
-
-  /// Share of a head's votes that its best `even` keys hold.
-  static double held_share(std::span<const double> votes, Index even) {
-    double held = 0.0;
-    for (const Index i : top_k_sorted_by_index(votes, even))
-      held += votes[static_cast<std::size_t>(i)];
-    const double all = std::accumulate(votes.begin(), votes.end(), 0.0);
-    return all > 0.0 ? held / all : 1.0;
-  }
-
-  /// floor + (1 - floor share) * count, whole numbers with the sum `total` by the largest
-  /// remainders (lowest head first), never more than a head has.
-  std::vector<Index> shrink_to_floor(std::span<const Contest> heads, std::span<const Index> counts,
-                                     Index floor, Index total) const {
-    std::vector<Index> kept(heads.size());
-    std::vector<double> remainders(heads.size());
-    Index left = total;
-    for (std::size_t h = 0; h < heads.size(); ++h) {
-      const double wanted =
-          static_cast<double>(floor) + (1.0 - floor_) * static_cast<double>(counts[h]);
-      kept[h] = std::min(static_cast<Index>(std::floor(wanted)),
-                         static_cast<Index>(heads[h].keys.size()));
-      remainders[h] = wanted - std::floor(wanted);
-      left -= kept[h];
-    }
-    std::vector<std::size_t> order(heads.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return remainders[a] > remainders[b]; });
-    for (bool has_given = true; left > 0 && has_given;) {
-      has_given = false;
-      for (const std::size_t h : order) {
-        if (left == 0 || kept[h] == static_cast<Index>(heads[h].keys.size())) continue;
-        ++kept[h];
-        --left;
-        has_given = true;
-      }
-    }
-    return kept;
+    return divide_budget(budget, heads, {division_, floor_, normalize_});
   }
 };
 
