@@ -16,6 +16,10 @@ std::string why_not(const SelectorEntry& entry, const MethodNeeds& needs) {
   if (!entry.caps.is_defined(needs.phase))
     return fmt::format("is not defined for {}", name_of(needs.phase));
   if (entry.caps.needs_draft && !needs.has_draft) return "needs a draft model, and none is given";
+  if (entry.caps.needs_rotation && !needs.has_rotation)
+    return "needs to know how the model rotates its keys, and the recording does not say";
+  if (entry.caps.needs_projection && !needs.has_projection)
+    return "needs the model's output projection, which recordings do not have";
   if (!entry.caps.needs_calibration || needs.has_calibration) return "";
   return entry.caps.artifact_option.empty()
              ? std::string("learns from a calibration text, and none is given")

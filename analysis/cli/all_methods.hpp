@@ -13,6 +13,8 @@ struct MethodNeeds {
   Phase phase = Phase::prefill;
   bool has_draft = false;
   bool has_calibration = false;
+  bool has_rotation = true;     // AttentionShape::rotations
+  bool has_projection = false;  // AttentionShape::projection
 };
 
 struct MethodList {

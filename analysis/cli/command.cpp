@@ -19,6 +19,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_analyze_attention_map_command());
   commands.push_back(make_analyze_heads_command());
   commands.push_back(make_analyze_ties_command());
+  commands.push_back(make_analyze_pruning_command());
   commands.push_back(make_ladder_command());
   commands.push_back(make_cost_command());
   commands.push_back(make_sweep_command());

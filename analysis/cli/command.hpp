@@ -54,6 +54,7 @@ std::unique_ptr<Command> make_analyze_geometry_command();
 std::unique_ptr<Command> make_analyze_query_selection_command();
 std::unique_ptr<Command> make_analyze_coverage_command();
 std::unique_ptr<Command> make_analyze_heads_command();
+std::unique_ptr<Command> make_analyze_pruning_command();
 std::unique_ptr<Command> make_sweep_command();
 std::unique_ptr<Command> make_merge_command();
 std::unique_ptr<Command> make_fit_command();

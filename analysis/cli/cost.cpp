@@ -27,6 +27,7 @@
 #include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
+#include "core/sim/rotations.hpp"
 #include "core/trace/info.hpp"
 #include "traces/reader.hpp"
 
@@ -339,7 +340,8 @@ class CostCommand final : public Command {
     std::optional<TraceFile> calibration;
     if (calibration_) calibration.emplace(TraceFile::open(*calibration_, {}));
     const MethodList methods = methods_of(
-        replay_.selector_lists(), {replay_.phase(), draft.has_value(), calibration.has_value()});
+        replay_.selector_lists(), {replay_.phase(), draft.has_value(), calibration.has_value(),
+                                   rotations_of(trace.info()) != nullptr});
     const PairPlan plan = plan_pairs(
         methods.methods, replay_.budgets(), replay_.phase(),
         draft ? std::nullopt : std::optional<std::string>(trace_->filename().string()), "cost");

@@ -39,6 +39,8 @@ std::vector<std::string> needs_of(const SelectorCaps& caps) {
   std::vector<std::string> needs;
   if (caps.needs_draft) needs.emplace_back("draft trace");
   if (caps.needs_values) needs.emplace_back("values");
+  if (caps.needs_rotation) needs.emplace_back("the model's rotary embedding");
+  if (caps.needs_projection) needs.emplace_back("the model's output projection (simulate)");
   if (caps.needs_calibration)
     needs.push_back(fmt::format("calibration (or {}=FILE)", caps.artifact_option));
   if (caps.cross_layer) needs.emplace_back("layers in order");

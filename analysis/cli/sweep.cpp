@@ -20,6 +20,7 @@
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
+#include "core/sim/rotations.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {
@@ -222,10 +223,23 @@ class SweepCommand final : public Command {
     return same == 1 ? traces_[i].filename().string() : traces_[i].string();
   }
 
+  /// False: "all" leaves out methods that turn queries back. A file that cannot be opened is a
+  /// matter of its units.
+  bool has_rotations() const {
+    return std::ranges::all_of(traces_, [](const fs::path& file) {
+      try {
+        return rotations_of(TraceFile::open(file, {}).info()) != nullptr;
+      } catch (const Error&) {
+        return true;
+      }
+    });
+  }
+
   SweepOptions make_options() const {
     SweepOptions options;
-    MethodList methods = methods_of(replay_.selector_lists(),
-                                    {replay_.phase(), !drafts_.empty(), calibration_.has_value()});
+    MethodList methods =
+        methods_of(replay_.selector_lists(),
+                   {replay_.phase(), !drafts_.empty(), calibration_.has_value(), has_rotations()});
     options.selectors = std::move(methods.methods);
     options.left_out = std::move(methods.left_out);
     options.match = as_usage([&] { return parse_matches(match_); });

@@ -276,6 +276,10 @@ const ModelConfig& Transformer::config() const {
 const WeightFiles& Transformer::weights() const {
   return impl_->files;
 }
+
+const Matrix& Transformer::output_matrix(Index layer) const {
+  return impl_->weights.layers[static_cast<std::size_t>(layer)].o;
+}
 const Backend& Transformer::backend() const {
   return *impl_->backend;
 }

@@ -52,6 +52,8 @@ class Transformer {
 
   const ModelConfig& config() const;
   const WeightFiles& weights() const;
+  /// The output projection of a layer's attention, [d_model, n_q * d_head].
+  const Matrix& output_matrix(Index layer) const;
   const Backend& backend() const;
   /// Room for the keys and values of `capacity` tokens. Throws ConfigError beyond
   /// the model's max_positions.

@@ -24,7 +24,7 @@ class KeyColumns {
 
   /// Appends what is new of the call's keys, on all threads. directions(kv_head): [>= width,
   /// d_head] whose products with a key are its columns; null: its channels are (width = d_head).
-  using Directions = std::function<const Tensor<double>&(Index kv_head)>;
+  using Directions = std::function<TensorView<const double>(Index kv_head)>;
   void append_up_to(const SelectCall& call, Index width, const Directions& directions = nullptr);
 
   /// The same with columns that a method makes itself: make(kv_head) returns what writes the

@@ -28,12 +28,6 @@ struct KeyPairs {
   Index d_head = 0;
 };
 
-/// Pair i of `width` rotated channels.
-std::pair<std::size_t, std::size_t> pair_of(bool is_interleaved, std::size_t n_pairs,
-                                            std::size_t i) {
-  return is_interleaved ? std::pair{2 * i, 2 * i + 1} : std::pair{i, i + n_pairs};
-}
-
 /// The angle per step of a series whose neighbours turn by it: z[t] about |z[t]| exp(i t angle).
 double angle_of(std::span<const Complex> z) {
   double angle = 0.0;
@@ -47,14 +41,13 @@ double angle_of(std::span<const Complex> z) {
 }
 
 KeyRotation fitted(const KeyPairs& keys, bool is_interleaved, Index width) {
-  KeyRotation out;
-  out.is_interleaved = is_interleaved;
   const auto n_pairs = static_cast<std::size_t>(width / 2);
+  KeyRotation out{.is_interleaved = is_interleaved, .frequencies = std::vector<double>(n_pairs)};
   double before = 0.0;
   double after = 0.0;
   std::vector<Complex> z(static_cast<std::size_t>(keys.n_tokens));
   for (std::size_t i = 0; i < n_pairs; ++i) {
-    const auto [x, y] = pair_of(is_interleaved, n_pairs, i);
+    const auto [x, y] = out.pair(i);
     const auto at = [x = static_cast<Index>(x), y = static_cast<Index>(y)](const Tensor<float>& k,
                                                                            Index t) {
       return Complex(static_cast<double>(k(t, x)), static_cast<double>(k(t, y)));
@@ -69,7 +62,7 @@ KeyRotation fitted(const KeyPairs& keys, bool is_interleaved, Index width) {
         z[static_cast<std::size_t>(t)] += to * std::conj(from);
       }
     }
-    out.frequencies.push_back(angle_of(z));
+    out.frequencies[i] = angle_of(z);
   }
   out.amplitude = before > 0.0 && after > 0.0 ? std::sqrt(after / before) : 1.0;
   return out;
@@ -115,7 +108,7 @@ void KeyRotation::apply(Index pos, std::span<double> key, bool back) const {
   const std::size_t n_pairs = frequencies.size();
   const double factor = n_pairs == 0 ? 1.0 : back ? 1.0 / amplitude : amplitude;
   for (std::size_t i = 0; i < n_pairs; ++i) {
-    const auto [x, y] = pair_of(is_interleaved, n_pairs, i);
+    const auto [x, y] = pair(i);
     const double angle = (back ? -1.0 : 1.0) * static_cast<double>(pos) * frequencies[i];
     const Complex turned = Complex(key[x], key[y]) * std::polar(factor, angle);
     key[x] = turned.real();

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/selectors/artifact.hpp"
@@ -18,6 +19,10 @@ struct KeyRotation {
   double amplitude = 1.0;
   std::vector<double> frequencies;  // radians per position; none: the layer does not rotate
 
+  /// The channels of pair i.
+  std::pair<std::size_t, std::size_t> pair(std::size_t i) const {
+    return is_interleaved ? std::pair{2 * i, 2 * i + 1} : std::pair{i, i + frequencies.size()};
+  }
   /// Turns a key [d_head] of a position in place, or back to what it was before.
   void turn(Index pos, std::span<double> key) const { apply(pos, key, /*back=*/false); }
   void turn_back(Index pos, std::span<double> key) const { apply(pos, key, /*back=*/true); }

@@ -48,19 +48,20 @@ std::byte* ScoreEngine::scratch_bytes(Use use, std::size_t n_bytes) {
 std::span<const double> ScoreEngine::inverse_norms(Index layer, Index kv_head,
                                                    TensorView<const float> k, TokenRange range,
                                                    double eps) {
-  Norms* kept = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    auto& place = norms_[{layer, kv_head, 0, eps}];
-    if (place == nullptr) place = std::make_unique<Norms>();
-    kept = place.get();
-  }
-  const std::lock_guard lock(kept->mutex);
-  std::vector<double>& inverse = kept->inverse;
-  const auto n_known = keeps_keys_ ? inverse.size() : std::size_t{0};
-  const auto n_wanted = static_cast<std::size_t>(std::max<Index>(range.end, 0));
-  if (n_known < n_wanted) {
-    inverse.resize(n_wanted);
+  struct Norms {
+    std::mutex mutex;
+    std::vector<double> inverse;  // [n_keys]
+    void truncate(Index n_keys) {
+      inverse.resize(std::min(inverse.size(), static_cast<std::size_t>(n_keys)));
+    }
+  };
+  Norms& known = kept<Norms>(
+      nullptr, layer, kv_head, [] { return Norms(); }, eps);
+  const std::lock_guard lock(known.mutex);
+  std::vector<double>& inverse = known.inverse;
+  const std::size_t n_known = inverse.size();
+  if (n_known < static_cast<std::size_t>(std::max<Index>(range.end, 0))) {
+    inverse.resize(static_cast<std::size_t>(range.end));
     const auto fresh = std::span(inverse).subspan(n_known);
     squared_norms(k.range(0, static_cast<Index>(n_known), range.end), fresh);
     for (double& x : fresh) x = 1.0 / std::max(std::sqrt(x), eps);
@@ -72,25 +73,24 @@ std::span<const double> ScoreEngine::inverse_norms(Index layer, Index kv_head,
 
 const PageTable& ScoreEngine::pages(Index layer, Index kv_head, TensorView<const float> k,
                                     Index page_size, int bits) {
-  Pages* kept = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    auto& place = pages_[{layer, kv_head, page_size, static_cast<double>(bits)}];
-    if (place == nullptr) place = std::make_unique<Pages>(PageTable(k.dim(1), page_size, bits));
-    kept = place.get();
-  }
-  const std::lock_guard lock(kept->mutex);
-  if (!keeps_keys_) kept->table = PageTable(k.dim(1), page_size, bits);
-  kept->table.append_up_to(k);
-  return kept->table;
+  struct Boxes {
+    std::mutex mutex;
+    PageTable table;
+    void truncate(Index n_keys) { table.truncate(n_keys); }
+  };
+  Boxes& boxes = kept<Boxes>(
+      nullptr, layer, kv_head,
+      [&] {
+        return Boxes{{}, PageTable(k.dim(1), page_size, bits)};
+      },
+      static_cast<double>(page_size) + bits / 64.0);
+  const std::lock_guard lock(boxes.mutex);
+  boxes.table.append_up_to(k);
+  return boxes.table;
 }
 
 void ScoreEngine::truncate(Index n_keys) {
-  for (auto& [place, norms] : norms_) {
-    if (static_cast<Index>(norms->inverse.size()) > n_keys)
-      norms->inverse.resize(static_cast<std::size_t>(n_keys));
-  }
-  for (auto& [place, pages] : pages_) pages->table.truncate(n_keys);
+  for (auto& [place, one] : kept_) one->truncate(n_keys);
 }
 
 }  // namespace kvscope

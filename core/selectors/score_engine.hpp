@@ -1,6 +1,6 @@
 // What all scoring of selectors runs on: threads, the precision of products, and what methods
-// reuse of the keys they have seen (norms, page boxes), kept per layer and KV head and grown as
-// the cache grows.
+// keep of the keys they have seen (norms, page boxes, sums), per layer and KV head, grown as the
+// cache grows and cut when drafts are rejected.
 //
 // A SelectorRun owns one and hands it out with every question. Work is divided by list owner,
 // each of which one thread answers alone and in one order, so the lists are the same for any
@@ -15,6 +15,8 @@
 #include <mutex>
 #include <span>
 #include <tuple>
+#include <typeindex>
+#include <utility>
 #include <vector>
 
 #include "core/base/parallel.hpp"
@@ -51,6 +53,22 @@ class ScoreEngine {
     return {reinterpret_cast<T*>(scratch_bytes(use, n * sizeof(T))), n};
   }
 
+  /// What grows with the cache of one layer and KV head: a T, made by `make` when it is first asked
+  /// for, and told truncate(n_keys) when positions >= n_keys are forgotten. owner: whose it is, a
+  /// method; null: of all that ask for this T and tag. Answers of a stand-in for calls without an
+  /// engine are made anew each time.
+  template <class T, class Make>
+  T& kept(const void* owner, Index layer, Index kv_head, const Make& make, double tag = 0.0) {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<Kept>& place = kept_[{typeid(T), owner, layer, kv_head, tag}];
+    if (place == nullptr || !keeps_keys_) place = std::make_unique<KeptAs<T>>(make);
+    return static_cast<KeptAs<T>&>(*place).value;
+  }
+  template <class T>
+  T& kept(Index layer, Index kv_head) {
+    return kept<T>(nullptr, layer, kv_head, [] { return T(); });
+  }
+
   /// 1 / max(|k|, eps) of the keys [range.size()] in `range` of one KV head's k [n_ctx, d_head],
   /// from position 0.
   std::span<const double> inverse_norms(Index layer, Index kv_head, TensorView<const float> k,
@@ -63,8 +81,18 @@ class ScoreEngine {
   void truncate(Index n_keys);
 
  private:
-  /// Layer, KV head, and what distinguishes several.
-  using Place = std::tuple<Index, Index, Index, double>;
+  struct Kept {
+    virtual ~Kept() = default;
+    virtual void truncate(Index n_keys) = 0;
+  };
+  template <class T>
+  struct KeptAs final : Kept {
+    template <class Make>
+    explicit KeptAs(const Make& make) : value(make()) {}
+    void truncate(Index n_keys) override { value.truncate(n_keys); }
+    T value;
+  };
+  using Place = std::tuple<std::type_index, const void*, Index, Index, double>;
   ScorePrecision precision_;
   ThreadPool* pool_ = nullptr;
   /// False: a stand-in for calls without an engine, which remembers nothing.
@@ -76,18 +104,8 @@ class ScoreEngine {
   };
   std::byte* scratch_bytes(Use use, std::size_t n_bytes);
   std::array<Scratch, 2> scratch_;
-  std::mutex mutex_;  // of the two maps; what they point to is grown by the thread that asks for it
-  struct Norms {
-    std::mutex mutex;
-    std::vector<double> inverse;  // [n_keys]
-  };
-  struct Pages {
-    explicit Pages(PageTable boxes) : table(std::move(boxes)) {}
-    std::mutex mutex;
-    PageTable table;
-  };
-  std::map<Place, std::unique_ptr<Norms>> norms_;
-  std::map<Place, std::unique_ptr<Pages>> pages_;
+  std::mutex mutex_;  // of the map; what it points to is grown by the thread that asks for it
+  std::map<Place, std::unique_ptr<Kept>> kept_;
 };
 
 }  // namespace kvscope

@@ -39,13 +39,15 @@
 
 namespace kvscope {
 
-struct Learned;  // core/selectors/learned.hpp
+struct KeyRotation;  // core/selectors/key_rotation.hpp
+struct Learned;      // core/selectors/learned.hpp
 
 enum class Phase { prefill, decode, verify };
 inline std::string_view name_of(Phase phase) {
   return enum_name(phase);
 }
 
+class OutputProjection;
 class RemoteRows;
 class ScoreEngine;
 class ThreadPool;
@@ -63,6 +65,10 @@ struct AttentionShape {
   /// [n_layers] or empty: layers with a sliding window, which the engine leaves as they are and
   /// never asks about.
   std::vector<bool> has_window;
+  /// By layer; null: how the model rotates its queries and keys is not known.
+  std::shared_ptr<const std::vector<KeyRotation>> rotations;
+  /// Null: the model's output projection is not at hand (a recording does not have it).
+  std::shared_ptr<const OutputProjection> projection;
   Index group() const { return n_q / n_kv; }
   /// The first layer from `layer` on that is asked about; n_layers if there is none.
   Index next_asked(Index layer) const {
@@ -105,6 +111,8 @@ struct SelectorCaps {
   bool needs_draft = false;  // SelectCall::draft_rows must be there
   bool needs_side = false;   // SelectCall::side must be there: a recording with the model's indexer
   bool needs_values = false;
+  bool needs_rotation = false;    // AttentionShape::rotations must be known
+  bool needs_projection = false;  // AttentionShape::projection must be there: inside a model
   bool cross_layer = false;  // uses SelectCall::context, or compares layers when it calibrates
   bool is_static = false;    // ignores q and k
   bool uses_pool = false;    // so heavy that replay gives it all threads, one method at a time

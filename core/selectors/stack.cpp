@@ -235,6 +235,8 @@ SelectorCaps stacked_caps(const SelectorCaps& lower, SelectorCaps upper) {
   upper.needs_side |= lower.needs_side;
   upper.needs_draft |= lower.needs_draft;
   upper.needs_values |= lower.needs_values;
+  upper.needs_rotation |= lower.needs_rotation;
+  upper.needs_projection |= lower.needs_projection;
   upper.cross_layer |= lower.cross_layer;
   upper.is_static &= lower.is_static;
   upper.uses_pool |= lower.uses_pool;

@@ -10,6 +10,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/stopwatch.hpp"
+#include "core/sim/model_projection.hpp"
+#include "core/sim/rotations.hpp"
 
 namespace kvscope {
 
@@ -23,6 +25,7 @@ AttentionShape attention_shape(const ModelConfig& config, Index max_tokens) {
   shape.score_scale = config.score_scale();
   shape.score_cap = static_cast<float>(config.plan.score_softcap);
   for (const auto& window : config.window) shape.has_window.push_back(window.has_value());
+  shape.rotations = rotations_of(config);
   return shape;
 }
 
@@ -109,6 +112,7 @@ LiveSequence::LiveSequence(const Transformer& model, const LiveOptions& options,
       pool_(pool),
       cache_(model.make_store(capacity)),
       shape_(attention_shape(model.config(), capacity)) {
+  shape_.projection = projection_of(model);
   MethodSpec method = options.selector;
   if (options.dense_layers) method.fill("dense-layers", *options.dense_layers);
   const SelectorCaps& caps = method.caps();

@@ -46,6 +46,18 @@ SelectorRun::SelectorRun(std::unique_ptr<Selector> selector, const AttentionShap
                     "run, found {}",
                     selector_->name(), budgets_.size()));
   }
+  if (caps_.needs_rotation && shape.rotations == nullptr) {
+    throw ConfigError(fmt::format(
+        "selector {}: needs to know how the model rotates its queries and keys: expected a model, "
+        "or a recording with its config.json, of a family that kvscope computes",
+        selector_->name()));
+  }
+  if (caps_.needs_projection && shape.projection == nullptr) {
+    throw ConfigError(fmt::format(
+        "selector {}: needs the model's output projection, which a recording does not have: run it "
+        "inside the model (kvscope simulate)",
+        selector_->name()));
+  }
   if (!caps_.budgets.empty()) {
     for (const Budget& budget : budgets_) check_budget_kind(selector_->name(), caps_, budget);
   }

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/base/error.hpp"
+#include "core/sim/rotations.hpp"
 
 namespace kvscope {
 
@@ -50,6 +51,7 @@ AttentionShape shape_of(const TraceInfo& info) {
   shape.score_scale = info.score_scale;
   shape.score_cap = info.score_cap;
   for (const auto& window : info.window) shape.has_window.push_back(window.has_value());
+  shape.rotations = rotations_of(info);
   return shape;
 }
 

@@ -111,4 +111,21 @@ PrincipalAxes principal_axes(std::span<const TensorView<const float>> sets) {
   return axes;
 }
 
+std::vector<double> main_direction(TensorView<const float> rows) {
+  check_sets({&rows, 1});
+  const Index d = rows.dim(1);
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(
+      scatter_of({&rows, 1}, Eigen::VectorXd::Zero(d)));
+  Eigen::VectorXd direction = solver.eigenvectors().col(d - 1);
+  direction *= sign_of(direction);
+  Index n_along = 0;
+  for (Index i = 0; i < rows.dim(0); ++i) {
+    double product = 0.0;
+    for (Index c = 0; c < d; ++c) product += direction[c] * static_cast<double>(rows(i, c));
+    n_along += product > 0.0 ? 1 : product < 0.0 ? -1 : 0;
+  }
+  if (n_along < 0) direction = -direction;
+  return {direction.data(), direction.data() + d};
+}
+
 }  // namespace kvscope

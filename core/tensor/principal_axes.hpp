@@ -27,4 +27,9 @@ struct PrincipalAxes {
 /// of different widths.
 PrincipalAxes principal_axes(std::span<const TensorView<const float>> sets);
 
+/// The unit direction that rows [n, d] share: the first right singular vector of the rows as they
+/// are, not centred, with the sign that most rows project on it with (at a tie the one that
+/// principal_axes gives). Throws ShapeError without a row.
+std::vector<double> main_direction(TensorView<const float> rows);
+
 }  // namespace kvscope

@@ -32,7 +32,7 @@ namespace {
 
 enum class VoteSum { none, by_queries, window };
 
-class H2o final : public Selector {
+class H2o final : public EvictingMethod {
  public:
   double recent_share_ = option(recent_share_, "recent-share", 0.5,
                                 "share of the budget kept for the latest keys", in(0.0, 1.0));
@@ -46,12 +46,9 @@ class H2o final : public Selector {
              "hide one recent key for one call, as the published simulation does");
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .permanent = true,
-            .needs_probs = true,
-            .budgets = kTokenBudgets};
+    SelectorCaps caps = EvictingMethod::caps();
+    caps.needs_probs = true;
+    return caps;
   }
   void reset(const AttentionShape& shape) override {
     shape_ = shape;
@@ -105,26 +102,20 @@ class H2o final : public Selector {
   }
 
   void evict(const SelectCall& call, AliveMask& alive) override {
-    Layer& state = layers_[static_cast<std::size_t>(call.layer)];
-    const Index n_ctx = call.pos_begin + call.n_tok;
-    const bool is_prompt_only = call.phase == Phase::prefill || state.n_prompt == 0;
-    const Index budget =
-        call.budget.tokens(is_prompt_only ? n_ctx : state.n_prompt, /*page_size=*/1);
-    const auto n_recent = static_cast<Index>(recent_share_ * static_cast<double>(budget));
-    state.hidden.assign(static_cast<std::size_t>(shape_.n_kv), std::nullopt);
-    engine_of(call).run(shape_.n_kv, [&](Index kv_head, ScoreWorker&) {
-      const std::vector<KeyPos> keys = candidates(call, kv_head, TokenRange{0, n_ctx});
-      if (static_cast<Index>(keys.size()) <= budget) return;
-      const std::vector<double> all_votes = votes(state, kv_head, n_ctx);
-      std::vector<double> scores;
-      scores.reserve(keys.size());
-      for (const KeyPos pos : keys) scores.push_back(all_votes[static_cast<std::size_t>(pos)]);
-      const std::size_t n_old = keys.size() - static_cast<std::size_t>(n_recent);
-      keep_best(std::span(scores).first(n_old), std::span(keys).first(n_old), budget - n_recent,
-                kv_head, alive);
-      if (official_quirk_ && n_recent > 0)
-        state.hidden[static_cast<std::size_t>(kv_head)] = keys[n_old];
-    });
+    auto& hidden = layers_[static_cast<std::size_t>(call.layer)].hidden;
+    hidden.assign(static_cast<std::size_t>(shape_.n_kv), std::nullopt);
+    std::vector<Index> n_before;
+    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head)
+      n_before.push_back(alive.n_alive(kv_head));
+    EvictingMethod::evict(call, alive);
+    const Index n_kept = n_recent(budget_of(call));
+    for (Index kv_head = 0; official_quirk_ && n_kept > 0 && kv_head < shape_.n_kv; ++kv_head) {
+      const auto at = static_cast<std::size_t>(kv_head);
+      if (alive.n_alive(kv_head) == n_before[at]) continue;
+      const std::vector<KeyPos> left =
+          candidates(call, kv_head, TokenRange{0, call.pos_begin + call.n_tok});
+      hidden[at] = left[left.size() - static_cast<std::size_t>(n_kept)];
+    }
   }
 
   void rollback(Index n_keys) override {
@@ -139,15 +130,31 @@ class H2o final : public Selector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    SelectCost cost;
-    const auto n_rows = static_cast<double>(call.n_tok);
-    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) {
-      const auto n_keys = static_cast<double>(attended_keys_of(call, selection, kv_head));
-      cost.score_flops += static_cast<double>(shape_.group()) * n_rows * n_keys;
-      cost.score_bytes += static_cast<double>(shape_.group()) * n_rows * n_keys * kBytesPerProb;
-      cost.metadata_bytes += n_keys * kBytesPerProb;
-    }
-    return cost;
+    const double n_keys = attended_keys_of(call, selection);
+    const double n_weights = static_cast<double>(shape_.group() * call.n_tok) * n_keys;
+    return {.score_flops = n_weights,
+            .score_bytes = n_weights * kBytesPerProb,
+            .metadata_bytes = n_keys * kBytesPerProb};
+  }
+
+ protected:
+  Index budget_of(const SelectCall& call) const override {
+    const Index n_prompt = layers_[static_cast<std::size_t>(call.layer)].n_prompt;
+    const bool is_prompt_only = call.phase == Phase::prefill || n_prompt == 0;
+    return call.budget.tokens(is_prompt_only ? call.pos_begin + call.n_tok : n_prompt,
+                              /*page_size=*/1);
+  }
+  Index n_recent(Index budget) const override {
+    return static_cast<Index>(recent_share_ * static_cast<double>(budget));
+  }
+  KeyValues scores(const SelectCall& call, const KeyLists& keys) override {
+    const Layer& state = layers_[static_cast<std::size_t>(call.layer)];
+    KeyValues values(keys.size());
+    engine_of(call).run(shape_.n_kv, [&](Index kv_head, ScoreWorker&) {
+      const auto at = static_cast<std::size_t>(kv_head);
+      values[at] = values_at(votes(state, kv_head, call.pos_begin + call.n_tok), keys[at]);
+    });
+    return values;
   }
 
  private:

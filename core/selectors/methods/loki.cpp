@@ -27,22 +27,15 @@
 // channels. More directions than d_head means all: then scores are exact. Scores of chunks, and all
 // in f64, use (P_r P_r^T q).k, which is the same number without a rotated copy of the cache; live
 // decode (f32) keeps the r coordinates of each key beside the cache and reads only them.
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
-#include <utility>
 
 #include "core/attention/head_share.hpp"
-#include "core/base/error.hpp"
-#include "core/base/parallel.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/key_basis.hpp"
 #include "core/selectors/key_columns.hpp"
-#include "core/selectors/learned.hpp"
+#include "core/selectors/learned_heads.hpp"
 #include "core/selectors/linear_scores.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
@@ -88,44 +81,19 @@ class Loki final : public SharedScoreSelector {
   void calibrate(const TraceSource& text, std::span<const Index> layers,
                  ThreadPool& pool) override {
     const TraceInfo& info = text.info();
-    std::vector<Tensor<double>> bases(layers.size() * static_cast<std::size_t>(info.n_kv));
-    pool.parallel_for(static_cast<Index>(bases.size()), [&](Index i, int) {
-      const Index layer = layers[static_cast<std::size_t>(i / info.n_kv)];
-      bases[static_cast<std::size_t>(i)] =
-          key_basis(text.read_k(layer, i % info.n_kv, {0, info.n_tokens}).view());
+    bases_.learn(layers, info.n_kv, pool, [&](Index layer, Index kv_head) {
+      return flat(key_basis(text.read_k(layer, kv_head, {0, info.n_tokens}).view()));
     });
-    for (std::size_t i = 0; i < bases.size(); ++i) {
-      const auto n_kv = static_cast<std::size_t>(info.n_kv);
-      bases_.insert_or_assign(std::pair(layers[i / n_kv], static_cast<Index>(i % n_kv)),
-                              std::move(bases[i]));
-    }
   }
-
   Learned learned() const override {
-    Learned out;
-    auto layers = nlohmann::ordered_json::array();
-    auto bases = nlohmann::ordered_json::array();
-    for (const auto& [place, basis] : bases_) {
-      if (layers.empty() || layers.back() != place.first) {
-        layers.push_back(place.first);
-        bases.push_back(nlohmann::ordered_json::array());
-      }
-      const auto flat = basis.flat();
-      bases.back().push_back(std::vector<double>(flat.begin(), flat.end()));
-    }
-    out.values = {{"layers", layers}, {"bases", bases}};
-    out.options = nlohmann::ordered_json::object();
-    out.summary =
-        fmt::format("{} orthogonal directions of the keys in each of {} layers and KV heads",
-                    bases_.empty() ? 0 : bases_.begin()->second.dim(0), bases_.size());
-    return out;
+    return bases_.learned("bases", "orthogonal directions of the keys");
   }
   std::vector<ArtifactOrigin> artifacts() const override { return file_.origins(); }
 
   void reset(const AttentionShape& shape) override {
     SharedScoreSelector::reset(shape);
     if (file_.is_named()) {
-      load(shape);
+      bases_.load(file_, "bases", shape, shape.d_head * shape.d_head);
     } else if (basis_ == Basis::self) {
       bases_.clear();
     }
@@ -165,9 +133,8 @@ class Loki final : public SharedScoreSelector {
     const bool reads_columns =
         is_decode(call) && engine_of(call).precision() == ScorePrecision::f32;
     if (reads_columns) {
-      columns_.append_up_to(
-          call, n_directions(call.k.dim(2)),
-          [&](Index kv_head) -> const Tensor<double>& { return basis_of(call, kv_head); });
+      columns_.append_up_to(call, n_directions(call.k.dim(2)),
+                            [&](Index kv_head) { return basis_of(call, kv_head); });
     }
     std::vector<double> queries;
     std::vector<KeyColumns::Question> questions(
@@ -185,7 +152,7 @@ class Loki final : public SharedScoreSelector {
       }
       std::vector<double> projected(static_cast<std::size_t>(call.q.dim(2)), 0.0);
       for (std::size_t r = 0; r < coordinates.size(); ++r) {
-        const auto direction = basis_of(call, kv_head).view().row(static_cast<Index>(r));
+        const auto direction = basis_of(call, kv_head).row(static_cast<Index>(r));
         for (std::size_t c = 0; c < projected.size(); ++c)
           projected[c] += coordinates[r] * direction[c];
       }
@@ -200,24 +167,6 @@ class Loki final : public SharedScoreSelector {
   }
 
  private:
-  void load(const AttentionShape& shape) {
-    check_shape(file_.get(), shape);
-    const std::vector<Index> layers = file_.layers();
-    const auto& bases = file_.list("bases", layers.size());
-    const auto n_kv = static_cast<std::size_t>(shape.n_kv);
-    bases_.clear();
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      for (std::size_t head = 0; head < n_kv; ++head) {
-        const std::vector<double> flat = file_.numbers(
-            bases[i].is_array() && bases[i].size() == n_kv ? bases[i][head] : bases[i],
-            static_cast<std::size_t>(shape.d_head * shape.d_head), "bases");
-        Tensor<double> basis(Shape{shape.d_head, shape.d_head});
-        std::copy(flat.begin(), flat.end(), basis.data());
-        bases_.emplace(std::pair(layers[i], static_cast<Index>(head)), std::move(basis));
-      }
-    }
-  }
-
   static bool is_decode(const SelectCall& call) {
     return call.phase == Phase::decode && call.n_tok == 1;
   }
@@ -226,11 +175,11 @@ class Loki final : public SharedScoreSelector {
 
   /// The first r coordinates of the heads' mean query, scaled.
   std::vector<double> query_coordinates(const SelectCall& call, TokenRange q_heads, Index kv_head) {
-    const Tensor<double>& basis = basis_of(call, kv_head);
+    const TensorView<const double> basis = basis_of(call, kv_head);
     const std::vector<double> q = mean_query(call, q_heads);
     std::vector<double> coordinates;
     for (Index r = 0; r < std::min(n_directions(basis.dim(1)), basis.dim(0)); ++r) {
-      const auto direction = basis.view().row(r);
+      const auto direction = basis.row(r);
       double coordinate = 0.0;
       for (std::size_t c = 0; c < q.size(); ++c) coordinate += direction[c] * q[c];
       coordinates.push_back(coordinate * static_cast<double>(call.score_scale));
@@ -238,29 +187,21 @@ class Loki final : public SharedScoreSelector {
     return coordinates;
   }
 
-  const Tensor<double>& basis_of(const SelectCall& call, Index kv_head) {
-    const auto place = std::pair(call.layer, kv_head);
-    auto it = bases_.find(place);
-    if (it == bases_.end()) {
-      if (basis_ == Basis::calibrated || file_.is_named()) {
-        throw ConfigError(fmt::format(
-            "loki: layer {}, KV head {} was not calibrated; calibrate it on a text, or set "
-            "basis=self to fit on the sequence's own first chunk",
-            call.layer, kv_head));
-      }
-      it = bases_.emplace(place, key_basis(call.k.sub(kv_head))).first;
-    }
-    if (it->second.dim(1) != call.k.dim(2)) {
-      throw ShapeError(
-          fmt::format("loki: calibrated with keys of {} channels, found keys of {} in layer {}",
-                      it->second.dim(1), call.k.dim(2), call.layer));
-    }
-    return it->second;
+  static std::vector<double> flat(const Tensor<double>& basis) {
+    return {basis.data(), basis.data() + basis.count()};
+  }
+
+  /// [d_head, d_head] directions as rows.
+  TensorView<const double> basis_of(const SelectCall& call, Index kv_head) {
+    if (basis_ == Basis::self && !file_.is_named() && bases_.find(call.layer, kv_head).empty())
+      bases_.put(call.layer, kv_head, flat(key_basis(call.k.sub(kv_head))));
+    const Index d = call.k.dim(2);
+    return {bases_.of("loki", call, kv_head, /*per_channel=*/d).data(), {d, d}};
   }
 
   ArtifactFile file_{"loki", directions_};
-  KeyColumns columns_;                                       // live decode
-  std::map<std::pair<Index, Index>, Tensor<double>> bases_;  // by (layer, KV head)
+  KeyColumns columns_;  // live decode
+  LearnedHeads bases_;  // [d_head, d_head] each
 };
 
 }  // namespace

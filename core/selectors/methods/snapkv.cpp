@@ -14,103 +14,54 @@
 // softmax and are not renormalised. official-mha gives each query head its own set, as the
 // published code does (the cache grows by the group size: a key stays in the cache as long as one
 // head of the group keeps it).
-#include <algorithm>
-#include <limits>
-#include <numeric>
-#include <optional>
-
 #include "core/selectors/candidates.hpp"
-#include "core/selectors/cost_units.hpp"
-#include "core/selectors/eviction.hpp"
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/owners.hpp"
-#include "core/selectors/pooled_votes.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
-#include "core/selectors/softmax_votes.hpp"
+#include "core/selectors/window_votes.hpp"
 
 namespace kvscope {
 
 namespace {
 
-class SnapKv final : public Selector {
+class SnapKv final : public WindowVotes {
  public:
-  Index window_ =
-      option(window_, "window", 64,
-             "last queries that vote, and last keys that stay, inside the budget", at_least(1));
-  Index kernel_ =
-      option(kernel_, "kernel", 5, "keys that are pooled, an odd number", in(1, 1 << 20));
-  Pooling pooling_ =
-      option(pooling_, "pooling", Pooling::average, "how votes of neighbours are combined");
+  SnapKv() : WindowVotes(64, 5, Pooling::average) {}
   bool official_mha_ = option(official_mha_, "official-mha", false,
                               "each query head keeps its own set, as in the published code");
 
-  void configure() override {
-    if (kernel_ % 2 == 0) {
-      throw ConfigError(fmt::format("snapkv: kernel: expected an odd number, found {}", kernel_));
-    }
-  }
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = official_mha_ ? ListOwner::q_head : ListOwner::kv_head,
-            .permanent = true,
-            .budgets = kTokenBudgets};
+    SelectorCaps caps = WindowVotes::caps();
+    if (official_mha_) caps.owner = ListOwner::q_head;
+    return caps;
   }
+  bool takes_remote_rows() const override { return !official_mha_; }
+
   void reset(const AttentionShape& shape) override {
     shape_ = shape;
     kept_.clear();
     if (official_mha_) kept_.assign(static_cast<std::size_t>(shape.n_layers), AliveMask(shape.n_q));
   }
-
   void on_append(Index layer, Index, TensorView<const float> k, TensorView<const float>) override {
     if (official_mha_) kept_[static_cast<std::size_t>(layer)].append(k.dim(1));
   }
-
   Selection select(const SelectCall& call) override {
     return official_mha_ ? per_query_head(call) : alive_selection(call);
   }
-
   void evict(const SelectCall& call, AliveMask& alive) override {
-    if (call.phase != Phase::prefill) return;
-    const Index group = shape_.group();
-    if (official_mha_) {
-      AliveMask& kept = kept_[static_cast<std::size_t>(call.layer)];
-      engine_of(call).run(shape_.n_q, [&](Index q_head, ScoreWorker& worker) {
-        shrink(call, q_head, worker.dots, kept);
-      });
-      for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) drop_unkept(kept, kv_head, alive);
-      return;
-    }
-    const Index budget = eviction_budget(call);
-    Index most_alive = 0;
-    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head)
-      most_alive = std::max(most_alive, alive.n_alive(kv_head));
-    if (most_alive <= budget) return;
-    const std::vector<Index> voters = voting_rows(call);
-    const std::vector<std::vector<double>> sums =
-        softmax_votes(call, {.owner = ListOwner::kv_head,
-                             .rows = voters,
-                             .keys = call_range(call),
-                             .factor = 1.0 / static_cast<double>(group)});
-    engine_of(call).run(shape_.n_kv, [&](Index kv_head, ScoreWorker&) {
-      keep_voted(call, kept_keys(call, kv_head, alive), sums[static_cast<std::size_t>(kv_head)],
-                 kv_head, alive);
+    if (!official_mha_) return WindowVotes::evict(call, alive);
+    if (!evicts_after(call)) return;
+    AliveMask& kept = kept_[static_cast<std::size_t>(call.layer)];
+    engine_of(call).run(shape_.n_q, [&](Index q_head, ScoreWorker& worker) {
+      shrink(call, q_head, worker.dots, kept);
     });
+    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) drop_unkept(kept, kv_head, alive);
   }
-
   void rollback(Index n_keys) override {
     for (AliveMask& kept : kept_) {
       if (kept.n_keys() > n_keys) kept.truncate(n_keys);
     }
-  }
-
-  bool takes_remote_rows() const override { return !official_mha_; }
-
-  SelectCost cost(const SelectCall& call, const Selection&) const override {
-    if (call.phase != Phase::prefill) return {};
-    return exact_scoring_cost(call, call_range(call), std::min(window_, call.n_tok));
   }
 
  private:
@@ -125,11 +76,7 @@ class SnapKv final : public Selector {
     Selection selection(ListOwner::q_head, call.n_tok, call.n_tok);
     for (Index q_head = 0; q_head < shape_.n_q; ++q_head) {
       KeyList list;
-      const TokenRange past = past_range(call);
-      for (Index pos = past.begin; pos < past.end; ++pos) {
-        if (kept.is_alive(q_head, static_cast<KeyPos>(pos)))
-          list.scored.push_back(static_cast<KeyPos>(pos));
-      }
+      list.scored = kept_keys(kept, q_head, past_range(call));
       append_range(list.forced, call.pos_begin, call.pos_begin + call.n_tok);
       remove_dead(call, q_head / shape_.group(), list);
       selection.add(list);
@@ -137,29 +84,23 @@ class SnapKv final : public Selector {
     return selection;
   }
 
-  /// The last queries of the call.
-  std::vector<Index> voting_rows(const SelectCall& call) const {
-    std::vector<Index> voters(static_cast<std::size_t>(std::min(window_, call.n_tok)));
-    std::iota(voters.begin(), voters.end(), call.n_tok - static_cast<Index>(voters.size()));
-    return voters;
-  }
-
-  static std::vector<KeyPos> kept_keys(const SelectCall& call, Index owner, const AliveMask& mask) {
+  static std::vector<KeyPos> kept_keys(const AliveMask& mask, Index head, TokenRange range) {
     std::vector<KeyPos> keys;
-    for (Index pos = 0; pos < call.pos_begin + call.n_tok; ++pos) {
-      if (mask.is_alive(owner, static_cast<KeyPos>(pos))) keys.push_back(static_cast<KeyPos>(pos));
+    for (Index pos = range.begin; pos < range.end; ++pos) {
+      if (mask.is_alive(head, static_cast<KeyPos>(pos))) keys.push_back(static_cast<KeyPos>(pos));
     }
     return keys;
   }
 
-  /// Shrinks one query head's own set to the budget by its votes. Other heads of `mask` are
-  /// not looked at.
+  /// Shrinks one query head's own set to the budget by its votes, for which it softmaxes over the
+  /// keys that it keeps itself. Other heads of `mask` are not looked at.
   void shrink(const SelectCall& call, Index q_head, KeyDots& dots, AliveMask& mask) const {
-    const std::vector<KeyPos> keys = kept_keys(call, q_head, mask);
-    if (static_cast<Index>(keys.size()) <= eviction_budget(call)) return;
     const Index n_ctx = call.pos_begin + call.n_tok;
+    const Index budget = budget_of(call);
+    const std::vector<KeyPos> keys = kept_keys(mask, q_head, {0, n_ctx});
+    if (static_cast<Index>(keys.size()) <= budget) return;
     const Index kv_head = q_head / shape_.group();
-    SelectCall question = call;  // the head softmaxes over the keys that it keeps itself
+    SelectCall question = call;
     AliveMask own(shape_.n_kv);
     own.append(n_ctx);
     for (Index pos = 0; pos < n_ctx; ++pos) {
@@ -171,25 +112,14 @@ class SnapKv final : public Selector {
     std::vector<double> sums(static_cast<std::size_t>(seen.size()), 0.0);
     add_softmax_weights(question, {q_head, q_head + 1}, kv_head, voting_rows(call), seen, 1.0, dots,
                         sums);
-    keep_voted(call, keys, sums, q_head, mask);
-  }
-
-  /// Keeps the best of head `owner`'s `keys` by `sums` [call_range], and the window.
-  void keep_voted(const SelectCall& call, std::span<const KeyPos> keys,
-                  std::span<const double> sums, Index owner, AliveMask& mask) const {
-    const Index budget = eviction_budget(call);
-    if (static_cast<Index>(keys.size()) <= budget) return;
-    const TokenRange seen = call_range(call);
-    const Index n_window = std::min({window_, budget, static_cast<Index>(keys.size())});
+    const std::vector<double> scores = pooled(call, keys, sums);
+    const Index n_window = std::min(window_, budget);
     const std::size_t n_voted = keys.size() - static_cast<std::size_t>(n_window);
-    std::vector<double> votes(n_voted, 0.0);
-    for (std::size_t i = 0; i < n_voted; ++i) {
-      if (keys[i] >= seen.begin) votes[i] = sums[static_cast<std::size_t>(keys[i] - seen.begin)];
-    }
-    const std::vector<double> scores = pooled_votes(votes, kernel_, pooling_);
-    keep_best(scores, keys.first(n_voted), budget - n_window, owner, mask);
+    keep_best(std::span(scores).first(n_voted), std::span(keys).first(n_voted), budget - n_window,
+              q_head, mask);
   }
 
+  /// A key stays in the cache as long as one head of its group keeps it.
   void drop_unkept(const AliveMask& kept, Index kv_head, AliveMask& alive) const {
     for (Index pos = 0; pos < kept.n_keys(); ++pos) {
       bool is_kept = false;

@@ -28,6 +28,7 @@
 
 #include "core/attention/head_share.hpp"
 #include "core/attention/row_kernels.hpp"
+#include "core/attention/sparq_queries.hpp"
 #include "core/attention/topk.hpp"
 #include "core/base/error.hpp"
 #include "core/base/work_tally.hpp"
@@ -182,7 +183,7 @@ class Sparq final : public SharedScoreSelector {
     // Zero in the channels that are left out.
     std::vector<double> queries(static_cast<std::size_t>(n_q * d), 0.0);
     for (Index first = 0; first < n_q; first += group) {
-      const auto [channels, q] = scaled_queries(call, {first, first + group});
+      const auto [channels, q] = sparq_queries(call.q, {first, first + group}, n_channels(call));
       if (reads_columns) {
         questions.push_back({{q.begin(), q.end()}, channels});
         continue;
@@ -220,7 +221,7 @@ class Sparq final : public SharedScoreSelector {
 
   std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
                                  ScoreWorker& worker) override {
-    const auto [channels, q] = scaled_queries(call, owner.q_heads);
+    const auto [channels, q] = sparq_queries(call.q, owner.q_heads, n_channels(call));
     const auto n_heads = static_cast<std::size_t>(owner.q_heads.size());
     const TokenRange visible = call_range(call);
     worker.dots.compute(q, owner.q_heads.size(), call.k.sub(owner.kv_head), visible, channels);
@@ -271,58 +272,6 @@ class Sparq final : public SharedScoreSelector {
     return channels_of(n_channels_, channel_share_, call.k.dim(2));
   }
   bool mixes(const SelectCall& call) const { return mean_value_ && is_decode(call); }
-
-  /// The channels of a group and its heads' queries in them, [n_heads, n_channels]: divided by tau,
-  /// meaned over rows.
-  std::pair<std::vector<Index>, std::vector<double>> scaled_queries(const SelectCall& call,
-                                                                    TokenRange q_heads) const {
-    const std::vector<Index> channels = largest_channels(call, q_heads);
-    const auto n_heads = static_cast<std::size_t>(q_heads.size());
-    // logits are linear in q, so rows of a head are averaged first; heads stay apart, because alpha
-    // needs each one's
-    std::vector<double> q(n_heads * channels.size(), 0.0);
-    // All channels and then the chosen ones in tau, and these once more here.
-    count_work(Counted::visited, q_heads.size() * call.n_tok *
-                                     (call.q.dim(2) + 2 * static_cast<Index>(channels.size())));
-    for (std::size_t h = 0; h < n_heads; ++h) {
-      const auto rows = call.q.sub(q_heads.begin + static_cast<Index>(h));
-      for (Index row = 0; row < call.n_tok; ++row) {
-        const double factor =
-            1.0 / (tau(rows.row(row), channels) * static_cast<double>(call.n_tok));
-        for (std::size_t c = 0; c < channels.size(); ++c) {
-          q[h * channels.size() + c] +=
-              factor * static_cast<double>(rows.row(row)[static_cast<std::size_t>(channels[c])]);
-        }
-      }
-    }
-    return {channels, q};
-  }
-
-  /// The channels of largest sum of |q| over rows and heads, ascending.
-  std::vector<Index> largest_channels(const SelectCall& call, TokenRange q_heads) const {
-    std::vector<double> size(static_cast<std::size_t>(call.q.dim(2)), 0.0);
-    count_work(Counted::visited, q_heads.size() * call.n_tok * call.q.dim(2));
-    for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
-      for (Index row = 0; row < call.n_tok; ++row) {
-        const auto q = call.q.sub(q_head).row(row);
-        for (std::size_t c = 0; c < size.size(); ++c)
-          size[c] += std::abs(static_cast<double>(q[c]));
-      }
-    }
-    return top_k_sorted_by_index(size, n_channels(call));
-  }
-
-  /// sqrt(d * |q[I]|_1 / |q|_1); sqrt(d) for a query that is zero in these channels, whose logits
-  /// are all zero.
-  static double tau(std::span<const float> q, std::span<const Index> channels) {
-    double all = 0.0;
-    double kept = 0.0;
-    for (const float x : q) all += std::abs(static_cast<double>(x));
-    for (const Index c : channels)
-      kept += std::abs(static_cast<double>(q[static_cast<std::size_t>(c)]));
-    const auto d = static_cast<double>(q.size());
-    return kept > 0.0 ? std::sqrt(d * kept / all) : std::sqrt(d);
-  }
 
   /// alpha: the approximate weight that the list has, for each head of the group.
   void state_share(const SelectCall& call, const Owner& owner, const KeyList& list,

@@ -14,34 +14,26 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/eviction.hpp"
-#include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 
 namespace kvscope {
 
 namespace {
 
-class Tova final : public Selector {
+class Tova final : public EvictingMethod {
  public:
   bool keep_current_ = option(keep_current_, "keep-current", false,
                               "the latest key always stays, inside the budget");
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::layer,
-            .permanent = true,
-            .needs_probs = true,
-            .budgets = kTokenBudgets};
+    SelectorCaps caps = EvictingMethod::caps();
+    caps.owner = ListOwner::layer;
+    caps.needs_probs = true;
+    return caps;
   }
-  void reset(const AttentionShape& shape) override {
-    shape_ = shape;
-    votes_.clear();
-  }
+  void reset(const AttentionShape&) override { votes_.clear(); }
 
   Selection select(const SelectCall& call) override {
     Selection selection = alive_selection(call);
@@ -64,39 +56,27 @@ class Tova final : public Selector {
                     std::span(&votes_, 1));
   }
 
-  void evict(const SelectCall& call, AliveMask& alive) override {
-    const Index budget = eviction_budget(call);
-    const Index n_current = keep_current_ ? 1 : 0;
-    engine_of(call).run(shape_.n_kv, [&](Index kv_head, ScoreWorker&) {
-      const std::vector<KeyPos> keys =
-          candidates(call, kv_head, TokenRange{0, call.pos_begin + call.n_tok});
-      if (static_cast<Index>(keys.size()) <= budget) return;
-      std::vector<double> scores;
-      scores.reserve(keys.size());
-      for (const KeyPos pos : keys) scores.push_back(votes_[static_cast<std::size_t>(pos)]);
-      const std::size_t n_voted = keys.size() - static_cast<std::size_t>(n_current);
-      keep_best(std::span(scores).first(n_voted), std::span(keys).first(n_voted),
-                budget - n_current, kv_head, alive);
-    });
-  }
-
   bool takes_remote_rows() const override { return true; }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    const auto group = static_cast<double>(call.q.dim(0) / call.k.dim(0));
+    const double n_weights = group * attended_keys_of(call, selection);
     // Heads have lost the same keys unless another evicting method came before.
-    SelectCost cost;
-    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
-      const auto n_keys = static_cast<double>(attended_keys_of(call, selection, kv_head));
-      const double n_weights = n_keys * static_cast<double>(call.q.dim(0) / call.k.dim(0));
-      cost.score_flops += n_weights;
-      cost.score_bytes += n_weights * kBytesPerProb;
-      cost.metadata_bytes = std::max(cost.metadata_bytes, n_keys * kBytesPerProb);
-    }
-    return cost;
+    Index most = 0;
+    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head)
+      most = std::max(most, attended_keys_of(call, selection, kv_head));
+    return {.score_flops = n_weights,
+            .score_bytes = n_weights * kBytesPerProb,
+            .metadata_bytes = static_cast<double>(most) * kBytesPerProb};
+  }
+
+ protected:
+  Index n_recent(Index) const override { return keep_current_ ? 1 : 0; }
+  KeyValues scores(const SelectCall&, const KeyLists& keys) override {
+    return values_at(votes_, keys);
   }
 
  private:
-  AttentionShape shape_;
   std::vector<double> votes_;  // of the call that was observed last: by position
 };
 

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/attention/output_projection.hpp"
 #include "core/base/parallel.hpp"
+#include "core/selectors/key_rotation.hpp"
 #include "core/selectors/registry.hpp"
 
 namespace kvscope::test {
@@ -38,6 +40,34 @@ void plant_ties(Tensor<float>& k, const CounterRng& rng) {
 
 }  // namespace
 
+void put_model_parts(AttentionShape& shape) {
+  auto rotations = std::make_shared<std::vector<KeyRotation>>();
+  for (Index layer = 0; layer < shape.n_layers; ++layer) {
+    KeyRotation& rotation = rotations->emplace_back();
+    for (Index i = 0; i < shape.d_head / 2; ++i)
+      rotation.frequencies.push_back(std::pow(0.1, static_cast<double>(i + layer)));
+  }
+  shape.rotations = rotations;
+  class SignedSums final : public OutputProjection {
+    std::vector<double> lengths(Index layer, Index kv_head,
+                                TensorView<const float> v) const override {
+      std::vector<double> sums;
+      for (Index row = 0; row < v.dim(0); ++row) {
+        sums.push_back(0.0);
+        for (Index out = 0; out < 3; ++out) {
+          double sum = 0.0;
+          for (Index c = 0; c < v.dim(1); ++c)
+            sum += ((c + layer + kv_head) % (out + 2) == 0 ? -1.0 : 1.0) *
+                   static_cast<double>(v(row, c));
+          sums.back() += std::abs(sum);
+        }
+      }
+      return sums;
+    }
+  };
+  shape.projection = std::make_shared<SignedSums>();
+}
+
 Sequence random_sequence(const SequenceOptions& options) {
   Sequence out;
   out.shape = {.n_layers = options.n_layers,
@@ -47,6 +77,7 @@ Sequence random_sequence(const SequenceOptions& options) {
                .max_tokens = options.n_tokens,
                .score_scale = 1.0f / std::sqrt(static_cast<float>(options.d_head)),
                .score_cap = options.score_cap};
+  put_model_parts(out.shape);
   for (Index layer = 0; layer < options.n_layers; ++layer) {
     const auto name = static_cast<std::uint64_t>(layer);
     out.q.push_back(

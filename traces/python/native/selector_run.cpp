@@ -132,6 +132,8 @@ nb::dict caps_of(const std::string& spec) {
   out["needs_calibration"] = caps.needs_calibration;
   out["needs_draft"] = caps.needs_draft;
   out["needs_values"] = caps.needs_values;
+  out["needs_rotation"] = caps.needs_rotation;
+  out["needs_projection"] = caps.needs_projection;
   out["cross_layer"] = caps.cross_layer;
   out["steps_per_choice"] = caps.steps_per_choice;
   out["page_size"] = caps.page_size;

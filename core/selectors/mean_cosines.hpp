@@ -1,0 +1,19 @@
+// How much each key looks like all the others: the cosine of every listed key with the mean of the
+// list (KeyDiff's score). Where keys lie elsewhere the device is asked; in f64 everything is made
+// from the keys alone; in f32 the call's engine keeps the running sum of each list, so that a call
+// reads the keys once.
+#pragma once
+
+#include "core/selectors/key_lists.hpp"
+
+namespace kvscope {
+
+/// The cosine of each key of a KV head's list with the list's mean: of unit keys, or (takes_unit
+/// false) of keys as they are. Vectors are divided by at least the norm eps. lists [n_kv], none
+/// empty where there is a context; answer [n_kv][lists[i].size()].
+KeyValues mean_cosines(const SelectCall& call, const KeyLists& lists, bool takes_unit, double eps);
+
+/// Of lists with n_keys keys in all: two products with every key, one read of it.
+SelectCost mean_cosines_cost(const SelectCall& call, double n_keys);
+
+}  // namespace kvscope

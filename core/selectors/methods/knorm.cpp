@@ -1,0 +1,59 @@
+// knorm: evict the keys of largest norm (Devoto et al., arXiv 2406.11430, EMNLP 2024; kvpress).
+//
+// Idea: in many models the keys with the smallest L2 norm get the most attention, whatever is
+// asked; after each call the budget's smallest stay in every KV head. Queries and attention weights
+// are never looked at. Cost per call and KV head with n alive keys: 2 n d FLOPs and one read of
+// them, n d b bytes, by definition; here each key's norm is made once and kept. Fails where a
+// model's norms say nothing (the paper leaves the first two layers dense, where they do not:
+// dense-layers), and forgets the latest text unless `recent` keys stay. Decided here: scores are
+// made after the attention of every call, as for all evicting methods; of equal norms the earlier
+// key stays. Nothing is protected by default, as in kvpress; the authors' own cache keeps recents.
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/eviction.hpp"
+#include "core/selectors/owners.hpp"
+#include "core/selectors/registry.hpp"
+
+namespace kvscope {
+
+namespace {
+
+class KNorm final : public EvictingMethod {
+ public:
+  Index recent_ =
+      option(recent_, "recent", 0, "latest keys that stay, inside the budget", in(0, 1 << 30));
+  Index dense_layers_ =
+      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+
+  SelectorCaps caps() const override {
+    SelectorCaps caps = EvictingMethod::caps();
+    caps.dense_layers = dense_layers_;
+    return caps;
+  }
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    const double n_values = attended_keys_of(call, selection) * static_cast<double>(call.k.dim(2));
+    return {.score_flops = 2.0 * n_values, .score_bytes = n_values * kBytesPerElement};
+  }
+
+ protected:
+  Index n_recent(Index) const override { return recent_; }
+  KeyValues scores(const SelectCall& call, const KeyLists& keys) override {
+    KeyValues values(keys.size());
+    engine_of(call).run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
+      const auto k = call.k.sub(kv_head);
+      const std::span<const double> inverse_norms =
+          engine_of(call).inverse_norms(call.layer, kv_head, k, {0, k.dim(0)}, /*eps=*/1e-300);
+      const auto at = static_cast<std::size_t>(kv_head);
+      values[at] = values_at(inverse_norms, keys[at]);
+    });
+    return values;
+  }
+};
+
+}  // namespace
+
+void register_knorm(SelectorRegistry& registry) {
+  registry.add<KNorm>("knorm", "Knorm: eviction by key norm", "arXiv 2406.11430",
+                      "evicts the keys of largest norm");
+}
+
+}  // namespace kvscope

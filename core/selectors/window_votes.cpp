@@ -1,0 +1,69 @@
+#include "core/selectors/window_votes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/base/error.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/owners.hpp"
+#include "core/selectors/softmax_votes.hpp"
+
+namespace kvscope {
+
+WindowVotes::WindowVotes(Index window, Index kernel, Pooling pooling)
+    : window_(option(window_, "window", window,
+                     "last queries that vote, and last keys that stay in every head, inside the "
+                     "budget",
+                     in(1, 1 << 20))),
+      kernel_(
+          option(kernel_, "kernel", kernel, "keys that are pooled, an odd number", in(1, 1 << 20))),
+      pooling_(option(pooling_, "pooling", pooling, "how votes of neighbours are combined")) {}
+
+void WindowVotes::configure() {
+  if (kernel_ % 2 == 0)
+    throw ConfigError(fmt::format("{}: kernel: expected an odd number, found {}", name(), kernel_));
+}
+
+SelectCost WindowVotes::cost(const SelectCall& call, const Selection&) const {
+  if (call.phase != Phase::prefill) return {};
+  return exact_scoring_cost(call, call_range(call), std::min(window_, call.n_tok));
+}
+
+std::vector<Index> WindowVotes::voting_rows(const SelectCall& call) const {
+  std::vector<Index> voters(static_cast<std::size_t>(std::min(window_, call.n_tok)));
+  std::iota(voters.begin(), voters.end(), call.n_tok - static_cast<Index>(voters.size()));
+  return voters;
+}
+
+std::vector<double> WindowVotes::pooled(const SelectCall& call, std::span<const KeyPos> keys,
+                                        std::span<const double> sums) const {
+  const TokenRange seen = call_range(call);
+  const auto n_keys = static_cast<Index>(keys.size());
+  const Index n_voted = n_keys - std::min({window_, budget_of(call), n_keys});
+  std::vector<double> votes(static_cast<std::size_t>(n_voted), 0.0);
+  for (std::size_t i = 0; i < votes.size(); ++i) {
+    if (keys[i] >= seen.begin) votes[i] = sums[static_cast<std::size_t>(keys[i] - seen.begin)];
+  }
+  std::vector<double> out = pooled_votes(votes, kernel_, pooling_);
+  out.resize(keys.size(), 0.0);
+  return out;
+}
+
+KeyValues WindowVotes::scores(const SelectCall& call, const KeyLists& keys) {
+  const std::vector<Index> voters = voting_rows(call);
+  KeyValues values = softmax_votes(
+      call, {.owner = ListOwner::kv_head,
+             .rows = voters,
+             .keys = call_range(call),
+             .factor = static_cast<double>(call.k.dim(0)) / static_cast<double>(call.q.dim(0))});
+  engine_of(call).run(static_cast<Index>(keys.size()), [&](Index kv_head, ScoreWorker&) {
+    std::vector<double>& head = values[static_cast<std::size_t>(kv_head)];
+    head = pooled(call, keys[static_cast<std::size_t>(kv_head)], head);
+  });
+  return values;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,14 @@
+// The output projection of a loaded model, as methods ask about it.
+#pragma once
+
+#include <memory>
+
+#include "core/attention/output_projection.hpp"
+#include "core/model/transformer.hpp"
+
+namespace kvscope {
+
+/// The model must outlive it.
+std::shared_ptr<const OutputProjection> projection_of(const Transformer& model);
+
+}  // namespace kvscope
