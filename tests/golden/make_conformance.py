@@ -3,13 +3,15 @@
     python3 tests/golden/make_conformance.py [--env FOLDER]
 
 Installs kvpress 0.5.5 (NVIDIA, Apache-2.0) and what it needs into a virtual environment (FOLDER, else a temporary one
-that is removed again; PIP_INDEX_URL may name an index with PyTorch for CPUs), and asks its presses through their public `score` and `compress`. Only data are written:
+that is removed again; PIP_INDEX_URL may name an index with PyTorch for CPUs), and asks its presses through their
+public `score` and `compress`. Only data are written:
 
-inputs.h5      per input what one attention layer sees of a prompt of T tokens, float32: hidden [T, width] (before the
-               projections), w_q [n_q * d, width], w_o [width, n_q * d], q [n_q, T, d] after RoPE, k [n_kv, T, d] after
-               RoPE, v [n_kv, T, d]; q_filters [n_kv, d] of Q-Filters' recipe
-METHOD/kept.json   cases: input, options of the press, its scores [n_kv][T] (Ada-KV's: those of the SnapKV inside), and
-               per compression ratio the kept keys [n_kv][...]; think: the channels that are left
+inputs.h5      per input what one attention layer sees of a prompt of T tokens: hidden [T, width] (before the
+               projections), w_q [n_q * d, width], w_o [width, n_q * d], q [n_q, T, d] and k [n_kv, T, d] after RoPE,
+               v [n_kv, T, d]; q_filters [n_kv, d] of Q-Filters' recipe. q and q_filters are float32, the others float16
+METHOD/kept.json   cases: input, options of the press, its scores [n_kv][T], and per compression ratio the kept keys
+               [n_kv][...]. Scores of a press that wraps one without having scores are those of the press inside, of
+               all keys. think: the channels that are left
 
 Presses run in float64 (their own softmaxes in float32 where they say so). A case is refused if float32 gives other
 lists: what is kept must not hang on rounding. Where the scores at the border are equal, the case says "tied", and the
@@ -32,6 +34,7 @@ INSIDE = "KVSCOPE_CONFORMANCE_INSIDE"
 ROPE_THETA = 10000.0
 WINDOW = 8  # of SnapKV, in all cases
 RATIOS = (0.25, 0.5, 0.75)
+VARIANTS = ("critical-adakv", "keydiff-blocks")  # second files in a method's folder
 
 
 def run_inside(folder):
@@ -77,16 +80,30 @@ class Question:
         self.kwargs = {"hidden_states": self.hidden,
                        "position_embeddings": self.layer.rotary_emb(self.hidden, positions)}
 
-    def arguments(self):
-        return self.layer, self.hidden, self.keys.clone(), self.values.clone(), None, self.kwargs
+    def attention_weights(self):
+        """[1, n_q, T, T] of the layer's eager attention."""
+        import torch
+        from transformers.models.llama.modeling_llama import apply_rotary_pos_emb, eager_attention_forward
+
+        n_tok = self.hidden.shape[1]
+        q = self.layer.q_proj(self.hidden).view(1, n_tok, -1, self.layer.head_dim).transpose(1, 2)
+        q = apply_rotary_pos_emb(q, q, *self.kwargs["position_embeddings"])[0]
+        causal = torch.full((n_tok, n_tok), -torch.inf, dtype=q.dtype).triu(1)[None, None]
+        return eager_attention_forward(self.layer, q, self.keys, self.values, causal, self.layer.scaling)[1]
+
+    def arguments(self, press):
+        from kvpress import ObservedAttentionPress
+
+        weights = self.attention_weights() if isinstance(press, ObservedAttentionPress) else None
+        return self.layer, self.hidden, self.keys.clone(), self.values.clone(), weights, self.kwargs
 
     def scores(self, press):
-        return press.score(*self.arguments())[0].double().tolist()
+        return press.score(*self.arguments(press))[0].double().tolist()
 
     def kept(self, press):
         """[n_kv] ascending positions: by the rows that are left, or by what Ada-KV masks."""
         self.layer.masked_key_indices = None
-        keys, _ = press.compress(*self.arguments())
+        keys, _ = press.compress(*self.arguments(press))
         n_kv, n_tok = self.keys.shape[1:3]
         if self.layer.masked_key_indices is not None:
             _, heads, places = self.layer.masked_key_indices
@@ -102,7 +119,7 @@ class Question:
 
     def whole_channels(self, press):
         """[n_kv] channels that ThinK leaves."""
-        keys, _ = press.compress(*self.arguments())
+        keys, _ = press.compress(*self.arguments(press))
         return [[c for c in range(keys.shape[3]) if keys[0, h, :, c].any()] for h in range(keys.shape[1])]
 
 
@@ -251,11 +268,14 @@ def presses():
     plain = lambda kind: lambda _, ratio, **options: kind(compression_ratio=ratio, **options)
     around = lambda kind: lambda _, ratio, window_size, kernel_size, **options: kind(
         press=kp.SnapKVPress(compression_ratio=ratio, window_size=window_size, kernel_size=kernel_size), **options)
+    in_blocks = lambda _, ratio, block_size: kp.BlockPress(kp.KeyDiffPress(compression_ratio=ratio), block_size)
     window = {"window_size": WINDOW, "kernel_size": 5}
     return {
         "snapkv": (plain(kp.SnapKVPress), [window, {"window_size": 16, "kernel_size": 7}]),
         "tova": (plain(kp.TOVAPress), [{}]),
         "keydiff": (plain(kp.KeyDiffPress), [{}]),
+        "keydiff-blocks": (in_blocks, [{"block_size": 16}, {"block_size": 7}]),
+        "h2o": (plain(kp.ObservedAttentionPress), [{}]),
         "streamingllm": (plain(kp.StreamingLLMPress), [{"n_sink": 4}, {"n_sink": 0}]),
         "knorm": (plain(kp.KnormPress), [{}]),
         "expected-attention": (plain(kp.ExpectedAttentionPress), [
@@ -304,7 +324,7 @@ def cases_of(method, make_press, all_options, inputs):
                 question = Question(tensors, torch.float64)
                 kept = question.kept(press)
                 has_score = hasattr(press, "score")
-                scores = question.scores(press if has_score else press.press)
+                scores = question.scores(press if has_score else press.press)  # of all keys at once
                 is_open = has_score and is_tied(scores, kept)
                 where = f"{method}, input {name}, ratio {ratio}, options {options}"
                 if not is_open:
@@ -342,8 +362,8 @@ def check_hooks(tensors):
     model, tokens = tiny_model(torch.float32)
     question = Question(tensors, torch.float32)
     for method, (make_press, all_options) in presses().items():
-        if method in ("qfilters", "adakv", "critical-adakv"):
-            continue  # filters from the hub; masked, not dropped
+        if method in ("qfilters", "adakv", "critical-adakv", "h2o"):
+            continue  # filters from the hub; masked, not dropped; weights of eager attention alone
         press = make_press(tensors, 0.5, **all_options[0])
         cache = DynamicCache()
         with torch.no_grad(), press(model):
@@ -384,8 +404,8 @@ def main():
     for method, (make_press, options) in presses().items():
         press = type(make_press(inputs["random"], 0.5, **options[0])).__name__
         cases = cases_of(method, make_press, options, inputs)
-        file = HERE / "critical" / "kept_adakv.json" if method == "critical-adakv" else HERE / method / "kept.json"
-        write(file, {**about, "press": press, "cases": cases})
+        folder, _, variant = method.partition("-") if method in VARIANTS else (method, "", "")
+        write(HERE / folder / f"kept{'_' * bool(variant)}{variant}.json", {**about, "press": press, "cases": cases})
     write(HERE / "think" / "kept.json", {**about, "press": kvpress.ThinKPress.__name__, "cases": think_cases(inputs)})
 
 

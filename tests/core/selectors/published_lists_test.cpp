@@ -6,53 +6,21 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <optional>
 
 #include "core/base/parallel.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/sim/protocol.hpp"
 #include "core/trace/memory_trace.hpp"
-#include "tests/core/selectors/press_scores.hpp"
+#include "tests/core/selectors/published.hpp"
 #include "tests/core/selectors/sequence.hpp"
-#include "tests/support/golden.hpp"
 
 namespace kvscope::test::published_lists_test {
 namespace {
 
 using Json = nlohmann::json;
-
-std::filesystem::path folder() {
-  return golden_dir() / "conformance";
-}
-
-Json published(const std::string& file) {
-  std::ifstream stream(folder() / file);
-  REQUIRE(stream);
-  const Json all = Json::parse(stream);
-  CHECK(all["program"] == "kvpress 0.5.5");
-  return all["cases"];
-}
-
-Tensor<float> tensor_of(const std::string& input, const std::string& name) {
-  return read_golden(folder() / "inputs.h5", input + "/" + name);
-}
-
-Prompt prompt_of(const std::string& input) {
-  return {tensor_of(input, "hidden"), tensor_of(input, "w_q"), tensor_of(input, "w_o"),
-          tensor_of(input, "q"),      tensor_of(input, "k"),   tensor_of(input, "v")};
-}
-
-/// Keys per KV head that the program holds on the average: its budget.
-Index budget_of(const Json& run) {
-  std::size_t n_kept = 0;
-  for (const Json& head : run["kept"]) n_kept += head.size();
-  return static_cast<Index>(n_kept / run["kept"].size());
-}
 
 /// The prompt as a recording, for methods that learn before they run.
 MemoryTrace recording_of(const Prompt& prompt) {
@@ -65,8 +33,8 @@ MemoryTrace recording_of(const Prompt& prompt) {
 }
 
 /// What a method holds after the prompt in one call; of one that evicts nothing, what the last
-/// query sees.
-KeptKeys kept_by(const std::string& spec, const Prompt& prompt, Index budget) {
+/// query sees. block: the keys behind the budget come in calls of so many.
+KeptKeys kept_by(const std::string& spec, const Prompt& prompt, Index budget, Index block = 0) {
   const auto d = static_cast<float>(prompt.k.dim(2));
   const AttentionShape shape{.n_layers = 1,
                              .n_q = prompt.q.dim(0),
@@ -82,10 +50,19 @@ KeptKeys kept_by(const std::string& spec, const Prompt& prompt, Index budget) {
   }
   SelectorRun run(std::move(selector), shape, {{Budget::Kind::tokens, static_cast<double>(budget)}},
                   /*dense_layers=*/0);
-  run.begin_call(Phase::prefill, prompt.n_tok());
-  const Selection& answer =
-      run.layer_call({.layer = 0, .q = prompt.q.view(), .k = prompt.k.view(), .v = prompt.v.view()})
-          .front();
+  std::vector<Index> ends;
+  for (Index end = budget; block > 0 && end < prompt.n_tok(); end += block) ends.push_back(end);
+  ends.push_back(prompt.n_tok());
+  Selection answer;
+  for (const Index end : ends) {
+    const Index begin = run.n_keys();
+    run.begin_call(Phase::prefill, end - begin);
+    answer = run.layer_call({.layer = 0,
+                             .q = prompt.q.view().range(1, begin, end),
+                             .k = prompt.k.view().range(1, 0, end),
+                             .v = prompt.v.view().range(1, 0, end)})
+                 .front();
+  }
   KeptKeys kept;
   for (Index head = 0; head < shape.n_kv; ++head) {
     if (run.caps().permanent) {
@@ -93,7 +70,7 @@ KeptKeys kept_by(const std::string& spec, const Prompt& prompt, Index budget) {
       kept.emplace_back(alive.begin(), alive.end());
     } else {
       kept.push_back(merged(answer.list(owner_of(answer.owner, head * shape.group(), shape.group()),
-                                        prompt.n_tok() - 1)));
+                                        answer.n_tok - 1)));
     }
   }
   return kept;
@@ -115,19 +92,6 @@ void check_kept(const KeptKeys& ours, const Json& run, const Json& scores) {
     const auto is_above = [&](KeyPos pos) { return score[static_cast<std::size_t>(pos)] > border; };
     CHECK(std::count_if(ours[h].begin(), ours[h].end(), is_above) ==
           std::count_if(its[h].begin(), its[h].end(), is_above));
-  }
-}
-
-/// Calls look(prompt, case, run, budget) for every case and ratio of a file.
-void for_each_run(const std::string& file,
-                  const std::function<void(const Prompt&, const Json&, const Json&, Index)>& look) {
-  for (const Json& one : published(file)) {
-    const Prompt prompt = prompt_of(one["input"]);
-    for (const Json& run : one["runs"]) {
-      INFO(file << ", input " << one["input"] << ", " << one["options"] << ", ratio "
-                << run["compression_ratio"]);
-      look(prompt, one, run, budget_of(run));
-    }
   }
 }
 
@@ -153,116 +117,6 @@ bool is_registered(const std::string& method) {
 
 #define NEEDS_METHOD(method) \
   if (!is_registered(method)) SKIP("this build has no method " method)
-
-void check_scores(const Scores& ours, const Json& its, double tolerance) {
-  double largest = 0.0;  // of what is not forced to stay
-  const auto expected = its.get<Scores>();
-  constexpr double kForced = std::numeric_limits<double>::max();
-  for (const auto& head : expected) {
-    for (const double score : head)
-      if (score < kForced) largest = std::max(largest, std::abs(score));
-  }
-  REQUIRE(ours.size() == expected.size());
-  for (std::size_t h = 0; h < ours.size(); ++h) {
-    REQUIRE(ours[h].size() == expected[h].size());
-    for (std::size_t j = 0; j < ours[h].size(); ++j) {
-      INFO("KV head " << h << ", key " << j << ": " << ours[h][j] << ", " << expected[h][j]);
-      if (expected[h][j] == kForced || ours[h][j] == kForced) {
-        CHECK(ours[h][j] == expected[h][j]);
-      } else {
-        CHECK(std::abs(ours[h][j] - expected[h][j]) <= tolerance * largest);
-      }
-    }
-  }
-}
-
-/// SnapKV's scores inside another press.
-Scores inner_scores(const Prompt& prompt, const Json& options) {
-  return snapkv_scores(prompt, options["window_size"], options["kernel_size"]);
-}
-
-// ---- what kvpress computes ----
-
-TEST_CASE("the presses' scores are those of the loops", "[selectors]") {
-  const auto check = [](const std::string& file, double tolerance, const auto& scores_of) {
-    for (const Json& one : published(file)) {
-      INFO(file << ", input " << one["input"] << ", " << one["options"]);
-      const Prompt prompt = prompt_of(one["input"]);
-      check_scores(scores_of(prompt, one), one["scores"], tolerance);
-    }
-  };
-  check("knorm/kept.json", 1e-12,
-        [](const Prompt& prompt, const Json&) { return knorm_scores(prompt); });
-  check("qfilters/kept.json", 1e-12, [](const Prompt& prompt, const Json& one) {
-    return filter_scores(prompt, tensor_of(one["input"], "q_filters"));
-  });
-  // Where it keeps sinks and the latest, in float32.
-  check("lagkv/kept.json", 1e-7, [](const Prompt& prompt, const Json& one) {
-    const Json& options = one["options"];
-    return lagkv_scores(prompt, {.n_sink = options["n_sink"],
-                                 .lag = options["lag_size"],
-                                 .is_cross = options["cross_scoring"]});
-  });
-  // transformers turns by angles in float32.
-  check("expected-attention/kept.json", 2e-5, [](const Prompt& prompt, const Json& one) {
-    const Json& options = one["options"];
-    return expected_attention_scores(prompt, {.n_future = options["n_future_positions"],
-                                              .n_sink = options["n_sink"],
-                                              .has_covariance = options["use_covariance"],
-                                              .has_value_norm = options["use_vnorm"],
-                                              .eps = options["epsilon"]});
-  });
-  // SnapKV's softmax is in float32.
-  for (const std::string file :
-       {"snapkv/kept.json", "adakv/kept.json", "critical/kept_adakv.json"}) {
-    check(file, 1e-6, [](const Prompt& prompt, const Json& one) {
-      return inner_scores(prompt, one["options"]);
-    });
-  }
-  check("critical/kept.json", 1e-6, [](const Prompt& prompt, const Json& one) {
-    const Json& options = one["options"];
-    const double part = (1.0 - one["runs"][0]["compression_ratio"].get<double>()) *
-                        static_cast<double>(prompt.n_tok()) *
-                        options["first_stage_ratio"].get<double>();
-    const auto n_first = static_cast<Index>(part);
-    Scores scores =
-        critical_scores(prompt, inner_scores(prompt, options), n_first, options["epsilon"]);
-    const Index window = options["window_size"];
-    if (n_first < window) {  // SnapKV's window is equal in the first stage: torch's order decides
-      const auto its = one["scores"].get<Scores>();
-      for (std::size_t h = 0; h < scores.size(); ++h)
-        std::copy(its[h].end() - window, its[h].end(), scores[h].end() - window);
-    }
-    return scores;
-  });
-}
-
-TEST_CASE("the keys that Ada-KV's presses keep are those of the loops", "[selectors]") {
-  for_each_run(
-      "adakv/kept.json", [](const Prompt& prompt, const Json& one, const Json& run, Index budget) {
-        const Json& options = one["options"];
-        CHECK(ada_keys(inner_scores(prompt, options), budget, options["alpha_safeguard"]) ==
-              run["kept"].get<KeptKeys>());
-      });
-  for_each_run("critical/kept_adakv.json",
-               [](const Prompt& prompt, const Json& one, const Json& run, Index budget) {
-                 const Json& options = one["options"];
-                 CHECK(critical_ada_keys(prompt, inner_scores(prompt, options), budget,
-                                         options["alpha_safeguard"], options["first_stage_ratio"],
-                                         options["epsilon"]) == run["kept"].get<KeptKeys>());
-               });
-}
-
-TEST_CASE("the channels that ThinK's press keeps are those of the loops", "[selectors]") {
-  for (const Json& one : published("think/kept.json")) {
-    INFO("input " << one["input"] << ", " << one["options"]);
-    CHECK(think_channels(prompt_of(one["input"]), one["options"]["key_channel_compression_ratio"],
-                         one["options"]["window_size"]) ==
-          one["kept_channels"].get<std::vector<std::vector<Index>>>());
-  }
-}
-
-// ---- what kvscope's methods keep ----
 
 TEST_CASE("snapkv keeps what kvpress keeps", "[snapkv]") {
   check_method("snapkv/kept.json", [](const Json& options, Index) {
@@ -295,6 +149,19 @@ TEST_CASE("tova lets the last key go, which kvpress holds", "[tova]") {
 
 TEST_CASE("keydiff keeps what kvpress keeps", "[keydiff]") {
   check_method("keydiff/kept.json", always("keydiff"));
+}
+
+TEST_CASE("keydiff in chunks keeps what kvpress keeps in blocks", "[keydiff]") {
+  for_each_run("keydiff/kept_blocks.json",
+               [](const Prompt& prompt, const Json& one, const Json& run, Index budget) {
+                 CHECK(kept_by("keydiff", prompt, budget, one["options"]["block_size"]) ==
+                       run["kept"].get<KeptKeys>());
+               });
+}
+
+TEST_CASE("h2o without recents, by queries, keeps what kvpress's observed attention keeps",
+          "[h2o]") {
+  check_method("h2o/kept.json", always("h2o:recent-share=0,normalise=by_queries"));
 }
 
 TEST_CASE("streamingllm shows its last query what kvpress keeps", "[streamingllm]") {
@@ -350,7 +217,7 @@ TEST_CASE("knorm keeps what kvpress keeps", "[knorm]") {
 TEST_CASE("lagkv keeps what kvpress keeps", "[lagkv]") {
   NEEDS_METHOD("lagkv");
   check_method("lagkv/kept.json", [](const Json& options, Index) {
-    return fmt::format("lagkv:n-sink={},lag={},cross={}", options["n_sink"].get<Index>(),
+    return fmt::format("lagkv:n-sink={},lag={},cross-scoring={}", options["n_sink"].get<Index>(),
                        options["lag_size"].get<Index>(), options["cross_scoring"].get<bool>());
   });
 }
@@ -364,7 +231,7 @@ TEST_CASE("expected-attention keeps what kvpress keeps", "[expected-attention]")
   NEEDS_METHOD("expected-attention");
   check_method("expected-attention/kept.json", [](const Json& options, Index) {
     return fmt::format(
-        "expected-attention:n-future={},n-sink={},covariance={},value-norm={},eps={}",
+        "expected-attention:n-future={},n-sink={},covariance={},value-norm={},epsilon={}",
         options["n_future_positions"].get<Index>(), options["n_sink"].get<Index>(),
         options["use_covariance"].get<bool>(), options["use_vnorm"].get<bool>(),
         options["epsilon"].get<double>());
@@ -372,23 +239,22 @@ TEST_CASE("expected-attention keeps what kvpress keeps", "[expected-attention]")
 }
 
 std::string critical_spec(const Json& options) {
-  return fmt::format("critical:window={},kernel={},eps={},first-stage={}",
+  return fmt::format("critical:window={},kernel={},epsilon={},first-stage={}",
                      options["window_size"].get<Index>(), options["kernel_size"].get<Index>(),
                      options["epsilon"].get<double>(), options["first_stage_ratio"].get<double>());
 }
 
 TEST_CASE("critical keeps what kvpress keeps, an even budget per head", "[critical]") {
   NEEDS_METHOD("critical");
-  check_method("critical/kept.json", [](const Json& options, Index) {
-    return critical_spec(options) + ",division=even";
-  });
+  check_method("critical/kept.json",
+               [](const Json& options, Index) { return critical_spec(options) + ",heads=even"; });
 }
 
 TEST_CASE("critical keeps what kvpress keeps where heads compete", "[critical]") {
   NEEDS_METHOD("critical");
   check_method("critical/kept_adakv.json", [](const Json& options, Index) {
     return critical_spec(options) +
-           fmt::format(",division=safeguard,floor={}", options["alpha_safeguard"].get<double>());
+           fmt::format(",heads=adaptive,floor={}", options["alpha_safeguard"].get<double>());
   });
 }
 
