@@ -53,16 +53,15 @@ KeptKeys kept_by(const std::string& spec, const Prompt& prompt, Index budget, In
   std::vector<Index> ends;
   for (Index end = budget; block > 0 && end < prompt.n_tok(); end += block) ends.push_back(end);
   ends.push_back(prompt.n_tok());
-  Selection answer;
   for (const Index end : ends) {
     const Index begin = run.n_keys();
     run.begin_call(Phase::prefill, end - begin);
-    answer = run.layer_call({.layer = 0,
-                             .q = prompt.q.view().range(1, begin, end),
-                             .k = prompt.k.view().range(1, 0, end),
-                             .v = prompt.v.view().range(1, 0, end)})
-                 .front();
+    run.layer_call({.layer = 0,
+                    .q = prompt.q.view().range(1, begin, end),
+                    .k = prompt.k.view().range(1, 0, end),
+                    .v = prompt.v.view().range(1, 0, end)});
   }
+  const Selection& answer = run.last_answer();
   KeptKeys kept;
   for (Index head = 0; head < shape.n_kv; ++head) {
     if (run.caps().permanent) {
