@@ -169,42 +169,48 @@ TEST_CASE("streamingllm shows its last query what kvpress keeps", "[streamingllm
   });
 }
 
-constexpr const char* kAdaKv = "adakv-kvpress:window={},kernel={}";
+std::string window_options(const Json& options) {
+  return fmt::format("window={},kernel={}", options["window_size"].get<Index>(),
+                     options["kernel_size"].get<Index>());
+}
+
+/// The floor that leaves a head as much as kvpress does. There trunc(share * budget) keys of a head
+/// are safe, its window first among them; here a floor is a share of what the budget leaves beside
+/// the window.
+double floor_beside_window(const Json& options, Index budget) {
+  const Index window = options["window_size"];
+  const double share = options["alpha_safeguard"];
+  const auto n_safe = static_cast<Index>(share * static_cast<double>(budget));
+  const auto n_more = static_cast<double>(std::max<Index>(0, n_safe - window));
+  return (n_more + 0.5) / static_cast<double>(budget - window);
+}
 
 TEST_CASE("adakv-kvpress keeps what kvpress keeps, if its floor counts the window", "[adakv]") {
-  // kvpress: trunc(share * budget) keys of a head are safe, and its window comes first among
-  // them. Here a floor is a share of what the budget leaves beside the window.
   check_method("adakv/kept.json", [](const Json& options, Index budget) {
-    const Index window = options["window_size"];
-    const double share = options["alpha_safeguard"];
-    const auto n_safe = static_cast<Index>(share * static_cast<double>(budget));
-    const auto n_more = static_cast<double>(std::max<Index>(0, n_safe - window));
-    return fmt::format(fmt::runtime(std::string(kAdaKv) + ",floor={}"), window,
-                       options["kernel_size"].get<Index>(),
-                       (n_more + 0.5) / static_cast<double>(budget - window));
+    return fmt::format("adakv-kvpress:{},floor={}", window_options(options),
+                       floor_beside_window(options, budget));
   });
 }
 
 TEST_CASE("adakv-kvpress: a head that votes for nothing holds a floor beside its window",
           "[adakv]") {
   Index n_starved = 0;
-  for_each_run(
-      "adakv/kept.json", [&](const Prompt& prompt, const Json& one, const Json& run, Index budget) {
-        if (one["options"]["alpha_safeguard"] != 0.2) return;
-        const Index window = one["options"]["window_size"];
-        const KeptKeys ours = kept_by(
-            fmt::format(fmt::runtime(kAdaKv), window, one["options"]["kernel_size"].get<Index>()),
-            prompt, budget);
-        const auto floor = static_cast<Index>(0.2 * static_cast<double>(budget - window));
-        const auto its = run["kept"].get<KeptKeys>();
-        for (std::size_t h = 0; h < its.size(); ++h) {
-          const auto n_ours = static_cast<Index>(ours[h].size());
-          CHECK(n_ours >= window + floor);
-          if (static_cast<Index>(its[h].size()) >= window + floor) continue;
-          ++n_starved;
-          CHECK(n_ours == window + floor);
-        }
-      });
+  for_each_run("adakv/kept.json",
+               [&](const Prompt& prompt, const Json& one, const Json& run, Index budget) {
+                 if (one["options"]["alpha_safeguard"] != 0.2) return;
+                 const Index window = one["options"]["window_size"];
+                 const KeptKeys ours =
+                     kept_by("adakv-kvpress:" + window_options(one["options"]), prompt, budget);
+                 const auto floor = static_cast<Index>(0.2 * static_cast<double>(budget - window));
+                 const auto its = run["kept"].get<KeptKeys>();
+                 for (std::size_t h = 0; h < its.size(); ++h) {
+                   const auto n_ours = static_cast<Index>(ours[h].size());
+                   CHECK(n_ours >= window + floor);
+                   if (static_cast<Index>(its[h].size()) >= window + floor) continue;
+                   ++n_starved;
+                   CHECK(n_ours == window + floor);
+                 }
+               });
   CHECK(n_starved > 0);
 }
 
@@ -238,8 +244,7 @@ TEST_CASE("expected-attention keeps what kvpress keeps", "[expected-attention]")
 }
 
 std::string critical_spec(const Json& options) {
-  return fmt::format("critical:window={},kernel={},epsilon={},first-stage={}",
-                     options["window_size"].get<Index>(), options["kernel_size"].get<Index>(),
+  return fmt::format("critical:{},epsilon={},first-stage={}", window_options(options),
                      options["epsilon"].get<double>(), options["first_stage_ratio"].get<double>());
 }
 
@@ -249,11 +254,12 @@ TEST_CASE("critical keeps what kvpress keeps, an even budget per head", "[critic
                [](const Json& options, Index) { return critical_spec(options) + ",heads=even"; });
 }
 
-TEST_CASE("critical keeps what kvpress keeps where heads compete", "[critical]") {
+TEST_CASE("critical keeps what kvpress keeps where heads compete, if its floor counts the window",
+          "[critical]") {
   NEEDS_METHOD("critical");
-  check_method("critical/kept_adakv.json", [](const Json& options, Index) {
-    return critical_spec(options) +
-           fmt::format(",heads=adaptive,floor={}", options["alpha_safeguard"].get<double>());
+  check_method("critical/kept_adakv.json", [](const Json& options, Index budget) {
+    return fmt::format("{},heads=adaptive,floor={}", critical_spec(options),
+                       floor_beside_window(options, budget));
   });
 }
 
