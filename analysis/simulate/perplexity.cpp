@@ -11,6 +11,7 @@
 
 #include "analysis/analysis.hpp"
 #include "analysis/simulate/measured_cost.hpp"
+#include "analysis/simulate/prefill_chunks.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"

@@ -17,6 +17,9 @@ namespace kvscope {
 
 inline constexpr TokenId kMaxTokenId = std::numeric_limits<TokenId>::max() - 1;
 
+/// What SentencePiece writes for a space.
+inline constexpr std::string_view kWordMark = "\u2581";
+
 /// The tokens of the model as the file spells them.
 struct Vocabulary {
   StringMap<TokenId> id_from_content;

@@ -5,6 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -46,8 +47,15 @@ void say_last_inputs(int signal) {
   std::raise(signal);
 }
 
-/// Returns how often what is selected, ticked or open changed: that the inputs reach something.
-std::uint64_t use_by_seed(std::uint64_t seed) {
+using Clock = std::chrono::steady_clock;
+
+struct Use {
+  int n_inputs = 0;
+  std::uint64_t n_changes = 0;  // of what is selected, ticked or open: the inputs reach something
+};
+
+/// A window's inputs, fewer if `end` comes first.
+Use use_by_seed(std::uint64_t seed, Clock::time_point end = Clock::time_point::max()) {
   INFO("seed " << seed);
   const Place place;
   AppOptions options;
@@ -61,14 +69,16 @@ std::uint64_t use_by_seed(std::uint64_t seed) {
     rig.app().open("draft.h5");
     if (seed % 2 == 0) rig.settle();
   }
-  for (int i = 0; i < kInputs; ++i) user.act(/*waits=*/seed % 2 == 0);
-  const std::uint64_t n_changes = rig.session().revision();
+  Use use;
+  for (; use.n_inputs < kInputs && Clock::now() < end; ++use.n_inputs)
+    user.act(/*waits=*/seed % 2 == 0);
+  use.n_changes = rig.session().revision();
   user.expect_life();
-  return n_changes;
+  return use;
 }
 
 TEST_CASE("random input leaves a window that answers", "[slow]") {
-  for (const std::uint64_t seed : {1, 2, 3, 4, 7}) CHECK(use_by_seed(seed) > 10);
+  for (const std::uint64_t seed : {1, 2, 3, 4, 7}) CHECK(use_by_seed(seed).n_changes > 10);
 }
 
 TEST_CASE("random input, as long as the environment says", "[.][random_hour]") {
@@ -78,15 +88,15 @@ TEST_CASE("random input, as long as the environment says", "[.][random_hour]") {
     const char* text = std::getenv(name);
     return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
   };
-  using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   const auto end = start + std::chrono::seconds(number("KVSCOPE_RANDOM_SECONDS", 60));
   std::uint64_t seed = number("KVSCOPE_RANDOM_SEED", 1);
-  for (int n = 1; Clock::now() < end; ++n, ++seed) {
-    const std::uint64_t n_changes = use_by_seed(seed);
+  for (int n_inputs = 0; Clock::now() < end; ++seed) {
+    const Use use = use_by_seed(seed, end);
+    n_inputs += use.n_inputs;
     const std::chrono::duration<double> passed = Clock::now() - start;
-    std::fputs(fmt::format("seed {}: {} changes; {} inputs in {:.0f} s\n", seed, n_changes,
-                           n * kInputs, passed.count())
+    std::fputs(fmt::format("seed {}: {} changes; {} inputs in {:.0f} s\n", seed, use.n_changes,
+                           n_inputs, passed.count())
                    .c_str(),
                stderr);
   }

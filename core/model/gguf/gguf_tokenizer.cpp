@@ -23,8 +23,6 @@ namespace {
 constexpr int kControlToken = 3;
 constexpr int kUserToken = 4;
 
-constexpr std::string_view kWordMark = "\u2581";
-
 std::string ggml_key(std::string_view name) {
   return fmt::format("tokenizer.ggml.{}", name);
 }

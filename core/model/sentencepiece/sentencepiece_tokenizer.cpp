@@ -17,8 +17,6 @@ namespace kvscope {
 
 namespace {
 
-constexpr std::string_view kWordMark = "\u2581";
-
 class SentencePieceReader {
  public:
   SentencePieceReader(std::string_view bytes, const std::string& where)
@@ -148,8 +146,8 @@ class SentencePieceReader {
   }
 
   // add_bos_token, add_eos_token and added_tokens_decoder: {"32000": {"content": ...}, ...}.
-  void read_settings(const nlohmann::json& json, const std::string& settings_where) {
-    const JsonObject settings(json, settings_where);
+  void read_settings(const nlohmann::json& object, const std::string& settings_where) {
+    const JsonObject settings(object, settings_where);
     const auto bos = id_of(model_.bos_id);
     const auto eos = id_of(model_.eos_id);
     if (bos && settings.boolean_or("add_bos_token", true)) parts_.prefix.push_back(*bos);
