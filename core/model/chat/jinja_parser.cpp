@@ -1,11 +1,12 @@
 // Taking tokens, and making nodes that do not nest too deep.
+#include "core/model/chat/jinja_parser.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/model/chat/jinja_parser.hpp"
 
 namespace kvscope::jinja {
 
