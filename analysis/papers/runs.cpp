@@ -102,7 +102,7 @@ std::vector<Run> simulation_runs() {
        "--out {out}",
        "simulate ruler --protocol decode {--model} --chat=auto "
        "--kinds {pick:asked:accuracy:kind} --selector full,quest,quest-paper,h2o,tova,streamingllm "
-       "--budget 64,256 --lengths 1024 --depths 5 --trials 2 --fed 32 --dense-layers 2 --out "
+       "--budget 64,256 --lengths 1024 --depths 5 --trials 3 --fed 24 --dense-layers 2 --out "
        "{out}"},
       {"perplexity", ".h5",
        "simulate perplexity {--model} {--draft} --selector "
@@ -128,7 +128,7 @@ std::vector<Run> bench_runs() {
   return {
       {"live", ".json",
        "bench live {--model} --selector quoka --budget 1024 --lengths 4096,8192,16384,32768 --json",
-       "bench live {--model} --selector quoka --budget 1024 --lengths 2048,8192 --repeat 3 --json"},
+       "bench live {--model} --selector quoka --budget 1024 --lengths 2048,8192 --repeat 2 --json"},
       {"select", ".json",
        "bench select --selector quest,quoka --phase decode --budget tokens=2048 --lengths "
        "8192,16384,32768 --json",
