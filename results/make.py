@@ -31,6 +31,8 @@ LENGTHS = {"smollm2": ([2048, 4096], [8192]), "gemma3": ([2048], [4096, 8192]), 
 FAR_KINDS = ["niah_single_1", "niah_single_2", "niah_multikey_1"]
 #: Layers without a window, where a model has others.
 GLOBAL_LAYERS = {"gemma3": "5,11,17"}
+#: How many of the first layers stay dense, in the table of layers; of Gemma's in steps of one layer without a window.
+LEFT_DENSE = {"gemma3": (0, 6, 12)}
 ASKED = "simulate ruler --depths 5 --trials 10"
 
 
@@ -53,7 +55,7 @@ def steps_of(name: str) -> dict[str, str]:
         "protocols.json": f"{ASKED} --protocol papers --kinds niah_single_2 --lengths 2048 --budget 256 "
                           "--selector full,oracle-topk,quoka",
         "layers.json": f"{ASKED} --kinds niah_single_2 --lengths 2048 --budget 256 --selector "
-                       + ",".join(["full", *(f"quoka:dense-layers={n}" for n in (0, 2, 4, 8, 12, 16, 24))]),
+                       + ",".join(["full", *(f"quoka:dense-layers={n}" for n in LEFT_DENSE.get(name, (0, 2, 4, 8, 12, 16, 24)))]),
         "mass_chunks.json": "sweep TRACE --selector all --match keys=256",
         "mass_steps.json": "sweep TRACE --selector all --match keys=256 --phase decode",
         **({f"mass_global_{side}.json": f"sweep TRACE --layers {GLOBAL_LAYERS[name]} --selector {CHUNKS},quest --match keys=256{phase}"

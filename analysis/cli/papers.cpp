@@ -24,6 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kOwnDraftRemark =
+    "No draft was given, so it is an early exit: the model's own first layers with a fitted head. "
+    "In these layers it attends as the model does by construction; they are left out here, or "
+    "dense under every method.";
+
 class PapersCommand final : public Command {
  public:
   std::string name() const override { return "papers"; }
@@ -39,13 +44,17 @@ class PapersCommand final : public Command {
            "be tested. A failed step is reported in its item, and the rest continues; an item for "
            "which the system refused a write or memory is \"not run\", and the code is 4. The same "
            "command continues an interrupted report: results of the same command and inputs are "
-           "reused. The whole takes an hour and a half on two cores for the embedded pair.";
+           "reused. Facts are asked in the model's chat template if the dense model answers less "
+           "than half of them in plain words, and of pass keys and magic numbers those that it "
+           "finds more often. A draft that is made here shares its layers with the model: they "
+           "stay dense, or are left out, where a draft is judged. The whole takes an hour and a "
+           "half on two cores for the embedded pair.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope papers --quick --out papers",
              "the embedded pair, a few minutes; open papers/report.html"},
             {"kvscope papers --model ~/models/Llama-3.2-1B --out llama",
-             "another model; without --draft SpecAttn's items cannot be tested"}};
+             "another model; its first layers are the draft of SpecAttn's items"}};
   }
   void declare(OptionSet& options) override {
     options
@@ -56,7 +65,8 @@ class PapersCommand final : public Command {
     options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
     options
         .add("draft", "DIR",
-             "draft model with the same tokenizer [the embedded draft, for the embedded verifier]",
+             "draft model with the same tokenizer [the embedded draft, for the embedded verifier; "
+             "else one that kvscope fit draft makes of the model's first layers]",
              draft_)
         .kind = ValueKind::folder;
     options.add("device", "WORD",
@@ -91,7 +101,7 @@ class PapersCommand final : public Command {
       outcomes.push_back(outcome_of(*item, runner, stop.token()));
     papers::ReportHead head;
     head.model = model_;
-    head.draft = draft_word().value_or("");
+    head.draft = runner.draft_text();
     head.quick = quick_;
     head.writer = writer_name();
     head.command_line = command_line;
@@ -150,6 +160,7 @@ class PapersCommand final : public Command {
     outcome.judgement = papers::judge(item, outcome.measured);
     std::set<std::string> told;
     for (const papers::Value& value : item.values) {
+      if (runner.uses_own_draft(value.run)) outcome.remark = kOwnDraftRemark;
       if (runner.result(value.run).view == nullptr || !told.insert(value.run).second) continue;
       outcome.commands.push_back(runner.typed(value.run));
       outcome.files.push_back(runner.file_of(value.run));

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/exit_code.hpp"
@@ -16,7 +14,6 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
-#include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/stopwatch.hpp"
 #include "core/base/version.hpp"
@@ -51,15 +48,15 @@ class OutputCatcher final : public Host {
   const std::stop_token& stop_;
 };
 
-/// Names of models as they are, a path by its full name: the report's commands run anywhere.
-std::string model_word(const std::string& word) {
-  const bool is_path = word != "verifier" && word != "draft" && fs::exists(word);
-  return is_path ? fs::absolute(word).lexically_normal().string() : word;
-}
-
 /// "simulate" and "sweep" keep a journal, from which they go on.
 bool keeps_journal(const std::string& command) {
   return command.starts_with("simulate ") || command.starts_with("sweep ");
+}
+
+/// Recordings and drafts are inputs of other commands; no value is read from them.
+bool is_result(const std::string& command) {
+  return !command.starts_with("record ") && !command.starts_with("papers ") &&
+         !command.starts_with("fit ");
 }
 
 }  // namespace
@@ -110,69 +107,6 @@ fs::path PapersRunner::path_of(const papers::Run& run) const {
   return folder_.out / file_of(run.name);
 }
 
-std::string PapersRunner::picked(std::string_view name) {
-  // pick:RUN:BY:COLUMN
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find(':', begin), name.size());
-    parts.emplace_back(name.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  if (parts.size() != 4)
-    throw ConfigError(fmt::format("\"{}\": expected pick:RUN:BY:COLUMN", name));
-  const papers::RunResult found = result(parts[1]);
-  if (found.view == nullptr && found.not_run) throw IoError(found.missing);
-  if (found.view == nullptr) throw ConfigError(found.missing);
-  const Table table = rows_of(*found.view);
-  const auto by = table.numbers(parts[2]);
-  std::size_t best = 0;
-  for (std::size_t row = 1; row < table.n_rows(); ++row) {
-    if (std::isnan(by[best]) || by[row] > by[best]) best = row;
-  }
-  return table.at(parts[3]).cell(best);
-}
-
-std::string PapersRunner::substitute(std::string_view name, const std::string& out,
-                                     bool in_folder) {
-  if (name == "out") return out;
-  if (name == "--model") {
-    const std::string on = folder_.device == "cpu" ? "" : "\n--device\n" + folder_.device;
-    return "--model\n" + model_word(folder_.model) + on;
-  }
-  if (name == "--draft") {
-    return folder_.draft ? "--draft\n" + model_word(*folder_.draft) : "";
-  }
-  if (name == "draft-model") return folder_.draft ? model_word(*folder_.draft) : "";
-  if (name.starts_with("pick:")) return picked(name);
-  const papers::Run& run = find(std::string(name));
-  return in_folder ? file_of(run.name) : path_of(run).string();
-}
-
-std::vector<std::string> PapersRunner::words_of(const std::string& command, const std::string& out,
-                                                bool in_folder) {
-  return papers::expand(command,
-                        [&](std::string_view name) { return substitute(name, out, in_folder); });
-}
-
-std::string PapersRunner::typed(const std::string& name) {
-  const papers::Run& run = find(name);
-  std::string line = "kvscope";
-  for (const std::string& word : words_of(command_of(run), file_of(name), /*in_folder=*/true))
-    line += " " + shell_word(word);
-  return run.ending == ".json" ? line + " > " + file_of(name) : line;
-}
-
-std::string PapersRunner::stamp_of(const std::string& command) {
-  std::string text;
-  for (const std::string& name : papers::names_in(command)) {
-    const bool is_run = std::any_of(papers::runs().begin(), papers::runs().end(),
-                                    [&](const papers::Run& run) { return run.name == name; });
-    if (is_run) text += states_[name].stamp;
-  }
-  for (const std::string& word : words_of(command, "OUT", /*in_folder=*/true)) text += word + "\n";
-  return hash_text(text + models_ + writer_name());
-}
-
 bool PapersRunner::is_done(const fs::path& mark, const std::string& stamp) const {
   const OwnFiles own;
   try {
@@ -198,28 +132,23 @@ papers::RunResult PapersRunner::result(const std::string& name) {
 }
 
 void PapersRunner::make(const papers::Run& run, State& state) {
-  if (run.needs_draft && !folder_.draft) {
-    state.missing = "it needs a draft model, and no --draft was given";
-    return;
-  }
   const std::string& command = command_of(run);
   try {
     for (const std::string& name : papers::names_in(command)) {
-      const bool is_run = std::any_of(papers::runs().begin(), papers::runs().end(),
-                                      [&](const papers::Run& other) { return other.name == name; });
-      if (!is_run || name == run.name) continue;
-      const papers::RunResult needed = result(name);
+      const papers::Run* behind = run_behind(name);
+      if (behind == nullptr || behind == &run) continue;
+      const papers::RunResult needed = result(behind->name);
       if (needed.view == nullptr && !needed.missing.empty()) {
         state.missing = needed.missing;
+        if (behind->name == papers::kOwnDraft)
+          state.missing = "no --draft was given, and none could be fitted: " + state.missing;
         state.not_run = needed.not_run;
         return;
       }
     }
     state.stamp = stamp_of(command);
     if (!reuse(run, state)) execute(run, state);
-    // Recordings are inputs of other commands; no value is read from them.
-    if (state.missing.empty() && !command.starts_with("record ") && !command.starts_with("papers "))
-      state.view = open_result(path_of(run));
+    if (state.missing.empty() && is_result(command)) state.view = open_result(path_of(run));
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {

@@ -38,8 +38,8 @@ CommandOutcome run_inside(const std::vector<std::string>& words, const ProgressF
 struct PapersFolder {
   std::filesystem::path out;
   std::string model = "verifier";
-  std::optional<std::string> draft;
-  std::string device = "cpu";  // of commands that run the model
+  std::optional<std::string> draft;  // empty: the first layers of the model become one
+  std::string device = "cpu";        // of commands that run the model
   bool quick = false;
   int n_threads = 1;
 };
@@ -58,6 +58,11 @@ class PapersRunner {
   std::string typed(const std::string& name);
   std::string file_of(const std::string& name) const;
   double seconds() const { return seconds_; }
+
+  /// What the draft is, for the report; empty if none was needed, or none could be made.
+  std::string draft_text();
+  /// True if the run's numbers depend on a draft that was made of the model's own layers.
+  bool uses_own_draft(const std::string& name) const;
 
   /// Makes the files that `make` writes unless `folder/mark` says that the same was made of the
   /// same: for pictures.
@@ -80,6 +85,10 @@ class PapersRunner {
     bool done = false;
   };
   const papers::Run& find(const std::string& name) const;
+  /// The run whose result stands for a name in braces; null: none's.
+  const papers::Run* run_behind(std::string_view name) const;
+  std::string draft_word(bool in_folder) const;
+  Index own_layers() const;
   const std::string& command_of(const papers::Run& run) const;
   std::filesystem::path path_of(const papers::Run& run) const;
   std::string substitute(std::string_view name, const std::string& out, bool in_folder);

@@ -202,7 +202,7 @@ std::vector<Item> specattn_errors() {
              .unit = Unit::percent,
              .factor = 30.0 / 32.0},
             {.key = "kv",
-             .label = "KV reduction of a window of 256 keys, dense layers not counted",
+             .label = "KV reduction of a window of an eighth of the text, dense layers not counted",
              .run = "perplexity",
              .column = "kv_reduction",
              .where = "selector=streamingllm",

@@ -28,8 +28,10 @@ struct Run {
   std::string ending;  // ".h5", ".csv" or ".json"; of the last the program's printed JSON is kept
   std::string full;    // the command line without "kvscope"
   std::string quick;   // the same for --quick; empty: as full
-  bool needs_draft = false;
 };
+
+/// The run that makes a draft where none is given: the model's own first layers.
+inline constexpr const char* kOwnDraft = "early-exit";
 
 /// How rows become one number.
 enum class Reduce { mean, min, max };

@@ -171,7 +171,10 @@ std::vector<Item> quoka_accuracy_items() {
                   {Role::size, "quoka", Op::at_least, "full", 0.05,
                    "more prompts (full mode) narrow the interval"}},
        .pictures = {{"figure needle {needle}"}},
-       .note = "Prompt by chunks and answer under the method (protocol all)."},
+       .note =
+           "Prompt by chunks and answer under the method (protocol all). The needle is a pass key, "
+           "or a magic number in the same prose if the dense model finds that more often in "
+           "other prompts (run asked); the command says which."},
       {.id = "quoka-table-1",
        .paper = Paper::quoka,
        .place = "Table 1",
@@ -214,8 +217,9 @@ std::vector<Item> quoka_accuracy_items() {
                   {Role::size, "quoka", Op::at_least, "full", 0.03,
                    "more prompts (full mode) narrow the interval"}},
        .pictures = {{"table quoka-2 {needle}"}},
-       .note = "Pass keys stand for RULER's retrieval tasks; its other tasks small models "
-               "cannot do densely."},
+       .note = "Pass keys, or magic numbers in prose where the dense model finds these more often, "
+               "stand for RULER's retrieval tasks; its other tasks small models cannot do "
+               "densely."},
       {.id = "quoka-table-3",
        .paper = Paper::quoka,
        .place = "Table 3",

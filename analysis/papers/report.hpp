@@ -32,6 +32,7 @@ struct ItemOutcome {
   std::vector<std::string> commands;
   std::vector<std::string> files;  // their results, relative to the report's folder
   std::vector<DrawnPicture> pictures;
+  std::string remark;  // what this report's runs add to the item's note
 };
 
 struct ReportHead {
@@ -53,6 +54,9 @@ std::string report_tex(const ReportHead& head, const std::vector<ItemOutcome>& o
 
 /// "12 hold, 8 hold in form, ...": what the report begins with.
 std::string tally(const std::vector<ItemOutcome>& outcomes, bool errors);
+
+/// The item's note and the outcome's remark.
+std::string note_of(const ItemOutcome& outcome);
 
 /// The heading that an item stands under: its paper, or the errors.
 std::string section_of(const Item& item);

@@ -145,7 +145,8 @@ std::string item_html(const ItemOutcome& outcome) {
       item.id, xml_escape(item.title), paper_name(item.paper), xml_escape(item.place),
       chip(outcome.judgement.verdict), item.is_error ? "As printed" : "Claim",
       xml_escape(item.claim), xml_escape(item.published), xml_escape(outcome.judgement.reason));
-  if (!item.note.empty()) html += fmt::format("<dt>Note</dt><dd>{}</dd>", xml_escape(item.note));
+  const std::string note = note_of(outcome);
+  if (!note.empty()) html += fmt::format("<dt>Note</dt><dd>{}</dd>", xml_escape(note));
   html += "</dl>\n" + values_html(outcome);
   for (std::size_t i = 0; i < outcome.pictures.size(); ++i)
     html += picture_html(outcome.pictures[i], fmt::format("{}-{}-", item.id, i));

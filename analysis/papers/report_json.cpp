@@ -46,6 +46,11 @@ std::string section_of(const Item& item) {
   return item.is_error ? "Errors found in the papers" : paper_name(item.paper);
 }
 
+std::string note_of(const ItemOutcome& outcome) {
+  const std::string& note = outcome.item->note;
+  return note + (note.empty() || outcome.remark.empty() ? "" : " ") + outcome.remark;
+}
+
 std::string tally(const std::vector<ItemOutcome>& outcomes, bool errors) {
   std::array<int, 5> counts{};
   for (const ItemOutcome& outcome : outcomes) {
@@ -101,7 +106,7 @@ Json report_json(const ReportHead& head, const std::vector<ItemOutcome>& outcome
          {"files", outcome.files},
          {"values", values},
          {"pictures", pictures},
-         {"note", item.note}});
+         {"note", note_of(outcome)}});
   }
   return json;
 }

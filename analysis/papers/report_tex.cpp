@@ -92,7 +92,8 @@ std::string item_tex(const ItemOutcome& outcome) {
       tex_escape(item.place), verdict_word(outcome.judgement.verdict),
       tex_escape(outcome.judgement.reason), item.is_error ? "As printed" : "Claim",
       tex_escape(item.claim), tex_escape(item.published));
-  if (!item.note.empty()) tex += fmt::format("\\textbf{{Note.}} {}\n\n", tex_escape(item.note));
+  const std::string note = note_of(outcome);
+  if (!note.empty()) tex += fmt::format("\\textbf{{Note.}} {}\n\n", tex_escape(note));
   tex += values_tex(outcome);
   for (const DrawnPicture& picture : outcome.pictures) tex += picture_tex(picture);
   for (const std::string& command : outcome.commands) tex += command_tex(command);

@@ -1,7 +1,12 @@
 // The commands behind all items, each run once. {--model} and {--draft} are the options that name
-// the report's models ({--model} also the device that computes them), {draft-model} the draft
-// alone, {NAME} the result of another run,
-// {pick:RUN:BY:COLUMN} the cell of COLUMN in the row of RUN with the largest BY.
+// the report's models ({--model} also the device that computes them), {model} and {draft-model}
+// their names alone, {NAME} the result of another run, {pick:RUN:BY:COLUMN} the cell of COLUMN in
+// the row of RUN with the largest BY (the first, where several have it).
+//
+// A draft that was made of the model's own first layers ({own-layers} of them) attends in these
+// as the model itself does. They say nothing about a draft, so {--unlike-draft} leaves them out of
+// an analysis, {--layer-map-unlike-draft} out of a layer map, and {live-dense-layers} leaves them
+// dense under every method, where the papers leave two; with any other draft nothing is left out.
 #include "analysis/papers/item.hpp"
 
 namespace kvscope::papers {
@@ -10,9 +15,13 @@ namespace {
 
 std::vector<Run> record_runs() {
   return {
+      {kOwnDraft, "/model.safetensors",
+       "fit draft --model {model} --layers {own-layers} --overwrite --out {draft-model}",
+       "fit draft --model {model} --layers {own-layers} --max-tokens 4096 --held-out 256 "
+       "--overwrite --out {draft-model}"},
       {"verifier", ".h5", "record {out} {--model} --max-tokens 4096 --decode 64",
        "record {out} {--model} --max-tokens 2048 --decode 32"},
-      {"draft", ".h5", "record {out} --model {draft-model} --tokens {verifier}", "", true},
+      {"draft", ".h5", "record {out} --model {draft-model} --tokens {verifier}", ""},
       {"b1-recording", ".h5", "papers --example theorem-b1 --out {out}", ""},
       {"error-example", ".h5", "papers --example error-bound --out {out}", ""},
       {"abcd", ".h5", "record {out} {--model} --prompt 'A is B. C is D. A is'", ""},
@@ -33,8 +42,10 @@ std::vector<Run> analysis_runs() {
       {"abcd-map", ".h5", "analyze attention-map {abcd} --layer 0 --head 0 --out {out}", ""},
       {"quest", ".h5", "analyze quest {verifier} --budget 256 --out {out}", ""},
       {"coverage", ".h5", "analyze coverage {verifier} --out {out}", ""},
-      {"pinsker", ".h5", "analyze coverage {verifier} --draft {draft} --out {out}", "", true},
-      {"layer-map", ".h5", "analyze layer-map {verifier} {draft} --out {out}", "", true},
+      {"pinsker", ".h5", "analyze coverage {verifier} --draft {draft} {--unlike-draft} --out {out}",
+       ""},
+      {"layer-map", ".h5",
+       "analyze layer-map {verifier} {draft} {--layer-map-unlike-draft} --out {out}", ""},
   };
 }
 
@@ -62,13 +73,19 @@ std::vector<Run> sweep_runs() {
 
 std::vector<Run> simulation_runs() {
   return {
+      // which fact the dense model finds best; other prompts than those that are measured
+      {"asked", ".csv",
+       "simulate ruler {--model} --chat=auto --kinds passkey,niah_single_2 --selector full "
+       "--lengths 4096 --depths 5 --trials 2 --seed 1 --out {out}",
+       "simulate ruler {--model} --chat=auto --kinds passkey,niah_single_2 --selector full "
+       "--lengths 1024 --depths 5 --trials 1 --seed 1 --out {out}"},
       {"needle", ".h5",
-       "simulate needle {--model} --chat=auto "
-       "--selector full,quoka,streamingllm,oracle-topk-chunk --budget "
-       "ratio=0.25 --lengths 1024,2048,4096,8192 --depths 10 --trials 2 --out {out}",
-       "simulate needle {--model} --chat=auto "
-       "--selector full,quoka,streamingllm --budget ratio=0.25 --lengths "
-       "1024,2048 --depths 5 --out {out}"},
+       "simulate ruler {--model} --chat=auto --kinds {pick:asked:accuracy:kind} "
+       "--selector full,quoka,streamingllm,oracle-topk-chunk --budget ratio=0.25 --lengths "
+       "1024,2048,4096,8000 --depths 10 --trials 2 --out {out}",
+       "simulate ruler {--model} --chat=auto --kinds {pick:asked:accuracy:kind} "
+       "--selector full,quoka,streamingllm --budget ratio=0.25 --lengths 768,1536 --depths 5 "
+       "--trials 2 --out {out}"},
       {"ruler", ".h5",
        "simulate ruler {--model} --chat=auto "
        "--kinds passkey,multi_key --selector full,quoka,sampleattention,"
@@ -79,32 +96,31 @@ std::vector<Run> simulation_runs() {
        "loki:basis=self,lessismore,keydiff,snapkv --budget 256 --lengths 1024 --depths 5 --trials "
        "2 --out {out}"},
       {"passkey", ".h5",
-       "simulate passkey {--model} --chat=auto "
-       "--selector full,quest,quest-paper,h2o,tova,streamingllm "
-       "--budget 32,64,128,256,512 --lengths 2048,8192 --depths 10 --trials 2 --dense-layers 2 "
+       "simulate ruler --protocol decode {--model} --chat=auto "
+       "--kinds {pick:asked:accuracy:kind} --selector full,quest,quest-paper,h2o,tova,streamingllm "
+       "--budget 32,64,128,256,512 --lengths 2048,8000 --depths 10 --trials 2 --dense-layers 2 "
        "--out {out}",
-       "simulate passkey {--model} --chat=auto "
-       "--selector full,quest,quest-paper,h2o,tova,streamingllm "
-       "--budget 64,256 --lengths 2048 --depths 5 --trials 2 --fed 32 --dense-layers 2 --out "
+       "simulate ruler --protocol decode {--model} --chat=auto "
+       "--kinds {pick:asked:accuracy:kind} --selector full,quest,quest-paper,h2o,tova,streamingllm "
+       "--budget 64,256 --lengths 1024 --depths 5 --trials 3 --fed 24 --dense-layers 2 --out "
        "{out}"},
       {"perplexity", ".h5",
        "simulate perplexity {--model} {--draft} --selector "
        "full,streamingllm,quest,quest-paper,specattn,specattn:blocks=none --budget "
-       "tokens=256,p=0.6,0.95,0.97,0.99 --dense-layers 2 --windows 4 --out {out}",
+       "tokens=256,p=0.6,0.95,0.97,0.99 --dense-layers {live-dense-layers} --windows 4 --out {out}",
        "simulate perplexity {--model} {--draft} --selector full,streamingllm,quest,specattn "
-       "--budget tokens=256,p=0.6,0.95 --dense-layers 2 --out {out}",
-       true},
+       "--budget tokens=128,p=0.6,0.95 --dense-layers {live-dense-layers} --max-tokens 1024 --out "
+       "{out}"},
       {"perplexity-empty", ".h5",
        "simulate perplexity {--model} --prefill 0 --selector full,quest,streamingllm,h2o,tova "
        "--budget 256 --dense-layers 2 --max-tokens 4096 --windows 2 --out {out}",
        "simulate perplexity {--model} --prefill 0 --selector full,quest,streamingllm,h2o,tova "
        "--budget 128 --dense-layers 2 --max-tokens 1024 --out {out}"},
       {"speculative", ".csv",
-       "simulate speculative {--model} {--draft} --selector full,specattn --budget p=0.97 --out "
-       "{out}",
        "simulate speculative {--model} {--draft} --selector full,specattn --budget p=0.97 "
-       "--prompts 2 --n-new 48 --out {out}",
-       true},
+       "--dense-layers {live-dense-layers} --out {out}",
+       "simulate speculative {--model} {--draft} --selector full,specattn --budget p=0.97 "
+       "--dense-layers {live-dense-layers} --prompts 2 --n-new 48 --out {out}"},
   };
 }
 
@@ -112,17 +128,17 @@ std::vector<Run> bench_runs() {
   return {
       {"live", ".json",
        "bench live {--model} --selector quoka --budget 1024 --lengths 4096,8192,16384,32768 --json",
-       "bench live {--model} --selector quoka --budget 1024 --lengths 2048,8192 --repeat 3 --json"},
+       "bench live {--model} --selector quoka --budget 1024 --lengths 2048,8192 --repeat 2 --json"},
       {"select", ".json",
        "bench select --selector quest,quoka --phase decode --budget tokens=2048 --lengths "
        "8192,16384,32768 --json",
        "bench select --selector quest,quoka --phase decode --budget tokens=2048 --lengths "
        "8192,16384,32768 --repeat 3 --json"},
       {"nucleus-time", ".json", "bench nucleus --json", ""},
-      {"decode-1k", ".json", "bench decode {--model} --lengths 1024 --repeat 3 --json",
-       "bench decode {--model} --lengths 1024 --steps 32 --repeat 2 --json"},
-      {"decode-8k", ".json", "bench decode {--model} --lengths 8192 --repeat 3 --json",
-       "bench decode {--model} --lengths 8192 --steps 32 --repeat 2 --json"},
+      {"decode-1000", ".json", "bench decode {--model} --lengths 1000 --repeat 3 --json",
+       "bench decode {--model} --lengths 1000 --steps 32 --repeat 1 --json"},
+      {"decode-8000", ".json", "bench decode {--model} --lengths 8000 --repeat 3 --json",
+       "bench decode {--model} --lengths 8000 --steps 32 --repeat 1 --json"},
   };
 }
 

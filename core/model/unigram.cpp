@@ -1,6 +1,7 @@
 #include "core/model/unigram.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -13,10 +14,20 @@ namespace {
 // So much less than the worst piece is a character that the vocabulary lacks.
 constexpr float kUnknownPenalty = 10.0f;
 
+// SentencePiece 0.2.3 adds scores in floats, and counts from zero again behind sums beyond this, so
+// that cuts far into a long text are still told apart. (0.2.1 and older never begin anew, so that
+// their cuts of texts beyond some 20,000 tokens may differ.)
+constexpr float kLargestSum = 100'000.0f;
+
+// A symbol of the user's is worth more than any pieces in its place.
+float user_defined_score(std::size_t n_bytes) {
+  return static_cast<float>(0.1 * static_cast<double>(n_bytes - 1));
+}
+
 // The best way to cut the text before a place.
 struct BestCut {
   std::ptrdiff_t begin = -1;  // of its last piece; -1: none yet
-  double score = 0.0;         // as SentencePiece 0.2.3 adds them; older ones did so in floats
+  float score = 0.0f;         // of all its pieces
   TokenId id = -1;            // of the last piece; -1: unknown
 };
 
@@ -30,12 +41,8 @@ struct Unigram::Range {
 
 Unigram::Unigram(UnigramTables tables) : tables_(std::move(tables)) {
   float worst = std::numeric_limits<float>::max();
-  best_score_ = std::numeric_limits<float>::min();  // as SentencePiece begins
-  for (const UnigramPiece& piece : tables_.pieces) {
-    if (piece.is_user_defined) continue;
-    worst = std::min(worst, piece.score);
-    best_score_ = std::max(best_score_, piece.score);
-  }
+  for (const UnigramPiece& piece : tables_.pieces)
+    if (!piece.is_user_defined) worst = std::min(worst, piece.score);
   unknown_score_ = worst - kUnknownPenalty;
   std::sort(tables_.pieces.begin(), tables_.pieces.end(),
             [](const UnigramPiece& a, const UnigramPiece& b) { return a.text < b.text; });
@@ -60,13 +67,19 @@ Unigram::Range Unigram::narrow(Range range, std::size_t depth, char byte) const 
 
 void Unigram::encode(std::string_view text, std::vector<TokenId>& out) const {
   std::vector<BestCut> best(text.size() + 1);
-  const auto offer = [&](std::size_t begin, std::size_t end, double score, TokenId id) {
+  std::size_t reached = 0;  // the farthest place that has a cut
+  const auto offer = [&](std::size_t begin, std::size_t end, float score, TokenId id) {
+    reached = std::max(reached, end);
     BestCut& cut = best[end];
     if (cut.begin >= 0 && !(score > cut.score)) return;
     cut = {static_cast<std::ptrdiff_t>(begin), score, id};
   };
   for (std::size_t at = 0; at < text.size();) {
-    const double so_far = best[at].score;
+    if (std::abs(best[at].score) > kLargestSum) {
+      const float sum = best[at].score;
+      for (std::size_t i = at; i <= reached; ++i) best[i].score -= sum;
+    }
+    const float so_far = best[at].score;
     const std::size_t one = utf8_char_at(text, at).size;
     bool has_one = false;
     Range range{0, tables_.pieces.size()};
@@ -76,14 +89,11 @@ void Unigram::encode(std::string_view text, std::vector<TokenId>& out) const {
       ++end;
       const UnigramPiece& piece = tables_.pieces[range.begin];  // the shortest comes first
       if (piece.text.size() != end - at) continue;
-      const double score =
-          piece.is_user_defined
-              ? static_cast<double>(static_cast<float>(end - at) * best_score_) - 0.1
-              : double{piece.score};
+      const float score = piece.is_user_defined ? user_defined_score(end - at) : piece.score;
       offer(at, end, score + so_far, piece.id);
       has_one = has_one || end - at == one;
     }
-    if (!has_one) offer(at, at + one, double{unknown_score_} + so_far, -1);
+    if (!has_one) offer(at, at + one, unknown_score_ + so_far, -1);
     at += one;
   }
 

@@ -41,7 +41,6 @@ class Unigram {
 
   UnigramTables tables_;  // pieces by text
   float unknown_score_;
-  float best_score_;
 };
 
 }  // namespace kvscope

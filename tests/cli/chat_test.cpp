@@ -135,6 +135,51 @@ TEST_CASE("auto leaves kinds in plain words that the dense model answers", "[cli
   CHECK_FALSE(none.json().at("config").contains("chat"));
 }
 
+// A model that answers in its template alone: what it was trained to hear stands in the template.
+TEST_CASE("auto chooses the template for what the dense model answers only there", "[cli]") {
+  const ChatModel model(
+      "{{ messages|map(attribute='content')|join(' ') }} What is the pass key? The pass key is");
+  const TempDir dir;
+  std::string lines;
+  for (const char* key : {"48151", "62342", "16815", "30427"}) {
+    lines += json{{"context", "It was late, and nobody was on the road. The pass key is " +
+                                  std::string(key) + ". Remember it. " + key +
+                                  " is the pass key. The rain had stopped, and we went on."},
+                  {"question", " Then we spoke of it."},
+                  {"answers", {key}},
+                  {"max_new_tokens", 8}}
+                 .dump() +
+             "\n";
+  }
+  dir.write("asked.jsonl", lines);
+  const Words ask = {"simulate",   "ruler",
+                     "--model",    model.path,
+                     "--examples", (dir.path() / "asked.jsonl").string(),
+                     "--selector", "streamingllm",
+                     "--budget",   "64",
+                     "--lengths",  "512",
+                     "--depths",   "1",
+                     "--trials",   "4"};
+  const auto accuracy = [&](const std::string& chat, const char* wording) {
+    const auto run = kvscope_run(with(ask, {"--json", "--chat=" + chat}));
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    const json result = run.json();
+    if (result.at("config").contains("wordings"))
+      CHECK(result.at("config").at("wordings").at("local") == wording);
+    for (const json& row : result.at("rows"))
+      if (row.at("selector") == "full") return row.at("accuracy").get<double>();
+    return -1.0;
+  };
+  CHECK(accuracy("never", "plain") == 0.0);
+  CHECK(accuracy("always", "chat") == 1.0);
+  CHECK(accuracy("auto", "chat") == 1.0);
+  const auto said = kvscope_run(with(ask, {"--chat=auto"}));
+  CHECK_THAT(said.err, ContainsSubstring("local is asked in the template of model") &&
+                           ContainsSubstring("answers 0.0 % in plain words and 100.0 % in its"));
+  CHECK_THAT(said.out, ContainsSubstring("chat: template of model (local)"));
+}
+
 TEST_CASE("explain asks in chat", "[cli]") {
   const ChatModel model(kTalk);
   const auto run =

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analysis/read_table.hpp"
+#include "core/base/data_dir.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/counted_calls.hpp"
 #include "tests/support/places.hpp"
@@ -82,10 +84,64 @@ TEST_CASE("papers on a checkpoint without a tokenizer: items say why, the rest g
     } else {
       CHECK(item.at("verdict") == "cannot be tested");
     }
-    if (item.at("item") == "quoka-fig-2b")
+    if (item.at("item") == "quoka-fig-2b" || item.at("item") == "specattn-fig-2")
       CHECK_THAT(item.at("reason").get<std::string>(), ContainsSubstring("tokenizer.json"));
-    if (item.at("item") == "specattn-fig-2")
-      CHECK_THAT(item.at("reason").get<std::string>(), ContainsSubstring("--draft"));
+  }
+}
+
+TEST_CASE("papers makes a draft of the model's own layers, says so, and leaves these out") {
+  const TempDir dir;
+  const fs::path out = dir.path() / "report";
+  // By its path the verifier has no draft of its own.
+  const Words command = {"papers",  "--quick",
+                         "--model", embedded_verifier().string(),
+                         "--items", "specattn-fig-2,specattn-app-a",
+                         "--out",   out.string()};
+  const auto run = kvscope_run(command);
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const auto report = nlohmann::json::parse(read_file(out / "items.json"));
+  CHECK(report.at("draft") ==
+        "early exit: the first 4 layers of the model itself and a fitted head");
+  CHECK_THAT(read_file(out / "report.html"), ContainsSubstring("early exit: the first 4 layers"));
+  CHECK_THAT(read_file(out / "runs/early-exit/config.json"), ContainsSubstring("kvscope_draft"));
+  for (const auto& item : report.at("items")) {
+    INFO(item.dump());
+    CHECK((item.at("verdict") == "holds" || item.at("verdict") == "holds in form" ||
+           item.at("verdict") == "does not hold"));
+    CHECK_THAT(item.at("note").get<std::string>(), ContainsSubstring("No draft was given"));
+    CHECK_THAT(item.at("command").get<std::string>(),
+               ContainsSubstring(item.at("item") == "specattn-fig-2" ? " --dense-layers 4"
+                                                                     : " --layers 4-7"));
+  }
+  const auto again = kvscope_run(command);
+  CHECK(again.code == 0);
+  CHECK(again.err.empty());  // the draft is not fitted again
+  // Another draft makes other numbers.
+  const auto other = kvscope_run(with(command, {"--draft", "draft"}));
+  CHECK(other.code == 0);
+  CHECK_THAT(other.err, ContainsSubstring("layer-map: kvscope analyze"));
+  CHECK_THAT(items_of(out)[0].at("note").get<std::string>(), !ContainsSubstring("No draft"));
+  CHECK_THAT(items_of(out)[0].at("command").get<std::string>(), !ContainsSubstring("dense-layers"));
+}
+
+TEST_CASE("papers asks for the fact that the dense model finds best", "[slow]") {
+  const TempDir dir;
+  // The first rows of runs/asked.csv: kind and accuracy.
+  const auto best_of = [](const fs::path& csv) {
+    const Table table = table_from_csv(read_file(csv), csv.string());
+    const auto accuracy = table.numbers("accuracy");
+    const std::size_t best = accuracy[1] > accuracy[0] ? 1 : 0;
+    return table.at("kind").cell(best);
+  };
+  for (const std::string model : {"verifier", "draft"}) {
+    const fs::path out = dir.path() / model;
+    const auto run = kvscope_run(
+        {"papers", "--quick", "--model", model, "--items", "quoka-fig-4", "--out", out.string()});
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    CHECK_THAT(items_of(out)[0].at("command").get<std::string>(),
+               ContainsSubstring("--kinds " + best_of(out / "runs/asked.csv") + " "));
   }
 }
 

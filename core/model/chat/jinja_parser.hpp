@@ -1,8 +1,10 @@
-// What both halves of the parser share: the tokens and a place in them.
+// What the parts of the parser share: the tokens and a place in them.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/model/chat/jinja_lexer.hpp"
@@ -10,8 +12,17 @@
 
 namespace kvscope::jinja {
 
-/// Reads tokens one after the other; jinja_expressions.cpp has the expressions,
-/// jinja_statements.cpp the rest.
+/// Parts of a new node.
+template <class... Nodes>
+std::vector<ExpressionPtr> parts_of(Nodes... nodes) {
+  std::vector<ExpressionPtr> parts;
+  (parts.push_back(std::move(nodes)), ...);
+  return parts;
+}
+
+/// Reads tokens one after the other: jinja_parser.cpp takes tokens and makes nodes,
+/// jinja_expressions.cpp has the operators, jinja_operands.cpp what stands between them,
+/// jinja_statements.cpp the statements.
 class Parser {
  public:
   explicit Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}

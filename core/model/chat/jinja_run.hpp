@@ -116,6 +116,9 @@ class Run {
 /// Python's repr(), which lists and mappings are written with.
 std::string python_text(Run& run, const Value& value);
 
+/// A number that is not whole, as Python writes it: "1.0", "nan".
+std::string python_number(double value);
+
 /// json.dumps(value, ensure_ascii=False) with its options.
 std::string json_text(Run& run, const Value& value, const Arguments& arguments);
 

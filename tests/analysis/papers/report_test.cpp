@@ -21,6 +21,7 @@ struct Made {
     item.title = "Keys <of> & 50_percent";
     item.claim = "a claim";
     item.published = "0.737";
+    item.note = "A note.";
     item.values = {
         {.key = "a", .label = "share of <b>", .run = "run", .column = "c", .unit = Unit::percent}};
     Measured measured;
@@ -39,7 +40,8 @@ struct Made {
     DrawnPicture failed;
     failed.failed = "there is no column";
     ItemOutcome outcome{&item,         {measured},    {Verdict::in_form, "A reason."},
-                        {"kvscope x"}, {"runs/x.h5"}, {figure, table, failed}};
+                        {"kvscope x"}, {"runs/x.h5"}, {figure, table, failed},
+                        "A remark."};
     outcomes.push_back(outcome);
   }
 };
@@ -55,6 +57,7 @@ TEST_CASE("items.json has the fixed names") {
   CHECK(item.at("high") == 0.6);
   CHECK(item.at("verdict") == "holds in form");
   CHECK(item.at("command") == "kvscope x");
+  CHECK(item.at("note") == "A note. A remark.");
   CHECK(tally(made.outcomes, false) == "0 hold, 1 hold in form, 0 do not hold, 0 cannot be tested");
 }
 
@@ -70,6 +73,8 @@ TEST_CASE("the page is one file, with texts as texts") {
   CHECK_THAT(html, ContainsSubstring("Not drawn: there is no column."));
   CHECK_THAT(html, ContainsSubstring("50 % [40 %, 60 %]"));
   CHECK_THAT(html, ContainsSubstring("url(#quoka-made-up-0-clip1)"));
+  CHECK_THAT(html, ContainsSubstring("A note. A remark."));
+  CHECK_THAT(report_tex({.model = "m"}, made.outcomes), ContainsSubstring("A note. A remark."));
 }
 
 TEST_CASE("pictures on one page keep their own ids") {

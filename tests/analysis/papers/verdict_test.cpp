@@ -1,6 +1,7 @@
 // The verdict of items with made-up values: every word, and which check decides.
 #include "analysis/papers/verdict.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <set>
@@ -124,6 +125,32 @@ TEST_CASE("the items: 31 of the papers and the errors, with names that exist") {
   }
   CHECK(n_claims == 31);
   CHECK(ids.size() == 38);
+}
+
+TEST_CASE("methods on the same text are compared by their increase of perplexity") {
+  for (const Item& item : items()) {
+    if (item.id != "specattn-table-1" && item.id != "specattn-fig-5") continue;
+    // Paired with the dense model's tokens; the perplexities' own intervals are those of the text.
+    for (const char* key : {"spec", "quest"}) {
+      const auto at = std::find_if(item.values.begin(), item.values.end(),
+                                   [&](const Value& value) { return value.key == key; });
+      REQUIRE(at != item.values.end());
+      CHECK(at->column == "relative_increase");
+      CHECK(at->spread == Spread::recorded);
+    }
+  }
+}
+
+TEST_CASE("facts are asked as the dense model can answer them") {
+  for (const Run& run : runs()) {
+    for (const std::string& command : {run.full, run.quick}) {
+      if (!command.starts_with("simulate ruler")) continue;
+      INFO(command);
+      CHECK(command.find("--chat=auto") != std::string::npos);
+      const bool picks = command.find("--kinds {pick:asked:accuracy:kind}") != std::string::npos;
+      CHECK(picks == (run.name == "needle" || run.name == "passkey"));
+    }
+  }
 }
 
 TEST_CASE("command lines become words") {

@@ -197,6 +197,31 @@ TEST_CASE("the best cut of a text is that of trying all of them", "[tokenizer]")
   CHECK(unknown == Ids{0, 1, 0});  // a run is one
 }
 
+TEST_CASE("sums are floats that begin anew far into a text, as SentencePiece has them",
+          "[tokenizer]") {
+  UnigramTables tables;
+  tables.pieces = {{"x", -40000.0f, 1, false},    {"i", -5.5207419f, 2, false},
+                   {"ca", -6.7107787f, 3, false}, {"ic", -7.2259493f, 4, false},
+                   {"a", -5.0045657f, 5, false},  {"xica", -1e6f, 6, true}};
+  const Unigram unigram(tables);
+  const auto ids_of = [&](std::string_view text) {
+    Ids ids;
+    unigram.encode(text, ids);
+    return ids;
+  };
+  // ic + a is larger by 0.001, which is lost beside -80,000: then the first cut stays ...
+  CHECK(ids_of("ica") == Ids{4, 5});
+  CHECK(ids_of("x-xica").size() == 3);  // a user's symbol is worth more than what it stands for
+  tables.pieces.pop_back();
+  const Unigram plain(tables);
+  Ids before, behind;
+  plain.encode("xxica", before);
+  CHECK(before == Ids{1, 1, 2, 3});
+  // ... and behind it the sum begins anew.
+  plain.encode("xxxica", behind);
+  CHECK(behind == Ids{1, 1, 1, 4, 5});
+}
+
 TEST_CASE("tekken.json files that are broken are refused in a sentence", "[tokenizer]") {
   const json good = json::parse(testing::read_file(kGolden / "tekken/tekken.json"));
   const auto refused = [](const json& file, const std::string& message) {

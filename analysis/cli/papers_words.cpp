@@ -1,0 +1,142 @@
+// The command lines of the runs of kvscope papers: what stands for their names in braces, and the
+// draft that is made where none is given.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/papers_runner.hpp"
+#include "analysis/draft_fit.hpp"
+#include "analysis/papers/expand.hpp"
+#include "core/base/error.hpp"
+#include "core/base/version.hpp"
+#include "traces/hash.hpp"
+
+namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Names of models as they are, a path by its full name: the report's commands run anywhere.
+std::string model_word(const std::string& word) {
+  const bool is_path = word != "verifier" && word != "draft" && fs::exists(word);
+  return is_path ? fs::absolute(word).lexically_normal().string() : word;
+}
+
+}  // namespace
+
+std::string PapersRunner::picked(std::string_view name) {
+  // pick:RUN:BY:COLUMN
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find(':', begin), name.size());
+    parts.emplace_back(name.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (parts.size() != 4)
+    throw ConfigError(fmt::format("\"{}\": expected pick:RUN:BY:COLUMN", name));
+  const papers::RunResult found = result(parts[1]);
+  if (found.view == nullptr && found.not_run) throw IoError(found.missing);
+  if (found.view == nullptr) throw ConfigError(found.missing);
+  const Table table = rows_of(*found.view);
+  const auto by = table.numbers(parts[2]);
+  std::size_t best = 0;
+  for (std::size_t row = 1; row < table.n_rows(); ++row) {
+    if (std::isnan(by[best]) || by[row] > by[best]) best = row;
+  }
+  return table.at(parts[3]).cell(best);
+}
+
+const papers::Run* PapersRunner::run_behind(std::string_view name) const {
+  if (!folder_.draft && (name == "--draft" || name == "draft-model")) name = papers::kOwnDraft;
+  const auto runs = papers::runs();
+  const auto at = std::find_if(runs.begin(), runs.end(),
+                               [&](const papers::Run& run) { return run.name == name; });
+  return at == runs.end() ? nullptr : &*at;
+}
+
+std::string PapersRunner::draft_word(bool in_folder) const {
+  if (folder_.draft) return model_word(*folder_.draft);
+  const fs::path folder = fs::path("runs") / papers::kOwnDraft;
+  return (in_folder ? folder : folder_.out / folder).string();
+}
+
+Index PapersRunner::own_layers() const {
+  if (folder_.draft) return 0;
+  const Index n_layers = load_config(model_dir(folder_.model)).n_layers;
+  if (n_layers < 2) {
+    throw ConfigError(fmt::format(
+        "{} has one layer, so no shorter model can be made of it: --draft names another",
+        folder_.model));
+  }
+  return std::min(DraftFitOptions{}.n_layers, n_layers - 1);
+}
+
+std::string PapersRunner::draft_text() {
+  if (folder_.draft) return *folder_.draft;
+  const auto fitted = states_.find(papers::kOwnDraft);
+  if (fitted == states_.end() || !fitted->second.missing.empty()) return "";
+  return fmt::format("early exit: the first {} layers of the model itself and a fitted head",
+                     own_layers());
+}
+
+bool PapersRunner::uses_own_draft(const std::string& name) const {
+  const papers::Run& run = find(name);
+  const auto names = papers::names_in(command_of(run));
+  return !folder_.draft && std::any_of(names.begin(), names.end(), [&](const std::string& needed) {
+    const papers::Run* behind = run_behind(needed);
+    if (behind == nullptr || behind == &run) return false;
+    return behind->name == papers::kOwnDraft || uses_own_draft(behind->name);
+  });
+}
+
+std::string PapersRunner::substitute(std::string_view name, const std::string& out,
+                                     bool in_folder) {
+  if (name == "out") return out;
+  if (name == "model") return model_word(folder_.model);
+  if (name == "--model") {
+    const std::string on = folder_.device == "cpu" ? "" : "\n--device\n" + folder_.device;
+    return "--model\n" + model_word(folder_.model) + on;
+  }
+  if (name == "--draft") return "--draft\n" + draft_word(in_folder);
+  if (name == "draft-model") return draft_word(in_folder);
+  if (name == "own-layers") return fmt::format("{}", own_layers());
+  if (name == "live-dense-layers") return fmt::format("{}", std::max(Index{2}, own_layers()));
+  if (name == "--layer-map-unlike-draft")
+    return folder_.draft ? "" : fmt::format("--dense-layers\n{}", own_layers());
+  if (name == "--unlike-draft") {
+    const Index n_layers = load_config(model_dir(folder_.model)).n_layers;
+    return folder_.draft ? "" : fmt::format("--layers\n{}-{}", own_layers(), n_layers - 1);
+  }
+  if (name.starts_with("pick:")) return picked(name);
+  const papers::Run& run = find(std::string(name));
+  return in_folder ? file_of(run.name) : path_of(run).string();
+}
+
+std::vector<std::string> PapersRunner::words_of(const std::string& command, const std::string& out,
+                                                bool in_folder) {
+  return papers::expand(command,
+                        [&](std::string_view name) { return substitute(name, out, in_folder); });
+}
+
+std::string PapersRunner::typed(const std::string& name) {
+  const papers::Run& run = find(name);
+  std::string line = "kvscope";
+  for (const std::string& word : words_of(command_of(run), file_of(name), /*in_folder=*/true))
+    line += " " + shell_word(word);
+  return run.ending == ".json" ? line + " > " + file_of(name) : line;
+}
+
+std::string PapersRunner::stamp_of(const std::string& command) {
+  std::string text;
+  for (const std::string& name : papers::names_in(command)) {
+    if (const papers::Run* behind = run_behind(name)) text += states_[behind->name].stamp;
+  }
+  for (const std::string& word : words_of(command, "OUT", /*in_folder=*/true)) text += word + "\n";
+  return hash_text(text + models_ + writer_name());
+}
+
+}  // namespace kvscope::cli
