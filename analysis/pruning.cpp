@@ -23,16 +23,16 @@ namespace kvscope {
 
 namespace {
 
-constexpr double kEps = 1e-12;
-constexpr std::array<std::string_view, 3> kScores = {"quoka", "oracle", "sparq"};
+constexpr double kSmallestNorm = 1e-12;
+constexpr std::array<std::string_view, 3> kPrunedScores = {"quoka", "oracle", "sparq"};
 
 /// The largest product of a key with one of the vectors is its score.
-struct Question {
+struct PruningQuestion {
   Tensor<double> vectors;  // [n, d_head]
   bool unit = false;       // of keys divided by their norms
 };
 
-struct Shares {
+struct PageShares {
   double read = kNan;
   double hold = kNan;
 };
@@ -43,16 +43,16 @@ class Pruning {
   Pruning(TensorView<const float> keys, bool unit) : n_(keys.dim(0)), rows_({n_, keys.dim(1)}) {
     for (Index i = 0; i < n_; ++i) {
       const auto key = keys.row(i);
-      const double factor = unit ? 1.0 / std::max(norm_of(key), kEps) : 1.0;
+      const double factor = unit ? 1.0 / std::max(norm_of(key), kSmallestNorm) : 1.0;
       for (std::size_t c = 0; c < key.size(); ++c)
         rows_.view().row(i)[c] = factor * static_cast<double>(key[c]);
     }
   }
 
   /// By page size; nothing where the budget takes every key.
-  std::vector<Shares> shares(const Tensor<double>& vectors, Index budget,
-                             std::span<const Index> page_sizes) const {
-    std::vector<Shares> out(page_sizes.size());
+  std::vector<PageShares> shares(const Tensor<double>& vectors, Index budget,
+                                 std::span<const Index> page_sizes) const {
+    std::vector<PageShares> out(page_sizes.size());
     if (budget >= n_) return out;
     std::vector<double> scores;
     for (Index i = 0; i < n_; ++i)
@@ -66,8 +66,8 @@ class Pruning {
   }
 
  private:
-  Shares shares_of(const Tensor<double>& vectors, std::span<const Index> kept, double worst,
-                   Index page_size) const {
+  PageShares shares_of(const Tensor<double>& vectors, std::span<const Index> kept, double worst,
+                       Index page_size) const {
     Index n_pages = 0;
     Index n_read = 0;
     Index n_hold = 0;
@@ -113,21 +113,21 @@ class Pruning {
 
 /// The queries of a KV head's group in one chunk, [group, chunk, d_head], as questions: QuoKA's,
 /// one of the last query per head, SparQ's.
-struct Questions {
-  Question quoka, sparq;
-  std::vector<Question> oracle;
+struct PruningQuestions {
+  PruningQuestion quoka, sparq;
+  std::vector<PruningQuestion> oracle;
 };
 
-Questions questions_of(TensorView<const float> q, Index n_queries) {
+PruningQuestions questions_of(TensorView<const float> q, Index n_queries) {
   const Index group = q.dim(0);
   const Index d = q.dim(2);
-  Questions out;
+  PruningQuestions out;
   std::vector<TensorView<const float>> heads;
   for (Index head = 0; head < group; ++head) heads.push_back(q.sub(head));
-  const QuokaCosines cosines = quoka_group_cosines(heads, QuokaMean::raw, kEps);
+  const QuokaCosines cosines = quoka_group_cosines(heads, QuokaMean::raw, kSmallestNorm);
   out.quoka = {
       quoka_slot_means(heads, quoka_pick_slots(cosines.heads, n_queries, QuokaPairing::rank),
-                       /*unit=*/true, kEps),
+                       /*unit=*/true, kSmallestNorm),
       /*unit=*/true};
   const TensorView<const float> last = q.range(1, q.dim(1) - 1, q.dim(1));
   for (Index head = 0; head < group; ++head) {
@@ -143,14 +143,14 @@ Questions questions_of(TensorView<const float> q, Index n_queries) {
   return out;
 }
 
-struct Arrays {
-  Arrays(ResultWriter& output, const TraceInfo& info, Index n_steps, Index n_sizes)
+struct PruningArrays {
+  PruningArrays(ResultWriter& output, const TraceInfo& info, Index n_steps, Index n_sizes)
       : layer(output, n_of(info.layers)) {
-    for (std::size_t s = 0; s < kScores.size(); ++s) {
-      const bool per_query = kScores[s] == "oracle";
+    for (std::size_t s = 0; s < kPrunedScores.size(); ++s) {
+      const bool per_query = kPrunedScores[s] == "oracle";
       const Shape shape{n_of(per_query ? info.q_heads : info.kv_heads), n_steps, n_sizes};
       const auto add = [&](std::string_view what, const char* text) {
-        return &layer.add<float>(fmt::format("{}/{}", kScores[s], what), shape,
+        return &layer.add<float>(fmt::format("{}/{}", kPrunedScores[s], what), shape,
                                  {per_query ? "q_head" : "kv_head", "step", "page_size"}, "1", text,
                                  kNanF);
       };
@@ -158,7 +158,7 @@ struct Arrays {
       hold[s] = add("hold", "share of the pages that hold a chosen key");
     }
   }
-  void put(std::size_t score, Index head, Index step, std::span<const Shares> shares) const {
+  void put(std::size_t score, Index head, Index step, std::span<const PageShares> shares) const {
     for (std::size_t i = 0; i < shares.size(); ++i) {
       (*read[score])(head, step, static_cast<Index>(i)) = static_cast<float>(shares[i].read);
       (*hold[score])(head, step, static_cast<Index>(i)) = static_cast<float>(shares[i].hold);
@@ -166,18 +166,19 @@ struct Arrays {
   }
 
   LayerArrays layer;
-  std::array<Tensor<float>*, kScores.size()> read{}, hold{};
+  std::array<Tensor<float>*, kPrunedScores.size()> read{}, hold{};
 };
 
 /// Means over heads, by score, step and page size.
-struct Tally {
-  Tally(std::size_t n_steps, std::size_t n_sizes)
-      : read(kScores.size(), std::vector<std::vector<Mean>>(n_steps, std::vector<Mean>(n_sizes))),
+struct PageTally {
+  PageTally(std::size_t n_steps, std::size_t n_sizes)
+      : read(kPrunedScores.size(),
+             std::vector<std::vector<Mean>>(n_steps, std::vector<Mean>(n_sizes))),
         hold(read) {}
   std::vector<std::vector<std::vector<Mean>>> read, hold;
 
-  void add(const Arrays& arrays) {
-    for (std::size_t s = 0; s < kScores.size(); ++s) {
+  void add(const PruningArrays& arrays) {
+    for (std::size_t s = 0; s < kPrunedScores.size(); ++s) {
       const Shape shape = arrays.read[s]->shape();
       for (Index head = 0; head < shape[0]; ++head) {
         for (Index step = 0; step < shape[1]; ++step) {
@@ -197,7 +198,7 @@ struct Tally {
   nlohmann::ordered_json to_json(std::span<const Index> contexts,
                                  std::span<const Index> page_sizes) const {
     nlohmann::ordered_json out;
-    for (std::size_t s = 0; s < kScores.size(); ++s) {
+    for (std::size_t s = 0; s < kPrunedScores.size(); ++s) {
       const auto traffic = [&](std::size_t size) {
         return read[s].back()[size].value() + 2.0 / static_cast<double>(page_sizes[size]);
       };
@@ -205,7 +206,7 @@ struct Tally {
       for (std::size_t size = 1; size < page_sizes.size(); ++size) {
         if (traffic(size) < traffic(best)) best = size;
       }
-      const std::string name(kScores[s]);
+      const std::string name(kPrunedScores[s]);
       out[name + "_read"] = json_number(read[s].back()[best].value());
       out[name + "_hold"] = json_number(hold[s].back()[best].value());
       out[name + "_page_size"] = page_sizes[best];
@@ -215,9 +216,9 @@ struct Tally {
     for (std::size_t step = 0; step < contexts.size(); ++step) {
       for (std::size_t size = 0; size < page_sizes.size(); ++size) {
         nlohmann::ordered_json row{{"context", contexts[step]}, {"page_size", page_sizes[size]}};
-        for (std::size_t s = 0; s < kScores.size(); ++s) {
-          row[std::string(kScores[s]) + "_read"] = json_number(read[s][step][size].value());
-          row[std::string(kScores[s]) + "_hold"] = json_number(hold[s][step][size].value());
+        for (std::size_t s = 0; s < kPrunedScores.size(); ++s) {
+          row[std::string(kPrunedScores[s]) + "_read"] = json_number(read[s][step][size].value());
+          row[std::string(kPrunedScores[s]) + "_hold"] = json_number(hold[s][step][size].value());
         }
         rows.push_back(row);
       }
@@ -265,8 +266,8 @@ nlohmann::ordered_json analyze_pruning(const TraceSource& trace, const PruningOp
   write_head_axes(output, info);
   write_axis(output, "context", contexts, "token", "keys before the chunk");
   write_axis(output, "page_size", page_sizes, "token", "keys of a page");
-  Arrays arrays(output, info, n_of(ends), n_of(page_sizes));
-  Tally total(ends.size(), page_sizes.size());
+  PruningArrays arrays(output, info, n_of(ends), n_of(page_sizes));
+  PageTally total(ends.size(), page_sizes.size());
   nlohmann::ordered_json summary;
   summary["layers"] = nlohmann::ordered_json::array();
   for (Index slot = 0; slot < n_of(info.layers); ++slot) {
@@ -289,7 +290,7 @@ nlohmann::ordered_json analyze_pruning(const TraceSource& trace, const PruningOp
               trace.read_q(layer, kv_head * info.group() + h, {end - options.chunk, end});
           std::copy_n(head.data(), head.count(), q.view().sub(h).data());
         }
-        const Questions ask = questions_of(q.view(), options.n_queries);
+        const PruningQuestions ask = questions_of(q.view(), options.n_queries);
         const Pruning unit(k.view(), /*unit=*/true);
         arrays.put(0, at, step, unit.shares(ask.quoka.vectors, options.budget, page_sizes));
         const Pruning raw(k.view(), /*unit=*/false);
@@ -302,7 +303,7 @@ nlohmann::ordered_json analyze_pruning(const TraceSource& trace, const PruningOp
       });
     }
     arrays.layer.write(slot);
-    Tally tally(ends.size(), page_sizes.size());
+    PageTally tally(ends.size(), page_sizes.size());
     tally.add(arrays);
     total.add(arrays);
     nlohmann::ordered_json entry{{"layer", layer}};
