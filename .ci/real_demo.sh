@@ -27,7 +27,7 @@ trace=$out/smollm2.h5
 "$kvscope" record "$trace" --model "$model" --max-tokens 2048 --decode 32 --dtype bf16 --overwrite --progress "$progress"
 
 step "3/5 the attention of layer 12, head 0"
-"$kvscope" analyze attention-map "$trace" --layer 12 --head 0 --out "$out/map.h5" --overwrite --progress "$progress" >/dev/null
+"$kvscope" analyze attention-map "$trace" --layers 12 --heads 0 --out "$out/map.h5" --overwrite --progress "$progress" >/dev/null
 "$kvscope" analyze geometry "$trace" --out "$out/geometry.h5" --overwrite --progress "$progress" >"$out/geometry.txt"
 
 step "4/5 what methods keep in the decode steps, by budget"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "analysis/number_formats.hpp"
 #include "analysis/statistics.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
@@ -14,6 +15,16 @@ namespace kvscope {
 
 namespace {
 constexpr Index kRowsPerBlock = 16;
+}
+
+void add_formats_of(std::span<const TraceSource* const> traces, nlohmann::ordered_json& config) {
+  nlohmann::ordered_json all;
+  for (const TraceSource* trace : traces) {
+    nlohmann::ordered_json one = nlohmann::ordered_json::object();
+    NumberFormats::of(trace->info()).add_to(one);
+    all["traces"].push_back(one);
+  }
+  NumberFormats::of(all).add_to(config);
 }
 
 ResultInfo make_result_info(std::string_view kind, std::span<const TraceSource* const> traces,
@@ -26,6 +37,7 @@ ResultInfo make_result_info(std::string_view kind, std::span<const TraceSource* 
     info.trace_files.push_back(trace->where());
   }
   info.config = std::move(config);
+  add_formats_of(traces, info.config);
   info.command_line = provenance.command_line;
   info.writer = provenance.writer;
   info.created = provenance.created;

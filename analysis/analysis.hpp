@@ -24,6 +24,9 @@ struct ResultProvenance {
   std::string created;
 };
 
+/// Keys matmul and kv_dtype (analysis/number_formats.hpp), if a trace was not computed in f32.
+void add_formats_of(std::span<const TraceSource* const> traces, nlohmann::ordered_json& config);
+
 /// ResultInfo of an analysis of `traces`.
 ResultInfo make_result_info(std::string_view kind, std::span<const TraceSource* const> traces,
                             nlohmann::ordered_json config, const ResultProvenance& provenance);

@@ -12,8 +12,8 @@
 namespace kvscope {
 
 struct AttentionMapOptions {
-  Index layer = option(layer, "layer", 0, "layer, by its number in the model", at_least(0));
-  Index head = option(head, "head", 0, "query head, by its number in the model", at_least(0));
+  Index layer = option(layer, "layers", 0, "the layer, by its number in the model", at_least(0));
+  Index head = option(head, "heads", 0, "the query head, by its number in the model", at_least(0));
   Index max_cells =
       option(max_cells, "max-cells", 512,
              "most cells per side; longer contexts are pooled in equal blocks", in(2.0, 4096.0));

@@ -10,18 +10,16 @@ namespace kvscope {
 
 using Json = nlohmann::ordered_json;
 
-Json artifacts_json(const std::vector<MethodSpec>& selectors) {
-  Json all = Json::array();
+void add_artifacts(const std::vector<MethodSpec>& selectors, Json& config) {
   for (const MethodSpec& selector : selectors) {
     for (const ArtifactOrigin& origin : selector.make()->artifacts()) {
-      all.push_back({{"selector", selector.text()},
-                     {"method", origin.method},
-                     {"checksum", origin.checksum},
-                     {"trace_uuid", origin.trace_uuid},
-                     {"trace_hash", origin.trace_hash}});
+      config["artifacts"].push_back({{"selector", selector.text()},
+                                     {"method", origin.method},
+                                     {"checksum", origin.checksum},
+                                     {"trace_uuid", origin.trace_uuid},
+                                     {"trace_hash", origin.trace_hash}});
     }
   }
-  return all;
 }
 
 void check_artifacts(const std::vector<MethodSpec>& selectors, const TraceInfo& info) {

@@ -11,10 +11,10 @@
 
 namespace kvscope {
 
-/// For a run's configuration: {"selector", "method", "checksum", "trace_uuid", "trace_hash"} of
-/// every file that the selectors name, so that another file under the same name is another run.
-/// Empty if there is none. Reads the files; throws what read_artifact throws.
-nlohmann::ordered_json artifacts_json(const std::vector<MethodSpec>& selectors);
+/// Adds "artifacts" to a run's configuration: {"selector", "method", "checksum", "trace_uuid",
+/// "trace_hash"} of every file that the selectors name, so that another file under the same name is
+/// another run; nothing if there is none. Reads the files; throws what read_artifact throws.
+void add_artifacts(const std::vector<MethodSpec>& selectors, nlohmann::ordered_json& config);
 
 /// Throws what the selectors say about files of another model than the recording's,
 /// before any work.

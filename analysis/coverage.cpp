@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "analysis/calibration_notes.hpp"
 #include "analysis/coverage_writer.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "analysis/statistics.hpp"
@@ -117,6 +118,7 @@ Json config_of(const CoverageOptions& options, const CoveragePlan& plan) {
       {"p", plan.axes.shares}};
   for (const ReplayPair& pair : plan.axes.pairs) config["pairs"].push_back(pair_label(pair));
   config.update(fields_to_json(options));
+  add_artifacts(options.selectors, config);
   return config;
 }
 

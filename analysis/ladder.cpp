@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "analysis/calibration_notes.hpp"
 #include "analysis/ladder_rungs.hpp"
 #include "analysis/layer_arrays.hpp"
 #include "analysis/replay_pairs.hpp"
@@ -188,6 +189,7 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
                  {"budget", options.budget ? Json(options.budget->to_string()) : Json(nullptr)},
                  {"layers", layers}};
   config.update(fields_to_json(options));
+  add_artifacts({options.selector}, config);
   const TraceSource* const traces[] = {&trace};
   output.begin(make_result_info("ladder", traces, config, provenance));
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/calibration_notes.hpp"
+#include "analysis/number_formats.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "analysis/sweep.hpp"
 #include "analysis/sweep_journal.hpp"
@@ -88,8 +89,10 @@ void check_layers(const TraceInfo& info, const std::string& name, const std::vec
   }
 }
 
-Json identity(const std::string& name, const TraceInfo& info) {
-  return {{"name", name}, {"uuid", info.uuid}, {"hash", info.content_hash}};
+Json identity(const TraceInfo& info) {
+  Json known = {{"uuid", info.uuid}, {"hash", info.content_hash}};
+  NumberFormats::of(info).add_to(known);
+  return known;
 }
 
 Json config_of(const SweepOptions& options) {
@@ -186,19 +189,17 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
           trace.name));
     }
     plan.infos.push_back(std::move(known));
-    plan.config["traces"].push_back(identity(trace.name, info));
+    Json known_trace = {{"name", trace.name}};
+    known_trace.update(identity(info));
+    plan.config["traces"].push_back(std::move(known_trace));
     if (!trace.open_draft) continue;
     const auto draft = trace.open_draft();
     require_same_tokens(*source, *draft);
-    plan.config["draft_traces"].push_back(
-        {{"uuid", draft->info().uuid}, {"hash", draft->info().content_hash}});
+    plan.config["draft_traces"].push_back(identity(draft->info()));
   }
-  if (const TraceSource* text = plan.options.replay.calibration) {
-    plan.config["calibration_trace"] = {{"uuid", text->info().uuid},
-                                        {"hash", text->info().content_hash}};
-  }
-  if (Json artifacts = artifacts_json(plan.options.selectors); !artifacts.empty())
-    plan.config["artifacts"] = std::move(artifacts);
+  if (const TraceSource* text = plan.options.replay.calibration)
+    plan.config["calibration_trace"] = identity(text->info());
+  add_artifacts(plan.options.selectors, plan.config);
   require_unique(names, "trace", "sweep");
   plan.config_hash = config_checksum(plan.config);
   make_units(plan);

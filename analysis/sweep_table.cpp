@@ -8,6 +8,7 @@
 #include "analysis/analysis.hpp"
 #include "analysis/calibration_notes.hpp"
 #include "analysis/column_table.hpp"
+#include "analysis/number_formats.hpp"
 #include "analysis/sweep_result.hpp"
 #include "core/base/shell_word.hpp"
 #include "core/trace/result.hpp"
@@ -18,16 +19,27 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// Of a trace, and of the drafts and the text that its numbers rest on.
+NumberFormats formats_of(const SweepResult& result, std::size_t trace) {
+  Json config = result.config;
+  if (const Json traces = config.value("traces", Json::array()); trace < traces.size())
+    config["traces"] = Json::array({traces[trace]});
+  return NumberFormats::of(config);
+}
+
 ColumnTable rows_of(const SweepResult& result) {
   ColumnTable table;
   table.text_names.assign(kSweepTexts.begin(), kSweepTexts.end());
   table.number_names.assign(kSweepNumbers.begin(), kSweepNumbers.end());
+  std::vector<NumberFormats> formats;  // [row]
   for (const SweepBlock& block : result.blocks) {
     for (const SweepRow& row : block.rows) {
       table.rows.push_back(
           {{row.texts.begin(), row.texts.end()}, {row.numbers.begin(), row.numbers.end()}});
     }
+    formats.resize(table.rows.size(), formats_of(result, block.trace));
   }
+  add_formats(formats, table);
   return table;
 }
 
@@ -59,6 +71,20 @@ std::string command_of(const SweepResult& result) {
     command +=
         " --calibration " + shell_word("uuid:" + find("calibration_trace").value("uuid", ""));
   return command;
+}
+
+ResultInfo info_of(const SweepResult& result, const std::string& writer) {
+  ResultInfo info;
+  info.kind = "sweep";
+  for (const SweepTraceInfo& trace : result.traces) {
+    info.trace_uuids.push_back(trace.uuid);
+    info.trace_hashes.push_back(trace.hash);
+    info.trace_files.push_back(trace.name);
+  }
+  info.config = result.config;
+  info.command_line = command_of(result);
+  info.writer = writer;
+  return info;
 }
 
 void write_grids(const SweepResult& result, ResultWriter& output, std::size_t t) {
@@ -154,22 +180,14 @@ Json sweep_json(const SweepResult& result) {
           {"config_hash", result.config_hash},
           {"config", result.config},
           {"command_line", command_of(result)},
+          {"inputs", inputs_of(info_of(result, ""))},
           {"skipped", result.skipped},
           {"warnings", calibration_warnings(result.config)},
           {"rows", table_json(rows_of(result), result.config_hash)}};
 }
 
 void write_sweep(const SweepResult& result, ResultWriter& output, const std::string& writer) {
-  ResultInfo info;
-  info.kind = "sweep";
-  for (const SweepTraceInfo& trace : result.traces) {
-    info.trace_uuids.push_back(trace.uuid);
-    info.trace_hashes.push_back(trace.hash);
-    info.trace_files.push_back(trace.name);
-  }
-  info.config = result.config;
-  info.command_line = command_of(result);
-  info.writer = writer;
+  const ResultInfo info = info_of(result, writer);
   output.begin(info);
   const Json categories = write_table(rows_of(result), output);
   Json traces = Json::array();

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "analysis/calibration_notes.hpp"
 #include "analysis/layer_arrays.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "analysis/statistics.hpp"
@@ -320,6 +321,7 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultWr
       config["selectors"].push_back(one.method.text());
   }
   config.update(fields_to_json(options));
+  add_artifacts(options.selectors, config);
   const TraceSource* const traces[] = {&trace};
   output.begin(make_result_info("ties", traces, config, provenance));
   write_axis(output, "layer", layers, "layer", "layer");

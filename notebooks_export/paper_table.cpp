@@ -11,6 +11,7 @@
 #include "core/base/error.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/nan.hpp"
+#include "notebooks_export/table_marks.hpp"
 #include "notebooks_export/table_notes.hpp"
 #include "notebooks_export/table_pivot.hpp"
 
@@ -53,77 +54,6 @@ double derived(double value, double full, Derive derive) {
       return value / full;
   }
   return value;
-}
-
-/// Marks the best and the second of cells that compete, by what they show. Nothing is best where
-/// all tie, and nothing is second where all but the best do.
-void mark(const std::vector<PaperCell*>& cells, Better better) {
-  if (better == Better::neither || cells.size() < 2) return;
-  std::map<double, std::string> shown;
-  for (const PaperCell* cell : cells)
-    shown[better == Better::higher ? -cell->value : cell->value] = cell->text;
-  const std::string best = shown.begin()->second;
-  std::string second;
-  for (const auto& [value, text] : shown) {
-    if (second.empty() && text != best) second = text;
-  }
-  if (second.empty()) return;
-  const auto n_showing = [&](const std::string& text) {
-    return static_cast<std::size_t>(std::count_if(
-        cells.begin(), cells.end(), [&](const PaperCell* cell) { return cell->text == text; }));
-  };
-  const std::size_t n_second = n_showing(second);
-  if (n_second > 1 && n_showing(best) + n_second == cells.size()) second = best;
-  for (PaperCell* cell : cells) {
-    if (cell->text == best) {
-      cell->mark = CellMark::best;
-    } else if (cell->text == second) {
-      cell->mark = CellMark::second;
-    }
-  }
-}
-
-/// Where a table's methods stand, and what each column is.
-struct TableLayout {
-  bool methods_in_rows = false;
-  std::optional<std::size_t> method_level;  // of the header, if columns are methods
-  std::vector<Better> better;               // by column
-  std::vector<RowRole> column_roles;        // by column
-  std::vector<std::size_t> ranked_by;       // by column: the one whose marks it has, often itself
-};
-
-void mark_methods(PaperTable& table, const TableLayout& layout) {
-  if (!layout.methods_in_rows && !layout.method_level) return;
-  // Cells compete that differ in the method only.
-  std::map<Texts, std::pair<Better, std::vector<PaperCell*>>> rounds;
-  for (PaperRow& row : table.rows) {
-    for (std::size_t c = 0; c < row.cells.size(); ++c) {
-      const RowRole role = layout.methods_in_rows ? row.role : layout.column_roles[c];
-      const PaperCell& cell = row.cells[c];
-      if (role != RowRole::method || std::isnan(cell.value) || cell.missed_cost) continue;
-      if (layout.ranked_by[c] != c) continue;
-      Texts round = row.keys;
-      if (layout.methods_in_rows) round.pop_back();
-      for (std::size_t l = 0; l < table.header.size(); ++l) {
-        if (layout.methods_in_rows || l != *layout.method_level)
-          round.push_back(table.header[l][c]);
-      }
-      auto& [better, cells] = rounds[round];
-      better = layout.better[c];
-      cells.push_back(&row.cells[c]);
-    }
-  }
-  for (const auto& [round, competitors] : rounds) mark(competitors.second, competitors.first);
-  for (PaperRow& row : table.rows) {
-    for (std::size_t c = 0; c < row.cells.size(); ++c) {
-      if (!std::isnan(row.cells[c].value)) row.cells[c].mark = row.cells[layout.ranked_by[c]].mark;
-    }
-  }
-  for (PaperRow& row : table.rows) {  // the ranks of the others stay as they are
-    for (PaperCell& cell : row.cells) {
-      if (cell.is_doubted) cell.mark = CellMark::none;
-    }
-  }
 }
 
 /// True if the column is the cost that all were to have, or the number of keys behind it: being
@@ -225,9 +155,10 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
   out.label = spec.label;
   std::vector<TableField> fields = row_fields;
   fields.insert(fields.end(), column_fields.begin(), column_fields.end());
-  out.note = mean_sentence(pivot, spec.spread, dense_methods(table, rows, fields));
+  out.note = subject_sentence(table, rows, fields);
   for (const std::string& sentence :
-       {missed_sentence(table, matched, targets, rows, fields), formats_sentence(table, rows),
+       {mean_sentence(pivot, spec.spread, dense_methods(table, rows, fields)),
+        missed_sentence(table, matched, targets, rows, fields), formats_sentence(table, rows),
         prompts_sentence(left_out), doubts_sentence(doubt, rows)}) {
     if (!sentence.empty()) out.note += (out.note.empty() ? "" : " ") + sentence;
   }
@@ -291,14 +222,21 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
               is_itself ? kNan : derived(cell.value, full_mean(r, column, v), value.derive);
         }
         cell.text = format_number(cell.value, value.format);
-        if (sample && value.derive == Derive::none)
+        if (sample && value.derive == Derive::none) {
           cell.spread = spread_text(*sample, spec.spread, value.format);
+          cell.low = sample->low_sum / static_cast<double>(sample->n);
+          cell.high = sample->high_sum / static_cast<double>(sample->n);
+        }
         row.cells.push_back(std::move(cell));
       }
     }
     out.rows.push_back(std::move(row));
   }
-  mark_methods(out, layout);
+  if (mark_methods(out, layout)) {
+    out.note +=
+        fmt::format("{}Ranked alike: values that the recorded interval of the better one holds.",
+                    out.note.empty() ? "" : " ");
+  }
   return out;
 }
 

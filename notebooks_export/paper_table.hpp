@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/table.hpp"
+#include "core/base/nan.hpp"
 #include "notebooks_export/metric_info.hpp"
 
 namespace kvscope {
@@ -62,7 +63,9 @@ struct PaperCell {
   std::string text;    // "-" if there is no value
   std::string spread;  // "± 0.01", "[0.90, 0.95]" or empty
   CellMark mark = CellMark::none;
-  double value = 0.0;        // as shown, but unrounded; NaN if there is none
+  double value = 0.0;  // as shown, but unrounded; NaN if there is none
+  double low = kNan;   // the interval that the result records of it; NaN: none
+  double high = kNan;
   bool is_doubted = false;   // by a gate (column `doubt`): never marked
   bool missed_cost = false;  // at equal cost: its method's cost is another, see the note
 };
@@ -95,7 +98,8 @@ struct PaperTable {
 /// Groups, averages (NaN left out), compares. Methods are ranked: down a column if rows are
 /// methods (within equal outer row heads), along a row if columns are (within equal other column
 /// fields), else not at all. Ranks are among what is shown: values that round to the same text
-/// share a mark, and one method alone has none; nothing is marked where all tie. Columns that show
+/// share a mark, and so do those that the recorded interval of a better one holds, whether it is
+/// shown or not. One method alone has no mark; nothing is marked where all tie. Columns that show
 /// one quantity (perplexity, its difference, its increase) are ranked once. Cells of rows that a
 /// gate doubts (column doubt, analysis/simulate/gates.hpp) have no mark, and the note names the
 /// gates. Rows that do not depend on a column field (no budget: full attention) show their value

@@ -1,10 +1,13 @@
 #include "notebooks_export/table_notes.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "analysis/number_formats.hpp"
 #include "analysis/statistics.hpp"
@@ -25,6 +28,63 @@ bool is_full(const std::vector<TableField>& fields, std::size_t row) {
 }
 
 }  // namespace
+
+std::string subject_sentence(const Table& table, const RowSlots& rows,
+                             const std::vector<TableField>& fields) {
+  std::set<std::string> said;
+  for (const TableField& field : fields) {
+    for (const std::string& column : field.columns()) said.insert(column);
+  }
+  /// What all rows that say it agree in; empty if they do not, or a field shows it.
+  const auto common = [&](const char* name) -> std::string {
+    const TableColumn* column = table.find(name);
+    if (!column || said.contains(name)) return "";
+    std::set<std::string> cells;
+    for (const std::size_t row : rows) cells.insert(column->cell(row));
+    cells.erase("");
+    return cells.size() == 1 ? *cells.begin() : "";
+  };
+  std::vector<std::string> parts;
+  const auto add = [&](const char* before, const std::string& text, const char* after = "") {
+    if (!text.empty()) parts.push_back(before + text + after);
+  };
+  add("", common("model"));
+  add("", common("trace"));
+  add("", common("phase"));
+  add("task ", common("task"));
+  add("", common("kind"));
+  add("layer ", common("layer"));
+  add("", common("length"), " tokens");
+  add("", common("n_tokens"), " tokens");
+  const std::string budget = common("budget");
+  const TableColumn* const kinds = table.find("budget_kind");
+  std::set<std::string> units;
+  for (const std::size_t row : rows) units.insert(kinds ? kinds->cell(row) : "");
+  units.erase("none");
+  if (!budget.empty() && units.size() == 1)
+    add("budget ", (units.begin()->empty() ? "" : *units.begin() + "=") + budget);
+  std::string text = fmt::format("{}", fmt::join(parts, ", "));
+  const auto n_of = [&](const char* name, const char* what) {
+    const TableColumn* column = table.find(name);
+    if (!column || column->is_text || said.contains(name)) return;
+    double least = std::numeric_limits<double>::infinity();
+    double most = 0.0;
+    for (const std::size_t row : rows) {
+      if (std::isnan(column->numbers[row])) continue;
+      least = std::min(least, column->numbers[row]);
+      most = std::max(most, column->numbers[row]);
+    }
+    if (most <= 0.0) return;
+    text += least == most
+                ? fmt::format("{}n = {} {}", text.empty() ? "" : "; ", most, what)
+                : fmt::format("{}n = {} to {} {}", text.empty() ? "" : "; ", least, most, what);
+  };
+  n_of("prompts", "prompts");
+  n_of("scored_tokens", "scored tokens");
+  n_of("rows", "query rows");
+  if (text.empty()) return text;
+  return (parts.empty() ? text : "Of " + text) + ".";
+}
 
 std::string mean_sentence(const TablePivot& pivot, Spread spread, const std::string& dense) {
   std::size_t least = std::numeric_limits<std::size_t>::max();
@@ -141,13 +201,18 @@ std::string doubts_sentence(const TableColumn* doubt, const RowSlots& rows) {
 }
 
 std::string formats_sentence(const Table& table, const RowSlots& rows) {
-  NumberFormats formats;
-  const auto read = [&](const char* name, std::string& to) {
-    if (table.has_text(name) && !rows.empty()) to = table.text(name).at(rows.front());
-  };
-  read("matmul", formats.matmul);
-  read("kv_dtype", formats.kv_dtype);
-  return formats.sentence();
+  NumberFormats first;  // of the rows that are not of f32
+  std::size_t n = 0;
+  for (const std::size_t row : rows) {
+    NumberFormats formats;
+    for (const NumberFormats::Field& field : NumberFormats::fields()) {
+      if (table.has_text(field.name)) formats.*field.text = table.text(field.name).at(row);
+    }
+    if (formats.are_f32()) continue;
+    if (n++ == 0) first = formats;
+  }
+  if (n == 0 || n == rows.size()) return first.sentence();
+  return fmt::format("{} ({} of {} rows)", first.sentence(), n, rows.size());
 }
 
 }  // namespace kvscope

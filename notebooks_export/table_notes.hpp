@@ -9,6 +9,11 @@
 
 namespace kvscope {
 
+/// "Of verifier, task perplexity, budget tokens=256; n = 43 scored tokens.": what all rows agree
+/// in and no field says, and how much was measured for a row of the result.
+std::string subject_sentence(const Table& table, const RowSlots& rows,
+                             const std::vector<TableField>& fields);
+
 /// "Each cell is the mean of 8 rows; in brackets: the recorded interval."; `dense`: of
 /// dense_methods.
 std::string mean_sentence(const TablePivot& pivot, Spread spread, const std::string& dense);
@@ -31,7 +36,7 @@ std::string prompts_sentence(const LeftOut& left_out);
 /// if none does. `doubt`: null if the result has no such column.
 std::string doubts_sentence(const TableColumn* doubt, const RowSlots& rows);
 
-/// NumberFormats::sentence of rows that agree in columns matmul and kv_dtype.
+/// NumberFormats::sentence of the rows that are not of f32, and how many these are.
 std::string formats_sentence(const Table& table, const RowSlots& rows);
 
 }  // namespace kvscope

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "analysis/number_formats.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
@@ -186,12 +187,17 @@ void check_alike(const Table& table, const Rows& rows, const MatchedRows& matche
       for (const std::string& name : field.columns()) used.insert(name);
     }
   }
-  for (const char* name : {"matmul", "kv_dtype"}) {
+  for (const NumberFormats::Field& field : NumberFormats::fields()) {
+    const char* const name = field.name;
     const TableColumn* column = table.find(name);
     if (!column || used.contains(name)) continue;
     std::set<std::string> texts;  // results without the column are of f32
     for (const std::size_t row : rows) texts.insert(format_name(*column, row));
     if (texts.size() < 2) continue;
+    // How a recording is stored goes with its trace: only a mean over both is of neither.
+    if (field.text == &NumberFormats::recorded &&
+        is_one_per_cell(*column, rows, row_fields, column_fields))
+      continue;
     throw ConfigError(fmt::format(
         "the rows differ in {0} ({1} and {2}), which is another computation: choose one with "
         "--where {0}=...",
@@ -241,11 +247,15 @@ BoundValue bind_value(const Table& table, const TableValue& value, const Rows& r
   bound.format = value.format.value_or(metric ? metric->format : NumberFormat{});
   bound.derive = value.derive;
   bound.quantity = metric ? metric->quantity : name;
-  if (spread != Spread::recorded) return bound;
+  // Also where it is not shown: it decides what is marked.
   const std::string stem = name.ends_with("_mean") ? name.substr(0, name.size() - 5) : name;
-  bound.low = table.find(stem + "_low");
-  bound.high = table.find(stem + "_high");
-  if (!bound.low || !bound.high || bound.low->is_text || bound.high->is_text) {
+  const auto end = [&](const char* which) {
+    const TableColumn* column = table.find(stem + which);
+    return column && !column->is_text ? column : nullptr;
+  };
+  bound.low = end("_low");
+  bound.high = end("_high");
+  if (spread == Spread::recorded && (!bound.low || !bound.high)) {
     throw ConfigError(
         fmt::format("the result records no interval of {}: expected columns {} and {}", quote(name),
                     stem + "_low", stem + "_high"));

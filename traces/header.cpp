@@ -81,6 +81,14 @@ void visit_texts(Info& info, Visit visit) {
   visit("tokenizer_hash", info.tokenizer_hash);
 }
 
+/// The same for those that are absent where nothing is to be said.
+template <class Info, class Visit>
+void visit_optional_texts(Info& info, Visit visit) {
+  visit("model_hash", info.model_hash);
+  visit("matmul", info.matmul);
+  visit("kv_dtype", info.kv_dtype);
+}
+
 void write_indices(h5::File& file, const char* path, const std::vector<Index>& values,
                    const char* axes, const char* units) {
   const h5::Dims dims = {static_cast<Index>(values.size())};
@@ -294,7 +302,9 @@ void write_header(h5::File& file, const TraceInfo& info) {
   visit_texts(info, [&](const char* name, const std::string& value) {
     file.set_text(name, shortened(value));
   });
-  if (!info.model_hash.empty()) file.set_text("model_hash", info.model_hash);
+  visit_optional_texts(info, [&](const char* name, const std::string& value) {
+    if (!value.empty()) file.set_text(name, value);
+  });
   visit_integers(info, [&](const char* name, Index value) { file.set_integer(name, value); });
   file.set_text("seed", fmt::format("{}", info.seed));
   file.set_real("score_scale", info.score_scale);
@@ -339,10 +349,11 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   info.uuid = file.text("uuid");
   if (file.has_attribute("content_hash")) info.content_hash = file.text("content_hash");
   visit_integers(info, [&](const char* name, Index& value) { value = file.integer(name); });
-  visit_texts(info, [&](const char* name, std::string& value) {
+  const auto read_text = [&](const char* name, std::string& value) {
     if (file.has_attribute(name)) value = file.text(name);
-  });
-  if (file.has_attribute("model_hash")) info.model_hash = file.text("model_hash");
+  };
+  visit_texts(info, read_text);
+  visit_optional_texts(info, read_text);
   if (file.has_attribute("seed")) {
     const std::string seed = file.text("seed");
     std::from_chars(seed.data(), seed.data() + seed.size(), info.seed);

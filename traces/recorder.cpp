@@ -191,6 +191,8 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
 
   info.model_name = options.model_name;
   info.model_hash = options.model_hash;
+  info.matmul = options.matmul;
+  info.kv_dtype = options.kv_dtype;
   info.model_family = name_of(config.family);
   info.model_config = options.model_config_json;
   info.n_layers = config.n_layers;

@@ -34,6 +34,8 @@ struct RecordOptions {
   std::string command_line;
   std::string writer;  // empty = writer_name()
   std::uint64_t seed = 0;
+  std::string matmul;    // TraceInfo's
+  std::string kv_dtype;  // TraceInfo's
 };
 
 struct RecordReport {

@@ -27,6 +27,10 @@ std::string canonical_json(const nlohmann::ordered_json& value) {
   return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string compact_json(const nlohmann::ordered_json& value) {
+  return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 std::string pretty_json(const nlohmann::ordered_json& value) {
   return value.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
@@ -80,6 +84,9 @@ void ResultFileWriter::begin(const ResultInfo& info) {
   if (!info.trace_uuids.empty()) file_.set_texts("trace_uuids", info.trace_uuids);
   if (!info.trace_hashes.empty()) file_.set_texts("trace_hashes", info.trace_hashes);
   if (!info.trace_files.empty()) file_.set_texts("trace_files", info.trace_files);
+  std::vector<std::string> inputs;
+  for (const auto& input : inputs_of(info)) inputs.push_back(compact_json(input));
+  if (!inputs.empty()) file_.set_texts("inputs", inputs);
   file_.write_text(names::kConfig, pretty_json(info.config));
 }
 

@@ -30,12 +30,14 @@ class AttentionMapCommand final : public Command {
            "attention-map draws it.";
   }
   std::vector<Example> examples() const override {
-    return {{"kvscope analyze attention-map trace.h5 --layer 2 --head 6 --out map.h5",
+    return {{"kvscope analyze attention-map trace.h5 --layers 2 --heads 6 --out map.h5",
              "at most 512 x 512 cells"}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "the recorded trace", trace_, /*required=*/true);
     options.fields(options_);
+    options.renamed("layer", "layers");
+    options.renamed("head", "heads");
     options.add("out", "FILE", "the result to write (.h5)", out_).short_name = 'o';
     options.flag("overwrite", "replace an existing file", overwrite_);
     work_.declare(options);

@@ -4,16 +4,19 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "analysis/analysis.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "analysis/layer_units.hpp"
 #include "analysis/null_result.hpp"
+#include "analysis/number_formats.hpp"
 #include "analysis/unit_cost.hpp"
 #include "core/base/error.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/version.hpp"
+#include "core/trace/result.hpp"
 #include "notebooks_export/result_csv.hpp"
 #include "traces/result_file.hpp"
 
@@ -26,6 +29,16 @@ double total_of(const nlohmann::ordered_json& totals, std::string_view key) {
   return found != totals.end() && found->is_number() ? found->get<double>()
                                                      : std::numeric_limits<double>::quiet_NaN();
 }
+
+namespace {
+
+std::vector<const TraceSource*> sources_of(const std::vector<TraceFile>& traces) {
+  std::vector<const TraceSource*> sources;
+  for (const TraceFile& trace : traces) sources.push_back(&trace);
+  return sources;
+}
+
+}  // namespace
 
 std::string AnalyzeCommand::description() const {
   std::string text =
@@ -88,9 +101,17 @@ int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
     journal.emplace("analyze");
     finished = units_.finish(work, out_, work_, journal->file());
   }
-  const Json summary = compute(traces, n_threads, command_line,
-                               journal ? std::optional(journal->file()) : std::nullopt);
-  tell(summary);
+  Json summary = compute(traces, n_threads, command_line,
+                         journal ? std::optional(journal->file()) : std::nullopt);
+  Json formats = Json::object();
+  add_formats_of(sources_of(traces), formats);
+  for (const char* key : {"layers", "rows"}) {
+    if (!summary.contains(key)) continue;
+    for (Json& row : summary[key]) {
+      if (row.is_object()) row.update(formats);
+    }
+  }
+  tell(traces, summary, formats);
   if (units_.is_used()) units_.clean_up(finished);
   const std::int64_t n_violations = violations(summary.value("totals", Json::object()));
   if (n_violations == 0) return kOk;
@@ -177,7 +198,7 @@ AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, int n_threads
   return call(traces, {to, pool, progress.callback(), stop.token(), provenance});
 }
 
-void AnalyzeCommand::tell(const Json& summary) const {
+void AnalyzeCommand::tell(const Traces& traces, const Json& summary, const Json& formats) const {
   if (csv_) {
     std::ostringstream text;
     write_layers_csv(summary, text);
@@ -192,14 +213,17 @@ void AnalyzeCommand::tell(const Json& summary) const {
     for (std::size_t i = 0; i < n_traces_; ++i) report["traces"].push_back(files_[i].string());
     report["options"] = options_json();
     report["result_file"] = out_ ? Json(out_->string()) : Json(nullptr);
-    report["config"] = report["options"];  // options and layers: as they were called before 0.1.0
+    // options and layers: as they were called before 0.1.0
+    report["config"] = report["options"];
+    report["config"].update(formats);
+    report["inputs"] = inputs_of(make_result_info(kind_, sources_of(traces), report["config"], {}));
     report.update(summary);
     if (summary.contains("layers") && !summary.contains("rows")) report["rows"] = summary["layers"];
     print_json(report);
   } else if (!csv_ || *csv_ != "-") {
     const Json totals = summary.value("totals", Json::object());
-    print(fmt::format("{}{}\n{}: {}\n", summary_table(summary, columns()), more_text(summary),
-                      kind_, headline(totals)));
+    print(fmt::format("{}{}{}\n{}: {}\n", summary_table(summary, columns()), more_text(summary),
+                      NumberFormats::of(formats).line(), kind_, headline(totals)));
   }
 }
 

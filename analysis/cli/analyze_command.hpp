@@ -72,7 +72,8 @@ class AnalyzeCommand : public Command {
   Json compute(const Traces& traces, int n_threads, const std::string& command_line,
                const std::optional<std::filesystem::path>& journal) const;
   UnitWork work_of(const Traces& traces, ThreadPool& pool, const OptionSet& given) const;
-  void tell(const Json& summary) const;
+  /// `formats`: keys of analysis/number_formats.hpp.
+  void tell(const Traces& traces, const Json& summary, const Json& formats) const;
 
   std::string kind_;
   std::string summary_;

@@ -115,8 +115,7 @@ class BenchLive final : public BenchReportCommand {
       for (std::size_t r = 0; r < turns.size(); ++r) {
         report["rows"].push_back(
             row_of(r == 0 ? nullptr : &plan.pairs[r - 1], length, turns[r], turns[0]));
-        if (NumberFormats::of(report).are_f32()) continue;
-        for (const char* key : {"matmul", "kv_dtype"}) report["rows"].back()[key] = report[key];
+        NumberFormats::of(report).add_to(report["rows"].back());
       }
     }
     return report;

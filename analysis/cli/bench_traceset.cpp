@@ -146,8 +146,10 @@ class BenchTraceset final : public BenchReportCommand {
 
  protected:
   void declare_bench(OptionSet& options) override {
-    options.add("tokens", "N", "tokens of the recording", n_tokens_);
-    options.add("layers", "N", "layers", n_layers_);
+    options.add("lengths", "N", "tokens of the recording", n_tokens_);
+    options.renamed("tokens", "lengths");
+    options.add("n-layers", "N", "layers", n_layers_);
+    options.renamed("layers", "n-layers");
     options.add("n-q", "N", "query heads", n_q_);
     options.add("n-kv", "N", "KV heads", n_kv_);
     options.add("d-head", "N", "channels of a head", d_head_);
@@ -165,8 +167,8 @@ class BenchTraceset final : public BenchReportCommand {
         throw UsageError(
             fmt::format("--{}: expected a value in [1, {}], found {}", option, most, value));
     };
-    check("tokens", n_tokens_, 100'000'000);
-    check("layers", n_layers_, 1000);
+    check("lengths", n_tokens_, 100'000'000);
+    check("n-layers", n_layers_, 1000);
     check("n-q", n_q_, 1024);
     check("n-kv", n_kv_, 1024);
     check("d-head", d_head_, 1024);

@@ -48,7 +48,7 @@ class ExplainCommand final : public Command {
         {"kvscope explain --facts 8 --selector quoka --budget ratio=0.25 --lengths 4096 --depths 5 "
          "--trials 3",
          "the misses of that grid"},
-        {"kvscope explain trace.h5 --layer 3 --head 5 --query 4000 --selector quoka --budget 256",
+        {"kvscope explain trace.h5 --layers 3 --heads 5 --query 4000 --selector quoka --budget 256",
          "the heaviest key that the query lost, and why"}};
   }
   void declare(OptionSet& options) override {
@@ -78,8 +78,8 @@ class ExplainCommand final : public Command {
     const std::vector<const char*> others =
         key_.trace ? std::vector{"model",  "text",  "lengths", "facts", "depths",
                                  "trials", "least", "all",     "chat",  "seed"}
-                   : std::vector{"layer", "head",    "query", "key",
-                                 "top",   "as-step", "draft", "calibration"};
+                   : std::vector{"layers", "heads",   "query", "key",
+                                 "top",    "as-step", "draft", "calibration"};
     for (const char* other : others) {
       if (!options.given(other)) continue;
       throw UsageError(key_.trace ? fmt::format("--{} is of prompts and excludes a TRACE", other)

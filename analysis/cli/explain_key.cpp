@@ -7,6 +7,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/number_formats.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
@@ -85,8 +86,10 @@ void ExplainKeyOptions::declare(OptionSet& options) {
       .positional("trace", "a recording: explain one query and key of it instead of needles", trace,
                   /*required=*/false)
       .kind = ValueKind::file;
-  options.add("layer", "N", "with a trace: the layer", layer);
-  options.add("head", "N", "with a trace: the query head", head);
+  options.add("layers", "N", "with a trace: the layer", layer);
+  options.renamed("layer", "layers");
+  options.add("heads", "N", "with a trace: the query head", head);
+  options.renamed("head", "heads");
   options.add("query", "N", "with a trace: position of the query", query);
   options.add("key", "N", "with a trace: position of the key [the heaviest that was dropped]", key);
   options.add("top", "N", "with a trace: heaviest keys that are listed", top);
@@ -102,7 +105,7 @@ int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& c
                            int n_threads) const {
   if (!layer || !head || !query) {
     throw UsageError(
-        "a trace needs --layer, --head and --query: the layer, the query head and the position "
+        "a trace needs --layers, --heads and --query: the layer, the query head and the position "
         "that is explained");
   }
   if (top < 0 || top > 100'000)
@@ -127,6 +130,7 @@ int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& c
   const KeyFate fate = fate_of(look, asked);
   const KeepingBudget budget = budget_that_keeps(sources, question, asked, pool, stop.token());
   const std::vector<std::string> texts = recording.token_bytes();
+  const NumberFormats formats = NumberFormats::of(recording.info());
   if (json) {
     Json report = {{"kind", "explain-key"},
                    {"command_line", command_line},
@@ -143,6 +147,7 @@ int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& c
                    {"sentence", fate_sentence(look, fate)},
                    {"heaviest", Json::array()}};
     for (const KeyFate& one : listed) report["heaviest"].push_back(json_of(look, one));
+    formats.add_to(report);
     print_json(report);
     return kOk;
   }
@@ -164,7 +169,7 @@ int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& c
                    one.is_ranked ? fmt::format("{}", one.rank) : std::string("-"),
                    one.is_ranked ? number_text(one.score - look.cut, 3) : std::string("-")});
   }
-  print(out + "\n" + table.text());
+  print(out + "\n" + table.text() + formats.line());
   return kOk;
 }
 

@@ -43,7 +43,7 @@ class FitDraftCommand final : public Command {
            "simulate speculative --draft DIR measures whole runs.";
   }
   std::vector<Example> examples() const override {
-    return {{"kvscope fit draft --model ~/models/SmolLM2-135M --layers 4 --out smol-draft",
+    return {{"kvscope fit draft --model ~/models/SmolLM2-135M --n-layers 4 --out smol-draft",
              "the first four layers"},
             {"kvscope simulate speculative --model ~/models/SmolLM2-135M --draft smol-draft "
              "--selector full,specattn --budget p=0.97",
@@ -51,7 +51,8 @@ class FitDraftCommand final : public Command {
   }
   void declare(OptionSet& options) override {
     options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
-    options.add("layers", "N", "layers of the draft, fewer than the model has", fit_.n_layers);
+    options.add("n-layers", "N", "layers of the draft, fewer than the model has", fit_.n_layers);
+    options.renamed("layers", "n-layers");
     options.add("text", "FILE", "UTF-8 text to fit and to measure on [embedded book]", text_);
     options.add("max-tokens", "N", "tokens of it to fit on", n_fit_);
     options.add("held-out", "N", "tokens behind those to measure on", n_held_out_);

@@ -10,6 +10,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/cli/unit_status.hpp"
+#include "analysis/number_formats.hpp"
 #include "analysis/unit_folder.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
@@ -72,6 +73,10 @@ Json describe_trace(const fs::path& file) {
                      {"n_selected", index.n_selected},   {"block", index.block}};
   }
   json["dtype"] = name_of(info.dtype);
+  if (const NumberFormats formats = NumberFormats::of(info); !formats.are_f32()) {
+    formats.add_to(json);
+    json["formats"] = formats.sentence();
+  }
   json["layers"] = info.layers;
   json["q_heads"] = info.q_heads;
   json["kv_heads"] = info.kv_heads;
@@ -103,9 +108,12 @@ std::optional<Json> describe_result(const fs::path& file) {
                  {"file", file.string()},
                  {"file_bytes", fs::file_size(file)},
                  {"kind", info.kind}};
+    json["inputs"] = inputs_of(info);
     json["traces"] = info.trace_files;
     json["trace_uuids"] = info.trace_uuids;
     json["trace_hashes"] = info.trace_hashes;
+    if (const NumberFormats formats = NumberFormats::of(info.config); !formats.are_f32())
+      json["formats"] = formats.sentence();
     json["config"] = info.config;
     json["config_hash"] = info.config_hash;
     json["created"] = info.created;
@@ -177,6 +185,13 @@ void add_lines(std::string& out, const Json& json, const std::string& prefix) {
     const std::string name = one_line(prefix + key);
     if (value.is_object()) {
       add_lines(out, value, name + ".");
+    } else if (key == "inputs" && value.is_array() && !value.empty()) {
+      for (const Json& input : value) {
+        std::string words;
+        for (const auto& [part, text] : input.items())
+          words += (words.empty() ? "" : " ") + value_text(part, text);
+        out += fmt::format("{:<22} {}\n", "input", one_line(words));
+      }
     } else if (value.is_array() && !value.empty() && value[0].is_object()) {
       out += fmt::format("{:<22} {} entries (--json shows them)\n", name, value.size());
     } else {

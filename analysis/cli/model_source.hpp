@@ -6,6 +6,7 @@
 #include <string>
 
 #include "analysis/cli/options.hpp"
+#include "analysis/number_formats.hpp"
 #include "core/model/backend.hpp"
 #include "core/model/config.hpp"
 #include "core/model/matrix.hpp"
@@ -32,6 +33,7 @@ struct EngineOptions {
   BackendFactory backend() const;
   /// "f32", "bf16-amx", on a GPU "cuda-f32" or "cuda-bf16": what provenance says.
   std::string matmul_name() const;
+  NumberFormats number_formats() const { return {matmul_name(), kv_dtype}; }
   bool is_on_gpu() const { return device != "cpu"; }
   /// What is kept of weights that must be widened.
   Kept copies() const;

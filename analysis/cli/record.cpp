@@ -11,6 +11,7 @@
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/signals.hpp"
+#include "analysis/number_formats.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
@@ -116,6 +117,11 @@ class RecordCommand final : public Command {
     options.text_source = prompt.source;
     options.command_line = command_line;
     options.writer = writer_name();
+    const NumberFormats formats = engine_.number_formats();
+    if (!formats.are_f32()) {
+      options.matmul = formats.matmul;
+      options.kv_dtype = formats.kv_dtype;
+    }
     const TraceInfo plan = plan_recording(config, static_cast<Index>(prompt.ids.size()), options);
     check_parts(plan, out);
     const std::int64_t estimate = layers_per_part_ > 0 ? estimated_set_bytes(plan, layers_per_part_)

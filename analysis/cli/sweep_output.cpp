@@ -12,6 +12,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/number_formats.hpp"
 #include "analysis/statistics.hpp"
 #include "analysis/sweep_result.hpp"
 #include "core/base/error.hpp"
@@ -162,6 +163,7 @@ std::string sweep_summary(const SweepResult& result) {
   }
   std::string text = table.text();
   for (const std::string& note : notes) text += note + "\n";
+  text += NumberFormats::of(result.config).line();
   for (const std::string& remark : remarks_on(lines, is_matched)) text += remark + "\n";
   for (const std::string& sentence : calibration_warnings(result.config))
     text += fmt::format("warning: {}\n", sentence);

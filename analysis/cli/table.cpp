@@ -89,8 +89,8 @@ class TableCommand final : public Command {
   std::string description() const override {
     return "Reads the rows of sweeps, simulations and analyses (CSV, JSON or HDF5) and writes "
            "methods against lengths or budgets as LaTeX (booktabs), Markdown or CSV. The best "
-           "value of a column is bold, the second underlined; values that print alike share a "
-           "mark, and nothing is marked where all tie; full attention, controls (random keys, ...) "
+           "value of a column is bold, the second underlined; values that print alike, or "
+           "that the recorded interval of a better one holds, share a mark, and nothing is marked where all tie; full attention, controls (random keys, ...) "
            "and oracles are shown, not ranked. At equal cost (--match) rows are methods without "
            "their budgets, and what missed the cost has a dagger. Prompts that the dense model "
            "does not answer are left out and named, unless kind is a field or in "

@@ -88,7 +88,7 @@ Json config_of(const CostReplay& replay, const Json& settings) {
     config["pairs"].push_back(pair_label(pair));
     methods.push_back(pair.selector);
   }
-  config["artifacts"] = artifacts_json(methods);
+  add_artifacts(methods, config);
   return config;
 }
 

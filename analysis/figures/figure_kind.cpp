@@ -1,11 +1,14 @@
 #include "analysis/figures/figure_kind.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "analysis/number_formats.hpp"
+#include "analysis/plot/rich_text.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/lists.hpp"
@@ -29,6 +32,49 @@ void check_options(const FigureKind& kind, const FigureOptions& options) {
                                       ? std::string("title")
                                       : fmt::format("{}, title", fmt::join(kind.options, ", "))));
   }
+}
+
+/// Of the configuration, or of the columns of a table without one.
+NumberFormats formats_of(const ResultView& result) {
+  NumberFormats formats = NumberFormats::of(result.info().config);
+  const nlohmann::ordered_json& summary = result.summary();
+  if (!formats.are_f32() || !summary.is_object() || !summary.contains("categories")) return formats;
+  for (const NumberFormats::Field& field : NumberFormats::fields()) {
+    for (const auto& text : summary["categories"].value(field.name, nlohmann::ordered_json()))
+      if (text.is_string() && text != "f32") formats.*field.text = text.get<std::string>();
+  }
+  return formats;
+}
+
+/// "Made from verifier.h5.", "Made from verifier (model), book.txt (text)."; empty where the result
+/// says neither what it was made from nor, as a table does, of which model or trace its rows are.
+std::string inputs_sentence(const ResultView& result) {
+  constexpr std::size_t kMostNames = 4;
+  std::vector<std::string> words;
+  const auto add = [&](const std::string& name, std::string_view what) {
+    if (name.empty()) return;
+    std::string word = plot::verbatim(std::filesystem::path(name).filename().string());
+    if (!what.empty() && what != "trace") word += fmt::format(" ({})", what);
+    if (std::ranges::find(words, word) == words.end()) words.push_back(std::move(word));
+  };
+  for (const auto& input : inputs_of(result.info())) {
+    const std::string what = input.at("what").get<std::string>();
+    if (what != "artifact" && what != "examples" && what != "hardware")
+      add(input.value("name", std::string()), what);
+  }
+  const nlohmann::ordered_json& summary = result.summary();
+  if (words.empty() && summary.is_object() && summary.contains("categories")) {
+    for (const char* column : {"model", "trace"}) {
+      for (const auto& text : summary["categories"].value(column, nlohmann::ordered_json()))
+        if (text.is_string())
+          add(text.get<std::string>(), column == std::string_view("model") ? "model" : "");
+    }
+  }
+  if (words.empty()) return "";
+  const std::size_t n_more = words.size() > kMostNames ? words.size() - kMostNames : 0;
+  words.resize(words.size() - n_more);
+  return fmt::format("Made from {}{}.", fmt::join(words, ", "),
+                     n_more > 0 ? fmt::format(" and {} more", n_more) : std::string());
 }
 
 }  // namespace
@@ -70,9 +116,10 @@ plot::Figure make_figure(const FigureKind& kind, const FigureInput& input) {
   figure.name = kind.name;
   if (!input.options.title.empty()) figure.title = input.options.title;
   for (const ResultView* result : input.results) {
-    const std::string formats = NumberFormats::of(result->info().config).sentence();
-    if (!formats.empty() && std::ranges::find(figure.caption, formats) == figure.caption.end())
-      figure.caption.push_back(formats);
+    for (const std::string& sentence : {inputs_sentence(*result), formats_of(*result).sentence()}) {
+      if (!sentence.empty() && std::ranges::find(figure.caption, sentence) == figure.caption.end())
+        figure.caption.push_back(sentence);
+    }
   }
   plot::check_figure(figure);
   return figure;

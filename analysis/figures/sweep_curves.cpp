@@ -238,8 +238,8 @@ std::string is_beyond_text(const std::string& who, std::size_t n_methods, bool i
       is_error ? "below" : "above");
 }
 
-/// Why methods lie beyond the oracle, as words above the panel: it is bound by the nominal budget,
-/// they may keep more keys. Empty where none does.
+/// Why methods lie beyond the oracle, for the caption: it is bound by the nominal budget, they may
+/// keep more keys. Empty where none does.
 std::string why_beyond_at_budget(const SweepCells& cells, const SweepMetric& metric) {
   const auto oracle = cells.of.find("oracle-topk");
   if (oracle == cells.of.end() || !is_bounded_by_oracle(metric)) return "";
@@ -270,7 +270,7 @@ std::string why_beyond_at_budget(const SweepCells& cells, const SweepMetric& met
   const double kept = worst->kept.value();
   const double bound_kept = bound->kept.value();
   const bool keeps_more = is_error(metric) ? kept > 1.05 * bound_kept : kept > bound_kept + 0.5;
-  return fmt::format("at budget {:g} {}{}", budget,
+  return fmt::format("At budget {:g} {}{}.", budget,
                      is_beyond_text(who, methods.size(), is_error(metric)),
                      keeps_more ? fmt::format(": {:.0f} keys to its {:.0f}", kept, bound_kept)
                      : is_error(metric) ? ", which does not minimise errors"
@@ -321,16 +321,16 @@ std::string why_beyond_as_measured(const SweepCells& cells, const SweepMetric& m
   }
   if (who.empty()) return "";
   if (along == Along::bytes) {
-    return fmt::format("at {:.3g} KiB {}{}", at_most / 1024.0,
+    return fmt::format("At {:.3g} KiB {}{}.", at_most / 1024.0,
                        is_beyond_text(who, methods.size(), is_error(metric)),
                        ", which reads every key to choose");
   }
   if (along == Along::flops) {
-    return fmt::format("at {:.3g} MFLOPs {}{}", at_most / 1e6,
+    return fmt::format("At {:.3g} MFLOPs {}{}.", at_most / 1e6,
                        is_beyond_text(who, methods.size(), is_error(metric)),
                        ", which scores every key to choose");
   }
-  return fmt::format("at {:.0f} keys {}{}", at_most,
+  return fmt::format("At {:.0f} keys {}{}.", at_most,
                      is_beyond_text(who, methods.size(), is_error(metric)),
                      is_error(metric) ? ", which does not minimise errors"
                      : is_between     ? "'s line between two of its budgets"
@@ -354,7 +354,7 @@ std::string why_beyond_live_oracle(const LiveResult& oracle, const std::vector<L
   }
   if (worst == nullptr) return "";
   const bool keeps_more = worst->kept > oracle.kept + 0.5;
-  return fmt::format("{}: {}", is_beyond_text(worst->selector, methods.size(), is_better_low),
+  return fmt::format("{}: {}.", is_beyond_text(worst->selector, methods.size(), is_better_low),
                      keeps_more ? fmt::format("{:.0f} keys to its {:.0f}", worst->kept, oracle.kept)
                                 : "it ranks weights, not answers");
 }
@@ -386,7 +386,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
   }
   const MethodTones tones(methods);
   std::vector<std::string> without_interval;
-  bool is_beyond = false;
+  std::vector<std::string> beyond;
   std::set<std::string> means_of;  // what the bands are intervals of
 
   for (const std::string& name : names) {
@@ -465,9 +465,10 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
       line.markers = line.tone.role != plot::Role::reference || line.x.size() == 1;
       if (!line.x.empty()) panel.marks.emplace_back(std::move(line));
     }
-    panel.title = along == Along::budget ? why_beyond_at_budget(cells, metric)
-                                         : why_beyond_as_measured(cells, metric, along);
-    is_beyond = is_beyond || !panel.title.empty();
+    const std::string why = along == Along::budget ? why_beyond_at_budget(cells, metric)
+                                                   : why_beyond_as_measured(cells, metric, along);
+    if (!why.empty())
+      beyond.push_back(names.size() > 1 ? fmt::format("{}: {}", metric.label, why) : why);
     figure.panels.push_back(std::move(panel));
   }
   figure.caption = selection.sentences;
@@ -492,17 +493,19 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
             ? std::string()
             : fmt::format("; none are recorded for {}", fmt::join(without_interval, ", "))));
   }
-  if (is_beyond && along == Along::keys) {
+  figure.caption.insert(figure.caption.end(), beyond.begin(), beyond.end());
+  if (beyond.empty()) return figure;
+  if (along == Along::keys) {
     figure.caption.emplace_back(
         "The oracle keeps the keys with the largest weights, as many in each row: the most mass "
         "that so many keys in every row can hold. Methods that give some rows and heads more keys "
         "than others can lie beyond it at the same mean, and so can errors, which it does not "
         "minimise.");
-  } else if (is_beyond && (along == Along::bytes || along == Along::flops)) {
+  } else if (along == Along::bytes || along == Along::flops) {
     figure.caption.emplace_back(
         "The oracle reads and scores every key to find those with the largest weights; methods "
         "that choose by less load more keys for the same cost, and can hold more attention.");
-  } else if (is_beyond) {
+  } else {
     figure.caption.emplace_back(
         "The oracle keeps the budget's number of keys, those with the largest weights of each row: "
         "the most mass that so many keys can hold. Methods that keep more keys at the same nominal "

@@ -36,10 +36,10 @@ std::vector<Run> analysis_runs() {
       {"theorem-b1", ".h5", "analyze theorem-b1 {verifier} --out {out}", ""},
       {"b1-example", ".h5", "analyze theorem-b1 {b1-recording} --out {out}", ""},
       {"attention-map", ".h5",
-       "analyze attention-map {verifier} --layer {pick:query-selection:best_pearson_log:layer} "
-       "--head {pick:query-selection:best_pearson_log:best_head} --out {out}",
+       "analyze attention-map {verifier} --layers {pick:query-selection:best_pearson_log:layer} "
+       "--heads {pick:query-selection:best_pearson_log:best_head} --out {out}",
        ""},
-      {"abcd-map", ".h5", "analyze attention-map {abcd} --layer 0 --head 0 --out {out}", ""},
+      {"abcd-map", ".h5", "analyze attention-map {abcd} --layers 0 --heads 0 --out {out}", ""},
       {"quest", ".h5", "analyze quest {verifier} --budget 256 --out {out}", ""},
       {"coverage", ".h5", "analyze coverage {verifier} --out {out}", ""},
       {"pinsker", ".h5", "analyze coverage {verifier} --draft {draft} {--unlike-draft} --out {out}",

@@ -288,7 +288,13 @@ class LayoutMaker {
       m.bottom = x_ticks_height();
       const auto lines = lines_of(panel.x.label, theme_.label_size, out.frame.w * 1.15);
       m.bottom += static_cast<double>(lines.size()) * line_height(theme_.label_size) + pad();
-      // the first and last label may reach beyond the frame
+      // the first and last label may reach beyond the frame, and the axis's own on both sides
+      for (const std::string& line : lines) {
+        const double half = 0.5 * rich_width(metrics_, line, theme_.label_size);
+        const double beyond = half - 0.5 * out.frame.w + (half > 0.5 * out.frame.w ? pad() : 0.0);
+        m.right = std::max(m.right, beyond);
+        m.left = std::max(m.left, beyond);
+      }
       for (const PlacedTick& tick : out.x.ticks) {
         const double half = 0.5 * rich_width(metrics_, tick.label, theme_.tick_size);
         m.right = std::max(m.right, tick.at + half - out.frame.right());

@@ -70,6 +70,8 @@ class Queue {
   struct Job {
     Place place;  // of_pair is kNone for an opening
     std::size_t n_threads = 1;
+    bool was_alone = false;      // when it began
+    std::size_t number = kNone;  // of all that began
   };
 
   State& state_of(const Job& job) { return cases_[job.place.of_case]; }
@@ -136,12 +138,13 @@ class Queue {
     } else {
       state.left.erase(state.left.begin());
     }
+    const bool is_alone = n_running_ == 0;
     ++state.n_running;
     ++n_running_;
     ++n_alive_;
     const std::size_t n_threads = std::max<std::size_t>(1, n_free_ / n_to_share(place));
     n_free_ -= n_threads;
-    return {place, n_threads};
+    return {place, n_threads, is_alone, n_begun_++};
   }
 
   /// Among how many the free threads are shared: this one, and what could begin beside it now.
@@ -195,9 +198,10 @@ class Queue {
   }
 
   /// Makes room by closing cases of which nothing runs; false if the run had all room there is.
+  /// What ran beside it counts even if it has ended since: its memory was taken then.
   bool try_again(const Job& job) {
     State& own = state_of(job);
-    bool had_company = n_running_ > 0;
+    bool had_company = !job.was_alone || n_begun_ > job.number + 1;
     for (State& state : cases_) {
       if (&state == &own || !state.open || state.n_running > 0) continue;
       close(state);
@@ -217,6 +221,7 @@ class Queue {
   std::size_t most_;         // sequences that may exist
   std::size_t n_alive_ = 0;  // that do: open cases, openings and runs
   std::size_t n_running_ = 0;
+  std::size_t n_begun_ = 0;
   std::size_t n_free_;  // threads
   bool is_stopped_ = false;
   Place failed_;  // the first

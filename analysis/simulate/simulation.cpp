@@ -56,8 +56,7 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
   if (setup.is_matched()) {
     for (const LivePair& pair : setup.pairs) config["knobs"].push_back(pair.labels.knob);
   }
-  if (Json artifacts = artifacts_json(options.selectors); !artifacts.empty())
-    config["artifacts"] = std::move(artifacts);
+  add_artifacts(options.selectors, config);
   for (const FurtherText& text : setup.models.more_texts) {
     config["more_texts"].push_back(
         {{"text", clean_text(text.name)},
@@ -236,7 +235,9 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
   }
   result.table = task.table(result.units);
   add_refused_rows(result.table, setup, task.name());
-  NumberFormats{setup.options.matmul, setup.options.kv_dtype}.add_to(result.table);
+  const std::vector<NumberFormats> formats(result.table.rows.size(),
+                                           NumberFormats::of(result.config));
+  add_formats(formats, result.table);
   result.doubts = task.doubts(result.units);
   return result;
 }
@@ -290,6 +291,7 @@ Json simulation_json(const SimulationTask& task, const SimulationResult& result)
                {"config_hash", result.config_hash},
                {"config", result.config},
                {"command_line", result.command_line},
+               {"inputs", inputs_of({.config = result.config})},
                {"skipped", result.skipped},
                {"rows", table_json(result.table, result.config_hash)},
                {"doubts", doubts_json(result.doubts)}};

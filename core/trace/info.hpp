@@ -102,6 +102,8 @@ struct TraceInfo {
   std::string host;
   std::string text_source;  // file name of the prompt, or what else it came from
   std::uint64_t seed = 0;
+  std::string matmul;    // products of linear layers, as "bf16-amx"; empty: f32, or not known
+  std::string kv_dtype;  // keys and values while the model ran; empty: f32, or not known
 
   Index group() const { return n_q / n_kv; }
   /// How scores follow from q.k.

@@ -24,6 +24,64 @@ std::size_t size_of(ResultType type) {
   return 1;
 }
 
+namespace {
+
+/// Adds the input that `from` tells of; `name` and `hash` are keys there, the first that is a text.
+void add_input(nlohmann::ordered_json& inputs, std::string_view what,
+               const nlohmann::ordered_json& from, std::initializer_list<const char*> name,
+               std::initializer_list<const char*> hash) {
+  nlohmann::ordered_json input = {{"what", what}};
+  const auto copy = [&](const char* to, std::initializer_list<const char*> keys) {
+    for (const char* key : keys) {
+      if (!from.contains(key) || !from.at(key).is_string() || from.at(key) == "") continue;
+      input[to] = from.at(key);
+      return;
+    }
+  };
+  copy("name", name);
+  copy("uuid", {"uuid"});
+  copy("hash", hash);
+  if (input.size() > 1) inputs.push_back(std::move(input));
+}
+
+}  // namespace
+
+nlohmann::ordered_json inputs_of(const ResultInfo& info) {
+  nlohmann::ordered_json inputs = nlohmann::ordered_json::array();
+  const auto at = [](const std::vector<std::string>& texts, std::size_t i) {
+    return i < texts.size() ? texts[i] : std::string();
+  };
+  for (std::size_t i = 0; i < info.trace_files.size(); ++i) {
+    add_input(inputs, "trace",
+              {{"name", info.trace_files[i]},
+               {"uuid", at(info.trace_uuids, i)},
+               {"hash", at(info.trace_hashes, i)}},
+              {"name"}, {"hash"});
+  }
+  const nlohmann::ordered_json& config = info.config;
+  if (!config.is_object()) return inputs;
+  const auto add = [&](const char* key, std::string_view what,
+                       std::initializer_list<const char*> name,
+                       std::initializer_list<const char*> hash) {
+    if (!config.contains(key)) return;
+    const nlohmann::ordered_json& found = config.at(key);
+    for (const nlohmann::ordered_json& one :
+         found.is_array() ? found : nlohmann::ordered_json::array({found})) {
+      if (one.is_object()) add_input(inputs, what, one, name, hash);
+    }
+  };
+  add("draft_traces", "draft trace", {"name"}, {"hash"});
+  add("calibration_trace", "calibration trace", {"name"}, {"hash"});
+  add_input(inputs, "model", config, {"model"}, {"model_hash"});
+  add_input(inputs, "draft model", config, {"draft"}, {"draft_hash"});
+  add_input(inputs, "text", config, {"text"}, {"text_checksum"});
+  add("more_texts", "text", {"text"}, {"checksum"});
+  add_input(inputs, "examples", config, {}, {"examples"});
+  add("artifacts", "artifact", {"selector"}, {"checksum"});
+  add("hardware", "hardware", {"name"}, {});
+  return inputs;
+}
+
 void MemoryResult::begin(const ResultInfo& info) {
   info_ = info;
   summary_ = {};

@@ -25,6 +25,14 @@ struct ResultInfo {
   std::string created;
 };
 
+/// What a result was made from, one object for each input: "what" it is ("trace", "draft trace",
+/// "calibration trace", "model", "draft model", "text", "examples", "artifact", "hardware", whose
+/// numbers stand in the configuration), and where they are known
+/// "name" as it was given, "uuid" and "hash" of its contents. It follows from the rest of `info`,
+/// so that it is the same for every way to compute a result: no path that was only looked at, no
+/// time of a file.
+nlohmann::ordered_json inputs_of(const ResultInfo& info);
+
 /// Keeps everything in memory: for tests, and for callers that want the arrays themselves.
 class MemoryResult final : public ResultWriter {
  public:

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <charconv>
 #include <sstream>
@@ -51,6 +52,22 @@ void take(const po::variables_map& given, const char* name, std::optional<T>& ta
   if (given.count(name) > 0) target = given[name].as<T>();
 }
 
+/// Options by their names of an earlier version are accepted for one more, with a remark.
+std::vector<std::string> with_new_names(std::vector<std::string> words,
+                                        std::vector<std::string>& remarks) {
+  for (std::string& word : words) {
+    for (const char* const old_name : {"--layer", "--head"}) {
+      const std::size_t end = std::min(word.find('='), word.size());
+      if (word.substr(0, end) != old_name) continue;
+      word.insert(end, "s");
+      remarks.push_back(fmt::format(
+          "kvscope-explorer: {0} is called {0}s now; the old name goes with the next version",
+          old_name));
+    }
+  }
+  return words;
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
@@ -71,8 +88,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   const std::string layout_words = fmt::format("{}", fmt::join(layouts, ", "));
   add("layout", po::value<std::string>()->value_name("NAME"), layout_words.c_str());
   add("panel", po::value<std::string>()->value_name("NAME"), "show this panel alone");
-  add("layer", po::value<long long>()->value_name("N"), "layer selected at the start");
-  add("head", po::value<long long>()->value_name("N"), "query head selected at the start");
+  add("layers", po::value<long long>()->value_name("N"), "layer selected at the start");
+  add("heads", po::value<long long>()->value_name("N"), "query head selected at the start");
   add("query", po::value<long long>()->value_name("N"),
       "position of the query selected at the start");
   add("theme", po::value(&theme)->value_name("NAME"), "light or dark");
@@ -100,7 +117,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   po::variables_map given;
   try {
     po::store(
-        po::command_line_parser(argc, argv)
+        po::command_line_parser(with_new_names({argv + 1, argv + argc}, line.remarks))
             .options(all)
             .positional(positional)
             .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing)
@@ -127,8 +144,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   if (!reproduce.empty()) line.reproduce = reproduce;
   take(given, "panel", line.panel);
   take(given, "layout", line.layout);
-  take(given, "layer", line.layer);
-  take(given, "head", line.head);
+  take(given, "layers", line.layer);
+  take(given, "heads", line.head);
   take(given, "query", line.query);
   take(given, "scale", line.scale);
   if (!size.empty()) parse_size(size, line);

@@ -11,7 +11,8 @@
 namespace kvscope::gui {
 
 struct CommandLine {
-  std::string text;  // --help and --version: to be printed instead of anything else
+  std::string text;                  // --help and --version: to be printed instead of anything else
+  std::vector<std::string> remarks;  // lines for standard error
   std::vector<std::filesystem::path> files;
   std::optional<std::filesystem::path> session;
   std::optional<std::filesystem::path> screenshot;

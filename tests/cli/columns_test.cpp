@@ -147,5 +147,40 @@ TEST_CASE("options of earlier versions are taken, with a remark") {
   }
 }
 
+TEST_CASE("--layers says which, --n-layers how many; the old words are taken, with a remark") {
+  const testing::TempDir dir;
+  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const auto map = [&](const std::string& out, const Words& which) {
+    return kvscope_run(
+        with({"analyze", "attention-map", recording(120), "--out", file(out)}, which));
+  };
+  CHECK(map("now.h5", {"--layers", "2", "--heads", "3"}).code == 0);
+  const auto before = map("before.h5", {"--layer", "2", "--head=3"});
+  CHECK(before.code == 0);
+  CHECK_THAT(before.err, ContainsSubstring("--layer is called --layers now") &&
+                             ContainsSubstring("--head is called --heads now"));
+  const auto config = [&](const std::string& name) {
+    return kvscope_run({"info", file(name), "--json"}).json().at("config");
+  };
+  CHECK(config("now.h5") == config("before.h5"));
+
+  const Words query = {"explain", recording(120), "--query", "80", "--budget", "8"};
+  const auto of_words = [&](const Words& which) { return kvscope_run(with(query, which)); };
+  CHECK(of_words({"--layers", "1", "--heads", "0"}).out ==
+        of_words({"--layer", "1", "--head", "0"}).out);
+
+  const Words plan = {"bench", "traceset", "--limit", "0"};
+  const auto planned = kvscope_run(with(plan, {"--lengths", "4096", "--n-layers", "4"}));
+  const auto as_before = kvscope_run(with(plan, {"--tokens", "4096", "--layers", "4"}));
+  CHECK(planned.code == 0);
+  CHECK(as_before.out == planned.out);
+  CHECK_THAT(as_before.err, ContainsSubstring("--layers is called --n-layers now") &&
+                                ContainsSubstring("--tokens is called --lengths now"));
+  for (const Words& command :
+       {Words{"fit", "draft"}, plan, {"explain"}, {"analyze", "attention-map"}})
+    CHECK_THAT(kvscope_run(with(command, {"--help"})).out,
+               !ContainsSubstring("--layer ") && !ContainsSubstring("--head "));
+}
+
 }  // namespace
 }  // namespace kvscope::test::columns_test

@@ -27,9 +27,9 @@ TEST_CASE("explain says why a key of a recording was dropped, and which budget k
   const testing::TempDir folder;
   const auto file = (folder.path() / "trace.h5").string();
   REQUIRE(kvscope_run({"record", "--max-tokens", "256", "--out", file}).code == 0);
-  const std::vector<std::string> asked = {"explain",  file,      "--layer", "2",          "--head",
-                                          "1",        "--query", "250",     "--selector", "quoka",
-                                          "--budget", "32",      "--chunk", "64"};
+  const std::vector<std::string> asked = {"explain", file,  "--layers",   "2",     "--heads",  "1",
+                                          "--query", "250", "--selector", "quoka", "--budget", "32",
+                                          "--chunk", "64"};
   auto with = [&](std::vector<std::string> more) {
     std::vector<std::string> words = asked;
     words.insert(words.end(), more.begin(), more.end());

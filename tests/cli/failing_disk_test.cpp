@@ -225,7 +225,7 @@ TEST_CASE("no command writes over what it reads") {
        {"analyze", "quest", shop.trace, "--overwrite", "--csv", shop.file("second.h5")},
        shop.trace},
       {"attention-map",
-       {"analyze", "attention-map", shop.trace, "--layer", "2", "--head", "0", "--overwrite",
+       {"analyze", "attention-map", shop.trace, "--layers", "2", "--heads", "0", "--overwrite",
         "--out", shop.trace},
        shop.trace},
       {"record --text", {"record", text, "--text", text, "--overwrite"}, text},

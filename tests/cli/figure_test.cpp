@@ -80,7 +80,7 @@ TEST_CASE("results of the program become figures, and come out the same again") 
   const auto heads =
       result({"analyze", "heads", trace, "--budget", "16", "--cells", "8"}, "heads.h5");
   const auto map = result(
-      {"analyze", "attention-map", trace, "--layer", "2", "--head", "3", "--max-cells", "50"},
+      {"analyze", "attention-map", trace, "--layers", "2", "--heads", "3", "--max-cells", "50"},
       "map.h5");
   const std::vector<Words> figures = {
       {"budget", sweep},

@@ -16,8 +16,8 @@ using testing::TempDir;
 TEST_CASE("a fitted draft beats the plain early exit and drafts in a simulation", "[cli]") {
   const TempDir dir;
   const std::string out = (dir.path() / "draft").string();
-  const Words fit = {"fit",  "draft",      "--layers", "2",     "--max-tokens",
-                     "2560", "--held-out", "400",      "--out", out};
+  const Words fit = {"fit",  "draft",      "--n-layers", "2",     "--max-tokens",
+                     "2560", "--held-out", "400",        "--out", out};
   const auto run = kvscope_run(with(fit, {"--json"}));
   INFO(run.err);
   REQUIRE(run.code == 0);
@@ -43,11 +43,11 @@ TEST_CASE("a fitted draft beats the plain early exit and drafts in a simulation"
 
 TEST_CASE("fit draft says what it cannot do", "[cli]") {
   CHECK_THAT(kvscope_run({"fit", "draft"}).err, ContainsSubstring("--out is missing"));
-  const auto layers = kvscope_run({"fit", "draft", "--layers", "99", "--out", "never"});
+  const auto layers = kvscope_run({"fit", "draft", "--n-layers", "99", "--out", "never"});
   CHECK(layers.code == 2);
   CHECK_THAT(layers.err, ContainsSubstring("layers, found 99"));
   const TempDir dir;
-  const auto text = kvscope_run({"fit", "draft", "--layers", "2", "--out", "never", "--text",
+  const auto text = kvscope_run({"fit", "draft", "--n-layers", "2", "--out", "never", "--text",
                                  dir.write("a.txt", "too short").string()});
   CHECK(text.code == 2);
   CHECK_THAT(text.err, ContainsSubstring("to measure on (--held-out)"));

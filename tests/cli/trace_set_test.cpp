@@ -171,8 +171,8 @@ TEST_CASE("no output takes the place of a part of a set that is read, and none o
 TEST_CASE("bench traceset plans a long recording, tries a small one and leaves no file") {
   const TempDir dir;
   const Words small = {
-      "bench", "traceset", "--tokens", "4096",     "--layers", "4",     "--n-q",
-      "4",     "--n-kv",   "2",        "--d-head", "32",       "--dir", dir.path().string(),
+      "bench", "traceset", "--lengths", "4096",     "--n-layers", "4",     "--n-q",
+      "4",     "--n-kv",   "2",         "--d-head", "32",         "--dir", dir.path().string(),
       "--json"};
   Words words = small;
   words.insert(words.end(), {"--limit", "0.004"});

@@ -103,7 +103,7 @@ def run(program, *words):
 def cells_of(program, trace, folder, layer, head, n_cells, block):
     """The analysis's map of a head as {(query cell, key cell): weight}, from the numbers of its figure."""
     out = folder / "map.h5"
-    run(program, "analyze", "attention-map", trace, "--layer", layer, "--head", head, "--max-cells", n_cells, "--out", out)
+    run(program, "analyze", "attention-map", trace, "--layers", layer, "--heads", head, "--max-cells", n_cells, "--out", out)
     run(program, "figure", "attention-map", out, "--out", folder / "figure", "--format", "svg")
     cells = {}
     with open(folder / "figure" / "attention-map.csv", newline="") as file:

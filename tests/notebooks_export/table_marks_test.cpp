@@ -225,5 +225,40 @@ TEST_CASE("a label that says selector and budget stands for both") {
   CHECK_THROWS_AS(made(csv, {"selector"}, {"length"}, {"seconds"}), ConfigError);
 }
 
+TEST_CASE("what lies in the interval of the best shares its mark, whether it is shown or not") {
+  constexpr const char* csv =
+      "selector,turn,ttft_ratio,ttft_ratio_low,ttft_ratio_high\n"
+      "full,1,1,,\n"
+      "quoka,1,1.12,0.84,1.38\nquest,1,1.05,1.00,1.09\nsnapkv,1,0.70,0.65,0.75\n"
+      "quoka,2,1.12,1.10,1.14\nquest,2,1.05,0.98,1.09\nsnapkv,2,1.01,0.95,1.02\n"
+      "tova,2,0.5,0.4,0.6\n"
+      "quoka,3,1.12,0.84,1.38\nquest,3,1.05,1.00,1.09\n"
+      "quoka,4,1.12,,\nquest,4,1.05,,\n";
+  const PaperTable table = made(csv, {"selector"}, {"turn"}, {"ttft_ratio"});
+  CHECK(marked(table.rows[1]) == "bb.b");  // quoka; in turn 3 there is nothing else than the best
+  CHECK(marked(table.rows[2]) == "bs.s");
+  CHECK(marked(table.rows[3]) == "ss..");
+  CHECK(marked(table.rows[4]) == "....");
+  CHECK_THAT(table.note, ContainsSubstring("Ranked alike: values that the recorded interval of"));
+  const PaperTable plain = made("selector,turn,ttft_ratio\nquoka,1,1.12\nquest,1,1.05\n",
+                                {"selector"}, {"turn"}, {"ttft_ratio"});
+  CHECK(marked(plain.rows[0]) == "b");
+  CHECK(plain.note.empty());
+}
+
+TEST_CASE("a note says what all rows agree in and no field shows, and how much was measured") {
+  constexpr const char* csv =
+      "model,task,selector,budget_kind,budget,n_tokens,scored_tokens,perplexity\n"
+      "verifier,perplexity,full,none,,48,43,32.8\nverifier,perplexity,quest,tokens,16,48,43,33\n"
+      "verifier,perplexity,quoka,tokens,16,48,40,34\n";
+  const auto note = [&](const Texts& rows, const Texts& columns) {
+    return made(csv, rows, columns, {"perplexity"}).note;
+  };
+  CHECK(note({"selector"}, {}) ==
+        "Of verifier, task perplexity, 48 tokens, budget tokens=16; n = 40 to 43 scored tokens.");
+  CHECK(note({"model", "selector"}, {"budget"}) ==
+        "Of task perplexity, 48 tokens; n = 40 to 43 scored tokens.");
+}
+
 }  // namespace
 }  // namespace kvscope::table_marks_test

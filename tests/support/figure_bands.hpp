@@ -1,8 +1,9 @@
-// The rule of every figure with bands: a mean or median lies in its own.
+// What tests ask of figures: that means and medians lie in their bands, and what captions say.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <string>
 
 #include "analysis/plot/figure.hpp"
 
@@ -26,6 +27,13 @@ inline std::size_t check_bands(const plot::Figure& figure) {
     }
   }
   return n_points;
+}
+
+/// The sentences of a caption, a line each.
+inline std::string caption_of(const plot::Figure& figure) {
+  std::string text;
+  for (const std::string& sentence : figure.caption) text += sentence + "\n";
+  return text;
 }
 
 }  // namespace kvscope::testing

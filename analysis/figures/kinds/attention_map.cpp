@@ -196,7 +196,7 @@ FigureKind figure_attention_map() {
       .needs =
           "an attention map, and an analysis of QuoKA on the same trace if its choice is to be "
           "shown",
-      .command = "kvscope analyze attention-map trace.h5 --layer 2 --head 6 --out attention.h5",
+      .command = "kvscope analyze attention-map trace.h5 --layers 2 --heads 6 --out attention.h5",
       .kinds = {"attention-map", "quoka?"},
       .make = make_attention_map,
   };

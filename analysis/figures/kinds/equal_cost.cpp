@@ -182,7 +182,7 @@ std::string beyond_oracle(const std::vector<EqualCostMethod>& methods, std::size
     n += beyond > kSeen ? 1 : 0;
   }
   if (n == 0) return "";
-  return fmt::format("{} beyond the oracle: {}", n,
+  return fmt::format("{} {} beyond the oracle: {}.", n, n == 1 ? "method is" : "methods are",
                      is_live                ? "it bounds no answer"
                      : metric.is_better_low ? "it minimises no error"
                                             : "uneven rows");
@@ -242,7 +242,7 @@ plot::Figure make_equal_cost(const FigureInput& input) {
   figure.span = metrics.size() > 1 ? plot::Span::full : plot::Span::column;
   figure.legend = plot::LegendPlace::above;
   bool has_intervals = false;
-  bool is_beyond = false;
+  std::vector<std::string> beyond;
   for (std::size_t m = 0; m < metrics.size(); ++m) {
     plot::Panel panel;
     panel.x.label = metrics[m].label;
@@ -287,9 +287,11 @@ plot::Figure make_equal_cost(const FigureInput& input) {
     for (plot::Scatter* points : {&other, &met}) {
       if (!points->x.empty()) panel.marks.emplace_back(std::move(*points));
     }
-    if (metrics[m].is_bounded || metrics[m].is_better_low)
-      panel.title = beyond_oracle(methods, m, metrics[m], is_live);
-    is_beyond = is_beyond || !panel.title.empty();
+    if (metrics[m].is_bounded || metrics[m].is_better_low) {
+      const std::string why = beyond_oracle(methods, m, metrics[m], is_live);
+      if (!why.empty())
+        beyond.push_back(metrics.size() > 1 ? fmt::format("{}: {}", metrics[m].label, why) : why);
+    }
     figure.panels.push_back(std::move(panel));
   }
 
@@ -320,7 +322,8 @@ plot::Figure make_equal_cost(const FigureInput& input) {
     figure.caption.push_back(fmt::format("Another cost: {}.", fmt::join(not_met, "; ")));
   if (!not_shown.empty())
     figure.caption.push_back(fmt::format("Not shown: {}.", fmt::join(not_shown, "; ")));
-  if (is_beyond) {
+  if (!beyond.empty()) {
+    figure.caption.insert(figure.caption.end(), beyond.begin(), beyond.end());
     figure.caption.emplace_back(
         is_live
             ? "The oracle keeps the keys with the largest weights, which is no bound on what "

@@ -323,7 +323,7 @@ plot::Figure make_needle(const FigureInput& input) {
     panel.marks.emplace_back(std::move(map));
     figure.panels.push_back(std::move(panel));
   }
-  bool is_beyond = false;
+  std::vector<std::string> beyond;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const auto& [oracle, budget] = shown[names[i]];
     if (!oracle.selector.starts_with("oracle")) continue;
@@ -334,11 +334,11 @@ plot::Figure make_needle(const FigureInput& input) {
     const std::string why =
         figures::why_beyond_live_oracle(oracle, others, /*is_better_low=*/false);
     if (why.empty()) continue;
-    figure.panels[i].title += "\n" + why;
-    is_beyond = true;
+    beyond.push_back(why);
   }
   figure.caption = caption_of(answers);
-  if (is_beyond) {
+  if (!beyond.empty()) {
+    figure.caption.insert(figure.caption.end(), beyond.begin(), beyond.end());
     figure.caption.emplace_back(
         "An oracle keeps the keys with the largest attention weights. That is no bound on answers: "
         "methods that keep more keys, or others, can find more facts, and few prompts rank by "

@@ -118,28 +118,29 @@ plot::Figure make_perplexity(const FigureInput& input) {
     for (std::size_t t = first; t < line.y.size(); ++t) extent.add(line.y[t]);
     panel.marks.emplace_back(std::move(line));
   }
+  std::string beyond;
   for (const Curve& oracle : curves) {
-    if (!oracle.selector.starts_with("oracle") || oracle.perplexity.empty() || !panel.title.empty())
+    if (!oracle.selector.starts_with("oracle") || oracle.perplexity.empty() || !beyond.empty())
       continue;
     std::vector<figures::LiveResult> others;
     for (const Curve& curve : curves) {
       if (curve.budget == oracle.budget && !curve.perplexity.empty())
         others.push_back({curve.selector, curve.perplexity.back(), curve.kept});
     }
-    panel.title = figures::why_beyond_live_oracle(
+    beyond = figures::why_beyond_live_oracle(
         {oracle.selector, oracle.perplexity.back(), oracle.kept}, others,
         /*is_better_low=*/true);
   }
   if (!extent.empty()) {
     panel.y.range = plot::padded(extent.range(), plot::ScaleKind::log10, 1.0, /*keep_zero=*/false);
   }
-  const bool is_beyond = !panel.title.empty();
   plot::Figure figure;
   figure.panels.push_back(std::move(panel));
   figure.caption.emplace_back(
       "Perplexity up to a position: the exponential of the mean loss of all tokens scored so far. "
       "The first 4% of a long curve average over few tokens and may leave the panel.");
-  if (is_beyond) {
+  if (!beyond.empty()) {
+    figure.caption.push_back(beyond);
     figure.caption.emplace_back(
         "An oracle keeps the keys with the largest attention weights, which is no bound on the "
         "loss: methods that keep more keys, or others, can predict better.");

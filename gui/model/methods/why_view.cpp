@@ -236,7 +236,7 @@ std::string why_command(const QueryLook& look, Index key, const std::string& fil
   const KeyQuestion& question = look.question;
   const bool has_draft = question.selector.caps().needs_draft && !draft.empty();
   return fmt::format(
-      "kvscope explain {}{} --layer {} --head {} --query {} --key {} --selector {}{} --chunk "
+      "kvscope explain {}{} --layers {} --heads {} --query {} --key {} --selector {}{} --chunk "
       "{}{}{}",
       shell_word(file), has_draft ? " --draft " + shell_word(draft) : std::string(), question.layer,
       question.q_head, question.query, key, shell_word(question.selector.text()),

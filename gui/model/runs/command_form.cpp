@@ -164,8 +164,8 @@ CommandValues suggested_values(const CommandSpec& command, const Session& sessio
   }
   if (command.name == "explain" && trace) {  // of a trace, it explains one query
     const Selection& s = session.selection();
-    values["layer"] = fmt::format("{}", s.layer);
-    values["head"] = fmt::format("{}", s.q_head);
+    values["layers"] = fmt::format("{}", s.layer);
+    values["heads"] = fmt::format("{}", s.q_head);
     values["query"] = fmt::format("{}", s.query);
     if (s.key) values["key"] = fmt::format("{}", *s.key);
   }

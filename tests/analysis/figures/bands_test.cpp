@@ -127,7 +127,7 @@ TEST_CASE("every mean of a sweep's curves lies in its band, whichever rows there
 
 TEST_CASE("a caption says whose intervals the bands are", "[figures]") {
   const auto caption = [](const std::string& csv) {
-    return drawn(csv, "budget", {.metric = "mass"}).caption.back();
+    return testing::caption_of(drawn(csv, "budget", {.metric = "mass"}));
   };
   CHECK_THAT(caption(swept()), ContainsSubstring("each layer's mean"));
   CHECK_THAT(caption(lines_of(swept(), [](int, int head) { return head >= 0; })),

@@ -10,6 +10,7 @@
 #include "analysis/figures/figure_kind.hpp"
 #include "core/base/error.hpp"
 #include "core/trace/result.hpp"
+#include "tests/support/figure_bands.hpp"
 
 namespace kvscope::map_kinds_test {
 namespace {
@@ -116,7 +117,7 @@ TEST_CASE("geometry: the clouds of one head, its mean query and the axes' varian
   // Unasked: the clouds that lie farthest apart, here those with the largest numbers.
   const plot::Figure best = make_figure(kind_of("geometry"), {{&view}, {}});
   CHECK_THAT(best.caption.at(0), ContainsSubstring("Layer 4, query head 3"));
-  CHECK_THAT(best.caption.back(), ContainsSubstring("farthest apart"));
+  CHECK_THAT(testing::caption_of(best), ContainsSubstring("farthest apart"));
 }
 
 TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it", "[figures]") {
@@ -213,7 +214,7 @@ TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoK
   kept[2 * 4 + 0] = kept[3 * 4 + 0] = kHidden;
   CHECK(same(mark_of<plot::HeatMap>(both.panels[1]).values, kept));
   // 10 pairs of the first chunk, 2 + 3 + 4 of the second; 28 are visible.
-  CHECK_THAT(both.caption.back(), ContainsSubstring("Right: 68% of the visible pairs"));
+  CHECK_THAT(testing::caption_of(both), ContainsSubstring("Right: 68% of the visible pairs"));
 }
 
 TEST_CASE("attention-map: as much of the map is drawn as is kept", "[figures]") {

@@ -106,6 +106,28 @@ TEST_CASE("words stay on the page and apart from each other", "[plot]") {
   }
 }
 
+TEST_CASE("an axis label that is wider than its frame ends on the page", "[plot]") {
+  const Theme theme = make_theme(Venue::icml, Ground::light);
+  const FixedMetrics metrics;
+  Figure figure;
+  Panel panel;
+  panel.x.label = "Keys kept per query (measured)";
+  panel.x.range = Range{1.0, 2.0};
+  panel.marks.emplace_back(Line{"a", {Role::series, 0}, {1, 2}, {1, 2}});
+  figure.panels = {panel, panel, panel};
+  figure.columns = 3;
+  for (double width = 380.0; width < 700.0; width += 8.0) {
+    INFO(width);
+    const Layout layout = layout_figure(figure, width, std::nullopt, theme, metrics);
+    for (const PlacedText& words : layout.words) {
+      if (words.style.rotation != 0.0) continue;
+      const double half = 0.5 * rich_width(metrics, words.text, words.style.size);
+      CHECK(words.at.x - half >= 0.0);
+      CHECK(words.at.x + half <= layout.size.w);
+    }
+  }
+}
+
 TEST_CASE("names along an axis are all there at any width, and clear of each other", "[plot]") {
   const Theme theme = make_theme(Venue::icml, Ground::light);
   const FixedMetrics metrics;

@@ -148,6 +148,26 @@ TEST_CASE("what has no memory beside others is tried again with fewer", "[simula
                   DeviceMemoryError);
 }
 
+TEST_CASE("what had no memory beside a run that has ended since is tried again", "[simulate]") {
+  std::atomic<int> n_tries{0};
+  std::atomic<bool> is_over{false};
+  const Runs seen = run_all(grid(1, 2), 1000, 2, [&](auto, std::size_t p, ThreadPool&) {
+    const auto until = [](const auto& holds) {
+      while (!holds()) std::this_thread::yield();
+    };
+    if (p == 1) {
+      until([&] { return n_tries > 0; });
+      is_over = true;
+    } else if (n_tries++ == 0) {
+      until([&] { return is_over.load(); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the other thread puts it away
+      throw DeviceMemoryError("no room beside the other");
+    }
+  });
+  CHECK(seen.size() == 2);
+  CHECK(n_tries == 2);
+}
+
 TEST_CASE("the failure that is told is the first of all, whichever thread is quicker",
           "[simulate]") {
   const int n_threads = GENERATE(1, 4);

@@ -57,7 +57,7 @@ def show(trace: Any, layer: int | None = None, row: int | None = None, selectors
         table = os.path.join(folder, "sweep.h5")
         run("sweep", trace, selector=selector_words(selectors), budget=budget_words(budgets), layers=layer, out=table, progress=False)
         words.append(table)
-    for name, value in (("layer", layer), ("head", head), ("query", row), ("layout", layout), ("size", size)):
+    for name, value in (("layers", layer), ("heads", head), ("query", row), ("layout", layout), ("size", size)):
         if value is not None:
             words += [f"--{name}", str(value)]
     if not picture:

@@ -22,7 +22,7 @@ class Figure:
     def _written(self, folder: Path, ending: str) -> Path:
         inputs = [_file_of(result, folder / f"input-{at}") for at, result in enumerate(self._results)]
         out = folder / f"{self.name}.{ending}"
-        run("figure", self.name, *inputs, out=str(out), force=True, progress=False, **self._options)
+        run("figure", self.name, *inputs, out=str(out), overwrite=True, progress=False, **self._options)
         return out
 
     def save(self, path: str | os.PathLike[str]) -> Path:

@@ -1,0 +1,166 @@
+// Results say what they were made from, and whether that was computed in f32.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "tests/cli/recordings.hpp"
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test::inputs_and_formats_test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+
+const std::string kSentence = "Computed with products in bf16-portable";
+
+TEST_CASE("what is made of a recording in bf16 says so: info, sweeps, analyses, figures, tables") {
+  const TempDir dir;
+  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const auto trace = file("bf16.h5");
+  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "120", "--matmul", "bf16-portable"}).code ==
+          0);
+  CHECK_THAT(kvscope_run({"info", trace}).out, ContainsSubstring(kSentence));
+  CHECK(kvscope_run({"info", trace, "--json"}).json().at("matmul") == "bf16-portable");
+  CHECK(!kvscope_run({"info", recording(120), "--json"}).json().contains("matmul"));
+
+  const Words sweep = {"sweep", trace, "--selector", "quest", "--budget", "16", "--chunk", "32"};
+  const auto printed = kvscope_run(with(sweep, {"--out", file("s.h5")}));
+  INFO(printed.err);
+  REQUIRE(printed.code == 0);
+  CHECK_THAT(printed.out, ContainsSubstring(kSentence));
+  CHECK_THAT(kvscope_run({"info", file("s.h5")}).out, ContainsSubstring(kSentence));
+  REQUIRE(kvscope_run(with(sweep, {"--out", file("s.csv")})).code == 0);
+  CHECK_THAT(read_file(file("s.csv")), ContainsSubstring(",matmul,") &&
+                                           ContainsSubstring(",bf16-portable,") &&
+                                           !ContainsSubstring("kv_dtype"));
+  const auto json = kvscope_run(with(sweep, {"--json"})).json();
+  for (const auto& row : json.at("rows")) CHECK(row.at("matmul") == "bf16-portable");
+  CHECK_THAT(kvscope_run({"table", file("s.h5"), "--rows", "selector", "--value", "mass_mean"}).out,
+             ContainsSubstring(kSentence));
+  CHECK_THAT(kvscope_run({"figure", "budget", file("s.h5"), "--out", file("f")}).err,
+             ContainsSubstring(kSentence));
+
+  // Each row says how its own trace was made.
+  Words both = with(sweep, {"--json"});
+  both.insert(both.begin() + 1, recording(120));
+  const auto mixed = kvscope_run(both).json();
+  for (const auto& row : mixed.at("rows"))
+    CHECK(row.at("matmul") == (row.at("trace") == "bf16.h5" ? "bf16-portable" : "f32"));
+
+  const auto analysed =
+      kvscope_run({"analyze", "quest", trace, "--out", file("q.h5"), "--csv", file("q.csv")});
+  CHECK_THAT(analysed.out, ContainsSubstring(kSentence));
+  CHECK_THAT(read_file(file("q.csv")), ContainsSubstring("bf16-portable"));
+  CHECK_THAT(kvscope_run({"info", file("q.h5")}).out, ContainsSubstring(kSentence));
+  const auto report = kvscope_run({"analyze", "quest", trace, "--json"}).json();
+  CHECK(report.at("config").at("matmul") == "bf16-portable");
+  CHECK(report.at("rows").at(0).at("matmul") == "bf16-portable");
+  const auto exact = kvscope_run({"analyze", "quest", recording(120)});
+  CHECK_THAT(exact.out, !ContainsSubstring("Computed"));
+}
+
+TEST_CASE("what is made of a recording that is stored in 16 bits says so") {
+  const TempDir dir;
+  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const auto trace = file("f16.h5");
+  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "120", "--dtype", "f16"}).code == 0);
+  const std::string sentence = "Recorded in f16: choices and numbers are not those of f32.";
+  CHECK_THAT(kvscope_run({"info", trace}).out, ContainsSubstring(sentence));
+  const Words sweep = {"sweep",    recording(120), trace,     "--selector", "quest",
+                       "--budget", "16",           "--chunk", "32"};
+  const auto out = file("s.csv");
+  const auto printed = kvscope_run(with(sweep, {"--out", out}));
+  CHECK_THAT(printed.out, ContainsSubstring(sentence));
+  CHECK_THAT(read_file(out), ContainsSubstring(",recorded,") && ContainsSubstring(",f16,"));
+
+  // Of a table too, which has no configuration.
+  CHECK_THAT(kvscope_run({"figure", "budget", out, "--out", file("f")}).err,
+             ContainsSubstring(sentence));
+  // A mean over both is of neither; side by side they may stand.
+  const Words table = {"table", out, "--value", "mass_mean", "--where", "layer=0"};
+  const auto mean = kvscope_run(with(table, {"--rows", "selector"}));
+  CHECK(mean.code == 2);
+  CHECK_THAT(mean.err, ContainsSubstring("differ in recorded"));
+  const auto beside = kvscope_run(with(table, {"--rows", "trace"}));
+  INFO(beside.err);
+  CHECK(beside.code == 0);
+  CHECK_THAT(beside.out, ContainsSubstring(sentence + " (1 of 2 rows)"));
+
+  CHECK_THAT(kvscope_run({"analyze", "heads", trace}).out, ContainsSubstring(sentence));
+  CHECK_THAT(kvscope_run({"explain", trace, "--layers", "1", "--heads", "0", "--query", "80",
+                          "--selector", "quest", "--budget", "8"})
+                 .out,
+             ContainsSubstring(sentence));
+}
+
+TEST_CASE("results name their inputs with the hashes that are known") {
+  const TempDir dir;
+  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const auto trace = recording(120, 4);
+  const auto hash = kvscope_run({"info", trace, "--json"}).json().at("content_hash");
+  const Words sweep = {"sweep", trace, "--selector", "quest", "--budget", "16", "--chunk", "32"};
+  REQUIRE(kvscope_run(with(sweep, {"--out", file("s.h5")})).code == 0);
+  const auto json = kvscope_run(with(sweep, {"--json"})).json().at("inputs");
+  REQUIRE(json.size() == 1);
+  CHECK(json.at(0).at("what") == "trace");
+  CHECK(json.at(0).at("hash") == hash);
+  CHECK(kvscope_run({"info", file("s.h5"), "--json"}).json().at("inputs") == json);
+  CHECK_THAT(kvscope_run({"info", file("s.h5")}).out,
+             ContainsSubstring("trace ") && ContainsSubstring(hash.get<std::string>()));
+
+  const auto analysed = kvscope_run({"analyze", "quest", trace, "--json"}).json().at("inputs");
+  CHECK(analysed.at(0).at("hash") == hash);
+  CHECK(analysed.at(0).at("name") == trace);
+
+  const auto live = kvscope_run({"simulate", "perplexity", "--max-tokens", "48", "--selector",
+                                 "quest", "--budget", "8", "--json"})
+                        .json();
+  const auto& inputs = live.at("inputs");
+  CHECK(inputs.at(0).at("what") == "model");
+  CHECK(inputs.at(0).at("hash") == live.at("config").at("model_hash"));
+  CHECK(inputs.back().at("what") == "text");
+  CHECK(inputs.back().at("hash") == live.at("config").at("text_checksum"));
+}
+
+TEST_CASE("results name every file that an option names, with a hash of its contents") {
+  const TempDir dir;
+  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const auto trace = recording(120);
+  REQUIRE(kvscope_run({"fit", "kascade", trace, "--out", file("map.json")}).code == 0);
+  REQUIRE(kvscope_run({"record", file("d.h5"), "--model", "draft", "--tokens", trace}).code == 0);
+  REQUIRE(kvscope_run({"record", file("c.h5"), "--max-tokens", "64"}).code == 0);
+  const std::string kascade = "kascade:map=" + file("map.json");
+  const auto whats = [](const nlohmann::json& report) {
+    std::vector<std::string> list;
+    for (const auto& input : report.at("inputs")) {
+      CHECK(input.contains("hash"));
+      list.push_back(input.at("what"));
+    }
+    return list;
+  };
+  using List = std::vector<std::string>;
+  CHECK(whats(kvscope_run({"sweep", trace, "--draft", file("d.h5"), "--calibration", file("c.h5"),
+                           "--selector", kascade, "--budget", "16", "--chunk", "32", "--json"})
+                  .json()) == List{"trace", "draft trace", "calibration trace", "artifact"});
+  CHECK(whats(kvscope_run(
+                  {"analyze", "coverage", trace, "--selector", kascade, "--budget", "16", "--json"})
+                  .json()) == List{"trace", "artifact"});
+  CHECK(whats(kvscope_run({"analyze", "layer-map", trace, file("d.h5"), "--json"}).json()) ==
+        List{"trace", "trace"});
+
+  const auto examples = dir.write(
+      "e.json",
+      R"({"context":"The key is 4711.","question":"What is the key?","answer_prefix":" The key is",)"
+      R"("answer":["4711"],"max_new_tokens":2})"
+      "\n");
+  const auto live =
+      kvscope_run({"simulate", "ruler", "--model", "draft", "--examples", examples.string(),
+                   "--lengths", "96", "--selector", "full", "--json"});
+  INFO(live.err);
+  CHECK(whats(live.json()) == List{"model", "text", "examples"});
+}
+
+}  // namespace
+}  // namespace kvscope::test::inputs_and_formats_test
