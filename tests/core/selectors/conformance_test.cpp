@@ -324,6 +324,9 @@ TEST_CASE("the scale of the keys moves no list, except where weights or nonlinea
                    {"sampleattention", weights},
                    {"kascade", weights},
                    {"twilight", weights},
+                   {"expected-attention", weights},
+                   {"critical", weights},
+                   {"critical-adakv", weights},
                    {"oracle-topp", weights},
                    {"oracle-topk", "a group and a chunk rank by sums of softmax weights"},
                    {"oracle-pages:page-size=4+coarsen:owner=kv_head,ties=last+every=3",
@@ -348,6 +351,8 @@ TEST_CASE("a vector added to all keys moves no list, except where keys are looke
   check_invariant(
       sequence, shifted,
       {{"keydiff", "compares keys with their mean direction"},
+       {"knorm", "ranks keys by their length"},
+       {"expected-attention", "expects weights that are quadratic in a key"},
        {"quoka", "scores unit keys"},
        {"quoka+coarsen:owner=layer,page=4,scores=bf16", "as quoka"},
        {"twilight", "estimates weights by keys rounded between their own extremes"},

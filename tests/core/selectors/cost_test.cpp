@@ -193,6 +193,17 @@ const CostCase kCases[] = {
     {"snapkv-official-mha", kExactChunk, kSnapStep, kExactEvicted},
     // KeyDiff: 4 x 8 for each of 80 keys.
     {"keydiff", Counted{2560, 1280, 0}, Counted{2560, 1280, 0}, Counted{1600, 800, 0}},
+    // A norm: 2 x 8 for each of 80 keys; a product with the filter, of which 2 x 8 are held.
+    {"knorm", Counted{1280, 1280, 0}, Counted{1280, 1280, 0}, Counted{800, 800, 0}},
+    {"qfilters", Counted{1280, 1280, 32}, Counted{1280, 1280, 32}, Counted{800, 800, 32}},
+    // LagKV scales keys and values and takes their spread: 16 x 8 for each of 80.
+    {"lagkv", Counted{10240, 2560, 0}, Counted{10240, 2560, 0}, Counted{6400, 1600, 0}},
+    // A quadratic form of 8 x 8 for each key and head, 160, and the squares of 32 queries; keys and
+    // values are read. 4 x 64 numbers are held.
+    {"expected-attention", Counted{24576, 2560, 512}, kNothing, Counted{16896, 1600, 512}},
+    // SnapKV's votes, and a length for each value.
+    {"critical", Counted{20480, 1280, 320}, Counted{0, 0, 320}, Counted{12800, 800, 200}},
+    {"critical-adakv", Counted{20480, 1280, 320}, Counted{0, 0, 320}, Counted{12800, 800, 200}},
     {"h2o", kH2oChunk, kH2oStep, kH2oEvicted},
     {"h2o-official-quirk", kH2oChunk, kH2oStep, kH2oEvicted},
     {"h2o-sparq", kH2oChunk, kH2oStep, kH2oEvicted},
