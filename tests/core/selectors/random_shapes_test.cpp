@@ -56,6 +56,7 @@ RandomTrace random_trace(std::uint64_t seed, std::optional<Index> n_tokens = std
 std::vector<std::string> all_specs() {
   std::vector<std::string> specs;
   for (const SelectorEntry& entry : selector_registry().entries()) {
+    if (entry.caps.needs_rotation || entry.caps.needs_projection) continue;  // of models alone
     specs.push_back(entry.name);
     for (const auto& [preset, assignments] : entry.presets) {
       // Planted traces have no indexer.
