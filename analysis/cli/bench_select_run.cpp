@@ -11,6 +11,7 @@
 #include "core/attention/sparse_attention.hpp"
 #include "core/base/error.hpp"
 #include "core/model/kv_cache.hpp"
+#include "core/selectors/key_rotation.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/sim/attended.hpp"
 #include "core/tensor/lane_kernels.hpp"
@@ -177,6 +178,12 @@ class SelectorBench {
     shape.d_head = call_.q.dim(2);
     shape.max_tokens = bench_call_.n_tokens;
     shape.score_scale = call_.score_scale;
+    KeyRotation rotation;
+    for (Index i = 0; i < shape.d_head / 2; ++i)
+      rotation.frequencies.push_back(
+          std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(shape.d_head)));
+    shape.rotations = std::make_shared<const std::vector<KeyRotation>>(
+        static_cast<std::size_t>(kLayers), rotation);
     // Lives as long as a sequence.
     if (engine_ == nullptr) engine_ = std::make_unique<ScoreEngine>(precision_, pool_);
     call_.engine = engine_.get();
@@ -294,7 +301,9 @@ std::vector<Budget> default_bench_budgets() {
 
 std::vector<MethodSpec> all_methods_of_registry() {
   std::vector<MethodSpec> all;
-  for (const SelectorEntry& entry : selector_registry().entries()) all.push_back(entry.name);
+  for (const SelectorEntry& entry : selector_registry().entries()) {
+    if (!entry.caps.needs_projection) all.push_back(entry.name);  // no model here
+  }
   return all;
 }
 

@@ -19,6 +19,7 @@
 
 #include "core/attention/output_projection.hpp"
 #include "core/attention/topk.hpp"
+#include "core/base/error.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/head_budgets.hpp"
 #include "core/selectors/owners.hpp"
@@ -101,6 +102,10 @@ class Critical final : public WindowVotes {
 
  private:
   const std::vector<double>& lengths(const SelectCall& call, Index kv_head) const {
+    if (shape_.projection == nullptr) {
+      throw ConfigError(
+          "critical: needs the model's output projection: run it inside a model (kvscope simulate)");
+    }
     std::vector<double>& known =
         engine_of(call).kept<Lengths>(this, call.layer, kv_head, [] { return Lengths(); }).values;
     const auto v = call.v.sub(kv_head);

@@ -21,6 +21,7 @@
 #include <cmath>
 
 #include "core/attention/score_rows.hpp"
+#include "core/base/error.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/eviction.hpp"
 #include "core/selectors/key_rotation.hpp"
@@ -119,6 +120,8 @@ class ExpectedAttention final : public EvictingMethod {
   }
 
   const KeyRotation& rotation_of(const SelectCall& call) const {
+    if (shape_.rotations == nullptr)
+      throw ConfigError("expected-attention: how the model rotates its queries is not known");
     return (*shape_.rotations)[static_cast<std::size_t>(call.layer)];
   }
 

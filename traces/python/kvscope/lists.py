@@ -72,7 +72,8 @@ def select(trace: Any, selector: Any, budget: Any, *, layer: int, pos: int, n_to
     spec, text = str(selector), budget_words(budget) or "tokens=1024"
     caps = native.caps(spec)
     for need, words in (("needs_draft", "a draft model's rows"), ("needs_calibration", "a text to learn from"),
-                        ("cross_layer", "the lists of other layers")):
+                        ("cross_layer", "the lists of other layers"), ("needs_rotation", "the model's rotary embedding"),
+                        ("needs_projection", "the model's output projection")):
         if caps[need]:
             raise UsageError(f"kvs.select: selector {spec} needs {words}: expected a method that answers a layer by itself; kvs.sweep runs it")
     if not 0 <= pos <= opened.n_tokens - n_tok or n_tok < 1:

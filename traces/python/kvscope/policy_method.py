@@ -61,7 +61,9 @@ class Method:
         if budget is not None and not self.caps["budgets"] and self.spec != "full":
             raise UsageError(f"policy {spec}: budget={budget}: the method takes no budget: expected its options alone (kvscope selectors lists them)")
         for need, what in (("needs_draft", "needs a draft model"), ("needs_calibration", "learns from a text first"),
-                           ("cross_layer", "hands lists from layer to layer")):
+                           ("cross_layer", "hands lists from layer to layer"),
+                           ("needs_rotation", "turns queries back by the model's rotary embedding"),
+                           ("needs_projection", "weighs values by the model's output projection")):
             if self.caps[need]:
                 raise UsageError(f"policy {spec}: the method {what}, which is not possible inside a transformers model: expected "
                                  "another one (kvscope simulate runs it)")

@@ -40,6 +40,8 @@ SPECS = {
     "flexprefill": "flexprefill:block=4,n-voters=4,min-budget=4",
     "h2o": "h2o@tokens=6",
     "keydiff": "keydiff@tokens=6",
+    "knorm": "knorm@tokens=6",
+    "lagkv": "lagkv:lag=3,n-sink=1@tokens=8",
     "loki": "loki:rank=4@tokens=4",
     "longformer": "longformer:window=5",
     "magicpig": "magicpig:bits=3,tables=6,n-recent=3,n-sink=1,dense-every=0",
