@@ -91,7 +91,12 @@ constexpr std::string_view kSlots[] = {"quoka",
                                        "minference-block-sparse",
                                        "minference-vertical-slash",
                                        "",
-                                       "strided"};
+                                       "strided",
+                                       "knorm",
+                                       "lagkv",
+                                       "qfilters",
+                                       "expected-attention",
+                                       "critical"};
 
 /// The method that a selector's text names, also by a preset.
 std::string_view entry_name(std::string_view selector) {

@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "core/base/index.hpp"
 #include "core/tensor/tensor.hpp"
-#include "core/trace/info.hpp"
 
 namespace kvscope {
 

@@ -79,6 +79,9 @@ void EvictingMethod::evict(const SelectCall& call, AliveMask& alive) {
   engine.run(n_kv, [&](Index kv_head, ScoreWorker&) {
     const auto at = static_cast<std::size_t>(kv_head);
     keep_best(contests[at].scores, contests[at].keys, kept[at], kv_head, alive);
+    const std::size_t n_before = keys[at].size();
+    std::erase_if(keys[at], [&](KeyPos pos) { return !alive.is_alive(kv_head, pos); });
+    if (keys[at].size() < n_before) after_loss(call, kv_head, keys[at]);
   });
 }
 

@@ -74,6 +74,10 @@ class EvictingMethod : public Selector {
   /// How many of the contested keys each KV head keeps; what the budget leaves, unless the method
   /// divides it.
   virtual std::vector<Index> shares(Index budget, std::span<const Contest> contests) const;
+  /// Called when a KV head has lost keys, which are still what they were. keys: those that stay.
+  virtual void after_loss(const SelectCall& call, Index kv_head, std::span<const KeyPos> keys) {
+    (void)call, (void)kv_head, (void)keys;
+  }
   /// What is contested of the keys that are alive, by KV head; views of both.
   std::vector<Contest> contests_of(Index budget, const KeyLists& keys,
                                    const KeyValues& scores) const;

@@ -78,18 +78,25 @@ std::vector<double> exact_cosines(TensorView<const float> k, std::span<const Key
   return cosines;
 }
 
-/// The unit vector of the list's mean.
-std::vector<float> unit_mean(const SelectCall& call, Index kv_head, std::span<const KeyPos> keys,
-                             std::span<const double> inverse_norms, bool takes_unit, double eps) {
+/// The sum of the list's keys, or of their unit vectors.
+std::span<const double> running_sum_of(const SelectCall& call, Index kv_head,
+                                       std::span<const KeyPos> keys,
+                                       std::span<const double> inverse_norms, bool takes_unit) {
   struct Sums {
     RunningSum unit, raw;
     void truncate(Index n_keys) { unit.truncate(n_keys), raw.truncate(n_keys); }
   };
   Sums& sums = engine_of(call).kept<Sums>(call.layer, kv_head);
   const std::vector<double> ones(takes_unit ? 0 : inverse_norms.size(), 1.0);
+  return (takes_unit ? sums.unit : sums.raw)
+      .of(keys, takes_unit ? inverse_norms : ones, call.k.sub(kv_head));
+}
+
+/// The unit vector of the list's mean.
+std::vector<float> unit_mean(const SelectCall& call, Index kv_head, std::span<const KeyPos> keys,
+                             std::span<const double> inverse_norms, bool takes_unit, double eps) {
   const std::span<const double> sum =
-      (takes_unit ? sums.unit : sums.raw)
-          .of(keys, takes_unit ? inverse_norms : ones, call.k.sub(kv_head));
+      running_sum_of(call, kv_head, keys, inverse_norms, takes_unit);
   const double length = std::max(norm_of(sum), eps * static_cast<double>(keys.size()));
   std::vector<float> unit;
   for (const double x : sum) unit.push_back(static_cast<float>(x / length));
@@ -151,6 +158,15 @@ KeyValues mean_cosines(const SelectCall& call, const KeyLists& lists, bool takes
                    norms[at], std::span(cosines[at]).subspan(begin, n));
   });
   return cosines;
+}
+
+void keep_mean_of(const SelectCall& call, Index kv_head, std::span<const KeyPos> keys,
+                  bool takes_unit, double eps) {
+  if (call.remote != nullptr || engine_of(call).precision() == ScorePrecision::f64) return;
+  const auto k = call.k.sub(kv_head);
+  running_sum_of(call, kv_head, keys,
+                 engine_of(call).inverse_norms(call.layer, kv_head, k, {0, k.dim(0)}, eps),
+                 takes_unit);
 }
 
 SelectCost mean_cosines_cost(const SelectCall& call, double n_keys) {

@@ -13,6 +13,11 @@ namespace kvscope {
 /// empty where there is a context; answer [n_kv][lists[i].size()].
 KeyValues mean_cosines(const SelectCall& call, const KeyLists& lists, bool takes_unit, double eps);
 
+/// Takes the keys that a KV head's list has lost out of its running sum, while they are still what
+/// they were. keys: those that stay.
+void keep_mean_of(const SelectCall& call, Index kv_head, std::span<const KeyPos> keys,
+                  bool takes_unit, double eps);
+
 /// Of lists with n_keys keys in all: two products with every key, one read of it.
 SelectCost mean_cosines_cost(const SelectCall& call, double n_keys);
 

@@ -166,7 +166,7 @@ TEST_CASE("a trace of one token has nothing to correlate, and says so") {
 }
 
 TEST_CASE("a budget that covers a recording measures nothing, and says so") {
-  const std::string trace = recording(256);
+  const std::string trace = recording(160);
   const auto covered = kvscope_run({"analyze", "quoka", trace, "--budget", "1024"});
   CHECK(covered.code == 0);
   CHECK_THAT(covered.out, ContainsSubstring("nothing is left out, so nothing is measured"));

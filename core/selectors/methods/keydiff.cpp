@@ -47,6 +47,9 @@ class KeyDiff final : public EvictingMethod {
     }
     return values;
   }
+  void after_loss(const SelectCall& call, Index kv_head, std::span<const KeyPos> keys) override {
+    keep_mean_of(call, kv_head, keys, anchor_ == Anchor::unit, eps_);
+  }
 };
 
 }  // namespace
