@@ -17,6 +17,8 @@ namespace {
 constexpr Index kRowsPerBlock = 16;
 }
 
+namespace {
+
 void add_formats_of(std::span<const TraceSource* const> traces, nlohmann::ordered_json& config) {
   nlohmann::ordered_json all;
   for (const TraceSource* trace : traces) {
@@ -26,6 +28,8 @@ void add_formats_of(std::span<const TraceSource* const> traces, nlohmann::ordere
   }
   NumberFormats::of(all).add_to(config);
 }
+
+}  // namespace
 
 ResultInfo make_result_info(std::string_view kind, std::span<const TraceSource* const> traces,
                             nlohmann::ordered_json config, const ResultProvenance& provenance) {
@@ -41,6 +45,7 @@ ResultInfo make_result_info(std::string_view kind, std::span<const TraceSource* 
   info.command_line = provenance.command_line;
   info.writer = provenance.writer;
   info.created = provenance.created;
+  if (provenance.made != nullptr) *provenance.made = info;
   return info;
 }
 

@@ -22,12 +22,11 @@ struct ResultProvenance {
   std::string command_line;
   std::string writer;
   std::string created;
+  ResultInfo* made = nullptr;  // gets what make_result_info makes, where somebody asks
 };
 
-/// Keys matmul and kv_dtype (analysis/number_formats.hpp), if a trace was not computed in f32.
-void add_formats_of(std::span<const TraceSource* const> traces, nlohmann::ordered_json& config);
-
-/// ResultInfo of an analysis of `traces`.
+/// ResultInfo of an analysis of `traces`; its configuration says which numbers of theirs are not in
+/// f32 (analysis/number_formats.hpp).
 ResultInfo make_result_info(std::string_view kind, std::span<const TraceSource* const> traces,
                             nlohmann::ordered_json config, const ResultProvenance& provenance);
 

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "analysis/analysis.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/signals.hpp"
@@ -29,16 +28,6 @@ double total_of(const nlohmann::ordered_json& totals, std::string_view key) {
   return found != totals.end() && found->is_number() ? found->get<double>()
                                                      : std::numeric_limits<double>::quiet_NaN();
 }
-
-namespace {
-
-std::vector<const TraceSource*> sources_of(const std::vector<TraceFile>& traces) {
-  std::vector<const TraceSource*> sources;
-  for (const TraceFile& trace : traces) sources.push_back(&trace);
-  return sources;
-}
-
-}  // namespace
 
 std::string AnalyzeCommand::description() const {
   std::string text =
@@ -101,17 +90,18 @@ int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
     journal.emplace("analyze");
     finished = units_.finish(work, out_, work_, journal->file());
   }
+  ResultInfo made;
   Json summary = compute(traces, n_threads, command_line,
-                         journal ? std::optional(journal->file()) : std::nullopt);
+                         journal ? std::optional(journal->file()) : std::nullopt, made);
   Json formats = Json::object();
-  add_formats_of(sources_of(traces), formats);
+  NumberFormats::of(made.config).add_to(formats);
   for (const char* key : {"layers", "rows"}) {
     if (!summary.contains(key)) continue;
     for (Json& row : summary[key]) {
       if (row.is_object()) row.update(formats);
     }
   }
-  tell(traces, summary, formats);
+  tell(made, summary, formats);
   if (units_.is_used()) units_.clean_up(finished);
   const std::int64_t n_violations = violations(summary.value("totals", Json::object()));
   if (n_violations == 0) return kOk;
@@ -179,7 +169,8 @@ AnalyzeCommand::Traces AnalyzeCommand::open_traces() const {
 
 AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, int n_threads,
                                              const std::string& command_line,
-                                             const std::optional<fs::path>& journal) const {
+                                             const std::optional<fs::path>& journal,
+                                             ResultInfo& made) const {
   const StopOnSignal stop;
   ThreadPool pool(n_threads);
   ProgressReporter progress(work_.progress);
@@ -192,13 +183,14 @@ AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, int n_threads
   ResultProvenance provenance;
   provenance.command_line = command_line;
   provenance.writer = writer_name();
+  provenance.made = &made;
   std::optional<KnownLayers> known;
   if (journal) known.emplace(*output, *journal);
   ResultWriter& to = known ? static_cast<ResultWriter&>(*known) : *output;
   return call(traces, {to, pool, progress.callback(), stop.token(), provenance});
 }
 
-void AnalyzeCommand::tell(const Traces& traces, const Json& summary, const Json& formats) const {
+void AnalyzeCommand::tell(const ResultInfo& made, const Json& summary, const Json& formats) const {
   if (csv_) {
     std::ostringstream text;
     write_layers_csv(summary, text);
@@ -216,7 +208,7 @@ void AnalyzeCommand::tell(const Traces& traces, const Json& summary, const Json&
     // options and layers: as they were called before 0.1.0
     report["config"] = report["options"];
     report["config"].update(formats);
-    report["inputs"] = inputs_of(make_result_info(kind_, sources_of(traces), report["config"], {}));
+    report["inputs"] = inputs_of(made);
     report.update(summary);
     if (summary.contains("layers") && !summary.contains("rows")) report["rows"] = summary["layers"];
     print_json(report);

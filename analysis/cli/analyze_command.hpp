@@ -70,10 +70,10 @@ class AnalyzeCommand : public Command {
   void check_outputs() const;
   Traces open_traces() const;
   Json compute(const Traces& traces, int n_threads, const std::string& command_line,
-               const std::optional<std::filesystem::path>& journal) const;
+               const std::optional<std::filesystem::path>& journal, ResultInfo& made) const;
   UnitWork work_of(const Traces& traces, ThreadPool& pool, const OptionSet& given) const;
   /// `formats`: keys of analysis/number_formats.hpp.
-  void tell(const Traces& traces, const Json& summary, const Json& formats) const;
+  void tell(const ResultInfo& made, const Json& summary, const Json& formats) const;
 
   std::string kind_;
   std::string summary_;

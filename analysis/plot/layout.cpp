@@ -335,7 +335,7 @@ class LayoutMaker {
           panel.frame = {x, y, frame_w, frame_h[r]};
           if (figure_.panels[p].equal_scales) panel.frame.h = std::min(frame_h[r], frame_w);
           set_axes(p, panel);
-          add_words(p, panel, layout.words);
+          add_words(p, panel, layout);
         }
         x += frame_w + columns[c].right;
       }
@@ -344,13 +344,17 @@ class LayoutMaker {
     layout.size.h = y + theme_.margin;
   }
 
-  void add_words(std::size_t p, PanelLayout& out, std::vector<PlacedText>& words) const {
+  void add_words(std::size_t p, PanelLayout& out, Layout& layout) const {
+    std::vector<PlacedText>& words = layout.words;
     const Panel& panel = figure_.panels[p];
     const Rect& frame = out.frame;
     const double size = theme_.label_size;
     if (out.x.labelled) {
       double y = frame.bottom() + x_ticks_height() + pad();
-      for (const auto& line : lines_of(panel.x.label, size, frame.w * 1.15)) {
+      // Frames may have got wider since it was decided that the label needs two lines.
+      const double to_edge = std::min(frame.centre().x, layout.size.w - frame.centre().x);
+      const double room = std::min(frame.w * 1.15, 2.0 * to_edge);
+      for (const auto& line : lines_of(panel.x.label, size, room)) {
         y += line_height(size);
         words.push_back({{frame.centre().x, y - metrics_.descent() * size},
                          line,

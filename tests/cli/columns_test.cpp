@@ -152,7 +152,7 @@ TEST_CASE("--layers says which, --n-layers how many; the old words are taken, wi
   const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
   const auto map = [&](const std::string& out, const Words& which) {
     return kvscope_run(
-        with({"analyze", "attention-map", recording(120), "--out", file(out)}, which));
+        with({"analyze", "attention-map", recording(96), "--out", file(out)}, which));
   };
   CHECK(map("now.h5", {"--layers", "2", "--heads", "3"}).code == 0);
   const auto before = map("before.h5", {"--layer", "2", "--head=3"});
@@ -164,7 +164,7 @@ TEST_CASE("--layers says which, --n-layers how many; the old words are taken, wi
   };
   CHECK(config("now.h5") == config("before.h5"));
 
-  const Words query = {"explain", recording(120), "--query", "80", "--budget", "8"};
+  const Words query = {"explain", recording(96), "--query", "80", "--budget", "8"};
   const auto of_words = [&](const Words& which) { return kvscope_run(with(query, which)); };
   CHECK(of_words({"--layers", "1", "--heads", "0"}).out ==
         of_words({"--layer", "1", "--head", "0"}).out);

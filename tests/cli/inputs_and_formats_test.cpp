@@ -23,7 +23,7 @@ TEST_CASE("what is made of a recording in bf16 says so: info, sweeps, analyses, 
           0);
   CHECK_THAT(kvscope_run({"info", trace}).out, ContainsSubstring(kSentence));
   CHECK(kvscope_run({"info", trace, "--json"}).json().at("matmul") == "bf16-portable");
-  CHECK(!kvscope_run({"info", recording(120), "--json"}).json().contains("matmul"));
+  CHECK(!kvscope_run({"info", recording(96), "--json"}).json().contains("matmul"));
 
   const Words sweep = {"sweep", trace, "--selector", "quest", "--budget", "16", "--chunk", "32"};
   const auto printed = kvscope_run(with(sweep, {"--out", file("s.h5")}));
@@ -44,7 +44,7 @@ TEST_CASE("what is made of a recording in bf16 says so: info, sweeps, analyses, 
 
   // Each row says how its own trace was made.
   Words both = with(sweep, {"--json"});
-  both.insert(both.begin() + 1, recording(120));
+  both.insert(both.begin() + 1, recording(96));
   const auto mixed = kvscope_run(both).json();
   for (const auto& row : mixed.at("rows"))
     CHECK(row.at("matmul") == (row.at("trace") == "bf16.h5" ? "bf16-portable" : "f32"));
@@ -57,7 +57,7 @@ TEST_CASE("what is made of a recording in bf16 says so: info, sweeps, analyses, 
   const auto report = kvscope_run({"analyze", "quest", trace, "--json"}).json();
   CHECK(report.at("config").at("matmul") == "bf16-portable");
   CHECK(report.at("rows").at(0).at("matmul") == "bf16-portable");
-  const auto exact = kvscope_run({"analyze", "quest", recording(120)});
+  const auto exact = kvscope_run({"analyze", "quest", recording(96)});
   CHECK_THAT(exact.out, !ContainsSubstring("Computed"));
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("what is made of a recording that is stored in 16 bits says so") {
   REQUIRE(kvscope_run({"record", trace, "--max-tokens", "120", "--dtype", "f16"}).code == 0);
   const std::string sentence = "Recorded in f16: choices and numbers are not those of f32.";
   CHECK_THAT(kvscope_run({"info", trace}).out, ContainsSubstring(sentence));
-  const Words sweep = {"sweep",    recording(120), trace,     "--selector", "quest",
+  const Words sweep = {"sweep",    recording(96), trace,     "--selector", "quest",
                        "--budget", "16",           "--chunk", "32"};
   const auto out = file("s.csv");
   const auto printed = kvscope_run(with(sweep, {"--out", out}));
@@ -127,7 +127,7 @@ TEST_CASE("results name their inputs with the hashes that are known") {
 TEST_CASE("results name every file that an option names, with a hash of its contents") {
   const TempDir dir;
   const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
-  const auto trace = recording(120);
+  const auto trace = recording(96);
   REQUIRE(kvscope_run({"fit", "kascade", trace, "--out", file("map.json")}).code == 0);
   REQUIRE(kvscope_run({"record", file("d.h5"), "--model", "draft", "--tokens", trace}).code == 0);
   REQUIRE(kvscope_run({"record", file("c.h5"), "--max-tokens", "64"}).code == 0);
