@@ -75,8 +75,9 @@ struct LiveResult {
   double kept = 0.0;   // keys per query, measured; NaN: not recorded
 };
 
-/// Why methods of the same budget lie beyond `oracle` in a closed loop, as a sentence for the caption:
-/// more keys, or that an oracle ranks keys by weight and nothing else. Empty where none does.
+/// Why methods of the same budget lie beyond `oracle` in a closed loop, as a sentence for the
+/// caption: more keys, or that an oracle ranks keys by weight and nothing else. Empty where none
+/// does.
 std::string why_beyond_live_oracle(const LiveResult& oracle, const std::vector<LiveResult>& others,
                                    bool is_better_low);
 
