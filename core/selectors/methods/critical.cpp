@@ -104,7 +104,8 @@ class Critical final : public WindowVotes {
   const std::vector<double>& lengths(const SelectCall& call, Index kv_head) const {
     if (shape_.projection == nullptr) {
       throw ConfigError(
-          "critical: needs the model's output projection: run it inside a model (kvscope simulate)");
+          "critical: needs the model's output projection: run it inside a model (kvscope "
+          "simulate)");
     }
     std::vector<double>& known =
         engine_of(call).kept<Lengths>(this, call.layer, kv_head, [] { return Lengths(); }).values;
