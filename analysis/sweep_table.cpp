@@ -22,7 +22,8 @@ using Json = nlohmann::ordered_json;
 /// Of a trace, and of the drafts and the text that its numbers rest on.
 NumberFormats formats_of(const SweepResult& result, std::size_t trace) {
   Json config = result.config;
-  if (const Json traces = config.value("traces", Json::array()); trace < traces.size())
+  if (!config.is_object() || !config.contains("traces")) return NumberFormats::of(config);
+  if (const Json traces = config["traces"]; traces.is_array() && trace < traces.size())
     config["traces"] = Json::array({traces[trace]});
   return NumberFormats::of(config);
 }

@@ -113,9 +113,9 @@ struct SelectorCaps {
   bool needs_values = false;
   bool needs_rotation = false;    // AttentionShape::rotations must be known
   bool needs_projection = false;  // AttentionShape::projection must be there: inside a model
-  bool cross_layer = false;  // uses SelectCall::context, or compares layers when it calibrates
-  bool is_static = false;    // ignores q and k
-  bool uses_pool = false;    // so heavy that replay gives it all threads, one method at a time
+  bool cross_layer = false;       // uses SelectCall::context, or compares layers when it calibrates
+  bool is_static = false;         // ignores q and k
+  bool uses_pool = false;         // so heavy that replay gives it all threads, one method at a time
   std::vector<Budget::Kind> budgets;  // kinds it understands; empty = takes none
   bool forced_inside_budget = false;
   bool keeps_by_option = false;  // permanent, and an option says how many keys stay, not the budget

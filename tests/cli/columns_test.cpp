@@ -148,7 +148,7 @@ TEST_CASE("options of earlier versions are taken, with a remark") {
 }
 
 TEST_CASE(
-    "layers: --layers says which, --n-layers how many; the old words are taken, with a remark") {
+    "option --layers says which, --n-layers how many; the old words are taken, with a remark") {
   const testing::TempDir dir;
   const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
   const auto map = [&](const std::string& out, const Words& which) {

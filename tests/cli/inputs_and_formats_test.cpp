@@ -69,7 +69,7 @@ TEST_CASE("what is made of a recording that is stored in 16 bits says so") {
   const std::string sentence = "Recorded in f16: choices and numbers are not those of f32.";
   CHECK_THAT(kvscope_run({"info", trace}).out, ContainsSubstring(sentence));
   const Words sweep = {"sweep",    recording(96), trace,     "--selector", "quest",
-                       "--budget", "16",           "--chunk", "32"};
+                       "--budget", "16",          "--chunk", "32"};
   const auto out = file("s.csv");
   const auto printed = kvscope_run(with(sweep, {"--out", out}));
   CHECK_THAT(printed.out, ContainsSubstring(sentence));
