@@ -56,7 +56,7 @@ void note_host_choice(const MethodSpec& method, const std::optional<Budget>& bud
 #ifdef KVSCOPE_HAS_CUDA
   if (rule && !gpu::takes_rule(*rule)) rule.reset();
 #endif
-  if (!rule && selector->takes_remote_rows()) return;  // it gets sums of weights
+  if (!rule && selector->host_rows() != HostRows::all) return;  // it gets scores or sums
   if (!rule) {
     note(
         fmt::format("kvscope: {} chooses its keys on the host, which gets copies of queries and "

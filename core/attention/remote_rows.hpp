@@ -1,5 +1,5 @@
-// Queries and keys of a call that lie elsewhere, on a device: what evicting methods ask about them
-// instead of looking at them.
+// Queries and keys of a call that lie elsewhere, on a device: what the operations of methods ask
+// about them instead of looking at them.
 #pragma once
 
 #include <span>
@@ -8,6 +8,9 @@
 #include "core/attention/selection.hpp"
 
 namespace kvscope {
+
+/// What must be on the host of a call's queries, keys and values.
+enum class HostRows { all, queries, none };
 
 class RemoteRows {
  public:
@@ -21,6 +24,13 @@ class RemoteRows {
   /// of keys as they are. Vectors are divided by at least the norm eps. [n_kv][keys]
   virtual std::vector<std::vector<double>> mean_cosines(
       std::span<const std::span<const KeyPos>> lists, bool takes_unit, double eps) const = 0;
+  /// 1 / max(|k|, eps) of each key of such a list. [n_kv][keys]
+  virtual std::vector<std::vector<double>> inverse_norms(
+      std::span<const std::span<const KeyPos>> lists, double eps) const = 0;
+  /// out[i][t] = vectors[i] . key(keys.begin + t) of KV head i / (out.size() / n_kv). vectors
+  /// [out.size(), d_head]; keys: within the context.
+  virtual void linear_scores(std::span<const float> vectors, TokenRange keys,
+                             std::span<const std::span<double>> out) const = 0;
 };
 
 }  // namespace kvscope

@@ -95,6 +95,11 @@ class CudaCall final : public BackendCall, private RemoteRows {
                                                 Index first_row, Index end_row) const override;
   std::vector<std::vector<double>> mean_cosines(std::span<const std::span<const KeyPos>> lists,
                                                 bool takes_unit, double eps) const override;
+  std::vector<std::vector<double>> inverse_norms(std::span<const std::span<const KeyPos>> lists,
+                                                 double eps) const override;
+  void linear_scores(std::span<const float> vectors, TokenRange keys,
+                     std::span<const std::span<double>> out) const override;
+  CosineCall cosine_call(std::span<const std::span<const KeyPos>> lists, double eps) const;
   /// True if the list ends with all of the call's own keys.
   bool ends_with_own(std::span<const KeyPos> list) const;
   /// Keys of the longest list; without any, of the context. Throws ShapeError for lists without

@@ -1,10 +1,7 @@
-// Lists that the host made, one per KV head or query head for the whole call, and what evicting
-// methods ask about a layer: queries and keys stay on the device.
+// Lists that the host made, one per KV head or query head for the whole call.
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "core/cuda/backend_call.hpp"
 
 namespace kvscope::gpu {
@@ -54,67 +51,6 @@ bool CudaCall::attend_shared_lists(Index layer, const Selection& selection, Bloc
               {.rule = *rule}, work_.stream);
   hand_on(layer, out, /*may_see_nothing=*/false);
   return true;
-}
-
-const RemoteRows* CudaCall::remote_rows(Index layer) {
-  if (!is_plain(layer)) return nullptr;
-  remote_layer_ = layer;
-  return this;
-}
-
-int CudaCall::longest_of(std::span<const std::span<const KeyPos>> lists) const {
-  if (lists.empty()) return static_cast<int>(pos_begin_) + n_tok_;
-  std::size_t longest = 0;
-  for (const auto list : lists) {
-    if (!ends_with_own(list))
-      throw ShapeError(
-          "a question about keys on the GPU: expected lists that end with the call's own keys, and "
-          "found one that does not");
-    longest = std::max(longest, list.size());
-  }
-  return static_cast<int>(longest);
-}
-
-template <class T>
-std::vector<std::vector<T>> CudaCall::fetch_by_list(
-    const T* values, std::int64_t stride, std::span<const std::span<const KeyPos>> lists) const {
-  const auto n_kv = static_cast<std::size_t>(config_.n_kv);
-  const std::size_t row_bytes = static_cast<std::size_t>(stride) * sizeof(T);
-  std::byte* const copied = work_.host_votes.room(n_kv * row_bytes);
-  copy_to_host(copied, values, n_kv * row_bytes, work_.stream);
-  work_.wait_and_check();
-  std::vector<std::vector<T>> rows(n_kv);
-  for (std::size_t kv_head = 0; kv_head < n_kv; ++kv_head) {
-    rows[kv_head].resize(lists.empty() ? static_cast<std::size_t>(pos_begin_ + n_tok_)
-                                       : lists[kv_head].size());
-    std::memcpy(rows[kv_head].data(), copied + kv_head * row_bytes,
-                rows[kv_head].size() * sizeof(T));
-  }
-  return rows;
-}
-
-std::vector<std::vector<float>> CudaCall::softmax_votes(
-    std::span<const std::span<const KeyPos>> lists, Index first_row, Index end_row) const {
-  VoteCall call;
-  call.rows = rows_of(remote_layer_);
-  call.most_keys = longest_of(lists);
-  call.first_row = static_cast<int>(first_row);
-  call.end_row = static_cast<int>(end_row);
-  if (!lists.empty()) call.lists = upload_past(lists);
-  const float* const votes = work_.votes.sum(store_.call_shape(), call, work_.stream);
-  return fetch_by_list(votes, work_.votes.stride(), lists);
-}
-
-std::vector<std::vector<double>> CudaCall::mean_cosines(
-    std::span<const std::span<const KeyPos>> lists, bool takes_unit, double eps) const {
-  CosineCall call;
-  call.rows = rows_of(remote_layer_);
-  call.most_keys = longest_of(lists);
-  call.takes_unit = takes_unit;
-  call.eps = eps;
-  if (!lists.empty()) call.lists = upload_past(lists);
-  const double* const cosines = work_.key_cosines.compute(store_.call_shape(), call, work_.stream);
-  return fetch_by_list(cosines, work_.key_cosines.stride(), lists);
 }
 
 }  // namespace kvscope::gpu

@@ -10,6 +10,7 @@ namespace kvscope::gpu {
 
 namespace {
 
+constexpr const char* kUse = "the cosines of keys";
 constexpr int kWarps = 8;
 constexpr int kKeysPerWarp = 32;
 constexpr int kKeys = kWarps * kKeysPerWarp;  // of a block
@@ -112,12 +113,13 @@ __global__ void __launch_bounds__(kWarps * 32) cosines_kernel(Cosines call) {
 }
 
 template <class T, int kWidth>
-void start(const CallShape& shape, const Cosines& call, StreamHandle stream) {
+void start(const CallShape& shape, const Cosines& call, bool needs_cosines, StreamHandle stream) {
   const char* const what = "start the cosines of keys";
   Launch how;
   how.grid = dim3(static_cast<unsigned>(call.n_parts), static_cast<unsigned>(shape.n_kv));
   how.threads = kWarps * 32;
   launch(stream, how, what, mean_parts_kernel<T, kWidth>, call);
+  if (!needs_cosines) return;
   Launch of_heads = how;
   of_heads.grid = dim3(static_cast<unsigned>(shape.n_kv));
   of_heads.threads = kWidth;
@@ -126,17 +128,28 @@ void start(const CallShape& shape, const Cosines& call, StreamHandle stream) {
 }
 
 template <class T>
-void start(const CallShape& shape, const Cosines& call, StreamHandle stream) {
-  if (shape.d_head == 64) return start<T, 64>(shape, call, stream);
-  start<T, 128>(shape, call, stream);
+void start(const CallShape& shape, const Cosines& call, bool needs_cosines, StreamHandle stream) {
+  if (shape.d_head == 64) return start<T, 64>(shape, call, needs_cosines, stream);
+  start<T, 128>(shape, call, needs_cosines, stream);
 }
 
 }  // namespace
 
 const double* KeyCosines::compute(const CallShape& shape, const CosineCall& of,
                                   StreamHandle stream) {
+  run(shape, of, /*needs_cosines=*/true, stream);
+  return cosines_.room<double>(shape.n_kv * stride_, kUse);
+}
+
+const double* KeyCosines::inverse_norms(const CallShape& shape, const CosineCall& of,
+                                        StreamHandle stream) {
+  run(shape, of, /*needs_cosines=*/false, stream);
+  return inverse_norms_.room<double>(shape.n_kv * stride_, kUse);
+}
+
+void KeyCosines::run(const CallShape& shape, const CosineCall& of, bool needs_cosines,
+                     StreamHandle stream) {
   check_shape(shape);
-  constexpr const char* kUse = "the cosines of keys";
   stride_ = of.most_keys;
   Cosines call;
   call.list = {of.lists, of.rows.n_past, of.rows.n_tok, /*log2_page=*/0, /*adds_own=*/true};
@@ -150,13 +163,12 @@ const double* KeyCosines::compute(const CallShape& shape, const CosineCall& of,
   call.inverse_norms = inverse_norms_.room<double>(n_kv * stride_, kUse);
   call.parts = parts_.room<double>(n_kv * call.n_parts * shape.d_head, kUse);
   call.means = means_.room<double>(n_kv * shape.d_head, kUse);
-  call.cosines = cosines_.room<double>(n_kv * stride_, kUse);
+  call.cosines = needs_cosines ? cosines_.room<double>(n_kv * stride_, kUse) : nullptr;
   if (shape.dtype == Dtype::bf16) {
-    start<Bf16>(shape, call, stream);
+    start<Bf16>(shape, call, needs_cosines, stream);
   } else {
-    start<float>(shape, call, stream);
+    start<float>(shape, call, needs_cosines, stream);
   }
-  return call.cosines;
 }
 
 }  // namespace kvscope::gpu

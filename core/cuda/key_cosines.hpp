@@ -1,5 +1,5 @@
-// How much listed keys look alike on the device: the cosine of each with their mean, as KeyDiff
-// scores them.
+// Listed keys by themselves on the device: how long each is (Knorm's score), and its cosine with the
+// mean of all (KeyDiff's).
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,14 @@ class KeyCosines {
  public:
   /// In f64. Keys are counted along the list. [n_kv, stride()]
   const double* compute(const CallShape& shape, const CosineCall& call, StreamHandle stream);
+  /// 1 / max(|k|, eps) of the keys alone. [n_kv, stride()]
+  const double* inverse_norms(const CallShape& shape, const CosineCall& call, StreamHandle stream);
   /// most_keys of the last call.
   std::int64_t stride() const { return stride_; }
 
  private:
+  void run(const CallShape& shape, const CosineCall& call, bool needs_cosines, StreamHandle stream);
+
   GrowingBuffer inverse_norms_, parts_, means_, cosines_;
   std::int64_t stride_ = 0;
 };

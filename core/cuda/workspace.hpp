@@ -12,6 +12,7 @@
 #include "core/cuda/growing_buffer.hpp"
 #include "core/cuda/host_ring.hpp"
 #include "core/cuda/key_cosines.hpp"
+#include "core/cuda/key_products.hpp"
 #include "core/cuda/layer_kernels.hpp"
 #include "core/cuda/sparq.hpp"
 #include "core/cuda/transfer.hpp"
@@ -80,6 +81,7 @@ struct Workspace {
   BestKeys best_keys;
   RowVotes votes;
   KeyCosines key_cosines;
+  KeyProducts key_products;
   Sparq sparq;
 };
 

@@ -6,6 +6,7 @@
 
 #include "core/attention/native_rule.hpp"
 #include "core/attention/question.hpp"
+#include "core/attention/remote_rows.hpp"
 #include "core/attention/selection.hpp"
 
 namespace kvscope {
@@ -41,11 +42,11 @@ class AttentionPolicy {
                          const std::function<Selection()>& lists) {
     (void)question, (void)rule, (void)lists;
   }
-  /// True if choose() may be asked about this layer with a question without data, whose `remote` it
-  /// then asks.
-  virtual bool takes_remote_rows(Index layer) {
+  /// What choose() needs on the host of this layer; for the rest it asks the question's `remote`,
+  /// where the backend has one.
+  virtual HostRows host_rows(Index layer) {
     (void)layer;
-    return false;
+    return HostRows::all;
   }
   /// Called after the layer attended, for bookkeeping: its time counts neither as selection nor as
   /// attention.

@@ -106,10 +106,12 @@ class Forward {
       timed(&ForwardTimes::attention_seconds, [&] { backend_.attend(layer, *q_, *attended_); });
     } else if (attend_natively(layer, *policy)) {
       // chosen and attended to
-    } else if (const RemoteRows* remote =
-                   policy->takes_remote_rows(layer) ? backend_.remote_rows(layer) : nullptr) {
+    } else if (const HostRows needed = policy->host_rows(layer);
+               const RemoteRows* remote =
+                   needed == HostRows::all ? nullptr : backend_.remote_rows(layer)) {
       AttentionQuestion shapes = shapes_of(layer);
       shapes.remote = remote;
+      if (needed == HostRows::queries) shapes.q = q_rows = backend_.to_host_rows(*q_);
       attend_by_policy(shapes, *policy);
     } else {
       const bool gives_values =

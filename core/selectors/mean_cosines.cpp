@@ -160,6 +160,18 @@ KeyValues mean_cosines(const SelectCall& call, const KeyLists& lists, bool takes
   return cosines;
 }
 
+KeyValues inverse_norms(const SelectCall& call, const KeyLists& lists, double eps) {
+  if (call.remote != nullptr) return call.remote->inverse_norms(spans_of(lists), eps);
+  KeyValues values(lists.size());
+  engine_of(call).run(static_cast<Index>(lists.size()), [&](Index kv_head, ScoreWorker&) {
+    const auto k = call.k.sub(kv_head);
+    const auto at = static_cast<std::size_t>(kv_head);
+    values[at] = values_at(
+        engine_of(call).inverse_norms(call.layer, kv_head, k, {0, k.dim(0)}, eps), lists[at]);
+  });
+  return values;
+}
+
 void keep_mean_of(const SelectCall& call, Index kv_head, std::span<const KeyPos> keys,
                   bool takes_unit, double eps) {
   if (call.remote != nullptr || engine_of(call).precision() == ScorePrecision::f64) return;

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "core/attention/native_rule.hpp"
+#include "core/attention/remote_rows.hpp"
 #include "core/attention/selection.hpp"
 #include "core/base/fields.hpp"
 #include "core/selectors/artifact_origin.hpp"
@@ -48,7 +49,6 @@ inline std::string_view name_of(Phase phase) {
 }
 
 class OutputProjection;
-class RemoteRows;
 class ScoreEngine;
 class ThreadPool;
 class TraceSource;
@@ -209,7 +209,7 @@ struct SelectCall {
   ScoreEngine* engine = nullptr;
   SelectionTrace* trace = nullptr;  // null = nobody wants to know
   const SideView* side = nullptr;   // null = the model's indexer, if it has one, was not recorded
-  /// Not null: q, k and v have shapes and no data (see takes_remote_rows).
+  /// Not null: k and v have shapes and no data, nor has q unless the method needs it (host_rows).
   const RemoteRows* remote = nullptr;
 
   ScoreRule score_rule() const { return {score_scale, score_cap}; }
@@ -299,10 +299,9 @@ class Selector {
     (void)budget;
     return std::nullopt;
   }
-  /// True if queries, keys and values need not be on the host: in f32 the method asks
-  /// SelectCall::remote where it is set, and looks at no data of theirs. on_append is not called
-  /// then.
-  virtual bool takes_remote_rows() const { return false; }
+  /// What of a call the method looks at itself in f32. What it does without may be elsewhere, where
+  /// operations ask SelectCall::remote; on_append is not called then.
+  virtual HostRows host_rows() const { return caps().is_static ? HostRows::none : HostRows::all; }
 
  private:
   std::string name_;

@@ -15,6 +15,7 @@ namespace kvscope {
 class WindowVotes : public EvictingMethod {
  public:
   void configure() override;
+  HostRows host_rows() const override { return HostRows::none; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override;
 
  protected:

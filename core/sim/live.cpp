@@ -57,7 +57,7 @@ class LiveSequence::Policy final : public AttentionPolicy {
     return live_.run_->layer_call(call)[0];
   }
 
-  bool takes_remote_rows(Index) override { return live_.run_->takes_remote_rows(); }
+  HostRows host_rows(Index) override { return live_.run_->host_rows(); }
 
   std::optional<NativeRule> native_rule(Index layer) override {
     if (!live_.model_.backend().follows_rules()) return std::nullopt;
@@ -199,7 +199,8 @@ void LiveSequence::adopt(const KvStore& dense) {
                                   {0, 0, 1, 0});
   for (Index layer = 0; layer < shape_.n_layers; ++layer) {
     if (model_.config().window[static_cast<std::size_t>(layer)]) continue;
-    if (model_.backend().follows_rules() && run_->native_rule(layer)) {
+    if (model_.backend().follows_rules() &&
+        (run_->native_rule(layer) || run_->host_rows() != HostRows::all)) {
       // The backend makes what it needs to know about the keys itself.
       const TensorView<const float> kv(nullptr, Shape{shape_.n_kv, n_tokens(), shape_.d_head});
       run_->native_call({layer, q, kv, kv, /*window=*/std::nullopt, /*sinks=*/{}},

@@ -189,9 +189,9 @@ std::optional<NativeRule> SelectorRun::native_rule(Index layer) const {
   return rule;
 }
 
-bool SelectorRun::takes_remote_rows() const {
-  return budgets_.size() == 1 && engine_->precision() == ScorePrecision::f32 &&
-         selector_->takes_remote_rows();
+HostRows SelectorRun::host_rows() const {
+  const bool may_ask = budgets_.size() == 1 && engine_->precision() == ScorePrecision::f32;
+  return may_ask ? selector_->host_rows() : HostRows::all;
 }
 
 void SelectorRun::native_call(const LayerCall& input, Selection answer) {

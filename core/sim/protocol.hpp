@@ -36,7 +36,7 @@ struct LayerCall {
   ThreadPool* pool = nullptr;
   SelectionTrace* trace = nullptr;     // see SelectCall
   const SideView* side = nullptr;      // see SelectCall
-  const RemoteRows* remote = nullptr;  // see SelectCall; only with takes_remote_rows()
+  const RemoteRows* remote = nullptr;  // see SelectCall
 };
 
 /// True if one run may answer several budgets: nothing that it keeps depends on the budget.
@@ -75,8 +75,8 @@ class SelectorRun {
   /// The rule by which layer_call would answer for this layer in the running call, where a backend
   /// may follow it alone; the rule `everything` where all visible keys are the answer.
   std::optional<NativeRule> native_rule(Index layer) const;
-  /// True if layer_call needs the tensors' shapes alone, and a RemoteRows for their data.
-  bool takes_remote_rows() const;
+  /// What layer_call needs on the host; of the rest the shapes, and a RemoteRows for the data.
+  HostRows host_rows() const;
   /// Takes the place of layer_call where a backend answered by native_rule: the shapes of its
   /// tensors are looked at, not their data.
   void native_call(const LayerCall& input, Selection answer);

@@ -86,7 +86,7 @@ class Compared final : public AttentionPolicy, public Observer {
 
   bool takes(Index) const override { return true; }
   std::optional<NativeRule> native_rule(Index layer) override { return run_.native_rule(layer); }
-  bool takes_remote_rows(Index) override { return remote_run_.takes_remote_rows(); }
+  HostRows host_rows(Index) override { return remote_run_.host_rows(); }
   const Selection& choose(const AttentionQuestion& question) override {
     if (question.remote != nullptr) {
       LayerCall call{question.layer, question.q, question.k, question.v};
@@ -184,7 +184,15 @@ TEST_CASE("gpu: methods inside a model choose the lists of the host's engine",
                         Case{"sparq", 60, 64},
                         Case{"sparq:n-channels=16", 128, 96},
                         Case{"keydiff", 60, 64},
-                        Case{"keydiff:anchor=raw,recent-share=0.25", 1, 64}}) {
+                        Case{"keydiff:anchor=raw,recent-share=0.25", 1, 64},
+                        Case{"adakv:window=16", 100, 64},
+                        Case{"h2o", 100, 64},
+                        Case{"knorm", 60, 64},
+                        Case{"kascade:anchors=0/3", 100, 96},
+                        Case{"lessismore", 100, 96},
+                        Case{"lessismore", 1, 96},
+                        Case{"bigbird", 60, 64},
+                        Case{"random", 1, 64}}) {
     INFO(c.method);
     constexpr Index kTokens = 900;
     Compared compared(model.config(), MethodSpec(c.method), {Budget::Kind::tokens, c.budget},

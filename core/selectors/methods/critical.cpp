@@ -54,6 +54,7 @@ class Critical final : public WindowVotes {
       option(floor_, "floor", 0.2,
              "heads=adaptive: share of an even division that every KV head gets", in(0.0, 1.0));
 
+  HostRows host_rows() const override { return HostRows::all; }  // values, too
   SelectorCaps caps() const override {
     SelectorCaps caps = WindowVotes::caps();
     caps.needs_values = true;

@@ -50,6 +50,7 @@ class H2o final : public EvictingMethod {
     caps.needs_probs = true;
     return caps;
   }
+  HostRows host_rows() const override { return HostRows::none; }
   void reset(const AttentionShape& shape) override {
     shape_ = shape;
     layers_.assign(static_cast<std::size_t>(shape.n_layers), Layer{});

@@ -222,6 +222,7 @@ class Kascade final : public Selector {
     return reused(call, known->second);
   }
 
+  HostRows host_rows() const override { return by_q_head() ? HostRows::all : HostRows::none; }
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     if (chose_last_ != call.layer) return {};
     return exact_scoring_cost(call, call_range(call), call.n_tok);
@@ -233,6 +234,8 @@ class Kascade final : public Selector {
            : list_ == AnchorList::kv_head ? ListOwner::kv_head
                                           : ListOwner::layer;
   }
+  /// Sums of heads need no rows of single heads.
+  bool by_q_head() const { return list_ == AnchorList::q_head || pool_ == AnchorPool::max; }
   static std::string key_of(const Budget& budget) { return "kascade " + budget.to_string(); }
   bool is_before_anchors(Index layer) const { return layer < anchor_layers_.front(); }
   bool is_after_anchor(Index layer) const {
@@ -275,15 +278,14 @@ class Kascade final : public Selector {
     // [n_lists][n_tiles].
     std::vector<std::vector<KeyList>> lists(static_cast<std::size_t>(n_lists));
     for (std::vector<KeyList>& one : lists) one.resize(static_cast<std::size_t>(n_tiles));
-    // sums of heads need no rows of single heads; votes are those of the keys before a tile
-    const bool by_q_head = list_ == AnchorList::q_head || pool_ == AnchorPool::max;
+    // votes are those of the keys before a tile
     for (Index tile = 0; tile < n_tiles; ++tile) {
       std::vector<Index> tile_rows(
           static_cast<std::size_t>(std::min(rows, call.n_tok - tile * rows)));
       std::iota(tile_rows.begin(), tile_rows.end(), tile * rows);
       const Index past_end = std::max(seen.begin, call.pos_begin + tile * rows);
       std::vector<std::vector<double>> votes =
-          softmax_votes(call, {.owner = by_q_head ? ListOwner::q_head : ListOwner::kv_head,
+          softmax_votes(call, {.owner = by_q_head() ? ListOwner::q_head : ListOwner::kv_head,
                                .rows = tile_rows,
                                .keys = {seen.begin, past_end}});
       const auto per_list = static_cast<Index>(votes.size()) / n_lists;

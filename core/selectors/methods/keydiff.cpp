@@ -31,7 +31,7 @@ class KeyDiff final : public EvictingMethod {
   double eps_ =
       option(eps_, "eps", 1e-12, "vectors are divided by at least this norm", in(1e-300, 1.0));
 
-  bool takes_remote_rows() const override { return true; }
+  HostRows host_rows() const override { return HostRows::none; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     return mean_cosines_cost(call, attended_keys_of(call, selection));
   }

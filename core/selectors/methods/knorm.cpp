@@ -10,7 +10,7 @@
 // key stays. Nothing is protected by default, as in kvpress; the authors' own cache keeps recents.
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/eviction.hpp"
-#include "core/selectors/owners.hpp"
+#include "core/selectors/mean_cosines.hpp"
 #include "core/selectors/registry.hpp"
 
 namespace kvscope {
@@ -29,6 +29,7 @@ class KNorm final : public EvictingMethod {
     caps.dense_layers = dense_layers_;
     return caps;
   }
+  HostRows host_rows() const override { return HostRows::none; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     const double n_values = attended_keys_of(call, selection) * static_cast<double>(call.k.dim(2));
     return {.score_flops = 2.0 * n_values, .score_bytes = n_values * kBytesPerElement};
@@ -37,15 +38,7 @@ class KNorm final : public EvictingMethod {
  protected:
   Index n_recent(Index) const override { return recent_; }
   KeyValues scores(const SelectCall& call, const KeyLists& keys) override {
-    KeyValues values(keys.size());
-    engine_of(call).run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
-      const auto k = call.k.sub(kv_head);
-      const std::span<const double> inverse_norms =
-          engine_of(call).inverse_norms(call.layer, kv_head, k, {0, k.dim(0)}, /*eps=*/1e-300);
-      const auto at = static_cast<std::size_t>(kv_head);
-      values[at] = values_at(inverse_norms, keys[at]);
-    });
-    return values;
+    return inverse_norms(call, keys, /*eps=*/1e-300);
   }
 };
 

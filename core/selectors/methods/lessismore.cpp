@@ -79,6 +79,7 @@ class LessIsMore final : public Selector {
     return answers;
   }
 
+  HostRows host_rows() const override { return HostRows::queries; }
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     if (!selects(call.layer)) return {};
     return exact_scoring_cost(call, scored_range(call), call.n_tok);

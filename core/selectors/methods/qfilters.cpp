@@ -59,6 +59,7 @@ class QFilters final : public EvictingMethod {
   void reset(const AttentionShape& shape) override {
     if (file_.is_named()) heads_.load(file_, "filters", shape, shape.d_head);
   }
+  HostRows host_rows() const override { return HostRows::none; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     const auto d = static_cast<double>(call.k.dim(2));
     const double n_values = attended_keys_of(call, selection) * d;

@@ -36,7 +36,9 @@ class SnapKv final : public WindowVotes {
     if (official_mha_) caps.owner = ListOwner::q_head;
     return caps;
   }
-  bool takes_remote_rows() const override { return !official_mha_; }
+  HostRows host_rows() const override {
+    return official_mha_ ? HostRows::all : WindowVotes::host_rows();
+  }
 
   void reset(const AttentionShape& shape) override {
     shape_ = shape;

@@ -56,7 +56,7 @@ class Tova final : public EvictingMethod {
                     std::span(&votes_, 1));
   }
 
-  bool takes_remote_rows() const override { return true; }
+  HostRows host_rows() const override { return HostRows::none; }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     const auto group = static_cast<double>(call.q.dim(0) / call.k.dim(0));

@@ -74,7 +74,43 @@ class LoopRows final : public RemoteRows {
     return cosines;
   }
 
+  std::vector<std::vector<double>> inverse_norms(std::span<const std::span<const KeyPos>> lists,
+                                                 double eps) const override {
+    std::vector<std::vector<double>> norms;
+    for (std::size_t kv_head = 0; kv_head < lists.size(); ++kv_head) {
+      norms.emplace_back();
+      for (const KeyPos pos : lists[kv_head]) {
+        const auto key = key_of(static_cast<Index>(kv_head), pos);
+        norms.back().push_back(1.0 / std::max(std::sqrt(dot(key, key)), eps));
+      }
+    }
+    return norms;
+  }
+
+  void linear_scores(std::span<const float> vectors, TokenRange keys,
+                     std::span<const std::span<double>> out) const override {
+    const auto d = static_cast<std::size_t>(sequence_.shape.d_head);
+    REQUIRE(vectors.size() == out.size() * d);
+    REQUIRE(keys.end <= begin_ + n_tok_);
+    const auto per_head = static_cast<Index>(out.size()) / sequence_.shape.n_kv;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      for (Index pos = keys.begin; pos < keys.end; ++pos)
+        out[i][static_cast<std::size_t>(pos - keys.begin)] =
+            dot(vectors.subspan(i * d, d), key_of(static_cast<Index>(i) / per_head, pos));
+    }
+  }
+
  private:
+  static double dot(std::span<const float> a, std::span<const float> b) {
+    double sum = 0.0;
+    for (std::size_t c = 0; c < a.size(); ++c)
+      sum += static_cast<double>(a[c]) * static_cast<double>(b[c]);
+    return sum;
+  }
+  std::span<const float> key_of(Index kv_head, Index pos) const {
+    return sequence_.k[static_cast<std::size_t>(layer_)].view().sub(kv_head).row(pos);
+  }
+
   const Sequence& sequence_;
   Index layer_, begin_, n_tok_;
 };
@@ -83,7 +119,7 @@ class LoopRows final : public RemoteRows {
 std::vector<Answer> answers_of(const std::string& spec, const Sequence& sequence, bool is_remote) {
   SelectorRun run(make_selector(spec, sequence), sequence.shape, {{Budget::Kind::tokens, 12.0}},
                   std::nullopt, ScorePrecision::f32);
-  REQUIRE(run.takes_remote_rows());
+  REQUIRE(run.host_rows() != HostRows::all);
   std::vector<Answer> answers;
   const auto ask = [&](Phase phase, Index n_tok) {
     const Index begin = run.n_keys();
@@ -98,7 +134,7 @@ std::vector<Answer> answers_of(const std::string& spec, const Sequence& sequence
       call.k = sequence.k[at].view().range(1, 0, end);
       call.v = sequence.v[at].view().range(1, 0, end);
       if (is_remote) {
-        call.q = {nullptr, call.q.shape()};
+        if (run.host_rows() == HostRows::none) call.q = {nullptr, call.q.shape()};
         call.k = {nullptr, call.k.shape()};
         call.v = {nullptr, call.v.shape()};
         call.remote = &rows;
@@ -122,7 +158,9 @@ std::vector<Answer> answers_of(const std::string& spec, const Sequence& sequence
 TEST_CASE("remote rows: the same lists as from tensors at hand", "[selectors]") {
   const std::string spec =
       GENERATE("tova", "tova-kvpress", "snapkv:window=4", "snapkv:window=3,kernel=3,pooling=max",
-               "keydiff", "keydiff:anchor=raw,recent-share=0.25");
+               "keydiff", "keydiff:anchor=raw,recent-share=0.25", "adakv:window=4,kernel=3", "h2o",
+               "h2o:normalise=window,vote-window=5", "knorm", "kascade:anchors=0,tile=8",
+               "lessismore:dense-layers=0,correction-layer=1", "qfilters", "bigbird", "random");
   const std::uint64_t seed = GENERATE(1u, 2u, 3u);
   CAPTURE(spec, seed);
   const Sequence sequence =
@@ -138,21 +176,27 @@ TEST_CASE("remote rows: the same lists as from tensors at hand", "[selectors]") 
   CHECK(n_sparse > 0);
 }
 
-TEST_CASE("remote rows: taken in f32 by methods that look at no data", "[selectors]") {
+TEST_CASE("remote rows: asked in f32, by methods that need not see what they ask about",
+          "[selectors]") {
   const AttentionShape shape{.n_layers = 1, .n_q = 4, .n_kv = 2, .d_head = 8, .max_tokens = 16};
-  const auto takes = [&](const char* method, ScorePrecision precision) {
+  const auto needed = [&](const char* method, ScorePrecision precision = ScorePrecision::f32) {
     return SelectorRun(MethodSpec(method).make(), shape, {{Budget::Kind::tokens, 12.0}},
                        std::nullopt, precision)
-        .takes_remote_rows();
+        .host_rows();
   };
-  for (const char* method : {"tova", "snapkv", "keydiff"}) {
-    CHECK(takes(method, ScorePrecision::f32));
-    CHECK_FALSE(takes(method, ScorePrecision::f64));
-  }
-  for (const char* method : {"snapkv-official-mha", "quest", "h2o", "tova@tokens=8+quest"}) {
+  for (const char* method : {"tova", "snapkv", "keydiff", "adakv", "h2o", "knorm", "random",
+                             "kascade:anchors=0", "recent", "longformer"}) {
     INFO(method);
-    CHECK_FALSE(takes(method, ScorePrecision::f32));
+    CHECK(needed(method) == HostRows::none);
+    CHECK(needed(method, ScorePrecision::f64) == HostRows::all);
   }
+  CHECK(needed("lessismore") == HostRows::queries);
+  for (const char* method : {"snapkv-official-mha", "quest", "kascade:anchors=0,list=q_head",
+                             "tova@tokens=8+quest", "lagkv"}) {
+    INFO(method);
+    CHECK(needed(method) == HostRows::all);
+  }
+  CHECK(MethodSpec("critical").make()->host_rows() == HostRows::all);
 }
 
 }  // namespace

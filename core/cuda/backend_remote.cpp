@@ -1,0 +1,107 @@
+// What methods ask about a layer whose queries and keys stay on the device.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/cuda/backend_call.hpp"
+
+namespace kvscope::gpu {
+
+const RemoteRows* CudaCall::remote_rows(Index layer) {
+  if (!is_plain(layer)) return nullptr;
+  remote_layer_ = layer;
+  return this;
+}
+
+int CudaCall::longest_of(std::span<const std::span<const KeyPos>> lists) const {
+  if (lists.empty()) return static_cast<int>(pos_begin_) + n_tok_;
+  std::size_t longest = 0;
+  for (const auto list : lists) {
+    if (!ends_with_own(list))
+      throw ShapeError(
+          "a question about keys on the GPU: expected lists that end with the call's own keys, and "
+          "found one that does not");
+    longest = std::max(longest, list.size());
+  }
+  return static_cast<int>(longest);
+}
+
+template <class T>
+std::vector<std::vector<T>> CudaCall::fetch_by_list(
+    const T* values, std::int64_t stride, std::span<const std::span<const KeyPos>> lists) const {
+  const auto n_kv = static_cast<std::size_t>(config_.n_kv);
+  const std::size_t row_bytes = static_cast<std::size_t>(stride) * sizeof(T);
+  std::byte* const copied = work_.host_votes.room(n_kv * row_bytes);
+  copy_to_host(copied, values, n_kv * row_bytes, work_.stream);
+  work_.wait_and_check();
+  std::vector<std::vector<T>> rows(n_kv);
+  for (std::size_t kv_head = 0; kv_head < n_kv; ++kv_head) {
+    rows[kv_head].resize(lists.empty() ? static_cast<std::size_t>(pos_begin_ + n_tok_)
+                                       : lists[kv_head].size());
+    std::memcpy(rows[kv_head].data(), copied + kv_head * row_bytes,
+                rows[kv_head].size() * sizeof(T));
+  }
+  return rows;
+}
+
+std::vector<std::vector<float>> CudaCall::softmax_votes(
+    std::span<const std::span<const KeyPos>> lists, Index first_row, Index end_row) const {
+  VoteCall call;
+  call.rows = rows_of(remote_layer_);
+  call.most_keys = longest_of(lists);
+  call.first_row = static_cast<int>(first_row);
+  call.end_row = static_cast<int>(end_row);
+  if (!lists.empty()) call.lists = upload_past(lists);
+  const float* const votes = work_.votes.sum(store_.call_shape(), call, work_.stream);
+  return fetch_by_list(votes, work_.votes.stride(), lists);
+}
+
+CosineCall CudaCall::cosine_call(std::span<const std::span<const KeyPos>> lists, double eps) const {
+  CosineCall call;
+  call.rows = rows_of(remote_layer_);
+  call.most_keys = longest_of(lists);
+  call.eps = eps;
+  if (!lists.empty()) call.lists = upload_past(lists);
+  return call;
+}
+
+std::vector<std::vector<double>> CudaCall::mean_cosines(
+    std::span<const std::span<const KeyPos>> lists, bool takes_unit, double eps) const {
+  CosineCall call = cosine_call(lists, eps);
+  call.takes_unit = takes_unit;
+  const double* const cosines = work_.key_cosines.compute(store_.call_shape(), call, work_.stream);
+  return fetch_by_list(cosines, work_.key_cosines.stride(), lists);
+}
+
+std::vector<std::vector<double>> CudaCall::inverse_norms(
+    std::span<const std::span<const KeyPos>> lists, double eps) const {
+  const double* const norms =
+      work_.key_cosines.inverse_norms(store_.call_shape(), cosine_call(lists, eps), work_.stream);
+  return fetch_by_list(norms, work_.key_cosines.stride(), lists);
+}
+
+void CudaCall::linear_scores(std::span<const float> vectors, TokenRange keys,
+                             std::span<const std::span<double>> out) const {
+  const CallShape shape = store_.call_shape();
+  const auto n_kv = static_cast<std::size_t>(shape.n_kv);
+  const std::size_t n_rows = out.size() / n_kv;
+  const auto n_keys = static_cast<std::size_t>(std::max<Index>(keys.size(), 0));
+  for (std::size_t first = 0; first < n_rows; first += KeyProducts::kMost) {
+    const std::size_t n = std::min<std::size_t>(KeyProducts::kMost, n_rows - first);
+    const float* const products =
+        work_.key_products.compute(shape, rows_of(remote_layer_), static_cast<int>(pos_begin_),
+                                   {vectors, n_rows, first, n}, work_.stream);
+    const auto stride = static_cast<std::size_t>(work_.key_products.stride());
+    const std::size_t bytes = n_kv * n * stride * sizeof(float);
+    auto* const copied = reinterpret_cast<float*>(work_.host_votes.room(bytes));
+    copy_to_host(copied, products, bytes, work_.stream);
+    work_.wait_and_check();
+    for (std::size_t i = 0; i < n_kv * n; ++i) {
+      const float* const from = copied + i * stride + keys.begin;
+      std::copy_n(from, n_keys, out[i / n * n_rows + first + i % n].begin());
+    }
+  }
+}
+
+}  // namespace kvscope::gpu
