@@ -18,7 +18,7 @@ class RemoteRows {
   /// Softmax weights of rows [first_row, end_row) of the call, over the keys of a list per KV head
   /// up to each row's own, summed over the rows and the heads of the KV head. [n_kv][keys]. lists:
   /// ascending positions that end with all of the call's own; none: every key of the context.
-  virtual std::vector<std::vector<float>> softmax_votes(
+  virtual std::vector<std::vector<double>> softmax_votes(
       std::span<const std::span<const KeyPos>> lists, Index first_row, Index end_row) const = 0;
   /// The cosine of each key of such a list with the list's mean, of unit keys or (takes_unit false)
   /// of keys as they are. Vectors are divided by at least the norm eps. [n_kv][keys]
@@ -29,8 +29,12 @@ class RemoteRows {
       std::span<const std::span<const KeyPos>> lists, double eps) const = 0;
   /// out[i][t] = vectors[i] . key(keys.begin + t) of KV head i / (out.size() / n_kv). vectors
   /// [out.size(), d_head]; keys: within the context.
-  virtual void linear_scores(std::span<const float> vectors, TokenRange keys,
+  virtual void linear_scores(std::span<const double> vectors, TokenRange keys,
                              std::span<const std::span<double>> out) const = 0;
+  /// out[i][t] = the largest product of key(keys.begin + t) of KV head i with its vectors. vectors
+  /// [out.size(), n, d_head]
+  virtual void largest_scores(std::span<const double> vectors, TokenRange keys,
+                              std::span<const std::span<double>> out) const = 0;
 };
 
 }  // namespace kvscope

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -91,14 +92,20 @@ class CudaCall final : public BackendCall, private RemoteRows {
   void attend_picked(Index layer, Block& out);
   Selection picked_lists();
   DeviceLists picked_on_device() const;  // but for StreamingLLM's
-  std::vector<std::vector<float>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
-                                                Index first_row, Index end_row) const override;
+  std::vector<std::vector<double>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
+                                                 Index first_row, Index end_row) const override;
   std::vector<std::vector<double>> mean_cosines(std::span<const std::span<const KeyPos>> lists,
                                                 bool takes_unit, double eps) const override;
   std::vector<std::vector<double>> inverse_norms(std::span<const std::span<const KeyPos>> lists,
                                                  double eps) const override;
-  void linear_scores(std::span<const float> vectors, TokenRange keys,
+  void linear_scores(std::span<const double> vectors, TokenRange keys,
                      std::span<const std::span<double>> out) const override;
+  void largest_scores(std::span<const double> vectors, TokenRange keys,
+                      std::span<const std::span<double>> out) const override;
+  /// Products of the vectors of each KV head, rows [n_kv][n], some at a time: take(row, products).
+  void products(std::span<const double> vectors, TokenRange keys,
+                const std::function<void(std::size_t kv_head, std::size_t i,
+                                         std::span<const float>)>& take) const;
   CosineCall cosine_call(std::span<const std::span<const KeyPos>> lists, double eps) const;
   /// True if the list ends with all of the call's own keys.
   bool ends_with_own(std::span<const KeyPos> list) const;
@@ -107,8 +114,8 @@ class CudaCall final : public BackendCall, private RemoteRows {
   int longest_of(std::span<const std::span<const KeyPos>> lists) const;
   /// [n_kv, stride] of the device as rows of the lists' lengths. Waits.
   template <class T>
-  std::vector<std::vector<T>> fetch_by_list(const T* values, std::int64_t stride,
-                                            std::span<const std::span<const KeyPos>> lists) const;
+  std::vector<std::vector<double>> fetch_by_list(
+      const T* values, std::int64_t stride, std::span<const std::span<const KeyPos>> lists) const;
   /// The keys before the call of these lists.
   DeviceLists upload_past(std::span<const std::span<const KeyPos>> lists) const;
   /// Attends to lists that serve the whole call and end with its own keys, as evicting methods' do;
@@ -169,6 +176,7 @@ class CudaCall final : public BackendCall, private RemoteRows {
   Quoka* quoka_ = nullptr;  // of the last choose()
   Quest* quest_ = nullptr;
   Index remote_layer_ = 0;                     // of the last remote_rows()
+  mutable std::mutex remote_mutex_;            // methods may ask from several threads
   std::optional<NativeRule> picked_;           // of the last choose(), if pick() took it
   std::optional<NativeRule> streamed_;         // whose keys of a decode step lie in stream_keys
   const std::int32_t* stream_keys_ = nullptr;  // those, and their number for every KV head

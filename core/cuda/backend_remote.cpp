@@ -1,6 +1,7 @@
 // What methods ask about a layer whose queries and keys stay on the device.
 #include <algorithm>
-#include <cstring>
+#include <functional>
+#include <mutex>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -28,24 +29,24 @@ int CudaCall::longest_of(std::span<const std::span<const KeyPos>> lists) const {
 }
 
 template <class T>
-std::vector<std::vector<T>> CudaCall::fetch_by_list(
+std::vector<std::vector<double>> CudaCall::fetch_by_list(
     const T* values, std::int64_t stride, std::span<const std::span<const KeyPos>> lists) const {
   const auto n_kv = static_cast<std::size_t>(config_.n_kv);
   const std::size_t row_bytes = static_cast<std::size_t>(stride) * sizeof(T);
   std::byte* const copied = work_.host_votes.room(n_kv * row_bytes);
   copy_to_host(copied, values, n_kv * row_bytes, work_.stream);
   work_.wait_and_check();
-  std::vector<std::vector<T>> rows(n_kv);
+  std::vector<std::vector<double>> rows(n_kv);
   for (std::size_t kv_head = 0; kv_head < n_kv; ++kv_head) {
-    rows[kv_head].resize(lists.empty() ? static_cast<std::size_t>(pos_begin_ + n_tok_)
-                                       : lists[kv_head].size());
-    std::memcpy(rows[kv_head].data(), copied + kv_head * row_bytes,
-                rows[kv_head].size() * sizeof(T));
+    const auto* const row = reinterpret_cast<const T*>(copied + kv_head * row_bytes);
+    const auto n = lists.empty() ? static_cast<std::ptrdiff_t>(pos_begin_ + n_tok_)
+                                 : std::ssize(lists[kv_head]);
+    rows[kv_head].assign(row, row + n);
   }
   return rows;
 }
 
-std::vector<std::vector<float>> CudaCall::softmax_votes(
+std::vector<std::vector<double>> CudaCall::softmax_votes(
     std::span<const std::span<const KeyPos>> lists, Index first_row, Index end_row) const {
   VoteCall call;
   call.rows = rows_of(remote_layer_);
@@ -81,27 +82,49 @@ std::vector<std::vector<double>> CudaCall::inverse_norms(
   return fetch_by_list(norms, work_.key_cosines.stride(), lists);
 }
 
-void CudaCall::linear_scores(std::span<const float> vectors, TokenRange keys,
-                             std::span<const std::span<double>> out) const {
+void CudaCall::products(
+    std::span<const double> vectors, TokenRange keys,
+    const std::function<void(std::size_t, std::size_t, std::span<const float>)>& take) const {
+  const std::lock_guard lock(remote_mutex_);
   const CallShape shape = store_.call_shape();
   const auto n_kv = static_cast<std::size_t>(shape.n_kv);
-  const std::size_t n_rows = out.size() / n_kv;
-  const auto n_keys = static_cast<std::size_t>(std::max<Index>(keys.size(), 0));
+  const std::size_t n_rows = vectors.size() / n_kv / static_cast<std::size_t>(shape.d_head);
+  const std::vector<float> narrow(vectors.begin(), vectors.end());
   for (std::size_t first = 0; first < n_rows; first += KeyProducts::kMost) {
     const std::size_t n = std::min<std::size_t>(KeyProducts::kMost, n_rows - first);
-    const float* const products =
+    const float* const on_device =
         work_.key_products.compute(shape, rows_of(remote_layer_), static_cast<int>(pos_begin_),
-                                   {vectors, n_rows, first, n}, work_.stream);
+                                   {narrow, n_rows, first, n}, work_.stream);
     const auto stride = static_cast<std::size_t>(work_.key_products.stride());
     const std::size_t bytes = n_kv * n * stride * sizeof(float);
     auto* const copied = reinterpret_cast<float*>(work_.host_votes.room(bytes));
-    copy_to_host(copied, products, bytes, work_.stream);
+    copy_to_host(copied, on_device, bytes, work_.stream);
     work_.wait_and_check();
-    for (std::size_t i = 0; i < n_kv * n; ++i) {
-      const float* const from = copied + i * stride + keys.begin;
-      std::copy_n(from, n_keys, out[i / n * n_rows + first + i % n].begin());
-    }
+    for (std::size_t i = 0; i < n_kv * n; ++i)
+      take(i / n, first + i % n,
+           std::span(copied + i * stride + keys.begin, static_cast<std::size_t>(keys.size())));
   }
+}
+
+void CudaCall::linear_scores(std::span<const double> vectors, TokenRange keys,
+                             std::span<const std::span<double>> out) const {
+  const std::size_t per_head = out.size() / static_cast<std::size_t>(config_.n_kv);
+  products(vectors, keys,
+           [&](std::size_t kv_head, std::size_t i, std::span<const float> products_of_row) {
+             std::ranges::copy(products_of_row, out[kv_head * per_head + i].begin());
+           });
+}
+
+void CudaCall::largest_scores(std::span<const double> vectors, TokenRange keys,
+                              std::span<const std::span<double>> out) const {
+  products(vectors, keys,
+           [&](std::size_t kv_head, std::size_t i, std::span<const float> products_of_row) {
+             const std::span<double> best = out[kv_head];
+             for (std::size_t t = 0; t < best.size(); ++t) {
+               const auto product = static_cast<double>(products_of_row[t]);
+               best[t] = i == 0 ? product : std::max(best[t], product);
+             }
+           });
 }
 
 }  // namespace kvscope::gpu

@@ -50,6 +50,7 @@ class EvictingMethod : public Selector {
             .permanent = true,
             .budgets = kTokenBudgets};
   }
+  bool remembers() const override { return false; }
   Selection select(const SelectCall& call) override { return alive_selection(call); }
   void evict(const SelectCall& call, AliveMask& alive) override;
 

@@ -16,13 +16,13 @@ constexpr Index kLinearPart = 2048;  // keys of a task
 
 void linear_scores(const SelectCall& call, std::span<const double> vectors, TokenRange keys,
                    std::span<const std::span<double>> out) {
-  const std::vector<float> narrow(vectors.begin(), vectors.end());
-  if (call.remote != nullptr) return call.remote->linear_scores(narrow, keys, out);
+  if (call.remote != nullptr) return call.remote->linear_scores(vectors, keys, out);
   ScoreEngine& engine = engine_of(call);
   const auto d = static_cast<std::size_t>(call.k.dim(2));
   const auto n_rows = out.size() / static_cast<std::size_t>(call.k.dim(0));
   const Index n_parts = (std::max<Index>(keys.size(), 0) + kLinearPart - 1) / kLinearPart;
   const bool is_exact = engine.precision() == ScorePrecision::f64;
+  const std::vector<float> narrow(vectors.begin(), vectors.end());
   const auto stride = static_cast<Index>(out.size() > 1 ? out[1].data() - out[0].data() : 0);
   bool is_table = true;  // rows at equal distances: one kernel call serves them all
   for (std::size_t i = 1; i < out.size(); ++i)

@@ -302,6 +302,8 @@ class Selector {
   /// What of a call the method looks at itself in f32. What it does without may be elsewhere, where
   /// operations ask SelectCall::remote; on_append is not called then.
   virtual HostRows host_rows() const { return caps().is_static ? HostRows::none : HostRows::all; }
+  /// True if it remembers of earlier calls what neither keys and values nor the alive mask tell.
+  virtual bool remembers() const { return true; }
 
  private:
   std::string name_;

@@ -9,6 +9,7 @@
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/score_kernels.hpp"
 #include "core/attention/vote_kernels.hpp"
+#include "core/selectors/key_lists.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/shared_scores.hpp"
 #include "core/tensor/lane_kernels.hpp"
@@ -452,14 +453,13 @@ void add_remote_votes(const SelectCall& call, const VoteQuestion& question,
   const Index end_row = question.rows.back() + 1;
   assert(question.owner == ListOwner::kv_head);
   assert(end_row - first_row == static_cast<Index>(question.rows.size()));
-  const std::vector<std::vector<float>> votes =
-      call.remote->softmax_votes(lists, first_row, end_row);
+  const KeyValues votes = call.remote->softmax_votes(lists, first_row, end_row);
   for (std::size_t kv_head = 0; kv_head < votes.size(); ++kv_head) {
     for (std::size_t i = 0; i < votes[kv_head].size(); ++i) {
       const Index pos = lists.empty() ? static_cast<Index>(i) : Index{lists[kv_head][i]};
       if (pos < question.keys.begin || pos >= question.keys.end) continue;
       sums[kv_head][static_cast<std::size_t>(pos - question.keys.begin)] +=
-          question.factor * static_cast<double>(votes[kv_head][i]);
+          question.factor * votes[kv_head][i];
     }
   }
 }

@@ -207,6 +207,23 @@ SelectCost SelectorRun::cost(std::size_t budget) const {
   return selector_->cost(question, answers_[budget]);
 }
 
+void SelectorRun::go_on_from(const SelectorRun& other) {
+  if (selector_->remembers()) {
+    throw ConfigError(
+        fmt::format("selector {}: remembers earlier calls, so that only one sequence "
+                    "can go on from them",
+                    selector_->name()));
+  }
+  is_open_ = other.is_open_;
+  alive_ = other.alive_;
+  before_verify_ = other.before_verify_;
+  phase_ = other.phase_;
+  n_calls_ = other.n_calls_;
+  next_layer_ = other.next_layer_;
+  pos_begin_ = other.pos_begin_;
+  n_keys_ = other.n_keys_;
+}
+
 void SelectorRun::rollback(Index n_keys) {
   if (n_keys < 0 || n_keys > n_keys_) {
     throw ShapeError(fmt::format("rollback to {} keys: the sequence has {}", n_keys, n_keys_));

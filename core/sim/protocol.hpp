@@ -81,6 +81,10 @@ class SelectorRun {
   /// tensors are looked at, not their data.
   void native_call(const LayerCall& input, Selection answer);
 
+  /// Goes on where another run stands, of the same method with the same shape and budgets. Throws
+  /// ConfigError for a method that remembers more than the runs do (Selector::remembers).
+  void go_on_from(const SelectorRun& other);
+
   /// Forgets the keys at positions >= n_keys. What a permanent method evicted in the last call
   /// comes back if that call was a verification and n_keys does not reach behind its begin;
   /// evictions of older calls are final.

@@ -51,6 +51,7 @@ class H2o final : public EvictingMethod {
     return caps;
   }
   HostRows host_rows() const override { return HostRows::none; }
+  bool remembers() const override { return true; }
   void reset(const AttentionShape& shape) override {
     shape_ = shape;
     layers_.assign(static_cast<std::size_t>(shape.n_layers), Layer{});

@@ -101,6 +101,9 @@ class Loki final : public SharedScoreSelector {
   }
   void rollback(Index n_keys) override { columns_.truncate(n_keys); }
 
+  HostRows host_rows() const override {
+    return basis_ == Basis::self && !file_.is_named() ? HostRows::all : HostRows::queries;
+  }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     const auto n_kv = static_cast<double>(call.k.dim(0));
     const auto n_q = static_cast<double>(call.q.dim(0));
@@ -130,8 +133,8 @@ class Loki final : public SharedScoreSelector {
   bool score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange keys,
                     std::span<const std::span<double>> scores) override {
     const Index heads_per_owner = owner_kind == ListOwner::q_head ? 1 : shape_.group();
-    const bool reads_columns =
-        is_decode(call) && engine_of(call).precision() == ScorePrecision::f32;
+    const bool reads_columns = is_decode(call) && call.remote == nullptr &&
+                               engine_of(call).precision() == ScorePrecision::f32;
     if (reads_columns) {
       columns_.append_up_to(call, n_directions(call.k.dim(2)),
                             [&](Index kv_head) { return basis_of(call, kv_head); });

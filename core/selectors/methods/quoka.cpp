@@ -30,6 +30,7 @@
 #include "core/attention/quoka_scores.hpp"
 #include "core/base/splitmix64.hpp"
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/key_lists.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
 
@@ -83,6 +84,11 @@ class Quoka final : public SharedScoreSelector, QuokaRules {
                          : "";
   }
 
+  HostRows host_rows() const override {
+    return scope_ == Scope::past && aggregate == QuokaAggregate::max ? HostRows::queries
+                                                                     : HostRows::all;
+  }
+
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     const auto d = static_cast<double>(call.q.dim(2));
@@ -113,7 +119,8 @@ class Quoka final : public SharedScoreSelector, QuokaRules {
     const Index group = call.q.dim(0) / call.k.dim(0);
     slots_.resize(static_cast<std::size_t>(call.k.dim(0)));
     engine_of(call).run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
-      if (similarity == QuokaSimilarity::cosine && call.engine != nullptr) {
+      if (similarity == QuokaSimilarity::cosine && call.engine != nullptr &&
+          call.remote == nullptr) {
         call.engine->inverse_norms(call.layer, kv_head, call.k.sub(kv_head), scored_range(call),
                                    eps);
       }
@@ -124,6 +131,22 @@ class Quoka final : public SharedScoreSelector, QuokaRules {
 
   TokenRange scored_range(const SelectCall& call) const override {
     return scope_ == Scope::past ? past_range(call) : call_range(call);
+  }
+
+  bool score_owners(const SelectCall& call, ListOwner, TokenRange keys,
+                    std::span<const std::span<double>> scores) override {
+    if (call.remote == nullptr) return false;
+    std::vector<double> vectors;
+    for (const Slots& slots : slots_)
+      vectors.insert(vectors.end(), slots.means.flat().begin(), slots.means.flat().end());
+    call.remote->largest_scores(vectors, keys, scores);
+    if (similarity != QuokaSimilarity::cosine) return true;
+    const KeyValues factors = call.remote->inverse_norms({}, eps);
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      const double* const of_head = factors[i].data() + keys.begin;
+      for (std::size_t t = 0; t < scores[i].size(); ++t) scores[i][t] *= of_head[t];
+    }
+    return true;
   }
 
   std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,

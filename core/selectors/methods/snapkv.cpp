@@ -36,6 +36,7 @@ class SnapKv final : public WindowVotes {
     if (official_mha_) caps.owner = ListOwner::q_head;
     return caps;
   }
+  bool remembers() const override { return official_mha_; }
   HostRows host_rows() const override {
     return official_mha_ ? HostRows::all : WindowVotes::host_rows();
   }

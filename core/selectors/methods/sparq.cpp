@@ -97,6 +97,7 @@ class Sparq final : public SharedScoreSelector {
             .dense_layers = dense_layers_};
   }
 
+  HostRows host_rows() const override { return mean_value_ ? HostRows::all : HostRows::queries; }
   std::string why_no_scores() const override {
     return mean_value_
                ? "states which share of the output its own list has (expected mean-value=false)"
@@ -168,7 +169,7 @@ class Sparq final : public SharedScoreSelector {
                     std::span<const std::span<double>> scores) override {
     ScoreEngine& engine = engine_of(call);
     approximate_.clear();
-    if (engine.precision() == ScorePrecision::f64) return false;
+    if (engine.precision() == ScorePrecision::f64 && call.remote == nullptr) return false;
     const TokenRange visible = call_range(call);
     const Index n_q = call.q.dim(0);
     const Index d = call.q.dim(2);
@@ -178,7 +179,7 @@ class Sparq final : public SharedScoreSelector {
                                                static_cast<std::size_t>(n_q) * n_visible);
     for (Index h = 0; h < n_q; ++h)
       approximate_.push_back(memory.subspan(static_cast<std::size_t>(h) * n_visible, n_visible));
-    const bool reads_columns = is_decode(call);
+    const bool reads_columns = is_decode(call) && call.remote == nullptr;
     std::vector<KeyColumns::Question> questions;
     // Zero in the channels that are left out.
     std::vector<double> queries(static_cast<std::size_t>(n_q * d), 0.0);

@@ -18,10 +18,10 @@ class LoopRows final : public RemoteRows {
   LoopRows(const Sequence& sequence, Index layer, Index begin, Index n_tok)
       : sequence_(sequence), layer_(layer), begin_(begin), n_tok_(n_tok) {}
 
-  std::vector<std::vector<float>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
-                                                Index first_row, Index end_row) const override {
+  std::vector<std::vector<double>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
+                                                 Index first_row, Index end_row) const override {
     const AttentionShape& shape = sequence_.shape;
-    std::vector<std::vector<float>> votes;
+    std::vector<std::vector<double>> votes;
     for (Index kv_head = 0; kv_head < shape.n_kv; ++kv_head) {
       std::set<KeyPos> allowed = first_keys(begin_ + n_tok_);
       if (!lists.empty()) {
@@ -38,8 +38,7 @@ class LoopRows final : public RemoteRows {
         }
       }
       votes.emplace_back();
-      for (const KeyPos pos : allowed)
-        votes.back().push_back(static_cast<float>(sums[static_cast<std::size_t>(pos)]));
+      for (const KeyPos pos : allowed) votes.back().push_back(sums[static_cast<std::size_t>(pos)]);
     }
     return votes;
   }
@@ -87,7 +86,7 @@ class LoopRows final : public RemoteRows {
     return norms;
   }
 
-  void linear_scores(std::span<const float> vectors, TokenRange keys,
+  void linear_scores(std::span<const double> vectors, TokenRange keys,
                      std::span<const std::span<double>> out) const override {
     const auto d = static_cast<std::size_t>(sequence_.shape.d_head);
     REQUIRE(vectors.size() == out.size() * d);
@@ -100,8 +99,24 @@ class LoopRows final : public RemoteRows {
     }
   }
 
+  void largest_scores(std::span<const double> vectors, TokenRange keys,
+                      std::span<const std::span<double>> out) const override {
+    const std::size_t n =
+        vectors.size() / out.size() / static_cast<std::size_t>(sequence_.shape.d_head);
+    std::vector<std::vector<double>> each(out.size() * n, std::vector<double>(out[0].size()));
+    const std::vector<std::span<double>> rows(each.begin(), each.end());
+    linear_scores(vectors, keys, rows);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      for (std::size_t t = 0; t < out[i].size(); ++t) {
+        out[i][t] = each[i * n][t];
+        for (std::size_t j = 1; j < n; ++j) out[i][t] = std::max(out[i][t], each[i * n + j][t]);
+      }
+    }
+  }
+
  private:
-  static double dot(std::span<const float> a, std::span<const float> b) {
+  template <class T>
+  static double dot(std::span<T> a, std::span<const float> b) {
     double sum = 0.0;
     for (std::size_t c = 0; c < a.size(); ++c)
       sum += static_cast<double>(a[c]) * static_cast<double>(b[c]);
@@ -156,11 +171,12 @@ std::vector<Answer> answers_of(const std::string& spec, const Sequence& sequence
 }
 
 TEST_CASE("remote rows: the same lists as from tensors at hand", "[selectors]") {
-  const std::string spec =
-      GENERATE("tova", "tova-kvpress", "snapkv:window=4", "snapkv:window=3,kernel=3,pooling=max",
-               "keydiff", "keydiff:anchor=raw,recent-share=0.25", "adakv:window=4,kernel=3", "h2o",
-               "h2o:normalise=window,vote-window=5", "knorm", "kascade:anchors=0,tile=8",
-               "lessismore:dense-layers=0,correction-layer=1", "qfilters", "bigbird", "random");
+  const std::string spec = GENERATE(
+      "tova", "tova-kvpress", "snapkv:window=4", "snapkv:window=3,kernel=3,pooling=max", "keydiff",
+      "keydiff:anchor=raw,recent-share=0.25", "adakv:window=4,kernel=3", "h2o",
+      "h2o:normalise=window,vote-window=5", "knorm", "kascade:anchors=0,tile=8",
+      "lessismore:dense-layers=0,correction-layer=1", "qfilters", "quoka:n-queries=3",
+      "quoka:similarity=dot", "sparq:mean-value=false", "loki:rank=4,basis=calibrated", "bigbird", "random");
   const std::uint64_t seed = GENERATE(1u, 2u, 3u);
   CAPTURE(spec, seed);
   const Sequence sequence =

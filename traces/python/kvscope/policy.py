@@ -1,8 +1,8 @@
 """A selection inside a transformers model: with kvs.policy(model, "quest@tokens=1024"): model.generate(...).
 
 The model keeps its cache, its masks and its weights; in every layer with full attention the method chooses the keys, and
-torch's attention sees these alone. The C++ engine chooses, on copies of q and k on the CPU; for tensors on a GPU a twin in
-torch does, where there is one (kvscope/twins.py). Where the method does not choose (sliding layers, its dense layers, phases
+torch's attention sees these alone. The C++ engine chooses, on copies of q and k on the CPU; of tensors on a GPU it
+has torch compute what most methods ask about them (kvscope/torch_rows.py). Where the method does not choose (sliding layers, its dense layers, phases
 it rests in) the call goes to transformers' own sdpa function unchanged, so its results are sdpa's bit by bit. Whatever is done
 to the cache between calls, the keys attended to are those of a run of its own for each sequence (kvscope/sequences.py tells
 them apart), or the call is refused. This is for judging methods, not for speed: the attention is dense under a mask.
@@ -82,7 +82,8 @@ class Policy(Method):
         spans = [self._span(mask, row, n_tok, key.shape[2]) for row in range(n_batch)]
         marks = [marks_of(key[row, :, first:end]) if end > first else None for row, (first, end) in enumerate(spans)]
         n_past = [max(0, end - n_tok - first) for first, end in spans]
-        rows = self._sequences.setdefault(module, Sequences()).go_on(marks, n_past, keeps_states=self.has_history)
+        rows = self._sequences.setdefault(module, Sequences()).go_on(marks, n_past, keeps_states=self.has_history,
+                                                                         can_copy=self.has_history and not self.caps["remembers"])
         bias = None
         for row, sequence in enumerate(rows):
             if sequence is None:
@@ -166,7 +167,8 @@ def policy(model: Any, spec: Any, *, budget: Any = None, phases: str | Iterable[
     phases        where it may choose: "prefill", "decode" (verification of drafts with it), or both [both]
     dense_layers  leading layers left dense [the method's own]
     threads       of the method
-    engine        who chooses: cpp, torch (a twin), or auto: torch for tensors on a GPU where the method has a twin, else cpp
+    engine        who computes what the method asks about queries and keys: torch, where they lie; cpp, from copies in the host's
+                  memory; auto: torch for tensors on a GPU where the method can do without copies, else cpp
 
     Batches (padded on the left), chunked prefill, decode steps, beams, assisted decoding, caches that are cut back or exchanged,
     static and dynamic ones, grouped heads; what a method cannot follow is refused. Of a model with pictures the text part

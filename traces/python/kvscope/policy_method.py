@@ -1,4 +1,5 @@
-"""A method as a policy asks it: which keys a row of an attention call attends to, by the C++ engine or by a twin in torch."""
+"""A method as a policy asks it: which keys a row of an attention call attends to. The C++ engine chooses; what it needs to know
+about queries and keys it reads from copies in the host's memory, or has torch compute where they lie (kvscope/torch_rows.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from .commands import budget_words
 from .errors import UsageError
 from .own import remembers
 from .sequences import Sequence
-from .twins import TWINS, make_twin
+from .torch_rows import TorchRows
 
 _MAX_TOKENS = 1 << 24
 #: Methods that fit something to the keys of the call in which they are asked: fed anew, they need the calls one by one.
@@ -53,9 +54,12 @@ class Method:
         if engine not in ("auto", "cpp", "torch"):
             raise UsageError(f"policy {spec}: engine: expected auto, cpp or torch, found {engine}")
         self.engine = engine
-        self.has_twin = self.spec != "full" and self._has_twin(engine)
         self.dense_layers, self.threads = dense_layers, threads
         self.caps = native.caps(self.spec)
+        #: It does without copies of keys and values.
+        self.can_ask_torch = self.spec != "full" and self.caps["host_rows"] != "all"
+        if engine == "torch" and not self.can_ask_torch and self.spec != "full":
+            raise UsageError(f'policy {spec}: engine: the method looks at the keys itself, with these options: expected engine="cpp" or "auto"')
         if self.caps["budgets"] and words is None:
             raise UsageError(f'policy {spec}: expected METHOD@BUDGET, as "{spec}@tokens=1024", or budget=1024: the method takes a budget')
         if budget is not None and not self.caps["budgets"] and self.spec != "full":
@@ -80,18 +84,6 @@ class Method:
         self.has_history = self._is_always_open or self.caps["steps_per_choice"] > 1 or remembers(self.spec)
         self._is_fitting = any(word.startswith(_FITTING) for word in re.split(r"[^a-z0-9-]+", self.spec))
 
-    def _has_twin(self, engine: str) -> bool:
-        """Whether torch has the method with these options; where it was asked for, it has to."""
-        try:
-            if make_twin(self.spec) is not None:
-                return True
-            why = f"torch has no such method: expected one of {', '.join(TWINS)}"
-        except ValueError as error:
-            why = str(error)
-        if engine == "torch":
-            raise UsageError(f'policy {self.spec}: {why}, or engine="cpp"')
-        return False
-
     def choose(self, layer: int, row: int, sequence: Sequence, q: Any, k: Any, v: Any, scale: float) -> Any:
         """What is added to the scores of q [n_q, n_own, d] with k [n_kv, n_keys, d]: 0 or a log-weight, -inf for keys left out;
         None = nothing is left out."""
@@ -100,8 +92,7 @@ class Method:
         self._refuse_past(row, sequence, k.shape[1] - q.shape[1])
         is_open = sequence.phase in self.phases
         self.n_asked += is_open
-        ask = self._ask_twin if self.has_twin and (self.engine == "torch" or (self.engine == "auto" and q.is_cuda)) else self._ask_cpp
-        chosen = ask(layer, sequence, q.detach(), k.detach(), v.detach(), scale, is_open)
+        chosen = self._ask(layer, sequence, q.detach(), k.detach(), v.detach(), scale, is_open)
         if chosen is not None and not is_open and sequence.phase in self.caps["phases"]:
             raise UsageError(f"policy {self.spec}: {sequence.phase} is not among its phases ({', '.join(self.phases)}), and the method has "
                              "left out keys for good before: expected a method that evicts nothing, a prompt in one call before "
@@ -116,49 +107,43 @@ class Method:
                              "their calls: expected fewer sequences in a block")
         if not self.has_history or sequence.state is not None or n_past == 0:
             return
-        why = ("which another row goes on with already (beams)" + (', where engine="torch" can follow' if self.has_twin else "")
-               if sequence.is_double else
+        why = ("which another row goes on with already (beams)" if sequence.is_double else
                f"of which the method has followed {sequence.n_known} as they are now (the cache was filled before the policy, cut back, "
                "reordered, exchanged or changed, or too many other sequences ran since)")
         raise UsageError(f"policy {self.spec}: row {row} of the batch goes on from {n_past} tokens, {why}: expected the whole sequence inside "
                          "the policy, one call after the other, since its choice depends on what came before")
 
-    def _ask_twin(self, layer: int, sequence: Sequence, q: Any, k: Any, v: Any, scale: float, is_open: bool) -> Any:
-        if sequence.state is None:
-            sequence.state = make_twin(self.spec)
-        if not is_open and not self._is_always_open:
-            return None
-        twin = sequence.state
-        twin.scale = scale
-        seen = twin(q, k, self.budget, sequence.phase)
-        if seen is None or (not is_open and bool(seen.all())):
-            return None
-        return torch.where(seen, 0.0, float("-inf"))
-
-    def _ask_cpp(self, layer: int, sequence: Sequence, q: Any, k: Any, v: Any, scale: float, is_open: bool) -> Any:
-        q, k, v = (x.float().cpu().contiguous().numpy() for x in (q, k, v))
+    def _ask(self, layer: int, sequence: Sequence, q: Any, k: Any, v: Any, scale: float, is_open: bool) -> Any:
         if v.shape != k.shape:
             if self.caps["needs_values"]:
                 raise UsageError(f"policy {self.spec}: the method reads values, and the model's are {v.shape[2]} wide where keys have "
                                  f"{k.shape[2]} channels: expected equal widths")
             v = k
-        n_q, n_own, _ = q.shape
         if sequence.state is None:
-            sequence.state = self._new_run(layer, sequence, n_q, k, v, scale)
+            sequence.state = self._new_run(layer, sequence, q, k, v, scale)
         run = sequence.state
         run.set_open(is_open or self._is_always_open)
-        run.begin_call(sequence.phase, n_own)
-        (selection,) = run.layer_call(layer, q, k, v)
+        run.begin_call(sequence.phase, q.shape[1])
+        (selection,) = self._call(run, layer, q, k, v, scale)
         if selection.has_summaries:
             raise UsageError(f"policy {self.spec}: the method adds pseudo-keys, which torch's attention cannot take: expected a method "
                              "of lists alone (kvscope simulate runs it)")
-        return None if selection.is_dense else torch.from_numpy(_list_bias(selection, n_q, k.shape[0], n_own, k.shape[1]))
+        return None if selection.is_dense else torch.from_numpy(_list_bias(selection, q.shape[0], k.shape[0], q.shape[1], k.shape[1]))
 
-    def _new_run(self, layer: int, sequence: Sequence, n_q: int, k: Any, v: Any, scale: float) -> Any:
+    def _call(self, run: Any, layer: int, q: Any, k: Any, v: Any, scale: float) -> Any:
+        """The run's lists for q [n_q, n_tok, d], the last queries of the context k and v [n_kv, n_keys, d]."""
+        if self.can_ask_torch and (self.engine == "torch" or (self.engine == "auto" and _is_elsewhere(k))):
+            return run.remote_call(layer, TorchRows(q, k, scale), _array(q) if self.caps["host_rows"] == "queries" else None)
+        if not _is_elsewhere(k):
+            return run.layer_call(layer, _array(q), _array(k), _array(v))
+        new = slice(run.n_held, None)  # the run holds copies of the others
+        return run.next_call(layer, _array(q), _array(k[:, new]), _array(v[:, new]) if self.caps["needs_values"] else None)
+
+    def _new_run(self, layer: int, sequence: Sequence, q: Any, k: Any, v: Any, scale: float) -> Any:
         """A run that has seen the keys of all calls but the last: in one piece and unasked where the keys alone matter, else call
         by call, with queries of zeros."""
         n_kv, _, d = k.shape
-        run = native.Run(self.spec, layer + 1, n_q, n_kv, d, _MAX_TOKENS, scale, [self.budget], dense_layers=self.dense_layers, f32=True,
+        run = native.Run(self.spec, layer + 1, q.shape[0], n_kv, d, _MAX_TOKENS, scale, [self.budget], dense_layers=self.dense_layers, f32=True,
                          n_threads=self.threads)
         *past, _ = sequence.phases()
         n_past = sum(n_tok for n_tok, _, _ in past)
@@ -167,8 +152,17 @@ class Method:
             end += n_tok
             run.set_open(is_seen and phase in self.phases)
             run.begin_call(phase, n_tok)
-            run.layer_call(layer, np.zeros((n_q, n_tok, d), np.float32), *(np.ascontiguousarray(x[:, :end]) for x in (k, v)))
+            self._call(run, layer, q.new_zeros((q.shape[0], n_tok, d)), k[:, :end], v[:, :end], scale)
         return run
+
+
+def _is_elsewhere(x: Any) -> bool:
+    """True for tensors that the C++ engine cannot read in place."""
+    return x.device.type != "cpu"
+
+
+def _array(x: Any) -> Any:
+    return x.float().cpu().contiguous().numpy()
 
 
 def _list_bias(selection: Any, n_q: int, n_kv: int, n_tok: int, n_ctx: int) -> Any:

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .twin import Twin
-
 #: Sequences that were not in a layer's last call and may come back; of how many what a method keeps is kept.
 _KEPT, _KEPT_STATES = 32, 8
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -48,7 +46,7 @@ class Sequence:
 
     marks: torch.Tensor  # [n_keys]
     calls: tuple[Call, ...]
-    state: Any = None  # what the method keeps (a native.Run or a twin); None: to be made anew
+    state: Any = None  # what the method keeps (a native.Run); None: to be made anew
     n_known: int = 0  # leading keys of the past that are as some call left them
     is_double: bool = False  # another row of the call goes on with the same past
     is_doubtful: bool = False  # by which calls its past came about is not known for sure
@@ -77,15 +75,15 @@ class Sequences:
         self._known: list[Sequence] = []  # the last call's, then older ones, the latest first
         self._has_forgotten = False
 
-    def go_on(self, marks: list[torch.Tensor | None], n_past: list[int], keeps_states: bool) -> list[Sequence | None]:
+    def go_on(self, marks: list[torch.Tensor | None], n_past: list[int], keeps_states: bool, can_copy: bool) -> list[Sequence | None]:
         """For each row (None: nothing but padding): marks [n_keys], of which the first n_past are older than this call.
 
-        A sequence goes on with its state where all of its past is there and no row before this one took it; a twin's state is
-        copied for further rows. In all other cases the state is None. keeps_states: of sequences that are in no row of this
-        call; without, they are made anew should they come back.
+        A sequence goes on with its state where all of its past is there and no row before this one took it; can_copy: further rows
+        get copies. In all other cases the state is None. keeps_states: of sequences that are in no row of this call; without,
+        they are made anew should they come back.
         """
         taken: set[int] = set()
-        rows = [None if row is None else self._of(row, past, taken) for row, past in zip(marks, n_past)]
+        rows = [None if row is None else self._of(row, past, taken, can_copy) for row, past in zip(marks, n_past)]
         rest = [known for known in self._known if id(known) not in taken]
         self._has_forgotten = self._has_forgotten or len(rest) > _KEPT
         for known in rest[_KEPT_STATES if keeps_states else 0 :]:
@@ -93,7 +91,7 @@ class Sequences:
         self._known = [row for row in rows if row is not None] + rest[:_KEPT]
         return rows
 
-    def _of(self, marks: torch.Tensor, n_past: int, taken: set[int]) -> Sequence:
+    def _of(self, marks: torch.Tensor, n_past: int, taken: set[int], can_copy: bool) -> Sequence:
         past, now = marks[:n_past], Call(len(marks))
         n_known = [_n_same(known.marks, past) for known in self._known]
         most = max(n_known, default=0)
@@ -105,7 +103,7 @@ class Sequences:
         is_double = one is not None and id(one) in taken
         state = None
         if one is not None and len(calls) == 1:
-            state = one.state if not is_double else copy.copy(one.state) if isinstance(one.state, Twin) else None
+            state = one.state if not is_double else copy.copy(one.state) if can_copy and one.state is not None else None
             taken.add(id(one))
         before = max(calls, key=len)
         is_doubtful = len(calls) > 1

@@ -7,6 +7,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <functional>
+#include <utility>
+
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"
 #include "core/selectors/list_owner.hpp"
@@ -17,6 +21,7 @@
 #include "traces/python/native/call.hpp"
 #include "traces/python/native/errors.hpp"
 #include "traces/python/native/module.hpp"
+#include "traces/python/native/python_rows.hpp"
 
 namespace kvscope::python {
 
@@ -31,11 +36,135 @@ Phase phase_of(const std::string& word) {
   throw ConfigError(fmt::format("phase: expected prefill, decode or verify, found {}", word));
 }
 
+/// Keys or values that come a few at a time.
+class GrowingRows {
+ public:
+  GrowingRows() = default;
+  GrowingRows(const GrowingRows& other)
+      : rows_(other.n_ == 0 ? Tensor<float>() : other.rows_.clone()), n_(other.n_) {}
+
+  /// rows [n_heads, n, d]: those before position n_keys that are not there yet.
+  void append(TensorView<const float> rows, Index n_keys) {
+    if (n_keys - n_ != rows.dim(1)) {
+      throw ShapeError(
+          fmt::format("keys of a call: expected the {} that the run does not have yet, "
+                      "found {}",
+                      n_keys - n_, rows.dim(1)));
+    }
+    if (rows_.count() == 0 || n_keys > rows_.dim(1)) {
+      auto more = Tensor<float>::uninitialized(
+          {rows.dim(0), std::max(n_keys + n_keys / 4, Index{64}), rows.dim(2)});
+      if (n_ > 0) copy(view(), more, 0);
+      rows_ = std::move(more);
+    }
+    copy(rows, rows_, n_);
+    n_ = n_keys;
+  }
+  void truncate(Index n_keys) { n_ = std::min(n_, n_keys); }
+  Index n_rows() const { return n_; }
+  /// [n_heads, n, d]
+  TensorView<const float> view() const { return std::as_const(rows_).view().range(1, 0, n_); }
+
+ private:
+  static void copy(TensorView<const float> from, Tensor<float>& to, Index at) {
+    for (Index head = 0; head < from.dim(0); ++head) {
+      for (Index t = 0; t < from.dim(1); ++t)
+        std::ranges::copy(from.sub(head).row(t), &to(head, at + t, Index{0}));
+    }
+  }
+
+  Tensor<float> rows_;
+  Index n_ = 0;
+};
+
+using Answers = std::vector<std::shared_ptr<SelectionHolder>>;
+
 class Run {
  public:
   Run(const std::string& spec, Index n_layers, Index n_q, Index n_kv, Index d_head,
       Index max_tokens, float score_scale, const std::vector<std::string>& budgets,
-      std::optional<Index> dense_layers, bool f32, int n_threads, float score_cap) {
+      std::optional<Index> dense_layers, bool f32, int n_threads, float score_cap)
+      : make_([=] {
+          return make(spec, n_layers, n_q, n_kv, d_head, max_tokens, score_scale, budgets,
+                      dense_layers, f32, score_cap);
+        }),
+        pool_(std::make_unique<ThreadPool>(n_threads)),
+        run_(make_()) {}
+  /// Goes on as `other` by itself.
+  Run(const Run& other)
+      : make_(other.make_),
+        pool_(std::make_unique<ThreadPool>(other.pool_->n_threads())),
+        run_(make_()),
+        k_(other.k_),
+        v_(other.v_) {
+    run_->go_on_from(*other.run_);
+  }
+
+  void begin_call(const std::string& phase, Index n_tok) {
+    run_->begin_call(phase_of(phase), n_tok);
+  }
+
+  /// q [n_q, n_tok, d_head], k and v [n_kv, n_ctx, d_head]: rank 3, C order. Returns one
+  /// selection per budget.
+  Answers layer_call(Index layer, const InputArray<float>& q, const InputArray<float>& k,
+                     const std::optional<InputArray<float>>& v,
+                     const std::vector<float>& sink_logits) {
+    LayerCall call{.layer = layer,
+                   .q = view_of(q),
+                   .k = view_of(k),
+                   .v = {},
+                   .window = std::nullopt,
+                   .sink_logits = sink_logits};
+    if (v) call.v = view_of(*v);
+    return answers_to(call);
+  }
+
+  /// The same with k and v [n_kv, n, d_head] of the keys that the run does not have yet, the call's
+  /// last; for runs that are asked about one layer.
+  Answers next_call(Index layer, const InputArray<float>& q, const InputArray<float>& k,
+                    const std::optional<InputArray<float>>& v) {
+    k_.append(view_of(k), run_->n_keys());
+    LayerCall call{.layer = layer, .q = view_of(q), .k = k_.view()};
+    if (v) {
+      v_.append(view_of(*v), run_->n_keys());
+      call.v = v_.view();
+    }
+    return answers_to(call);
+  }
+
+  /// The same about rows that a Python object has (python_rows.hpp); q where the method needs it.
+  Answers remote_call(Index layer, const nb::object& object,
+                      const std::optional<InputArray<float>>& q) {
+    const PythonRows rows(object);
+    const AttentionShape& shape = run_->shape();
+    const TensorView<const float> kv(nullptr, Shape{shape.n_kv, run_->n_keys(), shape.d_head});
+    LayerCall call{
+        .layer = layer,
+        .q = {nullptr, Shape{shape.n_q, run_->n_keys() - run_->pos_begin(), shape.d_head}},
+        .k = kv,
+        .v = kv};
+    if (q) call.q = view_of(*q);
+    call.remote = &rows;
+    return answers_to(call);
+  }
+
+  /// While closed the method sees keys but is not asked.
+  void set_open(bool is_open) { run_->set_open(is_open); }
+  void rollback(Index n_keys) {
+    run_->rollback(n_keys);
+    k_.truncate(n_keys);
+    v_.truncate(n_keys);
+  }
+  const SelectorRun& run() const { return *run_; }
+  Index n_held() const { return k_.n_rows(); }
+
+ private:
+  static std::unique_ptr<SelectorRun> make(const std::string& spec, Index n_layers, Index n_q,
+                                           Index n_kv, Index d_head, Index max_tokens,
+                                           float score_scale,
+                                           const std::vector<std::string>& budgets,
+                                           std::optional<Index> dense_layers, bool f32,
+                                           float score_cap) {
     AttentionShape shape;
     shape.n_layers = n_layers;
     shape.n_q = n_q;
@@ -52,28 +181,12 @@ class Run {
     }
     std::vector<Budget> parsed;
     for (const std::string& text : budgets) parsed.push_back(Budget::parse(text));
-    pool_ = std::make_unique<ThreadPool>(n_threads);
-    run_ = std::make_unique<SelectorRun>(MethodSpec(spec).make(), shape, std::move(parsed),
+    return std::make_unique<SelectorRun>(MethodSpec(spec).make(), shape, std::move(parsed),
                                          dense_layers,
                                          f32 ? ScorePrecision::f32 : ScorePrecision::f64);
   }
 
-  void begin_call(const std::string& phase, Index n_tok) {
-    run_->begin_call(phase_of(phase), n_tok);
-  }
-
-  /// q [n_q, n_tok, d_head], k and v [n_kv, n_ctx, d_head]: rank 3, C order. Returns one
-  /// selection per budget.
-  std::vector<std::shared_ptr<SelectionHolder>> layer_call(
-      Index layer, const InputArray<float>& q, const InputArray<float>& k,
-      const std::optional<InputArray<float>>& v, const std::vector<float>& sink_logits) {
-    LayerCall call{.layer = layer,
-                   .q = view_of(q),
-                   .k = view_of(k),
-                   .v = {},
-                   .window = std::nullopt,
-                   .sink_logits = sink_logits};
-    if (v) call.v = view_of(*v);
+  Answers answers_to(LayerCall call) {
     call.pool = pool_.get();
     return with_python_failures([&] {
       std::vector<std::shared_ptr<SelectionHolder>> out;
@@ -102,14 +215,10 @@ class Run {
     });
   }
 
-  /// While closed the method sees keys but is not asked.
-  void set_open(bool is_open) { run_->set_open(is_open); }
-  void rollback(Index n_keys) { run_->rollback(n_keys); }
-  const SelectorRun& run() const { return *run_; }
-
- private:
+  std::function<std::unique_ptr<SelectorRun>()> make_;
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<SelectorRun> run_;
+  GrowingRows k_, v_;  // of next_call()
 };
 
 nb::dict caps_of(const std::string& spec) {
@@ -136,6 +245,9 @@ nb::dict caps_of(const std::string& spec) {
   out["needs_projection"] = caps.needs_projection;
   out["cross_layer"] = caps.cross_layer;
   out["steps_per_choice"] = caps.steps_per_choice;
+  const std::unique_ptr<Selector> selector = MethodSpec(spec).make();
+  out["host_rows"] = std::string(enum_name(selector->host_rows()));
+  out["remembers"] = selector->remembers();
   out["page_size"] = caps.page_size;
   out["dense_layers"] = caps.dense_layers;
   return out;
@@ -160,6 +272,12 @@ void bind_run(nb::module_& module) {
       .def("begin_call", &Run::begin_call, nb::arg("phase"), nb::arg("n_tok"))
       .def("layer_call", &Run::layer_call, nb::arg("layer"), nb::arg("q"), nb::arg("k"),
            nb::arg("v") = nb::none(), nb::arg("sinks") = std::vector<float>{})
+      .def("next_call", &Run::next_call, nb::arg("layer"), nb::arg("q"), nb::arg("k"),
+           nb::arg("v") = nb::none())
+      .def_prop_ro("n_held", &Run::n_held)
+      .def("remote_call", &Run::remote_call, nb::arg("layer"), nb::arg("rows"),
+           nb::arg("q") = nb::none())
+      .def("__copy__", [](const Run& run) { return new Run(run); })
       .def("set_open", &Run::set_open, nb::arg("is_open"))
       .def("rollback", &Run::rollback, nb::arg("n_keys"))
       .def("n_alive", [](const Run& r, Index layer,

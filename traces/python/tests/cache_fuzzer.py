@@ -154,7 +154,7 @@ class World:
         self.spec = self.random.choice(specs)
         self.options: dict[str, object] = {"phases": self.random.choice([None, None, None, "decode", "prefill"])}
         self.method = Method(self.spec)
-        if self.method.has_twin:
+        if self.method.can_ask_torch:
             self.options["engine"] = self.random.choice(["cpp", "torch"])
         self.caches: list[_Followed] = []
         self.log: list[str] = []

@@ -1,17 +1,17 @@
-"""Checks on a GPU in one command, without pytest, network or compiler; a minute or two:
+"""Checks on a GPU in one command, without pytest or network; a minute or two:
 
     python traces/python/tests/cuda_check.py [--device cuda]
 
-1. The twins in torch give, on tensors of the device, the lists that the C++ selectors gave on recorded q and k (saved in
-   data/twin_lists.npz), key by key.
-2. The same twins on the device and on the CPU agree on random tensors of the shape of an 8B model (32 query heads, 8 KV
-   heads, 128 channels, bfloat16), chunks and decode steps over 4,096 keys (1,024 with --device cpu, which tries the script itself).
+1. What methods ask about queries and keys, answered in torch on tensors of the device, gives the lists of the C++ engine on
+   recorded q and k of the embedded draft model, key by key.
+2. The same on the device and on the CPU for random tensors of the shape of an 8B model (32 query heads, 8 KV heads, 128
+   channels, bfloat16), chunks and decode steps over 4,096 keys (1,024 with --device cpu, which tries the script itself).
 3. kvs.policy in a tiny transformers model: the device generates what the CPU does, `full` is the plain model, a budget is
    kept, in float64, float16 and bfloat16.
 4. The recorder's test on a GPU (test_cuda.py), where pytest is installed.
 
-Where the native module is missing, what kvs.policy asks of it (native.caps) is read from the saved file and the twins choose;
-where transformers is missing, 3 and 4 are left out with a word. Exit 1 if anything differs.
+Needs the installed package with its native module; where transformers is missing, 3 and 4 are left out with a word. Exit 1 if
+anything differs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 import time
-import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,50 +29,33 @@ import numpy as np
 import torch
 
 HERE = Path(__file__).parent
-# As a program it runs from the sources; beside other tests it must not hide the installed package, which has the native module.
-sys.path[:0] = [str(HERE), str(HERE.parent)] if __name__ == "__main__" else [str(HERE)]
-from twin_cases import CALLS, SPECS, saved, twin_masks  # noqa: E402
+sys.path[:0] = [str(HERE)]
+from list_cases import SPECS, masks  # noqa: E402
 
-POLICIES = ["streamingllm@tokens=12", "oracle-topk@tokens=9", "quest:page-size=4,dense-layers=0@tokens=12", "keydiff@tokens=16",
-            "tova@tokens=16", "recent@tokens=8", "quoka@tokens=9", "snapkv:window=8@tokens=16", "sparq:mean-value=false@tokens=9",
-            "unique:page-size=4,sink=4,recent=6@tokens=8"]
+POLICIES = ["streamingllm@tokens=12", "keydiff@tokens=16", "tova@tokens=16", "recent@tokens=8", "quoka@tokens=9", "snapkv:window=8@tokens=16",
+            "sparq:mean-value=false@tokens=9", "knorm@tokens=16", "quest:page-size=4,dense-layers=0@tokens=12", "lagkv:n-sink=2,lag=4@tokens=16"]
 
 
 class Left(Exception):
     """A check that cannot run here; its words say why."""
 
 
-def native_or_stand_in() -> str:
-    """Makes `import kvscope.policy` possible without the native module; says which it is."""
-    try:
-        from kvscope._load import native  # noqa: F401
-
-        return "the native module"
-    except ImportError:
-        _, _, _, caps, _ = saved()
-
-        def known(spec: str) -> dict:
-            method = spec.partition(":")[0]
-            return caps.get(spec) or caps.get(method) or next(one for name, one in caps.items() if name.partition(":")[0] == method)
-
-        stand_in = types.ModuleType("kvscope._native")
-        stand_in.caps, stand_in.Run = known, lambda *_: None
-        stand_in.UsageError = type("UsageError", (ValueError,), {})
-        stand_in.InputError = type("InputError", (OSError,), {})
-        sys.modules["kvscope._native"] = stand_in
-        sys.modules.pop("kvscope._load", None)
-        return "saved answers in place of the native module"
-
-
 def check_lists(device: str) -> str:
-    q, k, scale, _, masks = saved()
+    import kvscope as kvs
+
+    with tempfile.TemporaryDirectory() as folder:
+        kvs.run("record", f"{folder}/draft.h5", model="draft", max_tokens=104, decode=8, progress=False)
+        trace = kvs.open(f"{folder}/draft.h5")
+        q, k, scale = trace[3].q[:], trace[3].k[:], trace.score_scale
     on = [torch.from_numpy(x).to(device) for x in (q, k)]
-    n_rows = 0
-    for (spec, budget), expected in masks.items():
-        for call, (a, b) in enumerate(zip(expected, twin_masks(spec, budget, *on, scale, CALLS), strict=True)):
-            n_rows += a.shape[0] * a.shape[1]
-            assert np.array_equal(a, b), f"{spec}@{budget}, call {call}: {int((a != b).any(-1).sum())} of {a.shape[0] * a.shape[1]} rows differ"
-    return f"{len(masks)} methods and budgets, {n_rows} rows of lists, all equal"
+    n_rows, calls = 0, [40, 40, 24] + [1] * 8
+    for spec in SPECS:
+        for budget in ("tokens=24", "ratio=0.2"):
+            found = masks(spec, budget, *on, scale, calls, in_torch=True)
+            for call, (a, b) in enumerate(zip(masks(spec, budget, q, k, scale, calls), found, strict=True)):
+                n_rows += a.shape[0] * a.shape[1]
+                assert np.array_equal(a, b), f"{spec}@{budget}, call {call}: {int((a != b).any(-1).sum())} of {a.shape[0] * a.shape[1]} rows differ"
+    return f"{len(SPECS)} methods with options, {n_rows} rows of lists, all equal"
 
 
 def check_large(device: str) -> str:
@@ -80,34 +63,19 @@ def check_large(device: str) -> str:
     random = torch.Generator().manual_seed(3)
     q, k = (torch.randn(n, n_keys, 128, generator=random).bfloat16() for n in (32, 8))
     k *= torch.linspace(0.2, 2, n_keys).bfloat16()[:, None]  # so that keys differ in length too
-    calls = [n_keys - 259, 256, 1, 1, 1]
     different, n_lists = [], 0
-    for spec in ["recent", "streamingllm", "oracle-topk", "quest:dense-layers=0", "keydiff", "tova", "quoka", "snapkv", "sparq:mean-value=false",
-                 "unique"]:
-        skipped = calls if spec in ("keydiff", "tova", "snapkv") else [0, *calls[1:]]  # those without a history need no first call
-        masks = [list(large_masks(spec, q.to(at), k.to(at), skipped, n_keys)) for at in ("cpu", device)]
-        for a, b in zip(*masks, strict=True):
-            n_lists += len(a)
+    for spec in ["recent", "keydiff", "knorm", "tova", "quoka", "snapkv", "sparq:mean-value=false"]:
+        past = 0 if spec in ("keydiff", "knorm", "tova", "snapkv") else n_keys - 259  # those without a history need no first call
+        calls = [n_keys - 259, 256, 1, 1, 1][past > 0 :]
+        on_both = [list(masks(spec, f"tokens={n_keys // 8}", q.to(at), k.to(at), 0.09, calls, in_torch=True, every=256, begin=past))
+                   for at in ("cpu", device)]
+        for a, b in zip(*on_both, strict=True):
+            n_lists += a.shape[0] * a.shape[1]
             n = int((a != b).any(-1).sum())
             if n:
                 different.append(f"{spec}: {n} of {a.shape[0] * a.shape[1]} lists, {int((a != b).sum())} keys")
     assert not different, "; ".join(different)
-    return f"10 methods, {n_lists} lists of up to {n_keys} keys, all equal"
-
-
-def large_masks(spec: str, q: torch.Tensor, k: torch.Tensor, calls: list[int], n_keys: int):
-    """Lists of every query head, of one row per call (and of the first call none, whose mask would be large)."""
-    from kvscope.twins import make_twin
-
-    twin = make_twin(spec)
-    end = n_keys - sum(calls)
-    for at, n_tok in enumerate(calls):
-        end += n_tok
-        if n_tok == 0:
-            continue
-        found = twin(q[:, max(end - n_tok, end - 512) : end] if at == 0 else q[:, end - n_tok : end], k[:, :end], f"tokens={n_keys // 8}", n_tok == 1)
-        if at > 0 and found is not None:
-            yield found[:, -1:].expand(q.shape[0], 1, end).cpu().numpy()
+    return f"7 methods, {n_lists} lists of up to {n_keys} keys, all equal"
 
 
 def tiny_model():
@@ -122,7 +90,6 @@ def tiny_model():
 
 def check_policy(device: str) -> str:
     model = tiny_model()
-    which = native_or_stand_in()
     import kvscope as kvs
 
     prompts = torch.randint(1, 64, (2, 40), generator=torch.Generator().manual_seed(7))
@@ -135,7 +102,7 @@ def check_policy(device: str) -> str:
                        return_dict_in_generate=True, pad_token_id=0)
         if spec is None:
             return model.generate(prompts.to(at), **options), 1.0
-        with kvs.policy(model, spec, engine="auto" if spec == "full" else "torch") as policy:
+        with kvs.policy(model, spec, engine="auto") as policy:
             return model.generate(prompts.to(at), **options), policy.kept
 
     for dtype in (torch.float64, torch.float16, torch.bfloat16):
@@ -151,7 +118,7 @@ def check_policy(device: str) -> str:
                 assert torch.equal(expected.sequences, found.sequences.cpu()), f"{spec}: the device generates another text than the CPU"
                 worst = max(float((a - b.cpu()).abs().max()) for a, b in zip(expected.logits, found.logits))
                 assert worst < 1e-4, f"{spec}: logits differ by {worst}"  # logits are f32 in transformers' output
-    return f"{len(POLICIES)} methods in three number types over a padded batch, with {which}"
+    return f"{len(POLICIES)} methods in three number types over a padded batch"
 
 
 def check_pytest(device: str) -> str:
@@ -169,7 +136,7 @@ def check_pytest(device: str) -> str:
 
 
 CHECKS: list[tuple[str, Callable[[str], str]]] = [
-    ("twins against the C++ selectors' lists", check_lists), ("twins on the device against the CPU, 8B shape", check_large),
+    ("lists of torch's answers against the C++ engine's", check_lists), ("the device against the CPU, 8B shape", check_large),
     ("kvs.policy in a tiny model", check_policy), ("test_cuda.py", check_pytest)]
 
 
@@ -181,7 +148,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("no CUDA device: nothing was checked")
         return 2
     name = torch.cuda.get_device_name() if device.startswith("cuda") else device
-    print(f"torch {torch.__version__} on {name}, {len(SPECS)} twins with options")
+    print(f"torch {torch.__version__} on {name}, {len(SPECS)} methods with options")
     failed = 0
     for words, check in CHECKS:
         begin = time.perf_counter()

@@ -10,6 +10,8 @@ pytest.importorskip("kvscope._native", reason="the native module was not built")
 import kvscope as kvs  # noqa: E402
 
 from conftest import IS_FIVE, small_llama, token_ids  # noqa: E402
+from kvscope import policy_method  # noqa: E402
+from kvscope.policy_method import Method  # noqa: E402
 
 pytest.importorskip("transformers.masking_utils", reason="this transformers has no mask interface")
 
@@ -131,8 +133,8 @@ def padded(rows):
 @pytest.mark.parametrize("spec", PADDED)
 def test_a_padded_batch_is_its_rows(model, spec, engine, cache):
     """Each row of a batch that is padded on the left has keys, evictions and lists of its own."""
-    if engine == "torch" and ("+" in spec or "h2o" in spec):
-        pytest.skip("no twin")
+    if engine == "torch" and not Method(spec).can_ask_torch:
+        pytest.skip("the method looks at the keys itself")
     rows = [token_ids(30)[0], token_ids(40)[0, :21].flip(0), token_ids(40)[0, 5:14]]
     ids, mask = padded(rows)
     options = {"cache_implementation": "static", "disable_compile": True} if cache == "static" else {}
@@ -221,29 +223,29 @@ def test_own_selectors_run_here(model):
     assert torch.equal(expected.sequences, found.sequences)
 
 
-@pytest.mark.parametrize("spec", ["streamingllm@tokens=12", "oracle-topk@tokens=9", "quest:page-size=4,dense-layers=0@tokens=12",
-                                  "keydiff@tokens=16", "tova@tokens=16", "recent@tokens=8", "quoka@tokens=9",
-                                  "snapkv:window=8@tokens=16", "sparq:mean-value=false@tokens=9",
-                                  "unique:page-size=4,sink=4,recent=6@tokens=8"])
-def test_the_twin_in_torch_generates_the_same(model, spec):
+@pytest.mark.parametrize("spec", ["streamingllm@tokens=12", "keydiff@tokens=16", "tova@tokens=16", "h2o@tokens=16", "recent@tokens=8",
+                                  "quoka@tokens=9", "snapkv:window=8@tokens=16", "adakv:window=8@tokens=16", "knorm@tokens=16",
+                                  "sparq:mean-value=false@tokens=9"])
+def test_torch_generates_the_same(model, spec):
     ids = token_ids(40)
     with kvs.policy(model, spec, engine="cpp") as cpp:
         expected = generated(model, ids)
-    with kvs.policy(model, spec, engine="torch") as twin:
+    with kvs.policy(model, spec, engine="torch") as in_torch:
         found = generated(model, ids)
-    assert torch.equal(expected.sequences, found.sequences) and cpp.kept == twin.kept < 1.0
+    assert torch.equal(expected.sequences, found.sequences) and cpp.kept == in_torch.kept < 1.0
     assert all(torch.equal(a, b) for a, b in zip(expected.logits, found.logits))
 
 
-def test_options_that_the_twin_lacks_are_named(model):
-    with pytest.raises(kvs.UsageError, match='has no option owner: known: page_size, dense_layers, or engine="cpp"'):
-        with kvs.policy(model, "quest:owner=group_sum@tokens=16", engine="torch"):
-            pass
-    with pytest.raises(kvs.UsageError, match="gives lists alone: expected sparq:mean-value=false"):
-        with kvs.policy(model, "sparq@tokens=16", engine="torch"):
-            pass
-    with kvs.policy(model, "quest:owner=group_sum@tokens=16") as policy:  # the C++ engine has it
-        assert not policy.has_twin
+@pytest.mark.parametrize("spec", ["quest:page-size=4,dense-layers=0@tokens=12", "lagkv:n-sink=2,lag=4@tokens=16", "quoka@tokens=9"])
+def test_keys_that_the_engine_cannot_read_in_place(model, spec, monkeypatch):
+    """As tensors on a GPU: copied once, or answered in torch."""
+    ids = token_ids(40)
+    with kvs.policy(model, spec) as policy:
+        expected = generated(model, ids)
+    monkeypatch.setattr(policy_method, "_is_elsewhere", lambda x: True)
+    with kvs.policy(model, spec) as elsewhere:
+        found = generated(model, ids)
+    assert torch.equal(expected.sequences, found.sequences) and policy.kept == elsewhere.kept < 1.0
 
 
 def test_attn_implementation_by_name(model):
@@ -295,7 +297,7 @@ def test_a_budget_as_a_keyword(model):
 
 
 @pytest.mark.parametrize("engine", ["cpp", "torch"])
-@pytest.mark.parametrize("spec", ["streamingllm@tokens=8", "oracle-topk@tokens=6", "quest:page-size=4,dense-layers=0@tokens=8"])
+@pytest.mark.parametrize("spec", ["streamingllm@tokens=8", "quoka@tokens=6", "sparq:mean-value=false@tokens=8"])
 def test_phases_keep_the_others_dense(model, spec, engine):
     from transformers import DynamicCache
 
@@ -360,7 +362,7 @@ def test_decoding_is_that_of_simulate_perplexity(tmp_path, spec):
 def test_generate_in_chunks(model, engine):
     """transformers hands queries over with tokens before heads in memory."""
     ids, texts = token_ids(40), []
-    for spec in ("quest:page-size=4,dense-layers=0@tokens=8", "quoka@tokens=9", "unique:page-size=4,sink=4,recent=6@tokens=8"):
+    for spec in ("quoka@tokens=9", "keydiff@tokens=12", "sparq:mean-value=false@tokens=8"):
         with kvs.policy(model, spec, engine=engine):
             found = generated(model, ids, prefill_chunk_size=16)
         with kvs.policy(model, spec, engine="cpp"):

@@ -29,7 +29,7 @@ def model():
 
 
 def engines(spec):
-    return ["cpp", "torch"] if Method(spec).has_twin else ["cpp"]
+    return ["cpp", "torch"] if Method(spec).can_ask_torch else ["cpp"]
 
 
 def cases(specs):
@@ -78,17 +78,17 @@ def doubled(model, spec, engine):
         return feed(model, cache, *steps(3, rows=2, begin=1))
 
 
-@pytest.mark.parametrize("spec, engine", cases(FROM_KEYS) + [(spec, "torch") for spec in EVICTING[:3]])
+@pytest.mark.parametrize("spec, engine", cases(FROM_KEYS + EVICTING[:3]))
 def test_a_row_that_is_doubled(model, spec, engine):
     found = doubled(model, spec, engine)
     for row in (0, 1):
         close(found[row : row + 1], alone(model, spec, engine, B[:, :16], B[:, 16:], *steps(4)))
 
 
-@pytest.mark.parametrize("spec", EVICTING)
-def test_the_engine_cannot_double_a_history(model, spec):
-    with pytest.raises(kvs.UsageError, match=r"row 1 of the batch goes on from 31 tokens, which another row goes on with already.*expected"):
-        doubled(model, spec, "cpp")
+def test_a_history_that_the_method_keeps_itself_cannot_be_doubled(model):
+    for engine in ("cpp", "torch"):
+        with pytest.raises(kvs.UsageError, match=r"row 1 of the batch goes on from 31 tokens, which another row goes on with already.*expected"):
+            doubled(model, "h2o@tokens=12", engine)
 
 
 @pytest.mark.parametrize("spec, engine", cases(FROM_KEYS + EVICTING))
@@ -149,9 +149,8 @@ def test_assisted_decoding_is_greedy_where_nothing_is_chosen_by_the_call(model):
         model.generate(prompt, prompt_lookup_num_tokens=3, **options)
 
 
-@pytest.mark.parametrize("spec", ["quest:page-size=4,dense-layers=0@tokens=8", "recent@tokens=6"])
-def test_beams_are_those_of_the_twin(model, spec):
-    """The twin of these keeps nothing, so rows that change places are nothing to it."""
+@pytest.mark.parametrize("spec", ["quoka@tokens=6", "recent@tokens=6", "keydiff@tokens=12", "tova@tokens=12"])
+def test_beams_are_the_same_in_torch(model, spec):
     texts = []
     for engine in ("cpp", "torch"):
         with kvs.policy(model, spec, engine=engine):
