@@ -52,27 +52,25 @@ BackendFactory gpu_backend(int gpu, bool, DType) {
 
 void note_host_choice(const MethodSpec& method, const std::optional<Budget>& budget) {
   const std::unique_ptr<Selector> selector = method.make();
-  auto rule = selector->native_rule(budget.value_or(Budget{}));
+  if (selector->host_rows() != HostRows::all) return;
+  const auto is_followed = [&](Phase phase) {
+    const auto plan = selector->plan(budget.value_or(Budget{}), phase);
 #ifdef KVSCOPE_HAS_CUDA
-  if (rule && !gpu::takes_rule(*rule)) rule.reset();
+    return plan && gpu::takes_plan(*plan);
+#else
+    return plan.has_value();
 #endif
-  if (!rule && selector->host_rows() != HostRows::all) return;  // it gets scores or sums
-  if (!rule) {
-    note(
-        fmt::format("kvscope: {} chooses its keys on the host, which gets copies of queries and "
-                    "keys in every call",
-                    method.text()));
-  } else if (rule->method == NativeRule::Method::quest) {
-    note(
-        fmt::format("kvscope: {} chooses on the GPU in decode steps; in calls of several tokens "
-                    "the host chooses, and gets copies of queries and keys",
-                    method.text()));
-  } else if (rule->method == NativeRule::Method::sparq) {
-    note(
-        fmt::format("kvscope: {} chooses on the GPU in calls of several tokens; in decode steps "
-                    "the host chooses, and gets copies of queries and keys",
-                    method.text()));
-  }
+  };
+  const bool in_prefill = is_followed(Phase::prefill);
+  const bool in_decode = is_followed(Phase::decode);
+  if (in_prefill && in_decode) return;
+  constexpr std::string_view kCopies = "gets copies of queries and keys";
+  if (!in_prefill && !in_decode)
+    return note(fmt::format("kvscope: {} chooses its keys on the host, which {} in every call",
+                            method.text(), kCopies));
+  note(fmt::format("kvscope: {} chooses on the GPU in {}; in {} the host chooses, and {}",
+                   method.text(), in_decode ? "decode steps" : "calls of several tokens",
+                   in_decode ? "calls of several tokens" : "decode steps", kCopies));
 }
 
 }  // namespace kvscope::cli

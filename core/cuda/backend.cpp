@@ -43,7 +43,7 @@ class CudaBackend final : public Backend {
   }
 
   std::string_view name() const override { return "cuda"; }
-  bool follows_rules() const override { return true; }
+  bool follows_plans() const override { return true; }
 
   std::unique_ptr<KvStore> make_store(Index capacity) const override {
     return std::make_unique<KvRows>(model_.config, capacity, options_.kv_dtype, options_.device,
@@ -82,13 +82,13 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-bool takes_rule(const NativeRule& rule) {
-  if (rule.method == NativeRule::Method::everything) return true;
-  if (rule.budget < 1 || rule.budget > kMostBudget) return false;
-  if (rule.method == NativeRule::Method::quoka) return rule.n_queries <= kMostQueries;
-  if (rule.method != NativeRule::Method::quest) return true;
-  return rule.page_size <= kMostPage &&
-         std::has_single_bit(static_cast<std::uint64_t>(rule.page_size));
+bool takes_plan(const ListPlan& plan) {
+  if (plan.by == ListPlan::By::nothing) return true;
+  if (plan.budget < 1 || plan.budget > kMostBudget) return false;
+  if (plan.by == ListPlan::By::far_cosines) return plan.n_queries <= kMostQueries;
+  if (plan.by != ListPlan::By::page_bounds) return true;
+  return plan.page_size <= kMostPage &&
+         std::has_single_bit(static_cast<std::uint64_t>(plan.page_size));
 }
 
 BackendFactory cuda_backend(const BackendOptions& options) {

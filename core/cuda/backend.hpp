@@ -2,7 +2,7 @@
 //
 // Products: in f32 by one chain of multiply-adds per element, or in bf16 (rounded inputs, f32 sums)
 // by cuBLASLt. Attention: the kernels of attend.hpp where the layer is plain and d_head is 64 or
-// 128, the one of attend_any.hpp for everything else. Methods with a NativeRule choose on the
+// 128, the one of attend_any.hpp for everything else. Methods with a ListPlan choose on the
 // device; other methods on the host, which gets copies of queries and keys.
 //
 // Bits: with products and keys in f32 a token's numbers have the same bits whatever the division of
@@ -23,10 +23,10 @@ struct BackendOptions {
   DType kv_dtype = DType::f32;  // of keys, values and the queries that meet them: f32 or bf16
 };
 
-/// Whether the device may choose by this rule at all: QuoKA of up to 16 queries; Quest with pages
+/// Whether the device may choose by this plan at all: QuoKA of up to 16 queries; Quest with pages
 /// of a power of two, at most 4096 keys; budgets of up to 2^20. In calls and layers that the
 /// kernels do not compute (see README.md) the host still chooses.
-bool takes_rule(const NativeRule& rule);
+bool takes_plan(const ListPlan& plan);
 
 /// Throws DeviceError if the device does not do (none, another architecture, an old driver, too
 /// little memory, no cuBLASLt for bf16), ConfigError for a model that this backend does not

@@ -126,22 +126,22 @@ void CudaCall::attend_lists(const AttentionQuestion& question, const Selection& 
   attend_any(call, stream);
 }
 
-bool CudaCall::choose(Index layer, const NativeRule& rule, const Block&) {
+bool CudaCall::choose(Index layer, const ListPlan& plan, const Block&) {
   quoka_ = nullptr;
   quest_ = nullptr;
   picked_.reset();
-  if (!is_plain(layer) || !takes_rule(rule)) return false;
-  if (rule.method == NativeRule::Method::quoka) {
+  if (!is_plain(layer) || !takes_plan(plan)) return false;
+  if (plan.by == ListPlan::By::far_cosines) {
     if (n_tok_ > kMostChunk) return false;
-    quoka_ = &store_.quoka(layer, rule, n_tok_);
+    quoka_ = &store_.quoka(layer, plan, n_tok_);
     quoka_->choose(rows_of(layer), work_.stream);
     note_choice(layer, quoka_->lists(), /*own_keys_are_listed=*/false);
     return true;
   }
-  if (rule.method == NativeRule::Method::quest) {
-    const bool is_wide = rule.owner != NativeRule::Owner::group_sum && config_.group() > kMostGroup;
+  if (plan.by == ListPlan::By::page_bounds) {
+    const bool is_wide = plan.owner != ListPlan::Owner::group_sum && config_.group() > kMostGroup;
     if (n_tok_ != 1 || is_wide) return false;
-    quest_ = &store_.quest(layer, rule);
+    quest_ = &store_.quest(layer, plan);
     if (quest_->steps_in_one_kernel()) {  // and attend_chosen() hands on what it found
       quest_->step(rows_of(layer), answer_, lse_, work_.stream);
     } else {
@@ -151,7 +151,7 @@ bool CudaCall::choose(Index layer, const NativeRule& rule, const Block&) {
     note_choice(layer, quest_->lists(), /*own_keys_are_listed=*/true);
     return true;
   }
-  return pick(layer, rule);
+  return pick(layer, plan);
 }
 
 void CudaCall::attend_chosen(Index layer, const Block&, Block& out) {

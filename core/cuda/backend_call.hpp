@@ -54,7 +54,7 @@ class CudaCall final : public BackendCall, private RemoteRows {
   void attend_lists(const AttentionQuestion& question, const Selection& selection, const Block& q,
                     Block& out) override;
   bool reads_host_values() const override { return false; }  // they lie on the device
-  bool choose(Index layer, const NativeRule& rule, const Block& q) override;
+  bool choose(Index layer, const ListPlan& plan, const Block& q) override;
   void attend_chosen(Index layer, const Block& q, Block& out) override;
   Selection chosen_lists(Index layer) override;
   bool keeps_choices() const override { return !picked_; }
@@ -88,7 +88,7 @@ class CudaCall final : public BackendCall, private RemoteRows {
   DeviceRows rows_of(Index layer) const;
   /// StreamingLLM, the oracle of keys and SparQ (backend_picks.cpp), as choose(), attend_chosen()
   /// and chosen_lists().
-  bool pick(Index layer, const NativeRule& rule);
+  bool pick(Index layer, const ListPlan& plan);
   void attend_picked(Index layer, Block& out);
   Selection picked_lists();
   DeviceLists picked_on_device() const;  // but for StreamingLLM's
@@ -177,8 +177,8 @@ class CudaCall final : public BackendCall, private RemoteRows {
   Quest* quest_ = nullptr;
   Index remote_layer_ = 0;                     // of the last remote_rows()
   mutable std::mutex remote_mutex_;            // methods may ask from several threads
-  std::optional<NativeRule> picked_;           // of the last choose(), if pick() took it
-  std::optional<NativeRule> streamed_;         // whose keys of a decode step lie in stream_keys
+  std::optional<ListPlan> picked_;             // of the last choose(), if pick() took it
+  std::optional<ListPlan> streamed_;           // whose keys of a decode step lie in stream_keys
   const std::int32_t* stream_keys_ = nullptr;  // those, and their number for every KV head
   const std::int32_t* stream_counts_ = nullptr;
   std::vector<Choice> choices_;

@@ -15,9 +15,9 @@ namespace {
 constexpr const char* kUse = "lists";
 
 /// Every query's keys as core/selectors/methods/streamingllm.cpp has them.
-KeyList stream_of(const NativeRule& rule, Index n_visible) {
-  const Index n_sink = std::min(rule.n_sink, n_visible);
-  const Index first_recent = std::max(n_sink, n_visible - (rule.budget - n_sink));
+KeyList stream_of(const ListPlan& plan, Index n_visible) {
+  const Index n_sink = std::min(plan.n_sink, n_visible);
+  const Index first_recent = std::max(n_sink, n_visible - (plan.budget - n_sink));
   KeyList list;
   list.forced.resize(static_cast<std::size_t>(n_sink + n_visible - first_recent));
   std::iota(list.forced.begin(), list.forced.begin() + n_sink, KeyPos{0});
@@ -27,43 +27,42 @@ KeyList stream_of(const NativeRule& rule, Index n_visible) {
 
 }  // namespace
 
-bool CudaCall::pick(Index layer, const NativeRule& rule) {
-  if (rule.method == NativeRule::Method::best) {
+bool CudaCall::pick(Index layer, const ListPlan& plan) {
+  if (plan.by == ListPlan::By::attention) {
     BestKeysOptions options;
-    options.budget = static_cast<int>(rule.budget);
-    options.owner = rule.owner;
-    options.forces_own = rule.forces_own;
-    options.joins_rows = rule.joins_rows;
+    options.budget = static_cast<int>(plan.budget);
+    options.owner = plan.owner;
+    options.forces_own = plan.forces_own;
+    options.joins_rows = plan.joins_rows;
     work_.best_keys.choose(store_.call_shape(), options, rows_of(layer),
                            static_cast<int>(pos_begin_), work_.stream);
-  } else if (rule.method == NativeRule::Method::sparq) {
-    const Index n_channels = channels_of(rule.n_channels, rule.channel_share, config_.d_head);
+  } else if (plan.by == ListPlan::By::channels) {
+    const Index n_channels = channels_of(plan.n_channels, plan.channel_share, config_.d_head);
     work_.sparq.choose(store_.call_shape(),
-                       {static_cast<int>(rule.budget), static_cast<int>(n_channels)},
+                       {static_cast<int>(plan.budget), static_cast<int>(n_channels)},
                        rows_of(layer), static_cast<int>(pos_begin_), work_.stream);
-  } else if (rule.method != NativeRule::Method::streaming) {
+  } else if (plan.by != ListPlan::By::place) {
     return false;
-  } else if (n_tok_ == 1 && streamed_ != rule) {
+  } else if (n_tok_ == 1 && streamed_ != plan) {
     // one list for all KV heads and layers
-    const KeyList list = stream_of(rule, pos_begin_ + 1);
+    const KeyList list = stream_of(plan, pos_begin_ + 1);
     const std::vector<std::int32_t> counts(static_cast<std::size_t>(config_.n_kv),
                                            static_cast<std::int32_t>(list.size()));
     stream_keys_ =
         work_.stream_keys.upload(list.forced.data(), list.forced.size(), kUse, work_.stream);
     stream_counts_ = work_.stream_counts.upload(counts.data(), counts.size(), kUse, work_.stream);
-    streamed_ = rule;
+    streamed_ = plan;
   }
-  picked_ = rule;
+  picked_ = plan;
   return true;
 }
 
 DeviceLists CudaCall::picked_on_device() const {
-  return picked_->method == NativeRule::Method::sparq ? work_.sparq.lists()
-                                                      : work_.best_keys.lists();
+  return picked_->by == ListPlan::By::channels ? work_.sparq.lists() : work_.best_keys.lists();
 }
 
 void CudaCall::attend_picked(Index layer, Block& out) {
-  const bool is_stream = picked_->method == NativeRule::Method::streaming;
+  const bool is_stream = picked_->by == ListPlan::By::place;
   const DeviceLists lists = is_stream ? DeviceLists{stream_keys_, stream_counts_, /*stride=*/0,
                                                     static_cast<int>(config_.n_kv), /*page_size=*/1}
                                       : picked_on_device();
@@ -74,9 +73,9 @@ void CudaCall::attend_picked(Index layer, Block& out) {
     return;
   }
   if (is_stream && store_.dtype() == DType::f32) {
-    const AttendRule rule{.window = static_cast<int>(picked_->budget - picked_->n_sink),
-                          .n_first = static_cast<int>(picked_->n_sink)};
-    attend_densely(store_.call_shape(), rows_of(layer), answer_, lse_, work_.stream, rule);
+    const AttendRule window{.window = static_cast<int>(picked_->budget - picked_->n_sink),
+                            .n_first = static_cast<int>(picked_->n_sink)};
+    attend_densely(store_.call_shape(), rows_of(layer), answer_, lse_, work_.stream, window);
     hand_on(layer, out, /*may_see_nothing=*/false);
     return;
   }
@@ -96,7 +95,7 @@ void CudaCall::attend_picked(Index layer, Block& out) {
 }
 
 Selection CudaCall::picked_lists() {
-  if (picked_->method == NativeRule::Method::streaming) {
+  if (picked_->by == ListPlan::By::place) {
     Selection selection(ListOwner::layer, n_tok_, /*list_rows=*/1);
     for (Index row = 0; row < n_tok_; ++row)
       selection.add(stream_of(*picked_, pos_begin_ + row + 1));
@@ -115,7 +114,7 @@ Selection CudaCall::picked_lists() {
   work_.wait_and_check();
   const std::span counts(fetched, n_lists);
   const std::span items(fetched + n_lists, n_lists * stride);
-  const bool is_per_head = picked_->owner == NativeRule::Owner::q_head;
+  const bool is_per_head = picked_->owner == ListPlan::Owner::q_head;
   Selection selection(is_per_head ? ListOwner::q_head : ListOwner::kv_head, n_tok_,
                       picked_->joins_rows ? n_tok_ : 1);
   for (std::size_t owner = 0; owner < n_owners; ++owner) {

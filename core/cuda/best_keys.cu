@@ -36,7 +36,7 @@ void BestKeys::choose(const CallShape& shape, const BestKeysOptions& options,
   const int n_tok = rows.n_tok;
   const int n_context = n_past + n_tok;
   const std::int64_t stride = (std::int64_t{n_context} + 3) / 4 * 4;
-  const bool has_weights = options.owner != NativeRule::Owner::q_head;
+  const bool has_weights = options.owner != ListPlan::Owner::q_head;
   const int n_owners = has_weights ? shape.n_kv : shape.n_q;
   n_row_blocks_ = options.joins_rows ? 1 : n_tok;
   lists_.n_owners = n_owners;
@@ -86,7 +86,7 @@ void BestKeys::choose(const CallShape& shape, const BestKeysOptions& options,
   if (has_weights) {
     weighing.extremes = extremes_.room<float2>(std::int64_t{most_rows} * shape.n_q, kUse);
     weighing.weights = weights_.room<float>(most_rows * shape.n_kv * stride, kUse);
-    weighing.join = options.owner == NativeRule::Owner::group_max ? Join::largest : Join::sum;
+    weighing.join = options.owner == ListPlan::Owner::group_max ? Join::largest : Join::sum;
   }
   for (int first = 0; first < n_tok; first += most_rows) {
     scoring.first_row = first;

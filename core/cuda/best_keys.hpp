@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/attention/native_rule.hpp"
+#include "core/attention/list_plan.hpp"
 #include "core/cuda/attend.hpp"
 #include "core/cuda/growing_buffer.hpp"
 #include "core/cuda/row_votes.hpp"
@@ -14,7 +14,7 @@ namespace kvscope::gpu {
 struct BestKeysOptions {
   int budget = 1024;
   /// Per query head by scores; per KV head by the sum or the largest of its heads' softmax weights.
-  NativeRule::Owner owner = NativeRule::Owner::q_head;
+  ListPlan::Owner owner = ListPlan::Owner::q_head;
   bool forces_own = false;  // only keys before the call compete; its own are not in the lists
   bool joins_rows = false;  // one list per KV head by the rows' sum, with forces_own and group_sum
   std::int64_t most_bytes = std::int64_t{128} << 20;  // of scores at a time: at least one row's

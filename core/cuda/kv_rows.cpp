@@ -14,21 +14,21 @@ namespace {
 
 constexpr Index kLeastChunk = 128;  // tokens that a method's state is made for, at least
 
-QuokaOptions quoka_options(const NativeRule& rule, Index most_tok, Index capacity) {
+QuokaOptions quoka_options(const ListPlan& plan, Index most_tok, Index capacity) {
   QuokaOptions options;
-  options.n_queries = static_cast<int>(rule.n_queries);
-  options.budget = static_cast<int>(std::min(rule.budget, capacity));  // memory is made for it
+  options.n_queries = static_cast<int>(plan.n_queries);
+  options.budget = static_cast<int>(std::min(plan.budget, capacity));  // memory is made for it
   options.most_tok = static_cast<int>(most_tok);
-  options.eps = rule.eps;
+  options.eps = plan.eps;
   return options;
 }
 
-QuestOptions quest_options(const NativeRule& rule) {
+QuestOptions quest_options(const ListPlan& plan) {
   QuestOptions options;
-  options.page_size = static_cast<int>(rule.page_size);
-  options.budget = static_cast<int>(rule.budget);
-  options.pages = rule.pages;
-  options.owner = rule.owner;
+  options.page_size = static_cast<int>(plan.page_size);
+  options.budget = static_cast<int>(plan.budget);
+  options.pages = plan.pages;
+  options.owner = plan.owner;
   return options;
 }
 
@@ -164,14 +164,14 @@ const std::int32_t* KvRows::noted_until(Index position) {
   return at;
 }
 
-Quoka& KvRows::quoka(Index layer, const NativeRule& rule, Index n_tok) {
+Quoka& KvRows::quoka(Index layer, const ListPlan& plan, Index n_tok) {
   Noted<Quoka>& noted = quoka_[static_cast<std::size_t>(layer)];
-  if (!noted.method || noted.rule != rule || noted.most_tok < n_tok) {
+  if (!noted.method || noted.plan != plan || noted.most_tok < n_tok) {
     noted = {};  // first: there may not be memory for both
     const Index most_tok = std::max(kLeastChunk, n_tok);
-    noted.method = std::make_unique<Quoka>(call_shape(), quoka_options(rule, most_tok, capacity_));
+    noted.method = std::make_unique<Quoka>(call_shape(), quoka_options(plan, most_tok, capacity_));
     noted.most_tok = most_tok;
-    noted.rule = rule;
+    noted.plan = plan;
   }
   if (noted.n_noted < n_tokens_) {
     noted.method->append(k(layer), noted_until(noted.n_noted),
@@ -181,12 +181,12 @@ Quoka& KvRows::quoka(Index layer, const NativeRule& rule, Index n_tok) {
   return *noted.method;
 }
 
-Quest& KvRows::quest(Index layer, const NativeRule& rule) {
+Quest& KvRows::quest(Index layer, const ListPlan& plan) {
   Noted<Quest>& noted = quest_[static_cast<std::size_t>(layer)];
-  if (!noted.method || noted.rule != rule) {
+  if (!noted.method || noted.plan != plan) {
     noted = {};
-    noted.method = std::make_unique<Quest>(call_shape(), quest_options(rule));
-    noted.rule = rule;
+    noted.method = std::make_unique<Quest>(call_shape(), quest_options(plan));
+    noted.plan = plan;
   }
   if (noted.n_noted < n_tokens_) {
     noted.method->append(k(layer), noted_until(noted.n_noted),

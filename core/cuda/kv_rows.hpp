@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/attention/native_rule.hpp"
+#include "core/attention/list_plan.hpp"
 #include "core/cuda/call_shape.hpp"
 #include "core/cuda/quest.hpp"
 #include "core/cuda/quoka.hpp"
@@ -67,19 +67,19 @@ class KvRows final : public KvStore {
   /// The methods' state of one layer, ready to choose for a call of n_tok tokens from n_tokens()
   /// on, with everything noted about the keys before it. The call's own keys are the caller's to
   /// note: QuoKA's choose() does, and Quest's step(), or append().
-  Quoka& quoka(Index layer, const NativeRule& rule, Index n_tok);
-  Quest& quest(Index layer, const NativeRule& rule);
+  Quoka& quoka(Index layer, const ListPlan& plan, Index n_tok);
+  Quest& quest(Index layer, const ListPlan& plan);
 
  private:
   struct HostRows {
     Tensor<float> rows;  // [n_kv, capacity, d_head], made when first asked for
     Index n_copied = 0;  // positions that it holds
   };
-  /// A method's state in one layer; made for one rule.
+  /// A method's state in one layer; made for one plan.
   template <class Method>
   struct Noted {
     std::unique_ptr<Method> method;
-    NativeRule rule;
+    ListPlan plan;
     Index most_tok = 0;
     Index n_noted = 0;  // positions that the state knows
   };

@@ -3,7 +3,7 @@
 // core/selectors/methods/quest.cpp.
 #pragma once
 
-#include "core/attention/native_rule.hpp"
+#include "core/attention/list_plan.hpp"
 #include "core/cuda/attend.hpp"
 #include "core/cuda/call_shape.hpp"
 #include "core/cuda/device.hpp"
@@ -13,8 +13,8 @@ namespace kvscope::gpu {
 struct RowScores;
 struct TopLists;
 
-using QuestPages = NativeRule::Pages;  // how many pages a budget buys
-using QuestOwner = NativeRule::Owner;  // who owns a list, and how a group's bounds become one
+using QuestPages = ListPlan::Pages;  // how many pages a budget buys
+using QuestOwner = ListPlan::Owner;  // who owns a list, and how a group's bounds become one
 
 struct QuestOptions {
   int page_size = 16;  // a power of two

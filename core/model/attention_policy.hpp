@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "core/attention/native_rule.hpp"
+#include "core/attention/list_plan.hpp"
 #include "core/attention/question.hpp"
 #include "core/attention/remote_rows.hpp"
 #include "core/attention/selection.hpp"
@@ -24,23 +24,21 @@ class AttentionPolicy {
   /// The keys of every query, valid until the next call; is_dense: every visible one. Lists are
   /// taken as they are, up to a query's own position: a layer's sliding window does not cut them.
   virtual const Selection& choose(const AttentionQuestion& question) = 0;
-  /// The rule by which choose() would answer, if a backend may follow it alone: it then chooses and
-  /// attends without the rows of q and k, and on_native() takes the place of choose() and
+  /// The plan by which choose() would answer, if a backend may follow it alone: it then chooses and
+  /// attends without the rows of q and k, and on_planned() takes the place of choose() and
   /// on_attended(). Empty: choose() must be asked.
-  virtual std::optional<NativeRule> native_rule(Index layer) {
+  virtual std::optional<ListPlan> plan(Index layer) {
     (void)layer;
     return std::nullopt;
   }
-  /// True if on_native() asks for lists. It is then called at the end of the call, or before
+  /// True if on_planned() asks for lists. It is then called at the end of the call, or before
   /// choose() of a later layer, so that no layer waits for the device; else while the layer runs.
-  virtual bool reads_lists(const NativeRule& rule) const {
-    return rule.method != NativeRule::Method::everything;
-  }
+  virtual bool reads_lists(const ListPlan& plan) const { return plan.by != ListPlan::By::nothing; }
   /// Called in layer order. `question` has shapes and positions; its tensors have no data. lists()
-  /// fetches what was chosen and waits for it (not for the rule `everything`).
-  virtual void on_native(const AttentionQuestion& question, const NativeRule& rule,
-                         const std::function<Selection()>& lists) {
-    (void)question, (void)rule, (void)lists;
+  /// fetches what was chosen and waits for it (not for a plan by nothing).
+  virtual void on_planned(const AttentionQuestion& question, const ListPlan& plan,
+                          const std::function<Selection()>& lists) {
+    (void)question, (void)plan, (void)lists;
   }
   /// What choose() needs on the host of this layer; for the rest it asks the question's `remote`,
   /// where the backend has one.

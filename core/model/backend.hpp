@@ -16,7 +16,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/attention/native_rule.hpp"
+#include "core/attention/list_plan.hpp"
 #include "core/attention/question.hpp"
 #include "core/attention/remote_rows.hpp"
 #include "core/attention/selection.hpp"
@@ -92,11 +92,11 @@ class BackendCall {
   /// Gives all that was handed out; waits for it.
   virtual void deliver() {}
 
-  /// Chooses the keys of attend_chosen by a rule that the backend knows, from its own rows. False,
-  /// and nothing happened, where it does not take this rule in this call. Lists are those of the
+  /// Chooses the keys of attend_chosen by a plan that the backend knows, from its own rows. False,
+  /// and nothing happened, where it does not take this plan in this call. Lists are those of the
   /// method itself.
-  virtual bool choose(Index layer, const NativeRule& rule, const Block& q) {
-    (void)layer, (void)rule, (void)q;
+  virtual bool choose(Index layer, const ListPlan& plan, const Block& q) {
+    (void)layer, (void)plan, (void)q;
     return false;
   }
   /// out = attention over the last choice and the causal part of the call. [n_tok, n_q * d_head]
@@ -144,8 +144,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
-  /// True if calls may choose() keys by a rule.
-  virtual bool follows_rules() const { return false; }
+  /// True if calls may choose() keys by a plan.
+  virtual bool follows_plans() const { return false; }
   /// Room for `capacity` tokens. Throws ConfigError beyond the model's max_positions.
   virtual std::unique_ptr<KvStore> make_store(Index capacity) const = 0;
   /// A call of n_tok tokens from store.n_tokens() on. Throws ConfigError for a store of another

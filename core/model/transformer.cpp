@@ -46,11 +46,11 @@ class Forward {
     return logits;
   }
 
-  // Tells the policy about the layers whose rule the backend followed and that it does not know of.
+  // Tells the policy about the layers whose plan the backend followed and that it does not know of.
   void tell_policy() {
     for (const Followed& one : followed_) {
-      options_.policy->on_native(one.shapes, one.rule,
-                                 [&] { return backend_.chosen_lists(one.shapes.layer); });
+      options_.policy->on_planned(one.shapes, one.plan,
+                                  [&] { return backend_.chosen_lists(one.shapes.layer); });
     }
     followed_.clear();
   }
@@ -58,7 +58,7 @@ class Forward {
  private:
   struct Followed {
     AttentionQuestion shapes;
-    NativeRule rule;
+    ListPlan plan;
   };
 
   // x += out_norm(attention(in_norm(x))); x += out_norm(mlp(in_norm(x))), with the norms that the
@@ -104,7 +104,7 @@ class Forward {
     TensorView<const float> q_rows;
     if (policy == nullptr) {
       timed(&ForwardTimes::attention_seconds, [&] { backend_.attend(layer, *q_, *attended_); });
-    } else if (attend_natively(layer, *policy)) {
+    } else if (attend_by_plan(layer, *policy)) {
       // chosen and attended to
     } else if (const HostRows needed = policy->host_rows(layer);
                const RemoteRows* remote =
@@ -132,21 +132,21 @@ class Forward {
                                       [&](const RowsEvent& event) { observer.on_rows(event); });
   }
 
-  // True if the backend followed the policy's rule by itself.
-  bool attend_natively(Index layer, AttentionPolicy& policy) {
-    const std::optional<NativeRule> rule = policy.native_rule(layer);
-    if (!rule) return false;
-    if (rule->method == NativeRule::Method::everything) {
+  // True if the backend followed the policy's plan by itself.
+  bool attend_by_plan(Index layer, AttentionPolicy& policy) {
+    const std::optional<ListPlan> plan = policy.plan(layer);
+    if (!plan) return false;
+    if (plan->by == ListPlan::By::nothing) {
       timed(&ForwardTimes::attention_seconds, [&] { backend_.attend(layer, *q_, *attended_); });
     } else {
       bool takes = false;
-      timed(&ForwardTimes::selection_seconds, [&] { takes = backend_.choose(layer, *rule, *q_); });
+      timed(&ForwardTimes::selection_seconds, [&] { takes = backend_.choose(layer, *plan, *q_); });
       if (!takes) return false;
       timed(&ForwardTimes::attention_seconds,
             [&] { backend_.attend_chosen(layer, *q_, *attended_); });
     }
-    followed_.push_back({shapes_of(layer), *rule});
-    if (followed_.size() == 1 && !policy.reads_lists(*rule)) tell_policy();
+    followed_.push_back({shapes_of(layer), *plan});
+    if (followed_.size() == 1 && !policy.reads_lists(*plan)) tell_policy();
     return true;
   }
 

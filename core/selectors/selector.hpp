@@ -29,7 +29,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/attention/native_rule.hpp"
+#include "core/attention/list_plan.hpp"
 #include "core/attention/remote_rows.hpp"
 #include "core/attention/selection.hpp"
 #include "core/base/fields.hpp"
@@ -292,11 +292,11 @@ class Selector {
     (void)call, (void)selection;
     return {};
   }
-  /// The method with this budget as a rule that a backend may follow on its own (core/model's
-  /// BackendCall::choose); empty: it has options that the rule does not know. Only for methods that
-  /// keep nothing between calls.
-  virtual std::optional<NativeRule> native_rule(const Budget& budget) const {
-    (void)budget;
+  /// The method with this budget as a plan that a backend may follow on its own in this phase
+  /// (core/model's BackendCall::choose); empty: it has options that no plan knows. Only for methods
+  /// that keep nothing between calls.
+  virtual std::optional<ListPlan> plan(const Budget& budget, Phase phase) const {
+    (void)budget, (void)phase;
     return std::nullopt;
   }
   /// What of a call the method looks at itself in f32. What it does without may be elsewhere, where

@@ -59,47 +59,45 @@ class LiveSequence::Policy final : public AttentionPolicy {
 
   HostRows host_rows(Index) override { return live_.run_->host_rows(); }
 
-  std::optional<NativeRule> native_rule(Index layer) override {
-    if (!live_.model_.backend().follows_rules()) return std::nullopt;
-    return live_.run_->native_rule(layer);
+  std::optional<ListPlan> plan(Index layer) override {
+    if (!live_.model_.backend().follows_plans()) return std::nullopt;
+    return live_.run_->plan(layer);
   }
 
-  bool reads_lists(const NativeRule& rule) const override {
-    return rule.method != NativeRule::Method::everything &&
-           rule.method != NativeRule::Method::quoka && !rule.joins_rows;
+  /// The lists of joined rows have as many keys before the call whichever they are, so that nobody
+  /// needs to wait for them.
+  bool reads_lists(const ListPlan& plan) const override {
+    return plan.by != ListPlan::By::nothing && !plan.joins_rows;
   }
 
-  void on_native(const AttentionQuestion& question, const NativeRule& rule,
-                 const std::function<Selection()>& lists) override {
-    live_.run_->native_call({question.layer, question.q, question.k, question.v, question.window,
-                             question.sink_logits, &live_.pool_},
-                            counted(question, rule, lists));
-    on_attended(question, live_.run_->last_answer());
+  void on_planned(const AttentionQuestion& question, const ListPlan& plan,
+                  const std::function<Selection()>& lists) override {
+    const Index n_tok = question.n_tok;
+    live_.run_->planned_call({question.layer, question.q, question.k, question.v, question.window,
+                              question.sink_logits, &live_.pool_},
+                             plan.by == ListPlan::By::nothing ? dense_answer(n_tok)
+                             : reads_lists(plan)              ? lists()
+                                                 : Selection(ListOwner::kv_head, n_tok, n_tok));
+    if (!plan.joins_rows) return on_attended(question, live_.run_->last_answer());
+    if (live_.is_sparse_)
+      count(question,
+            KeptTotals::of_joined_rows(std::min(question.pos_begin, plan.budget), live_.shape_.n_q,
+                                       live_.shape_.n_kv, range_of(question)));
   }
 
   void on_attended(const AttentionQuestion& question, const Selection& answer) override {
-    if (!live_.is_sparse_) return;
-    live_.stats_.add(phase_, answer, live_.shape_,
-                     {question.pos_begin, question.pos_begin + question.n_tok},
-                     live_.run_->selects_in(question.layer), live_.run_->cost(0).score_bytes);
+    if (live_.is_sparse_)
+      count(question,
+            KeptTotals::of(answer, live_.shape_.n_q, live_.shape_.n_kv, range_of(question)));
   }
 
  private:
-  /// What statistics count. Lists that serve a KV head's group in the whole call (QuoKA's, SparQ's,
-  /// those of an oracle per chunk) have the same number of keys before the call whichever they are,
-  /// so that nobody needs to wait for them.
-  Selection counted(const AttentionQuestion& question, const NativeRule& rule,
-                    const std::function<Selection()>& lists) const {
-    if (rule.method == NativeRule::Method::everything) return dense_answer(question.n_tok);
-    if (reads_lists(rule)) return lists();
-    Selection selection(ListOwner::kv_head, question.n_tok, question.n_tok);
-    KeyList list;
-    list.scored.resize(static_cast<std::size_t>(std::min(question.pos_begin, rule.budget)));
-    list.forced.resize(static_cast<std::size_t>(question.n_tok));
-    std::iota(list.scored.begin(), list.scored.end(), KeyPos{0});
-    std::iota(list.forced.begin(), list.forced.end(), static_cast<KeyPos>(question.pos_begin));
-    for (Index kv_head = 0; kv_head < question.k.dim(0); ++kv_head) selection.add(list);
-    return selection;
+  static TokenRange range_of(const AttentionQuestion& question) {
+    return {question.pos_begin, question.pos_begin + question.n_tok};
+  }
+  void count(const AttentionQuestion& question, const KeptTotals& kept) {
+    live_.stats_.add(phase_, kept, live_.shape_, range_of(question),
+                     live_.run_->selects_in(question.layer), live_.run_->cost(0).score_bytes);
   }
 
   LiveSequence& live_;
@@ -199,12 +197,12 @@ void LiveSequence::adopt(const KvStore& dense) {
                                   {0, 0, 1, 0});
   for (Index layer = 0; layer < shape_.n_layers; ++layer) {
     if (model_.config().window[static_cast<std::size_t>(layer)]) continue;
-    if (model_.backend().follows_rules() &&
-        (run_->native_rule(layer) || run_->host_rows() != HostRows::all)) {
+    if (model_.backend().follows_plans() &&
+        (run_->plan(layer) || run_->host_rows() != HostRows::all)) {
       // The backend makes what it needs to know about the keys itself.
       const TensorView<const float> kv(nullptr, Shape{shape_.n_kv, n_tokens(), shape_.d_head});
-      run_->native_call({layer, q, kv, kv, /*window=*/std::nullopt, /*sinks=*/{}},
-                        dense_answer(n_tokens()));
+      run_->planned_call({layer, q, kv, kv, /*window=*/std::nullopt, /*sinks=*/{}},
+                         dense_answer(n_tokens()));
       continue;
     }
     run_->layer_call({layer, q, cache_->host_k(layer, 0, n_tokens()),

@@ -27,26 +27,42 @@ double reduction_of(const std::vector<double>& part, const std::vector<double>& 
 
 }  // namespace
 
-void KeptTotals::add(const Selection& selection, Index n_q, Index n_kv, TokenRange call) {
-  const Index group = n_q / n_kv;
-  attended.resize(static_cast<std::size_t>(n_q), 0.0);
-  visible.resize(static_cast<std::size_t>(n_q), 0.0);
-  loaded.resize(static_cast<std::size_t>(n_kv), 0.0);
-  available.resize(static_cast<std::size_t>(n_kv), 0.0);
+namespace {
+
+/// Totals of one call of which nothing is kept yet.
+KeptTotals one_call(Index n_q, Index n_kv, TokenRange call) {
   // positions begin + 1 .. end: what the rows see
   const double n_visible =
       static_cast<double>(call.size()) * static_cast<double>(call.begin + 1 + call.end) / 2.0;
+  KeptTotals totals;
+  totals.attended.assign(static_cast<std::size_t>(n_q), 0.0);
+  totals.visible.assign(static_cast<std::size_t>(n_q), n_visible);
+  totals.loaded.assign(static_cast<std::size_t>(n_kv), 0.0);
+  totals.available.assign(static_cast<std::size_t>(n_kv), static_cast<double>(call.end));
+  totals.n_calls = 1.0;
+  return totals;
+}
+
+}  // namespace
+
+KeptTotals KeptTotals::of(const Selection& selection, Index n_q, Index n_kv, TokenRange call) {
+  KeptTotals totals = one_call(n_q, n_kv, call);
+  const Index group = n_q / n_kv;
   for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
     const KeptKeys kept = count_kept_keys(selection, group, kv_head, call, /*window=*/std::nullopt);
-    for (Index r = 0; r < group; ++r) {
-      const auto q_head = static_cast<std::size_t>(kv_head * group + r);
-      attended[q_head] += kept.attended[static_cast<std::size_t>(r)];
-      visible[q_head] += n_visible;
-    }
-    loaded[static_cast<std::size_t>(kv_head)] += kept.n_union;
-    available[static_cast<std::size_t>(kv_head)] += static_cast<double>(call.end);
+    std::copy_n(kept.attended.begin(), group, totals.attended.begin() + kv_head * group);
+    totals.loaded[static_cast<std::size_t>(kv_head)] = kept.n_union;
   }
-  n_calls += 1.0;
+  return totals;
+}
+
+KeptTotals KeptTotals::of_joined_rows(Index n_past, Index n_q, Index n_kv, TokenRange call) {
+  KeptTotals totals = one_call(n_q, n_kv, call);
+  const auto n_tok = static_cast<double>(call.size());
+  const auto past = static_cast<double>(n_past);
+  std::ranges::fill(totals.attended, n_tok * past + n_tok * (n_tok + 1.0) / 2.0);
+  std::ranges::fill(totals.loaded, past + n_tok);
+  return totals;
 }
 
 void KeptTotals::add(const KeptTotals& other) {
@@ -89,10 +105,8 @@ double CostTotals::bytes_per_call() const {
   return n_calls > 0.0 ? bytes / n_calls : kNan;
 }
 
-void LiveStats::add(Phase phase, const Selection& answer, const AttentionShape& shape,
+void LiveStats::add(Phase phase, const KeptTotals& kept_here, const AttentionShape& shape,
                     TokenRange call, bool is_own, double score_bytes) {
-  KeptTotals kept_here;
-  kept_here.add(answer, shape.n_q, shape.n_kv, call);
   CostTotals cost_here;
   cost_here.attended = kept_here.n_attended();
   cost_here.visible = kept_here.n_visible();

@@ -19,8 +19,10 @@ struct KeptTotals {
   std::vector<double> available;  // [n_kv] keys in the cache, per call
   double n_calls = 0.0;           // (layer, call) pairs counted
 
-  /// Adds one layer's answer to one call.
-  void add(const Selection& selection, Index n_q, Index n_kv, TokenRange call);
+  /// Of one layer's answer to one call.
+  static KeptTotals of(const Selection& selection, Index n_q, Index n_kv, TokenRange call);
+  /// Of an answer whose rows share n_past keys before the call, in every head, beside its own.
+  static KeptTotals of_joined_rows(Index n_past, Index n_q, Index n_kv, TokenRange call);
   double n_attended() const;  // over all query heads
   double n_visible() const;
   double n_loaded() const;  // over all KV heads
@@ -67,9 +69,9 @@ struct LiveStats {
   KeptTotals& of(Phase phase) { return kept[static_cast<std::size_t>(phase)]; }
   const KeptTotals& of(Phase phase) const { return kept[static_cast<std::size_t>(phase)]; }
   const CostTotals& cost_of(Phase phase) const { return cost[static_cast<std::size_t>(phase)]; }
-  /// One layer's answer to one call of `phase`. is_own: the method answered, and did not leave the
-  /// layer dense; score_bytes: read to choose.
-  void add(Phase phase, const Selection& answer, const AttentionShape& shape, TokenRange call,
+  /// What was kept of one layer in one call of `phase`. is_own: the method answered, and did not
+  /// leave the layer dense; score_bytes: read to choose.
+  void add(Phase phase, const KeptTotals& kept_here, const AttentionShape& shape, TokenRange call,
            bool is_own, double score_bytes);
   /// All phases together.
   KeptTotals all() const;

@@ -177,16 +177,15 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
   return answers_;
 }
 
-std::optional<NativeRule> SelectorRun::native_rule(Index layer) const {
+std::optional<ListPlan> SelectorRun::plan(Index layer) const {
   if (budgets_.size() != 1 || engine_->precision() != ScorePrecision::f32) return std::nullopt;
-  const std::optional<NativeRule> rule = selector_->native_rule(budgets_.front());
-  if (rule && (keeps_dense(layer) || !is_open_)) return NativeRule{};
-  // Quest's lists are those of decoding (a call of one token may also be the end of a prompt),
-  // SparQ's those of everything else
-  const bool is_decode = phase_ == Phase::decode;
-  if (rule && rule->method == NativeRule::Method::quest && !is_decode) return std::nullopt;
-  if (rule && rule->method == NativeRule::Method::sparq && is_decode) return std::nullopt;
-  return rule;
+  const auto plan_in = [&](Phase phase) { return selector_->plan(budgets_.front(), phase); };
+  if (keeps_dense(layer) || !is_open_) {
+    const bool keeps_nothing =
+        selector_->host_rows() != HostRows::all && !caps_.permanent && !caps_.needs_probs;
+    if (keeps_nothing || plan_in(Phase::prefill) || plan_in(Phase::decode)) return ListPlan{};
+  }
+  return plan_in(phase_);
 }
 
 HostRows SelectorRun::host_rows() const {
@@ -194,7 +193,7 @@ HostRows SelectorRun::host_rows() const {
   return may_ask ? selector_->host_rows() : HostRows::all;
 }
 
-void SelectorRun::native_call(const LayerCall& input, Selection answer) {
+void SelectorRun::planned_call(const LayerCall& input, Selection answer) {
   begin_layer(input);
   answers_.clear();
   answers_.push_back(std::move(answer));

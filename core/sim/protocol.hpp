@@ -72,14 +72,14 @@ class SelectorRun {
   /// the tensor that does not fit, ConfigError for missing values.
   std::span<const Selection> layer_call(const LayerCall& input);
 
-  /// The rule by which layer_call would answer for this layer in the running call, where a backend
-  /// may follow it alone; the rule `everything` where all visible keys are the answer.
-  std::optional<NativeRule> native_rule(Index layer) const;
+  /// The plan by which layer_call would answer for this layer in the running call, where a backend
+  /// may follow it alone; a plan by nothing where all visible keys are the answer.
+  std::optional<ListPlan> plan(Index layer) const;
   /// What layer_call needs on the host; of the rest the shapes, and a RemoteRows for the data.
   HostRows host_rows() const;
-  /// Takes the place of layer_call where a backend answered by native_rule: the shapes of its
+  /// Takes the place of layer_call where a backend answered by a plan: the shapes of its
   /// tensors are looked at, not their data.
-  void native_call(const LayerCall& input, Selection answer);
+  void planned_call(const LayerCall& input, Selection answer);
 
   /// Goes on where another run stands, of the same method with the same shape and budgets. Throws
   /// ConfigError for a method that remembers more than the runs do (Selector::remembers).
@@ -100,7 +100,7 @@ class SelectorRun {
   /// True if the method itself answers for this layer in the running call; false where it stays
   /// dense.
   bool selects_in(Index layer) const { return !keeps_dense(layer); }
-  /// What the last layer_call or native_call answered (to the first budget).
+  /// What the last layer_call or planned_call answered (to the first budget).
   const Selection& last_answer() const { return answers_.front(); }
   /// The layer's mask as the last call left it.
   const AliveMask& alive(Index layer) const { return alive_[static_cast<std::size_t>(layer)]; }

@@ -6,7 +6,7 @@
 namespace kvscope::test::best_keys_test {
 namespace {
 
-using Owner = NativeRule::Owner;
+using Owner = ListPlan::Owner;
 
 constexpr double kRounding = 1e-5;  // of a score, or of the logarithm of a sum of weights
 

@@ -1,4 +1,4 @@
-// Methods inside models on the GPU: those with a native rule choose there, with the lists of the
+// Methods inside models on the GPU: those with a native plan choose there, with the lists of the
 // CPU's engine; evicting ones keep their lists by sums that are made there; everything else on the
 // host.
 #include <algorithm>
@@ -44,25 +44,25 @@ Sequence1 sequence_of(const AttentionEvent& event) {
 
 /// How far keys that only one of two lists has lie from the other keys' worst, in scores or
 /// logarithms of weights. Only lists of exact attention may differ at all.
-double distance_of(const NativeRule& rule, const Sequence1& s, Index list,
+double distance_of(const ListPlan& plan, const Sequence1& s, Index list,
                    std::span<const KeyPos> expected, std::span<const KeyPos> found) {
-  if (rule.method != NativeRule::Method::best || expected.size() != found.size())
+  if (plan.by != ListPlan::By::attention || expected.size() != found.size())
     return std::numeric_limits<double>::infinity();
-  const int n_blocks = rule.joins_rows ? 1 : s.n_tok;
+  const int n_blocks = plan.joins_rows ? 1 : s.n_tok;
   const int owner = static_cast<int>(list) / n_blocks;
   const int row = static_cast<int>(list) % n_blocks;
   std::vector<double> scores =
-      rule.owner == NativeRule::Owner::q_head
+      plan.owner == ListPlan::Owner::q_head
           ? row_scores(s, owner, row)
-          : joined_weights(s, owner, row, rule.joins_rows ? s.n_tok : row + 1,
-                           rule.owner == NativeRule::Owner::group_max);
-  if (rule.owner != NativeRule::Owner::q_head) {
+          : joined_weights(s, owner, row, plan.joins_rows ? s.n_tok : row + 1,
+                           plan.owner == ListPlan::Owner::group_max);
+  if (plan.owner != ListPlan::Owner::q_head) {
     for (double& x : scores) x = std::log(x);
   }
   const auto score = [&](KeyPos pos) { return scores[static_cast<std::size_t>(pos)]; };
   double cut = std::numeric_limits<double>::infinity();
   for (const KeyPos pos : expected) {
-    if (!rule.forces_own || pos < s.n_past) cut = std::min(cut, score(pos));
+    if (!plan.forces_own || pos < s.n_past) cut = std::min(cut, score(pos));
   }
   std::vector<KeyPos> swapped;
   std::ranges::set_symmetric_difference(expected, found, std::back_inserter(swapped));
@@ -85,7 +85,7 @@ class Compared final : public AttentionPolicy, public Observer {
   }
 
   bool takes(Index) const override { return true; }
-  std::optional<NativeRule> native_rule(Index layer) override { return run_.native_rule(layer); }
+  std::optional<ListPlan> plan(Index layer) override { return run_.plan(layer); }
   HostRows host_rows(Index) override { return remote_run_.host_rows(); }
   const Selection& choose(const AttentionQuestion& question) override {
     if (question.remote != nullptr) {
@@ -100,11 +100,11 @@ class Compared final : public AttentionPolicy, public Observer {
     host_.is_dense = true;
     return host_;
   }
-  void on_native(const AttentionQuestion& question, const NativeRule& rule,
-                 const std::function<Selection()>& lists) override {
-    if (rule.method == NativeRule::Method::everything) return;
+  void on_planned(const AttentionQuestion& question, const ListPlan& plan,
+                  const std::function<Selection()>& lists) override {
+    if (plan.by == ListPlan::By::nothing) return;
     const Selection& expected = expected_.at(question.layer);
-    if (!expected.is_dense) compare(expected, lists(), rule);
+    if (!expected.is_dense) compare(expected, lists(), plan);
   }
   bool wants(Index) const override { return true; }
   void on_attention(const AttentionEvent& event) override {
@@ -112,7 +112,7 @@ class Compared final : public AttentionPolicy, public Observer {
         run_.layer_call({event.layer, event.q, event.k_cache, event.v_cache, std::nullopt, {}})[0];
     if (remote_answer_) {
       CHECK(answer.is_dense == remote_answer_->is_dense);
-      if (!answer.is_dense) compare(answer, *remote_answer_, NativeRule{});
+      if (!answer.is_dense) compare(answer, *remote_answer_, ListPlan{});
       remote_answer_.reset();
     }
     last_ = sequence_of(event);
@@ -128,18 +128,18 @@ class Compared final : public AttentionPolicy, public Observer {
     copy.append(selection);
     return copy;
   }
-  void compare(const Selection& expected, const Selection& found, const NativeRule& rule) {
+  void compare(const Selection& expected, const Selection& found, const ListPlan& plan) {
     REQUIRE(expected.n_lists() == found.n_lists());
     for (Index i = 0; i < expected.n_lists(); ++i) {
       const auto a = expected.at(i).keys;
       const auto b = found.at(i).keys;
       ++n_lists;
-      // of Quest's pages nobody says which was kept by rule
-      if (rule.method != NativeRule::Method::quest)
+      // of Quest's pages nobody says which was kept by plan
+      if (plan.by != ListPlan::By::page_bounds)
         CHECK(std::ranges::equal(expected.at(i).is_forced, found.at(i).is_forced));
       if (std::ranges::equal(a, b)) continue;
       ++n_different;
-      farthest = std::max(farthest, distance_of(rule, last_, i, a, b));
+      farthest = std::max(farthest, distance_of(plan, last_, i, a, b));
     }
   }
 
@@ -213,7 +213,7 @@ TEST_CASE("gpu: methods inside a model choose the lists of the host's engine",
     }
     CHECK(compared.n_lists > 0);
     CHECK(compared.farthest < 1e-5);
-    // Quest's rule is that of decode steps
+    // Quest's plan is that of decode steps
     const bool is_quest = MethodSpec(c.method).text().starts_with("quest");
     CHECK((is_quest || compared.n_on_host == 0));
     std::printf("%-50s %s: %d lists, %d differ, by at most %.1e\n", c.method, name_of(dtype).data(),

@@ -26,7 +26,7 @@ class Full final : public Selector {
     selection.n_tok = call.n_tok;
     return selection;
   }
-  std::optional<NativeRule> native_rule(const Budget&) const override { return NativeRule{}; }
+  std::optional<ListPlan> plan(const Budget&, Phase) const override { return ListPlan{}; }
 };
 
 }  // namespace

@@ -75,17 +75,17 @@ class OracleTopk final : public Selector {
     return exact_scoring_cost(call, call_range(call), call.n_tok);
   }
 
-  std::optional<NativeRule> native_rule(const Budget& budget) const override {
+  std::optional<ListPlan> plan(const Budget& budget, Phase) const override {
     if (budget.kind != Budget::Kind::tokens) return std::nullopt;
-    NativeRule rule;
-    rule.method = NativeRule::Method::best;
-    rule.budget = static_cast<Index>(budget.value);
-    rule.owner = variant_ == OracleVariant::per_q_head      ? NativeRule::Owner::q_head
-                 : variant_ == OracleVariant::per_group_max ? NativeRule::Owner::group_max
-                                                            : NativeRule::Owner::group_sum;
-    rule.joins_rows = variant_ == OracleVariant::per_chunk;
-    rule.forces_own = forces_chunk();
-    return rule;
+    ListPlan plan;
+    plan.by = ListPlan::By::attention;
+    plan.budget = static_cast<Index>(budget.value);
+    plan.owner = variant_ == OracleVariant::per_q_head      ? ListPlan::Owner::q_head
+                 : variant_ == OracleVariant::per_group_max ? ListPlan::Owner::group_max
+                                                            : ListPlan::Owner::group_sum;
+    plan.joins_rows = variant_ == OracleVariant::per_chunk;
+    plan.forces_own = forces_chunk();
+    return plan;
   }
 
  private:

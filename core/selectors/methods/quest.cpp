@@ -56,20 +56,22 @@ class Quest final : public PageSelector {
   int bound_bits_ = option(bound_bits_, "bound-bits", 16,
                            "precision of the stored boxes; 16 keeps them exact", in(1, 16));
 
-  std::optional<NativeRule> native_rule(const Budget& budget) const override {
-    if (bound_bits_ != 16 || budget.kind != Budget::Kind::tokens) return std::nullopt;
-    NativeRule rule;
-    rule.method = NativeRule::Method::quest;
-    rule.budget = static_cast<Index>(budget.value);
-    rule.page_size = page_size_;
-    rule.pages = rule_ == PageRule::eval       ? NativeRule::Pages::eval
-                 : rule_ == PageRule::kernel   ? NativeRule::Pages::kernel
-                 : rule_ == PageRule::frontier ? NativeRule::Pages::frontier
-                                               : NativeRule::Pages::hub;
-    rule.owner = owner_ == PageOwner::q_head      ? NativeRule::Owner::q_head
-                 : owner_ == PageOwner::group_sum ? NativeRule::Owner::group_sum
-                                                  : NativeRule::Owner::group_max;
-    return rule;
+  std::optional<ListPlan> plan(const Budget& budget, Phase phase) const override {
+    // a call of one token may also be the end of a prompt
+    if (phase != Phase::decode || bound_bits_ != 16 || budget.kind != Budget::Kind::tokens)
+      return std::nullopt;
+    ListPlan plan;
+    plan.by = ListPlan::By::page_bounds;
+    plan.budget = static_cast<Index>(budget.value);
+    plan.page_size = page_size_;
+    plan.pages = rule_ == PageRule::eval       ? ListPlan::Pages::eval
+                 : rule_ == PageRule::kernel   ? ListPlan::Pages::kernel
+                 : rule_ == PageRule::frontier ? ListPlan::Pages::frontier
+                                               : ListPlan::Pages::hub;
+    plan.owner = owner_ == PageOwner::q_head      ? ListPlan::Owner::q_head
+                 : owner_ == PageOwner::group_sum ? ListPlan::Owner::group_sum
+                                                  : ListPlan::Owner::group_max;
+    return plan;
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {

@@ -64,18 +64,20 @@ class Quoka final : public SharedScoreSelector, QuokaRules {
             .dense_layers = dense_layers};
   }
 
-  std::optional<NativeRule> native_rule(const Budget& budget) const override {
+  std::optional<ListPlan> plan(const Budget& budget, Phase) const override {
     const Quoka usual;
     const bool is_usual = scope_ == usual.scope_ && queries == usual.queries &&
                           mean == usual.mean && pairing == usual.pairing &&
                           aggregate == usual.aggregate && similarity == usual.similarity;
     if (!is_usual || budget.kind != Budget::Kind::tokens) return std::nullopt;
-    NativeRule rule;
-    rule.method = NativeRule::Method::quoka;
-    rule.budget = static_cast<Index>(budget.value);
-    rule.n_queries = n_queries;
-    rule.eps = eps;
-    return rule;
+    ListPlan plan;
+    plan.by = ListPlan::By::far_cosines;
+    plan.budget = static_cast<Index>(budget.value);
+    plan.owner = ListPlan::Owner::group_sum;
+    plan.forces_own = plan.joins_rows = true;
+    plan.n_queries = n_queries;
+    plan.eps = eps;
+    return plan;
   }
 
   std::string why_no_scores() const override {
@@ -260,8 +262,8 @@ class Quoka final : public SharedScoreSelector, QuokaRules {
   std::vector<std::vector<Index>> pick_queries(const SelectCall& call, const Owner& owner,
                                                std::vector<std::vector<double>> cosines) const {
     const auto group = static_cast<std::size_t>(owner.q_heads.size());
-    std::vector<Index> rule = all_rows(call);
-    if (!leaves_out_queries(call)) return std::vector(group, rule);
+    std::vector<Index> rows = all_rows(call);
+    if (!leaves_out_queries(call)) return std::vector(group, rows);
     switch (queries) {
       case QuokaQueryChoice::nearest:
         for (auto& head : cosines) {
@@ -271,25 +273,25 @@ class Quoka final : public SharedScoreSelector, QuokaRules {
       case QuokaQueryChoice::farthest:
         return quoka_pick_slots(cosines, n_queries, pairing);
       case QuokaQueryChoice::last:
-        rule.erase(rule.begin(), rule.end() - n_queries);
+        rows.erase(rows.begin(), rows.end() - n_queries);
         break;
       case QuokaQueryChoice::random: {
         const auto draw = [&](Index row) {
           return mixed({seed, call.layer, owner.index, call.pos_begin + row});
         };
-        std::sort(rule.begin(), rule.end(), [&](Index a, Index b) {
+        std::sort(rows.begin(), rows.end(), [&](Index a, Index b) {
           const std::uint64_t x = draw(a);
           const std::uint64_t y = draw(b);
           return x != y ? x < y : a < b;
         });
-        rule.resize(static_cast<std::size_t>(n_queries));
-        std::sort(rule.begin(), rule.end());
+        rows.resize(static_cast<std::size_t>(n_queries));
+        std::sort(rows.begin(), rows.end());
         break;
       }
       case QuokaQueryChoice::all:
         break;
     }
-    return std::vector(group, rule);
+    return std::vector(group, rows);
   }
 
   /// The end of the keys that a slot may score: no later key than any of its tokens sees.

@@ -104,17 +104,17 @@ class Sparq final : public SharedScoreSelector {
                : "";
   }
   /// Of calls that are no decode steps; in those the mean value stands in for what was left out.
-  std::optional<NativeRule> native_rule(const Budget& budget) const override {
-    if (budget.kind != Budget::Kind::tokens) return std::nullopt;
-    NativeRule rule;
-    rule.method = NativeRule::Method::sparq;
-    rule.budget = static_cast<Index>(budget.value);
-    rule.owner = NativeRule::Owner::group_sum;
-    rule.n_channels = n_channels_;
-    rule.channel_share = channel_share_;
-    rule.forces_own = true;
-    rule.joins_rows = true;
-    return rule;
+  std::optional<ListPlan> plan(const Budget& budget, Phase phase) const override {
+    if (phase == Phase::decode || budget.kind != Budget::Kind::tokens) return std::nullopt;
+    ListPlan plan;
+    plan.by = ListPlan::By::channels;
+    plan.budget = static_cast<Index>(budget.value);
+    plan.owner = ListPlan::Owner::group_sum;
+    plan.n_channels = n_channels_;
+    plan.channel_share = channel_share_;
+    plan.forces_own = true;
+    plan.joins_rows = true;
+    return plan;
   }
   void reset(const AttentionShape& shape) override {
     SharedScoreSelector::reset(shape);

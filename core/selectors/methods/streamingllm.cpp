@@ -49,17 +49,15 @@ class StreamingLlm final : public Selector {
     return selection;
   }
 
-  std::optional<NativeRule> native_rule(const Budget& budget) const override {
+  std::optional<ListPlan> plan(const Budget& budget, Phase) const override {
     if (budget.kind != Budget::Kind::tokens) return std::nullopt;
-    NativeRule rule;
-    rule.method = NativeRule::Method::streaming;
-    rule.budget = static_cast<Index>(budget.value);
-    rule.n_sink = n_sink_;
-    if (rule.budget <= rule.n_sink) return std::nullopt;  // a query does not even see itself
-    return rule;
+    ListPlan plan;
+    plan.by = ListPlan::By::place;
+    plan.budget = static_cast<Index>(budget.value);
+    plan.n_sink = n_sink_;
+    if (plan.budget <= plan.n_sink) return std::nullopt;  // a query does not even see itself
+    return plan;
   }
-
- private:
 };
 
 }  // namespace

@@ -122,7 +122,7 @@ TEST_CASE("a backend that follows a rule hands no values over, whatever other ca
   call.k = call.v = kv;
   Selection dense(ListOwner::layer, 20, 20);
   dense.is_dense = true;
-  run.native_call(call, std::move(dense));
+  run.planned_call(call, std::move(dense));
   CHECK(run.last_answer().is_dense);
   call.layer = 1;
   CHECK_THROWS_AS(run.layer_call(call), ConfigError);
