@@ -97,9 +97,7 @@ class Loki final : public SharedScoreSelector {
     } else if (basis_ == Basis::self) {
       bases_.clear();
     }
-    columns_.clear();
   }
-  void rollback(Index n_keys) override { columns_.truncate(n_keys); }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     const auto n_kv = static_cast<double>(call.k.dim(0));
