@@ -60,10 +60,6 @@ class WatchedSelector final : public Selector {
     shape_ = shape;
     method_->reset(shape);
   }
-  void on_append(Index layer, Index pos_begin, TensorView<const float> k,
-                 TensorView<const float> v) override {
-    method_->on_append(layer, pos_begin, k, v);
-  }
   Selection select(const SelectCall& call) override {
     if (!watch_.on) return method_->select(call);
     SelectionTrace seen;
@@ -73,9 +69,10 @@ class WatchedSelector final : public Selector {
     for (Index head = 0; head < shape_.n_q; ++head) look(call, selection, seen, head);
     return selection;
   }
-  void observe(const ObservedProbs& probs) override { method_->observe(probs); }
+  void observe(const SelectCall& call, const ObservedProbs& probs) override {
+    method_->observe(call, probs);
+  }
   void evict(const SelectCall& call, AliveMask& alive) override { method_->evict(call, alive); }
-  void rollback(Index n_keys) override { method_->rollback(n_keys); }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     return method_->cost(call, selection);
   }

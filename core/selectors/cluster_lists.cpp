@@ -90,19 +90,14 @@ std::vector<Selection> ClusterSelector::select_budgets(SelectCall call,
                     call.layer));
   }
   const Index n_kv = call.k.dim(0);
-  std::vector<KeyClusters*> of_heads;
-  for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
-    auto& clusters = clusters_[{call.layer, kv_head}];
-    if (clusters == nullptr) clusters = std::make_unique<KeyClusters>();
-    of_heads.push_back(clusters.get());
-  }
   const TokenRange middle{std::min(list_options_.n_sink, call.pos_begin),
                           std::max(list_options_.n_sink, call.pos_begin - list_options_.n_recent)};
   std::vector<LiveClusters> live(static_cast<std::size_t>(n_kv));
   std::vector<std::vector<Part>> parts(static_cast<std::size_t>(n_kv));  // [n_kv][n_budgets]
-  engine_of(call).run(n_kv, [&](Index kv_head, ScoreWorker& worker) {
+  ScoreEngine& engine = engine_of(call);
+  engine.run(n_kv, [&](Index kv_head, ScoreWorker& worker) {
     const auto at = static_cast<std::size_t>(kv_head);
-    KeyClusters& clusters = *of_heads[at];
+    auto& clusters = engine.kept<KeyClusters>(this, call.layer, kv_head);
     const CounterRng rng({static_cast<std::uint64_t>(list_options_.seed),
                           static_cast<std::uint64_t>(call.layer),
                           static_cast<std::uint64_t>(kv_head)});
@@ -154,10 +149,9 @@ SelectCost ClusterSelector::cost(const SelectCall& call, const Selection& select
   const auto d = static_cast<double>(call.k.dim(2));
   double n_clusters = 0.0;  // of all KV heads
   for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
-    const auto it = clusters_.find({call.layer, kv_head});
-    if (it == clusters_.end()) continue;
-    n_clusters +=
-        static_cast<double>(it->second->count_live(call, kv_head, call_range(call).begin));
+    if (const auto* const clusters = engine_of(call).known<KeyClusters>(this, call.layer, kv_head))
+      n_clusters +=
+          static_cast<double>(clusters->count_live(call, kv_head, call_range(call).begin));
   }
   const double n_estimated =
       selection.summaries.empty() ? 0.0 : static_cast<double>(selection.summaries.begin.back());

@@ -7,11 +7,7 @@
 // verification; prefill stays dense.
 #pragma once
 
-#include <map>
-#include <memory>
 #include <span>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/selectors/key_clusters.hpp"
@@ -35,10 +31,6 @@ struct ClusterListOptions {
 class ClusterSelector : public Selector {
  public:
   using SharedOptions = ClusterListOptions;
-  void reset(const AttentionShape&) override { clusters_.clear(); }
-  void rollback(Index n_keys) override {
-    for (auto& [place, clusters] : clusters_) clusters->truncate(n_keys);
-  }
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
   SelectCost cost(const SelectCall& call, const Selection& selection) const final;
 
@@ -69,7 +61,6 @@ class ClusterSelector : public Selector {
                  TokenRange clustered, Choice choice) const;
 
   ClusterListOptions list_options_;
-  std::map<std::pair<Index, Index>, std::unique_ptr<KeyClusters>> clusters_;  // by (layer, KV head)
 };
 
 }  // namespace kvscope

@@ -85,12 +85,9 @@ class Coarsen final : public Selector {
     method_->reset(seen);
     fine_.clear();
   }
-  void on_append(Index layer, Index pos_begin, TensorView<const float> k,
-                 TensorView<const float> v) override {
-    method_->on_append(layer, pos_begin, k, v);
+  void observe(const SelectCall& call, const ObservedProbs& probs) override {
+    method_->observe(call, probs);
   }
-  void rollback(Index n_keys) override { method_->rollback(n_keys); }
-  void observe(const ObservedProbs& probs) override { method_->observe(probs); }
   void evict(const SelectCall& call, AliveMask& alive) override { method_->evict(call, alive); }
 
   Selection select(const SelectCall& call) override {

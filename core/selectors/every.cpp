@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/learned.hpp"
+#include "core/selectors/owners.hpp"
 
 namespace kvscope {
 
@@ -58,20 +58,7 @@ class Every final : public Selector {
   }
   Learned learned() const override { return method_->learned(); }
   std::vector<ArtifactOrigin> artifacts() const override { return method_->artifacts(); }
-  void reset(const AttentionShape& shape) override {
-    choices_.clear();
-    method_->reset(shape);
-  }
-  void on_append(Index layer, Index pos_begin, TensorView<const float> k,
-                 TensorView<const float> v) override {
-    method_->on_append(layer, pos_begin, k, v);
-  }
-  void rollback(Index n_keys) override {
-    for (auto& [layer, choices] : choices_) {
-      while (!choices.empty() && choices.back().end > n_keys) choices.pop_back();
-    }
-    method_->rollback(n_keys);
-  }
+  void reset(const AttentionShape& shape) override { method_->reset(shape); }
 
   Selection select(const SelectCall& call) override {
     return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
@@ -80,7 +67,8 @@ class Every final : public Selector {
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     is_reused_ = false;
     if (call.phase == Phase::prefill) return method_->select_budgets(call, budgets);
-    std::vector<Choice>& choices = choices_[call.layer];
+    std::vector<Choice>& choices =
+        engine_of(call).kept<Choices>(this, call.layer, /*kv_head=*/0).all;
     if (!choices.empty() && serves(choices.back(), call, budgets)) {
       is_reused_ = true;
       std::vector<Selection> answers;
@@ -101,9 +89,9 @@ class Every final : public Selector {
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     SelectCost cost = method_->cost(call, selection);
     if (is_reused_) cost.score_flops = cost.score_bytes = 0.0;
-    const auto choices = choices_.find(call.layer);
-    if (choices == choices_.end() || choices->second.empty()) return cost;
-    const Choice& last = choices->second.back();
+    const auto* const choices = engine_of(call).known<Choices>(this, call.layer, /*kv_head=*/0);
+    if (choices == nullptr || choices->all.empty()) return cost;
+    const Choice& last = choices->all.back();
     for (std::size_t i = 0; i < last.budgets.size(); ++i) {
       if (!is_same(last.budgets[i], call.budget)) continue;
       cost.metadata_bytes += static_cast<double>(last.answers[i].keys().size() * sizeof(KeyPos));
@@ -121,6 +109,12 @@ class Every final : public Selector {
     Index end = 0;
     std::vector<Budget> budgets;
     std::vector<Selection> answers;  // [n_budgets]
+  };
+  struct Choices {
+    std::vector<Choice> all;  // oldest first
+    void truncate(Index n_keys) {
+      while (!all.empty() && all.back().end > n_keys) all.pop_back();
+    }
   };
 
   static bool is_same(const Budget& a, const Budget& b) {
@@ -166,8 +160,7 @@ class Every final : public Selector {
 
   Index n_;
   std::unique_ptr<Selector> method_;
-  std::map<Index, std::vector<Choice>> choices_;  // by layer, oldest first
-  bool is_reused_ = false;                        // in the last call
+  bool is_reused_ = false;  // in the last call
 };
 
 }  // namespace

@@ -69,25 +69,23 @@ void add_index_product(const Tensor<double>& map, std::span<const float> x, std:
 
 }  // namespace
 
-void IndexVectors::truncate(Index n_keys) {
-  for (auto& [layer, heads] : keys_) {
-    for (IndexKeys& head : heads) head.truncate(n_keys);
-  }
-}
-
-std::vector<IndexKeys>& IndexVectors::key_heads(const SelectCall& call, Index n_heads, Index width,
-                                                BlockIndexKey block_key) {
-  std::vector<IndexKeys>& heads = keys_[call.layer];
-  while (static_cast<Index>(heads.size()) < n_heads)
-    heads.emplace_back(width, block_, block_ > 1 ? block_key : BlockIndexKey::none, type_);
-  if (call.engine == nullptr) {
-    for (IndexKeys& head : heads) head.truncate(0);  // nobody said what became of older keys
-  }
-  return heads;
+std::vector<TensorView<const float>> IndexVectors::keys_of(
+    const SelectCall& call, Index n_key_heads, Index width, BlockIndexKey block_key,
+    const std::function<IndexKeys::Write(Index head)>& write) const {
+  std::vector<TensorView<const float>> rows(static_cast<std::size_t>(n_key_heads));
+  ScoreEngine& engine = engine_of(call);
+  engine.run(n_key_heads, [&](Index head, ScoreWorker&) {
+    auto& keys = engine.kept<IndexKeys>(this, call.layer, head, [&] {
+      return IndexKeys(width, block_, block_ > 1 ? block_key : BlockIndexKey::none, type_);
+    });
+    keys.append_up_to(call.k.dim(1), write(head));
+    rows[static_cast<std::size_t>(head)] = keys.rows();
+  });
+  return rows;
 }
 
 IndexCall IndexVectors::learned(const SelectCall& call, const IndexMaps& maps, bool is_shared,
-                                Index width) {
+                                Index width) const {
   const Index n_q = call.q.dim(0);
   const Index n_kv = call.k.dim(0);
   IndexCall out;
@@ -104,22 +102,20 @@ IndexCall IndexVectors::learned(const SelectCall& call, const IndexMaps& maps, b
       for (double& x : vector) x *= static_cast<double>(call.score_scale);
     }
   });
-  std::vector<IndexKeys>& heads = key_heads(call, is_shared ? 1 : n_kv, width, BlockIndexKey::mean);
-  engine_of(call).run(static_cast<Index>(heads.size()), [&](Index head, ScoreWorker&) {
-    const TokenRange summed = is_shared ? TokenRange{0, n_kv} : TokenRange{head, head + 1};
-    heads[static_cast<std::size_t>(head)].append_up_to(
-        call.k.dim(1), [&](Index pos, std::span<double> vector) {
+  out.keys = keys_of(
+      call, is_shared ? 1 : n_kv, width, BlockIndexKey::mean, [&](Index head) -> IndexKeys::Write {
+        const TokenRange summed = is_shared ? TokenRange{0, n_kv} : TokenRange{head, head + 1};
+        return [&maps, &call, summed](Index pos, std::span<double> vector) {
           std::fill(vector.begin(), vector.end(), 0.0);
           for (Index kv_head = summed.begin; kv_head < summed.end; ++kv_head)
             add_index_product(maps.of_keys[static_cast<std::size_t>(kv_head)],
                               call.k.sub(kv_head).row(pos), vector);
-        });
-  });
-  for (const IndexKeys& head : heads) out.keys.push_back(head.rows());
+        };
+      });
   return out;
 }
 
-IndexCall IndexVectors::recorded(const SelectCall& call) {
+IndexCall IndexVectors::recorded(const SelectCall& call) const {
   const SideView& side = *call.side;
   const Index n_heads = side.index_q.dim(0);
   const Index width = side.index_q.dim(2);
@@ -142,15 +138,13 @@ IndexCall IndexVectors::recorded(const SelectCall& call) {
       for (double& x : vector) x *= scale;
     }
   });
-  std::vector<IndexKeys>& heads = key_heads(call, side.index_k.dim(0), width, BlockIndexKey::last);
-  engine_of(call).run(static_cast<Index>(heads.size()), [&](Index head, ScoreWorker&) {
-    heads[static_cast<std::size_t>(head)].append_up_to(
-        call.k.dim(1), [&](Index pos, std::span<double> vector) {
-          const auto from = side.index_k.sub(head).row(pos);
-          std::copy(from.begin(), from.end(), vector.begin());
-        });
-  });
-  for (const IndexKeys& head : heads) out.keys.push_back(head.rows());
+  out.keys = keys_of(call, side.index_k.dim(0), width, BlockIndexKey::last,
+                     [&side](Index head) -> IndexKeys::Write {
+                       return [k = side.index_k.sub(head)](Index pos, std::span<double> vector) {
+                         const auto from = k.row(pos);
+                         std::copy(from.begin(), from.end(), vector.begin());
+                       };
+                     });
   return out;
 }
 

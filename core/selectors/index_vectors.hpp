@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -68,28 +67,29 @@ struct IndexCall {
   Index key_head_of(Index head) const { return head * static_cast<Index>(keys.size()) / n_heads(); }
 };
 
-/// Makes them call by call, and keeps those of the tokens.
+/// Makes them call by call; those of the tokens are kept by the call's engine, under the address of
+/// this object.
 class IndexVectors {
  public:
   /// block > 1: index keys of whole blocks of that many tokens.
   IndexVectors(Index block, IndexType type) : block_(block), type_(type) {}
-  void clear() { keys_.clear(); }
-  void truncate(Index n_keys);
 
   /// By learned maps of the call's layer (all KV heads), the first `width` channels of them;
   /// products are scaled as scores are. of_keys of several heads add up where they are shared.
-  IndexCall learned(const SelectCall& call, const IndexMaps& maps, bool is_shared, Index width);
+  IndexCall learned(const SelectCall& call, const IndexMaps& maps, bool is_shared,
+                    Index width) const;
   /// As recorded (SelectCall::side, which must hold them); products times 1 / sqrt(width). Throws
   /// ShapeError if they are not of this call.
-  IndexCall recorded(const SelectCall& call);
+  IndexCall recorded(const SelectCall& call) const;
 
  private:
-  std::vector<IndexKeys>& key_heads(const SelectCall& call, Index n_heads, Index width,
-                                    BlockIndexKey block_key);
+  /// The index keys [n_key_heads] up to the call's end; write(head) makes those of a head's tokens.
+  std::vector<TensorView<const float>> keys_of(
+      const SelectCall& call, Index n_key_heads, Index width, BlockIndexKey block_key,
+      const std::function<IndexKeys::Write(Index head)>& write) const;
 
   Index block_;
   IndexType type_;
-  std::map<Index, std::vector<IndexKeys>> keys_;  // by layer, [n_key_heads]
 };
 
 }  // namespace kvscope

@@ -4,6 +4,7 @@
 
 #include "core/attention/column_kernels.hpp"
 #include "core/attention/score_kernels.hpp"
+#include "core/base/raw_vector.hpp"
 #include "core/base/work_tally.hpp"
 #include "core/selectors/owners.hpp"
 
@@ -13,11 +14,15 @@ namespace {
 
 constexpr Index kColumnsPart = 32 * kColumnKeys;  // keys of a task
 
-}  // namespace
+/// Of one KV head.
+struct Columns {
+  Index n_keys = 0;
+  Index width = 0;
+  RawVector<float> blocks;  // [n_blocks, width, kColumnKeys]
+  void truncate(Index n) { n_keys = std::min(n_keys, n); }
+};
 
-void KeyColumns::truncate(Index n_keys) {
-  for (auto& [place, head] : heads_) head.n_keys = std::min(head.n_keys, n_keys);
-}
+}  // namespace
 
 void KeyColumns::append_up_to(const SelectCall& call, Index width, const Directions& directions) {
   append_made(call, width, [&](Index kv_head) -> WriteColumns {
@@ -43,15 +48,10 @@ void KeyColumns::append_up_to(const SelectCall& call, Index width, const Directi
 
 void KeyColumns::append_made(const SelectCall& call, Index width,
                              const std::function<WriteColumns(Index kv_head)>& make) {
-  const Index n_kv = call.k.dim(0);
-  std::vector<Head*> heads;
-  for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
-    Head& head = heads_[{call.layer, kv_head}];
+  ScoreEngine& engine = engine_of(call);
+  engine.run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
+    auto& head = engine.kept<Columns>(this, call.layer, kv_head);
     head.width = width;
-    heads.push_back(&head);
-  }
-  engine_of(call).run(n_kv, [&](Index kv_head, ScoreWorker&) {
-    Head& head = *heads[static_cast<std::size_t>(kv_head)];
     const auto k = call.k.sub(kv_head);
     const Index n_blocks = (k.dim(0) + kColumnKeys - 1) / kColumnKeys;
     const auto n_floats = static_cast<std::size_t>(n_blocks * width * kColumnKeys);
@@ -76,10 +76,11 @@ void KeyColumns::scores(const SelectCall& call, std::span<const Question> questi
   const Index n_parts = (std::max<Index>(keys.end - begin, 0) + kColumnsPart - 1) / kColumnsPart;
   const auto n_kv = static_cast<Index>(questions.size());
   const auto n_rows = static_cast<Index>(out.size()) / n_kv;
-  engine_of(call).run(n_kv * n_parts, [&](Index task, ScoreWorker&) {
+  ScoreEngine& engine = engine_of(call);
+  engine.run(n_kv * n_parts, [&](Index task, ScoreWorker&) {
     const Index kv_head = task / n_parts;
     const Question& question = questions[static_cast<std::size_t>(kv_head)];
-    const Head& head = heads_.at({call.layer, kv_head});
+    const Columns& head = *engine.known<Columns>(this, call.layer, kv_head);
     const Index from = begin + task % n_parts * kColumnsPart;
     const Index to = std::min(keys.end, from + kColumnsPart);
     const Index skipped = std::max<Index>(keys.begin - from, 0);
@@ -87,7 +88,7 @@ void KeyColumns::scores(const SelectCall& call, std::span<const Question> questi
     const auto row_of = [&](Index row) {
       return out[static_cast<std::size_t>(kv_head * n_rows + row)];
     };
-    if (engine_of(call).precision() == ScorePrecision::f64) {
+    if (engine.precision() == ScorePrecision::f64) {
       const std::size_t width = question.channels.size();
       for (Index row = 0; row < n_rows; ++row) {
         const auto q = std::span(question.q).subspan(static_cast<std::size_t>(row) * width, width);

@@ -7,20 +7,19 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <span>
-#include <utility>
+#include <vector>
 
-#include "core/base/raw_vector.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {
 
+/// The columns themselves are kept by the call's engine, under the address of this object.
 class KeyColumns {
  public:
-  void clear() { heads_.clear(); }
-  /// Forgets the keys at positions >= n_keys.
-  void truncate(Index n_keys);
+  KeyColumns() = default;
+  KeyColumns(const KeyColumns&) = delete;
+  KeyColumns& operator=(const KeyColumns&) = delete;
 
   /// Appends what is new of the call's keys, on all threads. directions(kv_head): [>= width,
   /// d_head] whose products with a key are its columns; null: its channels are (width = d_head).
@@ -43,14 +42,6 @@ class KeyColumns {
   /// on all threads; in f64 summed in f64, channel by channel.
   void scores(const SelectCall& call, std::span<const Question> questions, TokenRange keys,
               std::span<const std::span<double>> out) const;
-
- private:
-  struct Head {
-    Index n_keys = 0;
-    Index width = 0;
-    RawVector<float> blocks;  // [n_blocks, width, kColumnKeys]
-  };
-  std::map<std::pair<Index, Index>, Head> heads_;  // by (layer, KV head)
 };
 
 }  // namespace kvscope

@@ -27,7 +27,6 @@ void LowRankKeys::before_rotation(const SelectCall& call, Index pos, std::span<d
 }
 
 void LowRankKeys::factor(const SelectCall& call) {
-  if (call.engine == nullptr) bases_ = {};  // nobody said what became of keys seen before
   if (!bases_.is_due(call.pos_begin)) return;
   constexpr Index kColumns = 256;
   const Index n = call.k.dim(0) * call.k.dim(2);

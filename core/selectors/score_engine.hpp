@@ -55,8 +55,9 @@ class ScoreEngine {
 
   /// What grows with the cache of one layer and KV head: a T, made by `make` when it is first asked
   /// for, and told truncate(n_keys) when positions >= n_keys are forgotten. owner: whose it is, a
-  /// method; null: of all that ask for this T and tag. Answers of a stand-in for calls without an
-  /// engine are made anew each time.
+  /// method; null: of all that ask for this T and tag. What cannot be cut exactly (a fit) is
+  /// forgotten whole, as core/selectors/fit_history.hpp says. A stand-in for calls without an engine makes
+  /// it anew each time: ask once in a call, and for `known` afterwards.
   template <class T, class Make>
   T& kept(const void* owner, Index layer, Index kv_head, const Make& make, double tag = 0.0) {
     const std::lock_guard lock(mutex_);
@@ -65,8 +66,19 @@ class ScoreEngine {
     return static_cast<KeptAs<T>&>(*place).value;
   }
   template <class T>
+  T& kept(const void* owner, Index layer, Index kv_head) {
+    return kept<T>(owner, layer, kv_head, [] { return T(); });
+  }
+  template <class T>
   T& kept(Index layer, Index kv_head) {
-    return kept<T>(nullptr, layer, kv_head, [] { return T(); });
+    return kept<T>(nullptr, layer, kv_head);
+  }
+  /// What kept() gave last; null: nobody asked.
+  template <class T>
+  const T* known(const void* owner, Index layer, Index kv_head, double tag = 0.0) {
+    const std::lock_guard lock(mutex_);
+    const auto place = kept_.find({typeid(T), owner, layer, kv_head, tag});
+    return place == kept_.end() ? nullptr : &static_cast<const KeptAs<T>&>(*place->second).value;
   }
 
   /// 1 / max(|k|, eps) of the keys [range.size()] in `range` of one KV head's k [n_ctx, d_head],

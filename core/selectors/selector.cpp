@@ -74,6 +74,7 @@ void AliveMask::append(Index n_keys) {
 }
 
 void AliveMask::truncate(Index n_keys) {
+  if (n_keys >= n_keys_) return;
   n_keys_ = n_keys;
   for (std::size_t h = 0; h < bits_.size(); ++h) {
     bits_[h].resize(static_cast<std::size_t>(n_keys));

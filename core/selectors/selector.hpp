@@ -8,16 +8,14 @@
 // Per forward call (a prefill chunk, a decode step, a verification of gamma drafts), per layer in
 // ascending order:
 //   3. the engine appends the call's keys and values to its cache and marks them alive
-//   4. on_append(layer, ...)   metadata: page boxes, key norms, rotated keys
-//   5. select(call)            the answer; only alive and visible keys count as candidates
-//   6. the engine attends to the selection (causal mask per row, softmax renormalised over
+//   4. select(call)            the answer; only alive and visible keys count as candidates
+//   5. the engine attends to the selection (causal mask per row, softmax renormalised over
 //      the list)
-//   7. observe(...)            if caps().needs_probs: the softmax weights over what was attended
-//   8. evict(...)              permanent methods clear bits of the alive mask; nothing else may
-// On rejection of drafts:
-//   9. rollback(n_keys)        forget everything about positions >= n_keys
-// The engine owns keys, values, true positions, the alive mask and the cross-layer context; a
-// selector owns its metadata.
+//   6. observe(call, ...)      if caps().needs_probs: the softmax weights over what was attended
+//   7. evict(call, ...)        permanent methods clear bits of the alive mask; nothing else may
+// The engine owns keys, values, true positions, the alive mask and the cross-layer context, and
+// what a selector keeps of them from call to call: page boxes, hashes, votes (ScoreEngine::kept).
+// When drafts are rejected, it cuts all of these; a selector is not told.
 #pragma once
 
 #include <cstdint>
@@ -265,10 +263,6 @@ class Selector {
   /// read_artifact throws (core/selectors/artifact.hpp).
   virtual std::vector<ArtifactOrigin> artifacts() const { return {}; }
   virtual void reset(const AttentionShape& shape) { (void)shape; }
-  virtual void on_append(Index layer, Index pos_begin, TensorView<const float> k,
-                         TensorView<const float> v) {
-    (void)layer, (void)pos_begin, (void)k, (void)v;
-  }
   /// A method defines this or select_budgets.
   virtual Selection select(const SelectCall& call) {
     return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
@@ -283,10 +277,11 @@ class Selector {
     }
     return answers;
   }
-  virtual void observe(const ObservedProbs& probs) { (void)probs; }
+  virtual void observe(const SelectCall& call, const ObservedProbs& probs) {
+    (void)call, (void)probs;
+  }
   /// Clears bits of what leaves for good.
   virtual void evict(const SelectCall& call, AliveMask& alive) { (void)call, (void)alive; }
-  virtual void rollback(Index n_keys) { (void)n_keys; }
   /// Nothing, for methods that score nothing.
   virtual SelectCost cost(const SelectCall& call, const Selection& selection) const {
     (void)call, (void)selection;
@@ -300,7 +295,7 @@ class Selector {
     return std::nullopt;
   }
   /// What of a call the method looks at itself in f32. What it does without may be elsewhere, where
-  /// operations ask SelectCall::remote; on_append is not called then.
+  /// operations ask SelectCall::remote.
   virtual HostRows host_rows() const { return caps().is_static ? HostRows::none : HostRows::all; }
   /// True if it remembers of earlier calls what neither keys and values nor the alive mask tell.
   virtual bool remembers() const { return true; }

@@ -114,16 +114,9 @@ class Stack final : public Selector {
   void reset(const AttentionShape& shape) override {
     for (StackStage& stage : stages_) stage.selector->reset(shape);
   }
-  void on_append(Index layer, Index pos_begin, TensorView<const float> k,
-                 TensorView<const float> v) override {
-    for (StackStage& stage : stages_) stage.selector->on_append(layer, pos_begin, k, v);
-  }
-  void rollback(Index n_keys) override {
-    for (StackStage& stage : stages_) stage.selector->rollback(n_keys);
-  }
-  void observe(const ObservedProbs& probs) override {
+  void observe(const SelectCall& call, const ObservedProbs& probs) override {
     for (StackStage& stage : stages_) {
-      if (stage.caps.needs_probs) stage.selector->observe(probs);
+      if (stage.caps.needs_probs) stage.selector->observe(call, probs);
     }
   }
 

@@ -24,7 +24,8 @@ std::vector<std::uint8_t> left_out(const SelectCall& call, const Selection& answ
 }  // namespace
 
 Summaries summaries_of_left_out(const SelectCall& call, const Selection& answer,
-                                std::span<const KeyPools> keys, std::span<const KeyPools> values) {
+                                std::span<const KeyPools* const> keys,
+                                std::span<const KeyPools* const> values) {
   struct Window {
     Index index;
     Index n_out;
@@ -34,7 +35,7 @@ Summaries summaries_of_left_out(const SelectCall& call, const Selection& answer,
   std::vector<std::vector<Window>> windows(static_cast<std::size_t>(n_kv));
   Index n_all = 0;
   for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
-    const KeyPools& pools = keys[static_cast<std::size_t>(kv_head)];
+    const KeyPools& pools = *keys[static_cast<std::size_t>(kv_head)];
     const std::vector<std::uint8_t> is_out = left_out(call, answer, kv_head);
     const Index begin = row_range(call, call.n_tok - 1).begin;
     for (Index i = (begin + pools.stride() - 1) / pools.stride();
@@ -55,12 +56,12 @@ Summaries summaries_of_left_out(const SelectCall& call, const Selection& answer,
     const auto at = static_cast<std::size_t>(kv_head);
     Tensor<float> alive_k;
     Tensor<float> alive_v;
-    TensorView<const float> k = keys[at].means();
-    TensorView<const float> v = values[at].means();
+    TensorView<const float> k = keys[at]->means();
+    TensorView<const float> v = values[at]->means();
     if (!all_alive(call, kv_head)) {
       std::vector<Index> n_alive;
-      alive_k = keys[at].alive_means(call, kv_head, call.k, n_alive);
-      alive_v = values[at].alive_means(call, kv_head, call.v, n_alive);
+      alive_k = keys[at]->alive_means(call, kv_head, call.k, n_alive);
+      alive_v = values[at]->alive_means(call, kv_head, call.v, n_alive);
       k = alive_k.view();
       v = alive_v.view();
     }
@@ -68,8 +69,8 @@ Summaries summaries_of_left_out(const SelectCall& call, const Selection& answer,
       const auto row = static_cast<Index>(out.log_count.size());
       std::copy_n(k.row(window.index).data(), d, out.k.view().row(row).data());
       std::copy_n(v.row(window.index).data(), d, out.v.view().row(row).data());
-      const double share =
-          static_cast<double>(keys[at].stride()) / static_cast<double>(keys[at].keys_of(0).size());
+      const double share = static_cast<double>(keys[at]->stride()) /
+                           static_cast<double>(keys[at]->keys_of(0).size());
       out.log_count.push_back(
           static_cast<float>(std::log(static_cast<double>(window.n_out) * share)));
     }

@@ -13,6 +13,7 @@ namespace kvscope {
 /// stride / length of the keys that are left out (windows overlap: each key lies in length / stride
 /// of them). `answer` has lists per KV head; keys, values: windows of call.k and call.v, [n_kv].
 Summaries summaries_of_left_out(const SelectCall& call, const Selection& answer,
-                                std::span<const KeyPools> keys, std::span<const KeyPools> values);
+                                std::span<const KeyPools* const> keys,
+                                std::span<const KeyPools* const> values);
 
 }  // namespace kvscope

@@ -143,12 +143,6 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
   }
   begin_layer(input);
   AliveMask& alive = alive_[static_cast<std::size_t>(input.layer)];
-  const auto appended = [&](const TensorView<const float>& all) {
-    return all.empty() ? all : all.range(1, pos_begin_, n_keys_);
-  };
-  if (input.remote == nullptr)
-    selector_->on_append(input.layer, pos_begin_, appended(input.k), appended(input.v));
-
   engine_->set_pool(input.pool);
   if (keeps_dense(input.layer)) {
     answers_.clear();
@@ -168,7 +162,7 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
   call_.trace = nullptr;  // it is the caller's
   for (const Selection& answer : answers_)
     check_selection(answer, n_owners(answer.owner, shape_.n_q, shape_.n_kv), n_keys_);
-  if (caps_.needs_probs) selector_->observe(ListProbs(call_, answers_.back()));
+  if (caps_.needs_probs) selector_->observe(call_, ListProbs(call_, answers_.back()));
   if (caps_.permanent && input.layer >= dense_layers_) {
     before_evict_ = alive;
     selector_->evict(call_, alive);
@@ -240,7 +234,6 @@ void SelectorRun::rollback(Index n_keys) {
     }
   }
   before_verify_.clear();
-  selector_->rollback(n_keys);
   engine_->truncate(n_keys);
   n_keys_ = n_keys;
   pos_begin_ = n_keys;

@@ -143,14 +143,6 @@ class BlockMean final : public Selector {
     caps.needs_values = compressed_;
     return caps;
   }
-  void reset(const AttentionShape&) override {
-    pools_.clear();
-    value_pools_.clear();
-  }
-  void rollback(Index n_keys) override {
-    for (KeyPools& one : pools_) one.truncate(n_keys);
-    for (KeyPools& one : value_pools_) one.truncate(n_keys);
-  }
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     if (sizes_ == PatternSize::budget) {
@@ -158,16 +150,11 @@ class BlockMean final : public Selector {
     }
     if (call_range(call).end - row_range(call, call.n_tok - 1).begin < dense_below_)
       return dense_selections(call, list_owner(), budgets.size());
-    const Index n_kv = call.k.dim(0);
-    make_pools(call, pools_);
     const bool is_whole = keeps_all_blocks(call);
     std::vector<Selection> all = select_by_owner(
         call, list_owner(), is_whole ? call.n_tok : 1, budgets.size(),
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
-          KeyPools& pools = pools_[static_cast<std::size_t>(call.layer * n_kv + heads.kv_head)];
-          // Nobody said what became of keys seen before.
-          if (call.engine == nullptr) pools.truncate(0);
-          pools.append_up_to(call.k.sub(heads.kv_head));
+          const KeyPools& pools = pools_of(call, call.k, heads.kv_head, Pooled::keys);
           if (is_whole) {
             add_whole_lists(call, heads, answers);
             return;
@@ -216,30 +203,33 @@ class BlockMean final : public Selector {
     return owner_ == BlockOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
   }
 
-  /// Pools of the layers up to the call's.
-  void make_pools(const SelectCall& call, std::vector<KeyPools>& pools) const {
-    while (static_cast<Index>(pools.size()) < (call.layer + 1) * call.k.dim(0))
-      pools.emplace_back(call.k.dim(2), kernel_, stride_);
+  enum class Pooled { keys, values };
+
+  /// The windows of one KV head's rows in x, up to the call's end.
+  const KeyPools& pools_of(const SelectCall& call, TensorView<const float> x, Index kv_head,
+                           Pooled what) const {
+    auto& pools = engine_of(call).kept<KeyPools>(
+        this, call.layer, kv_head, [&] { return KeyPools(x.dim(2), kernel_, stride_); },
+        static_cast<double>(what));
+    pools.append_up_to(x.sub(kv_head));
+    return pools;
   }
 
   /// What the lists leave out joins each answer.
-  void add_compressed(const SelectCall& call, std::span<Selection> answers) {
+  void add_compressed(const SelectCall& call, std::span<Selection> answers) const {
     if (call.v.empty()) {
       throw ConfigError(fmt::format(
           "blockmean: compressed=true needs recorded values (V), which are missing in layer {}",
           call.layer));
     }
-    make_pools(call, value_pools_);
-    const auto n_kv = static_cast<std::size_t>(call.k.dim(0));
-    const std::size_t first = static_cast<std::size_t>(call.layer) * n_kv;
-    const auto values = std::span(value_pools_).subspan(first, n_kv);
-    for (std::size_t kv_head = 0; kv_head < n_kv; ++kv_head) {
-      if (call.engine == nullptr) values[kv_head].truncate(0);
-      values[kv_head].append_up_to(call.v.sub(static_cast<Index>(kv_head)));
+    std::vector<const KeyPools*> keys;
+    std::vector<const KeyPools*> values;
+    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
+      keys.push_back(&pools_of(call, call.k, kv_head, Pooled::keys));
+      values.push_back(&pools_of(call, call.v, kv_head, Pooled::values));
     }
     for (Selection& answer : answers)
-      answer.summaries =
-          summaries_of_left_out(call, answer, std::span(pools_).subspan(first, n_kv), values);
+      answer.summaries = summaries_of_left_out(call, answer, keys, values);
   }
 
   /// The lists of all rows, for each budget.
@@ -400,9 +390,6 @@ class BlockMean final : public Selector {
   static bool has_keys(const CompressedKeys& keys, Index window) {
     return keys.n_alive.empty() || keys.n_alive[static_cast<std::size_t>(window)] > 0;
   }
-
-  std::vector<KeyPools> pools_;        // [n_layers][n_kv]
-  std::vector<KeyPools> value_pools_;  // the same of values, if compressed
 };
 
 }  // namespace

@@ -106,7 +106,6 @@ class DoubleSparsity final : public SharedScoreSelector {
 
   void reset(const AttentionShape& shape) override {
     SharedScoreSelector::reset(shape);
-    labels_.clear();
     if (!file_.is_named()) return;
     check_shape(file_.get(), shape);
     const std::vector<Index> layers = file_.layers();
@@ -122,7 +121,6 @@ class DoubleSparsity final : public SharedScoreSelector {
       }
     }
   }
-  void rollback(Index n_keys) override { labels_.truncate(n_keys); }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};

@@ -52,13 +52,10 @@ class H2o final : public EvictingMethod {
   }
   HostRows host_rows() const override { return HostRows::none; }
   bool remembers() const override { return true; }
-  void reset(const AttentionShape& shape) override {
-    shape_ = shape;
-    layers_.assign(static_cast<std::size_t>(shape.n_layers), Layer{});
-  }
+  void reset(const AttentionShape& shape) override { shape_ = shape; }
 
   Selection select(const SelectCall& call) override {
-    Layer& state = layers_[static_cast<std::size_t>(call.layer)];
+    Layer& state = state_of(call);
     if (call.phase == Phase::prefill) state.n_prompt = call.pos_begin + call.n_tok;
     state.may_be_rejected = call.phase != Phase::prefill;
     state.hidden_before = state.hidden;
@@ -74,8 +71,8 @@ class H2o final : public EvictingMethod {
     return shown;
   }
 
-  void observe(const ObservedProbs& probs) override {
-    Layer& state = layers_[static_cast<std::size_t>(probs.layer)];
+  void observe(const SelectCall& call, const ObservedProbs& probs) override {
+    Layer& state = state_of(call);
     const auto n_ctx = static_cast<std::size_t>(probs.pos_begin + probs.n_tok);
     settle(state, probs.pos_begin);
     if (state.sums.empty()) state.sums.resize(static_cast<std::size_t>(shape_.n_kv));
@@ -104,7 +101,7 @@ class H2o final : public EvictingMethod {
   }
 
   void evict(const SelectCall& call, AliveMask& alive) override {
-    auto& hidden = layers_[static_cast<std::size_t>(call.layer)].hidden;
+    auto& hidden = state_of(call).hidden;
     hidden.assign(static_cast<std::size_t>(shape_.n_kv), std::nullopt);
     std::vector<Index> n_before;
     for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head)
@@ -120,17 +117,6 @@ class H2o final : public EvictingMethod {
     }
   }
 
-  void rollback(Index n_keys) override {
-    for (Layer& state : layers_) {
-      if (!state.rows.empty() && state.rows.back().pos >= n_keys)
-        state.hidden = state.hidden_before;
-      while (!state.rows.empty() && state.rows.back().pos >= n_keys) state.rows.pop_back();
-      for (Row& row : state.rows) cut(row.votes, n_keys);
-      cut(state.sums, n_keys);
-      state.n_prompt = std::min(state.n_prompt, n_keys);
-    }
-  }
-
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     const double n_keys = attended_keys_of(call, selection);
     const double n_weights = static_cast<double>(shape_.group() * call.n_tok) * n_keys;
@@ -141,7 +127,7 @@ class H2o final : public EvictingMethod {
 
  protected:
   Index budget_of(const SelectCall& call) const override {
-    const Index n_prompt = layers_[static_cast<std::size_t>(call.layer)].n_prompt;
+    const Index n_prompt = state_of(call).n_prompt;
     const bool is_prompt_only = call.phase == Phase::prefill || n_prompt == 0;
     return call.budget.tokens(is_prompt_only ? call.pos_begin + call.n_tok : n_prompt,
                               /*page_size=*/1);
@@ -150,7 +136,7 @@ class H2o final : public EvictingMethod {
     return static_cast<Index>(recent_share_ * static_cast<double>(budget));
   }
   KeyValues scores(const SelectCall& call, const KeyLists& keys) override {
-    const Layer& state = layers_[static_cast<std::size_t>(call.layer)];
+    const Layer& state = state_of(call);
     KeyValues values(keys.size());
     engine_of(call).run(shape_.n_kv, [&](Index kv_head, ScoreWorker&) {
       const auto at = static_cast<std::size_t>(kv_head);
@@ -173,7 +159,18 @@ class H2o final : public EvictingMethod {
     std::vector<std::optional<KeyPos>> hidden, hidden_before;  // [n_kv] or empty: official-quirk
     Index n_prompt = 0;
     bool may_be_rejected = false;
+    void truncate(Index n_keys) {
+      if (!rows.empty() && rows.back().pos >= n_keys) hidden = hidden_before;
+      while (!rows.empty() && rows.back().pos >= n_keys) rows.pop_back();
+      for (Row& row : rows) cut(row.votes, n_keys);
+      cut(sums, n_keys);
+      n_prompt = std::min(n_prompt, n_keys);
+    }
   };
+
+  Layer& state_of(const SelectCall& call) const {
+    return engine_of(call).kept<Layer>(this, call.layer, /*kv_head=*/0);
+  }
 
   static void cut(HeadVotes& votes, Index n_keys) {
     for (auto& head : votes) head.resize(std::min(head.size(), static_cast<std::size_t>(n_keys)));
@@ -216,7 +213,6 @@ class H2o final : public EvictingMethod {
   }
 
   AttentionShape shape_;
-  std::vector<Layer> layers_;
 };
 
 }  // namespace

@@ -169,7 +169,6 @@ class Indexer final : public Selector {
   std::vector<ArtifactOrigin> artifacts() const override { return file_.origins(); }
 
   void reset(const AttentionShape& shape) override {
-    vectors_.clear();
     if (!file_.is_named()) return;
     learned_ = load_index(file_, shape);
     if (d_index_ > learned_.rank()) {
@@ -178,7 +177,6 @@ class Indexer final : public Selector {
                       learned_.rank(), index_, d_index_));
     }
   }
-  void rollback(Index n_keys) override { vectors_.truncate(n_keys); }
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);

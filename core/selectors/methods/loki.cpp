@@ -97,9 +97,7 @@ class Loki final : public SharedScoreSelector {
     } else if (basis_ == Basis::self) {
       bases_.clear();
     }
-    columns_.clear();
   }
-  void rollback(Index n_keys) override { columns_.truncate(n_keys); }
 
   HostRows host_rows() const override {
     return basis_ == Basis::self && !file_.is_named() ? HostRows::all : HostRows::queries;

@@ -33,8 +33,6 @@
 // verification row by row; the call's own keys are kept.
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <memory>
 #include <utility>
 
 #include "core/attention/score_rows.hpp"
@@ -68,13 +66,6 @@ class MagicPig final : public Selector {
             .owner = ListOwner::q_head,
             .dense_layers = dense_every_ > 0 ? 1 : 0};
   }
-  void reset(const AttentionShape&) override { heads_.clear(); }
-  void rollback(Index n_keys) override {
-    for (auto& [place, head] : heads_) {
-      head->is_stale = head->centres.truncate(n_keys) || head->is_stale;
-      head->tables.truncate(n_keys);
-    }
-  }
 
   Selection select(const SelectCall& call) override {
     if (is_dense(call.layer)) return dense_selection(call, ListOwner::q_head);
@@ -102,25 +93,24 @@ class MagicPig final : public Selector {
     FitHistory<LshCentre> centres;
     LshTables tables;
     bool is_stale = true;  // the tables are not those of the current centre
+    void truncate(Index n_keys) {
+      is_stale = centres.truncate(n_keys) || is_stale;
+      tables.truncate(n_keys);
+    }
   };
 
   bool is_dense(Index layer) const { return dense_every_ > 0 && layer % dense_every_ == 0; }
 
   /// Brings the tables of all KV heads up to the keys before the call.
-  void hash_past(const SelectCall& call) {
-    std::vector<Head*> heads;
-    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
-      auto& head = heads_[{call.layer, kv_head}];
-      if (head == nullptr) {
+  void hash_past(const SelectCall& call) const {
+    ScoreEngine& engine = engine_of(call);
+    engine.run(call.k.dim(0), [&](Index kv_head, ScoreWorker& worker) {
+      auto& head = engine.kept<Head>(this, call.layer, kv_head, [&] {
         const CounterRng rng({static_cast<std::uint64_t>(seed_),
                               static_cast<std::uint64_t>(call.layer),
                               static_cast<std::uint64_t>(kv_head)});
-        head = std::make_unique<Head>(LshTables(rng, call.k.dim(2), n_bits_, n_tables_));
-      }
-      heads.push_back(head.get());
-    }
-    engine_of(call).run(call.k.dim(0), [&](Index kv_head, ScoreWorker& worker) {
-      Head& head = *heads[static_cast<std::size_t>(kv_head)];
+        return Head(LshTables(rng, call.k.dim(2), n_bits_, n_tables_));
+      });
       const auto past = call.k.sub(kv_head).range(0, 0, call.pos_begin);
       if (head.centres.is_due(call.pos_begin)) {
         const std::vector<KeyPos> keys = candidates(call, kv_head, TokenRange{0, call.pos_begin});
@@ -137,7 +127,7 @@ class MagicPig final : public Selector {
 
   KeyList sampled_list(const SelectCall& call, const ListHeads& heads, Index row,
                        KeyDots& dots) const {
-    const Head& head = *heads_.at({call.layer, heads.kv_head});
+    const Head& head = *engine_of(call).known<Head>(this, call.layer, heads.kv_head);
     const TokenRange visible = row_range(call, row);
     const TokenRange past{visible.begin, std::min(visible.end, call.pos_begin)};
     const Index sampled_begin = std::clamp(n_sink_, past.begin, std::max(past.begin, past.end));
@@ -169,8 +159,6 @@ class MagicPig final : public Selector {
     }
     return list;
   }
-
-  std::map<std::pair<Index, Index>, std::unique_ptr<Head>> heads_;  // by (layer, KV head)
 };
 
 }  // namespace

@@ -29,8 +29,6 @@
 // The budget buys the keys between them. Decode and verification; prefill stays dense.
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <memory>
 #include <utility>
 
 #include "core/attention/score_rows.hpp"
@@ -77,16 +75,6 @@ class PqCache final : public SharedScoreSelector {
             .budgets = kTokenBudgets,
             .dense_layers = dense_layers_};
   }
-  void reset(const AttentionShape& shape) override {
-    SharedScoreSelector::reset(shape);
-    heads_.clear();
-  }
-  void rollback(Index n_keys) override {
-    for (auto& [place, head] : heads_) {
-      if (head->books.truncate(n_keys)) head->n_coded = 0;
-      head->n_coded = std::min(head->n_coded, n_keys);
-    }
-  }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
@@ -111,12 +99,10 @@ class PqCache final : public SharedScoreSelector {
   bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
 
   void prepare(const SelectCall& call) override {
+    ScoreEngine& engine = engine_of(call);
     std::vector<Head*> heads;
-    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
-      auto& head = heads_[{call.layer, kv_head}];
-      if (head == nullptr) head = std::make_unique<Head>();
-      heads.push_back(head.get());
-    }
+    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head)
+      heads.push_back(&engine.kept<Head>(this, call.layer, kv_head));
     const Index n_parts = parts_of(call.k.dim(2));
     // a fit is worked out part by part and stored when all parts are there
     std::vector<std::vector<KeyPos>> learners(heads.size());
@@ -127,7 +113,6 @@ class PqCache final : public SharedScoreSelector {
                                TokenRange{std::min(n_sink_, call.pos_begin), call.pos_begin});
       books[i].resize(static_cast<std::size_t>(n_parts));
     }
-    ScoreEngine& engine = engine_of(call);
     engine.run(call.k.dim(0) * n_parts, [&](Index task, ScoreWorker&) {
       const Index kv_head = task / n_parts;
       const std::vector<KeyPos>& keys = learners[static_cast<std::size_t>(kv_head)];
@@ -156,7 +141,7 @@ class PqCache final : public SharedScoreSelector {
   std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
                                  ScoreWorker&) override {
     std::vector<double> scores(static_cast<std::size_t>(std::max<Index>(keys.size(), 0)), 0.0);
-    const Head& head = *heads_.at({call.layer, owner.kv_head});
+    const Head& head = *engine_of(call).known<Head>(this, call.layer, owner.kv_head);
     if (head.books.empty()) return scores;
     if (!sums_weights()) {
       add_scores(call, head, mean_query(call, owner.q_heads), keys, scores);
@@ -195,6 +180,9 @@ class PqCache final : public SharedScoreSelector {
     FitHistory<Book> books;
     std::vector<std::vector<std::uint8_t>> codes;  // [n_parts][n_keys]
     Index n_coded = 0;                             // keys with codes of the current book
+    void truncate(Index n_keys) {
+      n_coded = books.truncate(n_keys) ? 0 : std::min(n_coded, n_keys);
+    }
   };
 
   bool sums_weights() const {
@@ -299,8 +287,6 @@ class PqCache final : public SharedScoreSelector {
     std::copy(labels.begin(), labels.end(),
               head.codes[static_cast<std::size_t>(part)].begin() + head.n_coded);
   }
-
-  std::map<std::pair<Index, Index>, std::unique_ptr<Head>> heads_;  // by (layer, KV head)
 };
 
 }  // namespace

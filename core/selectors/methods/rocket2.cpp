@@ -28,8 +28,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <memory>
 #include <utility>
 
 #include "core/attention/row_kernels.hpp"
@@ -101,13 +99,6 @@ class Rocket2 final : public SharedScoreSelector {
             .budgets = kTokenBudgets,
             .dense_layers = dense_layers_};
   }
-  void reset(const AttentionShape& shape) override {
-    SharedScoreSelector::reset(shape);
-    chunks_.clear();
-  }
-  void rollback(Index n_keys) override {
-    for (auto& [place, chunks] : chunks_) chunks->truncate(n_keys);
-  }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
@@ -129,15 +120,10 @@ class Rocket2 final : public SharedScoreSelector {
   bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
 
   void prepare(const SelectCall& call) override {
-    std::vector<AliveChunks*> of_heads;
-    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
-      auto& chunks = chunks_[{call.layer, kv_head}];
-      if (chunks == nullptr) chunks = std::make_unique<AliveChunks>();
-      of_heads.push_back(chunks.get());
-    }
-    engine_of(call).run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
-      of_heads[static_cast<std::size_t>(kv_head)]->update(
-          call.k.sub(kv_head), candidates(call, kv_head, past_range(call)), chunk_);
+    ScoreEngine& engine = engine_of(call);
+    engine.run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
+      engine.kept<AliveChunks>(this, call.layer, kv_head)
+          .update(call.k.sub(kv_head), candidates(call, kv_head, past_range(call)), chunk_);
     });
   }
 
@@ -145,7 +131,8 @@ class Rocket2 final : public SharedScoreSelector {
                                  ScoreWorker& worker) override {
     std::vector<double> scores(static_cast<std::size_t>(std::max<Index>(keys.size(), 0)),
                                -std::numeric_limits<double>::infinity());
-    const AliveChunks& chunks = *chunks_.at({call.layer, owner.kv_head});
+    const AliveChunks& chunks =
+        *engine_of(call).known<AliveChunks>(this, call.layer, owner.kv_head);
     const std::span<const KeyPos> alive = chunks.keys();
     const auto n_chunks =
         (alive.size() + static_cast<std::size_t>(chunk_) - 1) / static_cast<std::size_t>(chunk_);
@@ -229,7 +216,6 @@ class Rocket2 final : public SharedScoreSelector {
   }
 
   Index chunk_ = 1;
-  std::map<std::pair<Index, Index>, std::unique_ptr<AliveChunks>> chunks_;  // by (layer, KV head)
 };
 
 }  // namespace

@@ -60,16 +60,11 @@ class RocketKv final : public Selector {
             .keeps_by_option = true};
   }
   void reset(const AttentionShape& shape) override { stack().reset(shape); }
-  void on_append(Index layer, Index pos_begin, TensorView<const float> k,
-                 TensorView<const float> v) override {
-    stack().on_append(layer, pos_begin, k, v);
-  }
   Selection select(const SelectCall& call) override {
     check_budget_kind(name(), caps(), call.budget);
     return stack().select(call);
   }
   void evict(const SelectCall& call, AliveMask& alive) override { stack().evict(call, alive); }
-  void rollback(Index n_keys) override { stack().rollback(n_keys); }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     return stack_ == nullptr ? SelectCost{} : stack_->cost(call, selection);
   }

@@ -93,6 +93,10 @@ double least_cosine(const SelectCall& call, Index kv_head, TokenRange chunk,
 struct ChunkLandmarks {
   KeyPools means;
   std::vector<double> cosines;  // [chunks]
+  void truncate(Index n_keys) {
+    means.truncate(n_keys);
+    cosines.resize(std::min(cosines.size(), static_cast<std::size_t>(means.means().dim(0))));
+  }
 };
 
 class ShadowKv final : public Selector {
@@ -141,28 +145,19 @@ class ShadowKv final : public Selector {
   std::vector<ArtifactOrigin> artifacts() const override { return file_.origins(); }
 
   void reset(const AttentionShape& shape) override {
-    landmarks_.clear();
-    low_rank_.clear();
     if (file_.is_named()) rotations_ = load_rotations(file_, shape);
-  }
-  void rollback(Index n_keys) override {
-    for (ChunkLandmarks& one : landmarks_) forget(one, n_keys);
-    for (auto& [layer, keys] : low_rank_) keys.truncate(n_keys);
   }
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
     if (call.layer < dense_layers_) return dense_selections(call, list_owner(), budgets.size());
-    const Index n_kv = call.k.dim(0);
-    while (static_cast<Index>(landmarks_.size()) < (call.layer + 1) * n_kv)
-      landmarks_.push_back({KeyPools(call.k.dim(2), page_size_, page_size_), {}});
     std::vector<Selection> answers = select_by_owner(
         call, ListOwner::kv_head, call.n_tok, budgets.size(),
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> lists) {
           add_lists(call, heads, budgets, worker, lists);
         });
     if (!rebuilds()) return answers;
-    LowRankKeys& keys = low_rank_of(call.layer);
+    LowRankKeys& keys = low_rank_of(call);
     keys.factor(call);
     for (Selection& answer : answers) answer = with_rebuilt_keys(call, answer, keys);
     return answers;
@@ -196,18 +191,18 @@ class ShadowKv final : public Selector {
   bool rebuilds() const { return file_.is_named() || keys_ == ShadowKeys::rebuilt; }
   ListOwner list_owner() const { return rebuilds() ? ListOwner::q_head : ListOwner::kv_head; }
 
-  LowRankKeys& low_rank_of(Index layer) {
-    const auto made = low_rank_.find(layer);
-    if (made != low_rank_.end()) return made->second;
-    const auto rotation = rotations_.find(layer);
+  LowRankKeys& low_rank_of(const SelectCall& call) const {
+    const auto rotation = rotations_.find(call.layer);
     if (rotation == rotations_.end()) {
       throw ConfigError(fmt::format(
           "shadowkv: how keys turn in layer {} is not known: calibrate on a text with keys before "
           "rotation (kvscope record --capture k-pre-rope), or name a file with rotation=FILE "
           "(kvscope fit shadowkv TRACE --out FILE)",
-          layer));
+          call.layer));
     }
-    return low_rank_.emplace(layer, LowRankKeys(rotation->second, rank_share_)).first->second;
+    return engine_of(call).kept<LowRankKeys>(this, call.layer, /*kv_head=*/0, [&] {
+      return LowRankKeys(rotation->second, rank_share_);
+    });
   }
 
   /// The same keys for every query head and row; scored ones with the score of
@@ -270,17 +265,12 @@ class ShadowKv final : public Selector {
   Index first_local_chunk(const SelectCall& call) const {
     return std::max<Index>(0, call.pos_begin / page_size_ - local_chunks_);
   }
-  static void forget(ChunkLandmarks& of, Index n_keys) {
-    of.means.truncate(n_keys);
-    of.cosines.resize(
-        std::min(of.cosines.size(), static_cast<std::size_t>(of.means.means().dim(0))));
-  }
 
   void add_lists(const SelectCall& call, const ListHeads& heads, std::span<const Budget> budgets,
-                 ScoreWorker& worker, std::span<Selection> answers) {
-    ChunkLandmarks& kept =
-        landmarks_[static_cast<std::size_t>(call.layer * call.k.dim(0) + heads.kv_head)];
-    if (call.engine == nullptr) forget(kept, 0);  // nobody said what became of keys seen before
+                 ScoreWorker& worker, std::span<Selection> answers) const {
+    auto& kept = engine_of(call).kept<ChunkLandmarks>(this, call.layer, heads.kv_head, [&] {
+      return ChunkLandmarks{KeyPools(call.k.dim(2), page_size_, page_size_), {}};
+    });
     kept.means.append_up_to(call.k.sub(heads.kv_head));
     for (auto chunk = static_cast<Index>(kept.cosines.size()); chunk < kept.means.means().dim(0);
          ++chunk)
@@ -370,8 +360,6 @@ class ShadowKv final : public Selector {
 
   ArtifactFile file_{"shadowkv", rotation_};
   std::map<Index, KeyRotation> rotations_;  // by layer
-  std::map<Index, LowRankKeys> low_rank_;   // by layer, of the sequence
-  std::vector<ChunkLandmarks> landmarks_;   // [n_layers][n_kv]
 };
 
 }  // namespace

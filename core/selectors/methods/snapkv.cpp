@@ -41,35 +41,31 @@ class SnapKv final : public WindowVotes {
     return official_mha_ ? HostRows::all : WindowVotes::host_rows();
   }
 
-  void reset(const AttentionShape& shape) override {
-    shape_ = shape;
-    kept_.clear();
-    if (official_mha_) kept_.assign(static_cast<std::size_t>(shape.n_layers), AliveMask(shape.n_q));
-  }
-  void on_append(Index layer, Index, TensorView<const float> k, TensorView<const float>) override {
-    if (official_mha_) kept_[static_cast<std::size_t>(layer)].append(k.dim(1));
-  }
+  void reset(const AttentionShape& shape) override { shape_ = shape; }
   Selection select(const SelectCall& call) override {
     return official_mha_ ? per_query_head(call) : alive_selection(call);
   }
   void evict(const SelectCall& call, AliveMask& alive) override {
     if (!official_mha_) return WindowVotes::evict(call, alive);
     if (!evicts_after(call)) return;
-    AliveMask& kept = kept_[static_cast<std::size_t>(call.layer)];
+    AliveMask& kept = kept_by_heads(call);
     engine_of(call).run(shape_.n_q, [&](Index q_head, ScoreWorker& worker) {
       shrink(call, q_head, worker.dots, kept);
     });
     for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) drop_unkept(kept, kv_head, alive);
   }
-  void rollback(Index n_keys) override {
-    for (AliveMask& kept : kept_) {
-      if (kept.n_keys() > n_keys) kept.truncate(n_keys);
-    }
-  }
 
  private:
+  /// official-mha: what each query head keeps.
+  AliveMask& kept_by_heads(const SelectCall& call) const {
+    auto& kept = engine_of(call).kept<AliveMask>(this, call.layer, /*kv_head=*/0,
+                                                 [&] { return AliveMask(shape_.n_q); });
+    kept.append(call.pos_begin + call.n_tok - kept.n_keys());  // 0 from the second time in a call
+    return kept;
+  }
+
   Selection per_query_head(const SelectCall& call) const {
-    const AliveMask& kept = kept_[static_cast<std::size_t>(call.layer)];
+    const AliveMask& kept = kept_by_heads(call);
     bool is_complete = true;
     for (Index q_head = 0; q_head < shape_.n_q; ++q_head) {
       is_complete =
@@ -135,7 +131,6 @@ class SnapKv final : public WindowVotes {
   }
 
   AttentionShape shape_;
-  std::vector<AliveMask> kept_;  // [n_layers], one head per query head: only with official-mha
 };
 
 }  // namespace

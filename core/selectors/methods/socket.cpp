@@ -24,8 +24,6 @@
 // verification; prefill stays dense.
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <utility>
 
 #include "core/attention/row_kernels.hpp"
 #include "core/base/rng.hpp"
@@ -68,16 +66,12 @@ class Socket final : public SharedScoreSelector {
   }
   void reset(const AttentionShape& shape) override {
     SharedScoreSelector::reset(shape);
-    heads_.clear();
     planes_.clear();
     const CounterRng rng({static_cast<std::uint64_t>(seed_)});
     const Index n_numbers = n_planes() * shape.d_head;
     for (Index i = 0; i < n_numbers; ++i)  // as floats, so that products in f32 see the same planes
       planes_.push_back(
           static_cast<double>(static_cast<float>(rng.normal(static_cast<std::uint64_t>(i)))));
-  }
-  void rollback(Index n_keys) override {
-    for (auto& [place, head] : heads_) head.truncate(n_keys);
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -108,18 +102,16 @@ class Socket final : public SharedScoreSelector {
           "socket: the lengths of values rank keys, and the recording holds none: expected one "
           "with v");
     }
-    std::vector<Head*> heads;
-    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head)
-      heads.push_back(&heads_[{call.layer, kv_head}]);
-    engine_of(call).run(call.k.dim(0), [&](Index kv_head, ScoreWorker& worker) {
-      hash_up_to(call, kv_head, worker.dots, *heads[static_cast<std::size_t>(kv_head)]);
+    ScoreEngine& engine = engine_of(call);
+    engine.run(call.k.dim(0), [&](Index kv_head, ScoreWorker& worker) {
+      hash_up_to(call, kv_head, worker.dots, engine.kept<Head>(this, call.layer, kv_head));
     });
   }
 
   std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
                                  ScoreWorker&) override {
     std::vector<double> scores(static_cast<std::size_t>(std::max<Index>(keys.size(), 0)), 0.0);
-    const Head& head = heads_.at({call.layer, owner.kv_head});
+    const Head& head = *engine_of(call).known<Head>(this, call.layer, owner.kv_head);
     const auto n_bits = static_cast<std::size_t>(n_bits_);
     std::vector<double> chances(std::size_t{1} << n_bits);
     // A softmax over each table's buckets, then one number of each table for each key.
@@ -214,8 +206,7 @@ class Socket final : public SharedScoreSelector {
     }
   }
 
-  std::vector<double> planes_;                     // [n_planes, d_head]
-  std::map<std::pair<Index, Index>, Head> heads_;  // by (layer, KV head)
+  std::vector<double> planes_;  // [n_planes, d_head]
 };
 
 }  // namespace

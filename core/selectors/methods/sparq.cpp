@@ -22,7 +22,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -115,15 +114,6 @@ class Sparq final : public SharedScoreSelector {
     plan.forces_own = true;
     plan.joins_rows = true;
     return plan;
-  }
-  void reset(const AttentionShape& shape) override {
-    SharedScoreSelector::reset(shape);
-    value_sums_.clear();
-    columns_.clear();
-  }
-  void rollback(Index n_keys) override {
-    for (auto& [place, sums] : value_sums_) sums.truncate(n_keys);
-    columns_.truncate(n_keys);
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -293,12 +283,12 @@ class Sparq final : public SharedScoreSelector {
   }
 
   /// Mean of the values that the query sees, from the running sums where these are all of them.
-  std::vector<double> mean_value(const SelectCall& call, Index kv_head, TokenRange visible) {
+  static std::vector<double> mean_value(const SelectCall& call, Index kv_head, TokenRange visible) {
     const auto v = call.v.sub(kv_head);
     std::vector<double> mean(static_cast<std::size_t>(v.dim(1)), 0.0);
     Index n = 0;
     if (visible.begin == 0 && all_alive(call, kv_head)) {
-      ValueSums& sums = value_sums_[{call.layer, kv_head}];
+      auto& sums = engine_of(call).kept<ValueSums>(call.layer, kv_head);
       sums.append_up_to(v);
       std::copy(sums.sum().begin(), sums.sum().end(), mean.begin());
       n = sums.n_values();
@@ -315,7 +305,6 @@ class Sparq final : public SharedScoreSelector {
   KeyColumns columns_;  // live decode
   // f32: [n_q][visible keys] of the running call, scores or weights.
   std::vector<std::span<double>> approximate_;
-  std::map<std::pair<Index, Index>, ValueSums> value_sums_;  // by (layer, KV head)
 };
 
 }  // namespace

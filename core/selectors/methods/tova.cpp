@@ -50,7 +50,7 @@ class Tova final : public EvictingMethod {
     return shared;
   }
 
-  void observe(const ObservedProbs& probs) override {
+  void observe(const SelectCall&, const ObservedProbs& probs) override {
     votes_.assign(static_cast<std::size_t>(probs.pos_begin + probs.n_tok), 0.0);
     probs.add_votes(ListOwner::layer, {probs.n_tok - 1, probs.n_tok}, /*factor=*/1.0,
                     std::span(&votes_, 1));

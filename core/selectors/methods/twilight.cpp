@@ -89,20 +89,7 @@ class Twilight final : public Selector {
                ? base_method_->artifacts()
                : std::vector<ArtifactOrigin>{};  // the default base names no file
   }
-  void reset(const AttentionShape& shape) override {
-    base().reset(shape);
-    rounded_.clear();
-    for (Index i = 0; i < shape.n_layers * shape.n_kv; ++i)
-      rounded_.emplace_back(static_cast<int>(bits_));
-  }
-  void on_append(Index layer, Index pos_begin, TensorView<const float> k,
-                 TensorView<const float> v) override {
-    base().on_append(layer, pos_begin, k, v);
-  }
-  void rollback(Index n_keys) override {
-    base().rollback(n_keys);
-    for (RoundedKeys& keys : rounded_) keys.truncate(n_keys);
-  }
+  void reset(const AttentionShape& shape) override { base().reset(shape); }
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
@@ -113,19 +100,19 @@ class Twilight final : public Selector {
     if (call.layer < dense_layers_) {
       return dense_selections(call, list_owner(), budgets.size());
     }
-    const Index n_kv = call.k.dim(0);
-    const Index group = call.q.dim(0) / n_kv;
-    while (static_cast<Index>(rounded_.size()) < (call.layer + 1) * n_kv)
-      rounded_.emplace_back(static_cast<int>(bits_));
-    const auto rounded = std::span(rounded_).subspan(static_cast<std::size_t>(call.layer * n_kv),
-                                                     static_cast<std::size_t>(n_kv));
-    engine_of(call).run(n_kv, [&](Index kv_head, ScoreWorker&) {
-      rounded[static_cast<std::size_t>(kv_head)].append_up_to(call.k.sub(kv_head));
+    ScoreEngine& engine = engine_of(call);
+    std::vector<const RoundedKeys*> rounded(static_cast<std::size_t>(call.k.dim(0)));
+    engine.run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
+      auto& keys = engine.kept<RoundedKeys>(
+          nullptr, call.layer, kv_head, [&] { return RoundedKeys(static_cast<int>(bits_)); },
+          static_cast<double>(bits_));
+      keys.append_up_to(call.k.sub(kv_head));
+      rounded[static_cast<std::size_t>(kv_head)] = &keys;
     });
     return select_by_owner(call, list_owner(), /*rows_per_list=*/1, budgets.size(),
                            [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
                              const RoundedKeys& keys =
-                                 rounded[static_cast<std::size_t>(heads.q_heads.begin / group)];
+                                 *rounded[static_cast<std::size_t>(heads.kv_head)];
                              for (Index row = 0; row < call.n_tok; ++row)
                                prune(call, kept, heads.q_heads, row, budgets, keys, answers);
                            });
@@ -249,8 +236,7 @@ class Twilight final : public Selector {
 
   Budget budget_of_base_;
   std::unique_ptr<Selector> base_method_;
-  Selection base_answer_;             // of the last call
-  std::vector<RoundedKeys> rounded_;  // [n_layers][n_kv]
+  Selection base_answer_;  // of the last call
 };
 
 }  // namespace

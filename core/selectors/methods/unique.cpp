@@ -71,10 +71,6 @@ class Unique final : public Selector {
             .page_size = page_size_,
             .dense_layers = dense_layers_};
   }
-  void reset(const AttentionShape&) override { moments_.clear(); }
-  void rollback(Index n_keys) override {
-    for (PageMoments& one : moments_) one.truncate(n_keys);
-  }
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     const SelectorCaps method = caps();
@@ -84,8 +80,6 @@ class Unique final : public Selector {
         is_decode && owner_ == PageOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
     if (call.layer < dense_layers_) return dense_selections(call, owner, budgets.size());
     const Index n_kv = call.k.dim(0);
-    while (static_cast<Index>(moments_.size()) < (call.layer + 1) * n_kv)
-      moments_.emplace_back(call.k.dim(2), page_size_);
     const Index group = call.q.dim(0) / n_kv;
     const TokenRange pages = competing_pages(call);
     if (call.trace != nullptr) {
@@ -96,10 +90,10 @@ class Unique final : public Selector {
     return select_by_owner(
         call, owner, call.n_tok, budgets.size(),
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
-          PageMoments& moments =
-              moments_[static_cast<std::size_t>(call.layer * n_kv + heads.kv_head)];
-          // Nobody said what became of keys seen before.
-          if (call.engine == nullptr) moments.truncate(0);
+          auto& moments = engine_of(call).kept<PageMoments>(
+              nullptr, call.layer, heads.kv_head,
+              [&] { return PageMoments(call.k.dim(2), page_size_); },
+              static_cast<double>(page_size_));
           moments.append_up_to(call.k.sub(heads.kv_head));
           const auto scores = page_scores(call, heads, moments, pages, worker,
                                           owner == ListOwner::q_head ? group : Index{1});
@@ -214,8 +208,6 @@ class Unique final : public Selector {
           of_blocks, blocks_bought(budget.tokens(n_keys, page_size_), page_size_, n_keys, n_pages));
     return fates.list(call, kv_head);
   }
-
-  std::vector<PageMoments> moments_;  // [n_layers][n_kv]
 };
 
 }  // namespace

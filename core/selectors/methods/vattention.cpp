@@ -154,11 +154,6 @@ class VAttention final : public Selector {
                : std::vector<ArtifactOrigin>{};  // the default base names no file
   }
   void reset(const AttentionShape& shape) override { base().reset(shape); }
-  void on_append(Index layer, Index pos_begin, TensorView<const float> k,
-                 TensorView<const float> v) override {
-    base().on_append(layer, pos_begin, k, v);
-  }
-  void rollback(Index n_keys) override { base().rollback(n_keys); }
 
   Selection select(const SelectCall& call) override {
     hidden_.reset();

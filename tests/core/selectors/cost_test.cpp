@@ -373,7 +373,6 @@ SelectCost cost_of(std::string_view spec, CallFixture& fixture) {
   drafts.emplace_back(Shape{2, fixture.k.dim(1)});
   std::fill_n(drafts[0].data(), drafts[0].count(), 1.0f);
   if (caps.needs_draft) fixture.call.draft_rows = drafts;
-  selector->on_append(fixture.call.layer, 0, fixture.k.view(), fixture.v.view());
   const Selection answer = selector->select(fixture.call);
   const SelectCost cost = selector->cost(fixture.call, answer);
   fixture.call.draft_rows = {};

@@ -164,7 +164,7 @@ TEST_CASE(
     CHECK(in_f32.at(i).scored() == of_oracle.at(i).scored());
   }
   // Keys after a rollback are those of the new sequence.
-  live->rollback(100);
+  engine.truncate(100);
   for (Index pos = 100; pos < 300; ++pos) {
     for (Index c = 0; c < 16; ++c) fixture.k(0, pos, c) = 0.0f;
   }

@@ -10,6 +10,7 @@
 #include "core/base/parallel.hpp"
 #include "core/selectors/key_basis.hpp"
 #include "core/selectors/key_dots.hpp"
+#include "core/selectors/score_engine.hpp"
 #include "core/trace/memory_trace.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
@@ -152,13 +153,16 @@ TEST_CASE(
     "value") {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 300, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=400");
+  ScoreEngine engine;
+  fixture.call.engine = &engine;
   auto selector = made("sparq:channel-share=1", fixture);
   const Selection all = selector->select(fixture.call);
   CHECK(merged(all.at(0)) == positions(0, 301));
   CHECK(static_cast<double>(all.summaries.list_share(1, 0)) == Catch::Approx(1.0).epsilon(1e-6));
-  selector->rollback(290);
+  engine.truncate(290);
   for (Index c = 0; c < 16; ++c) fixture.v(0, 295, c) = 7.0f;
   const Selection again = selector->select(fixture.call);
+  fixture.call.engine = nullptr;
   const Selection fresh = made("sparq:channel-share=1", fixture)->select(fixture.call);
   CHECK(again.summaries.v(0, 2) == fresh.summaries.v(0, 2));
   CHECK(again.summaries.v(0, 2) != all.summaries.v(0, 2));

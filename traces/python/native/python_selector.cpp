@@ -36,11 +36,10 @@ struct Definition {
   nb::object cost;  // cost(call) -> (flops, bytes, metadata bytes), or None
 };
 
-/// A method of kvscope that the function calls, with the keys it has seen.
+/// A method of kvscope that the function calls.
 struct Builtin {
   std::unique_ptr<Selector> selector;
   SelectorCaps caps;
-  std::vector<Index> n_seen;                              // [n_layers]
   std::vector<std::shared_ptr<SelectionHolder>> answers;  // to the running call, one per budget
 };
 
@@ -82,13 +81,6 @@ class PythonSelector final : public Selector {
       throw ConfigError(words);
     }
     return answers;
-  }
-
-  void rollback(Index n_keys) override {
-    for (auto& [spec, method] : builtins_) {
-      method.selector->rollback(n_keys);
-      for (Index& seen : method.n_seen) seen = std::min(seen, n_keys);
-    }
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -198,7 +190,6 @@ class PythonSelector final : public Selector {
                                                std::span<const Budget> budgets, std::size_t at) {
     const nb::gil_scoped_release released;
     Builtin& method = builtin_of(spec);
-    append(method, call);
     asked_builtin_ = &method;
     if (method.answers.empty()) method.answers.resize(budgets.size());
     if (method.answers[at] == nullptr) {
@@ -234,19 +225,7 @@ class PythonSelector final : public Selector {
           definition_.name, spec));
     }
     method.selector->reset(shape_);
-    method.n_seen.assign(static_cast<std::size_t>(shape_.n_layers), 0);
     return builtins_.emplace(spec, std::move(method)).first->second;
-  }
-
-  static void append(Builtin& method, const SelectCall& call) {
-    Index& seen = method.n_seen[static_cast<std::size_t>(call.layer)];
-    const Index n_ctx = call.k.dim(1);
-    if (seen >= n_ctx) return;
-    const auto part = [&](TensorView<const float> all) {
-      return all.empty() ? all : all.range(1, seen, n_ctx);
-    };
-    method.selector->on_append(call.layer, seen, part(call.k), part(call.v));
-    seen = n_ctx;
   }
 
   static std::string one_line(nb::python_error& error) {
