@@ -191,24 +191,13 @@ void LiveSequence::adopt(const KvStore& dense) {
   const bool was_sparse = is_sparse_;
   set_sparse(false);
   run_->begin_call(Phase::prefill, n_tokens());
-  // Closed methods look at keys and values only: one zero row stands for all queries.
-  const std::vector<float> no_query(static_cast<std::size_t>(shape_.d_head), 0.0f);
-  const TensorView<const float> q(no_query.data(), Shape{shape_.n_q, n_tokens(), shape_.d_head},
-                                  {0, 0, 1, 0});
+  // A closed method looks at nothing: what it wants to know of these keys it asks when it is open.
+  const TensorView<const float> q(nullptr, Shape{shape_.n_q, n_tokens(), shape_.d_head});
+  const TensorView<const float> kv(nullptr, Shape{shape_.n_kv, n_tokens(), shape_.d_head});
   for (Index layer = 0; layer < shape_.n_layers; ++layer) {
     if (model_.config().window[static_cast<std::size_t>(layer)]) continue;
-    if (model_.backend().follows_plans() &&
-        (run_->plan(layer) || run_->host_rows() != HostRows::all)) {
-      // The backend makes what it needs to know about the keys itself.
-      const TensorView<const float> kv(nullptr, Shape{shape_.n_kv, n_tokens(), shape_.d_head});
-      run_->planned_call({layer, q, kv, kv, /*window=*/std::nullopt, /*sinks=*/{}},
-                         dense_answer(n_tokens()));
-      continue;
-    }
-    run_->layer_call({layer, q, cache_->host_k(layer, 0, n_tokens()),
-                      cache_->host_v(layer, 0, n_tokens()),
-                      /*window=*/std::nullopt,
-                      /*sinks=*/{}});  // nothing is attended to here
+    run_->planned_call({layer, q, kv, kv, /*window=*/std::nullopt, /*sinks=*/{}},
+                       dense_answer(n_tokens()));
   }
   set_sparse(was_sparse);
 }

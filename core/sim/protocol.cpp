@@ -173,13 +173,9 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
 
 std::optional<ListPlan> SelectorRun::plan(Index layer) const {
   if (budgets_.size() != 1 || engine_->precision() != ScorePrecision::f32) return std::nullopt;
-  const auto plan_in = [&](Phase phase) { return selector_->plan(budgets_.front(), phase); };
-  if (keeps_dense(layer) || !is_open_) {
-    const bool keeps_nothing =
-        selector_->host_rows() != HostRows::all && !caps_.permanent && !caps_.needs_probs;
-    if (keeps_nothing || plan_in(Phase::prefill) || plan_in(Phase::decode)) return ListPlan{};
-  }
-  return plan_in(phase_);
+  const bool rests = keeps_dense(layer) || !is_open_;
+  if (rests && !caps_.permanent && !caps_.needs_probs) return ListPlan{};
+  return selector_->plan(budgets_.front(), phase_);
 }
 
 HostRows SelectorRun::host_rows() const {

@@ -57,7 +57,7 @@ class SelectorRun {
     selector_->calibrate(text, layers, pool);
   }
 
-  /// While closed, the method sees every append but is not asked: answers are "everything visible".
+  /// While closed, the method is not asked: answers are "everything visible".
   /// Only for methods whose later answers do not depend on earlier ones.
   void set_open(bool is_open) { is_open_ = is_open; }
 

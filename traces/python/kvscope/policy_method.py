@@ -122,8 +122,10 @@ class Method:
         if sequence.state is None:
             sequence.state = self._new_run(layer, sequence, q, k, v, scale)
         run = sequence.state
-        run.set_open(is_open or self._is_always_open)
         run.begin_call(sequence.phase, q.shape[1])
+        if not is_open and not self._is_always_open:
+            run.skip_call(layer)
+            return None
         (selection,) = self._call(run, layer, q, k, v, scale)
         if selection.has_summaries:
             raise UsageError(f"policy {self.spec}: the method adds pseudo-keys, which torch's attention cannot take: expected a method "
@@ -140,8 +142,7 @@ class Method:
         return run.next_call(layer, _array(q), _array(k[:, new]), _array(v[:, new]) if self.caps["needs_values"] else None)
 
     def _new_run(self, layer: int, sequence: Sequence, q: Any, k: Any, v: Any, scale: float) -> Any:
-        """A run that has seen the keys of all calls but the last: in one piece and unasked where the keys alone matter, else call
-        by call, with queries of zeros."""
+        """A run that has come to the last call: in one piece where the keys alone matter, else call by call, with queries of zeros."""
         n_kv, _, d = k.shape
         run = native.Run(self.spec, layer + 1, q.shape[0], n_kv, d, _MAX_TOKENS, scale, [self.budget], dense_layers=self.dense_layers, f32=True,
                          n_threads=self.threads)
@@ -150,9 +151,11 @@ class Method:
         end = 0
         for n_tok, phase, is_seen in past if self._is_fitting or not past else [(n_past, "prefill", False)]:
             end += n_tok
-            run.set_open(is_seen and phase in self.phases)
             run.begin_call(phase, n_tok)
-            self._call(run, layer, q.new_zeros((q.shape[0], n_tok, d)), k[:, :end], v[:, :end], scale)
+            if is_seen and phase in self.phases:
+                self._call(run, layer, q.new_zeros((q.shape[0], n_tok, d)), k[:, :end], v[:, :end], scale)
+            else:
+                run.skip_call(layer)
         return run
 
 

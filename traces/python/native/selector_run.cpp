@@ -136,19 +136,21 @@ class Run {
   Answers remote_call(Index layer, const nb::object& object,
                       const std::optional<InputArray<float>>& q) {
     const PythonRows rows(object);
-    const AttentionShape& shape = run_->shape();
-    const TensorView<const float> kv(nullptr, Shape{shape.n_kv, run_->n_keys(), shape.d_head});
-    LayerCall call{
-        .layer = layer,
-        .q = {nullptr, Shape{shape.n_q, run_->n_keys() - run_->pos_begin(), shape.d_head}},
-        .k = kv,
-        .v = kv};
+    LayerCall call = shapes_of_call(layer);
     if (q) call.q = view_of(*q);
     call.remote = &rows;
     return answers_to(call);
   }
 
-  /// While closed the method sees keys but is not asked.
+  /// Takes the place of a call that the method is not asked in.
+  void skip_call(Index layer) {
+    const LayerCall call = shapes_of_call(layer);
+    Selection dense(ListOwner::layer, call.q.dim(1), call.q.dim(1));
+    dense.is_dense = true;
+    run_->planned_call(call, std::move(dense));
+  }
+
+  /// While closed the method is not asked.
   void set_open(bool is_open) { run_->set_open(is_open); }
   void rollback(Index n_keys) {
     run_->rollback(n_keys);
@@ -186,6 +188,13 @@ class Run {
                                          f32 ? ScorePrecision::f32 : ScorePrecision::f64);
   }
 
+  LayerCall shapes_of_call(Index layer) const {
+    const AttentionShape& shape = run_->shape();
+    const Index n_tok = run_->n_keys() - run_->pos_begin();
+    const TensorView<const float> kv(nullptr, Shape{shape.n_kv, run_->n_keys(), shape.d_head});
+    return {
+        .layer = layer, .q = {nullptr, Shape{shape.n_q, n_tok, shape.d_head}}, .k = kv, .v = kv};
+  }
   Answers answers_to(LayerCall call) {
     call.pool = pool_.get();
     return with_python_failures([&] {
@@ -277,6 +286,7 @@ void bind_run(nb::module_& module) {
       .def_prop_ro("n_held", &Run::n_held)
       .def("remote_call", &Run::remote_call, nb::arg("layer"), nb::arg("rows"),
            nb::arg("q") = nb::none())
+      .def("skip_call", &Run::skip_call, nb::arg("layer"))
       .def("__copy__", [](const Run& run) { return new Run(run); })
       .def("set_open", &Run::set_open, nb::arg("is_open"))
       .def("rollback", &Run::rollback, nb::arg("n_keys"))
