@@ -35,6 +35,8 @@ class RemoteRows {
   /// [out.size(), n, d_head]
   virtual void largest_scores(std::span<const double> vectors, TokenRange keys,
                               std::span<const std::span<double>> out) const = 0;
+  /// The sum of the values at these positions. [n_kv][d_head]
+  virtual std::vector<std::vector<double>> value_sums(TokenRange keys) const = 0;
 };
 
 }  // namespace kvscope

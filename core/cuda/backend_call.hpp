@@ -102,6 +102,7 @@ class CudaCall final : public BackendCall, private RemoteRows {
                      std::span<const std::span<double>> out) const override;
   void largest_scores(std::span<const double> vectors, TokenRange keys,
                       std::span<const std::span<double>> out) const override;
+  std::vector<std::vector<double>> value_sums(TokenRange keys) const override;
   /// Products of the vectors of each KV head, rows [n_kv][n], some at a time: take(row, products).
   void products(std::span<const double> vectors, TokenRange keys,
                 const std::function<void(std::size_t kv_head, std::size_t i,

@@ -127,4 +127,20 @@ void CudaCall::largest_scores(std::span<const double> vectors, TokenRange keys,
            });
 }
 
+std::vector<std::vector<double>> CudaCall::value_sums(TokenRange keys) const {
+  const CallShape shape = store_.call_shape();
+  const double* const on_device =
+      work_.value_sums.compute(shape, rows_of(remote_layer_), static_cast<int>(keys.begin),
+                               static_cast<int>(keys.end), work_.stream);
+  const auto n_kv = static_cast<std::size_t>(shape.n_kv);
+  const auto d = static_cast<std::size_t>(shape.d_head);
+  auto* const copied = reinterpret_cast<double*>(work_.host_votes.room(n_kv * d * sizeof(double)));
+  copy_to_host(copied, on_device, n_kv * d * sizeof(double), work_.stream);
+  work_.wait_and_check();
+  std::vector<std::vector<double>> sums;
+  for (std::size_t kv_head = 0; kv_head < n_kv; ++kv_head)
+    sums.emplace_back(copied + kv_head * d, copied + (kv_head + 1) * d);
+  return sums;
+}
+
 }  // namespace kvscope::gpu

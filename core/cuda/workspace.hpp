@@ -16,6 +16,7 @@
 #include "core/cuda/layer_kernels.hpp"
 #include "core/cuda/sparq.hpp"
 #include "core/cuda/transfer.hpp"
+#include "core/cuda/value_sums.hpp"
 
 namespace kvscope::gpu {
 
@@ -82,6 +83,7 @@ struct Workspace {
   RowVotes votes;
   KeyCosines key_cosines;
   KeyProducts key_products;
+  ValueSums value_sums;
   Sparq sparq;
 };
 

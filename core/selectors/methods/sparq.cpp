@@ -34,6 +34,7 @@
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/key_columns.hpp"
 #include "core/selectors/linear_scores.hpp"
+#include "core/selectors/mean_values.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
@@ -41,34 +42,6 @@
 namespace kvscope {
 
 namespace {
-
-/// Sums of the values of one KV head that grow with the cache. Every kStride tokens a copy is kept,
-/// so that a rollback leads to the very same sums as if the dropped tokens had never been there.
-class ValueSums {
- public:
-  void append_up_to(TensorView<const float> v) {
-    if (copies_.empty()) copies_.emplace_back(static_cast<std::size_t>(v.dim(1)), 0.0);
-    if (n_values_ % kStride == 0) sum_ = copies_.back();
-    for (; n_values_ < v.dim(0); ++n_values_) {
-      const auto value = v.row(n_values_);
-      for (std::size_t c = 0; c < sum_.size(); ++c) sum_[c] += static_cast<double>(value[c]);
-      if ((n_values_ + 1) % kStride == 0) copies_.push_back(sum_);
-    }
-  }
-  void truncate(Index n_values) {
-    if (n_values >= n_values_) return;
-    n_values_ = n_values / kStride * kStride;
-    copies_.resize(static_cast<std::size_t>(n_values_ / kStride + 1));
-  }
-  std::span<const double> sum() const { return sum_; }
-  Index n_values() const { return n_values_; }
-
- private:
-  static constexpr Index kStride = 256;
-  Index n_values_ = 0;
-  std::vector<double> sum_;
-  std::vector<std::vector<double>> copies_;
-};
 
 class Sparq final : public SharedScoreSelector {
  public:
@@ -96,7 +69,7 @@ class Sparq final : public SharedScoreSelector {
             .dense_layers = dense_layers_};
   }
 
-  HostRows host_rows() const override { return mean_value_ ? HostRows::all : HostRows::queries; }
+  HostRows host_rows() const override { return HostRows::queries; }
   std::string why_no_scores() const override {
     return mean_value_
                ? "states which share of the output its own list has (expected mean-value=false)"
@@ -146,8 +119,9 @@ class Sparq final : public SharedScoreSelector {
     summaries.v = Tensor<float>({n_kv, call.v.dim(2)});
     summaries.list_share = Tensor<float>({call.q.dim(0), call.n_tok});
     summaries.begin = {0};
+    const KeyValues means = mean_values(call);
     for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
-      const std::vector<double> mean = mean_value(call, kv_head, call_range(call));
+      const std::vector<double>& mean = means[static_cast<std::size_t>(kv_head)];
       const auto row = summaries.v.view().row(kv_head);
       for (std::size_t c = 0; c < mean.size(); ++c) row[c] = static_cast<float>(mean[c]);
       summaries.begin.push_back(kv_head + 1);
@@ -280,26 +254,6 @@ class Sparq final : public SharedScoreSelector {
       summaries.list_share(owner.q_heads.begin + h, Index{0}) =
           static_cast<float>(std::min(alpha, 1.0));
     }
-  }
-
-  /// Mean of the values that the query sees, from the running sums where these are all of them.
-  static std::vector<double> mean_value(const SelectCall& call, Index kv_head, TokenRange visible) {
-    const auto v = call.v.sub(kv_head);
-    std::vector<double> mean(static_cast<std::size_t>(v.dim(1)), 0.0);
-    Index n = 0;
-    if (visible.begin == 0 && all_alive(call, kv_head)) {
-      auto& sums = engine_of(call).kept<ValueSums>(call.layer, kv_head);
-      sums.append_up_to(v);
-      std::copy(sums.sum().begin(), sums.sum().end(), mean.begin());
-      n = sums.n_values();
-    } else {
-      for (const KeyPos pos : candidates(call, kv_head, visible)) {
-        for (std::size_t c = 0; c < mean.size(); ++c) mean[c] += static_cast<double>(v.row(pos)[c]);
-        ++n;
-      }
-    }
-    for (double& value : mean) value /= static_cast<double>(std::max<Index>(n, 1));
-    return mean;
   }
 
   KeyColumns columns_;  // live decode

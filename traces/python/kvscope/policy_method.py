@@ -135,7 +135,7 @@ class Method:
     def _call(self, run: Any, layer: int, q: Any, k: Any, v: Any, scale: float) -> Any:
         """The run's lists for q [n_q, n_tok, d], the last queries of the context k and v [n_kv, n_keys, d]."""
         if self.can_ask_torch and (self.engine == "torch" or (self.engine == "auto" and _is_elsewhere(k))):
-            return run.remote_call(layer, TorchRows(q, k, scale), _array(q) if self.caps["host_rows"] == "queries" else None)
+            return run.remote_call(layer, TorchRows(q, k, v, scale), _array(q) if self.caps["host_rows"] == "queries" else None)
         if not _is_elsewhere(k):
             return run.layer_call(layer, _array(q), _array(k), _array(v))
         new = slice(run.n_held, None)  # the run holds copies of the others

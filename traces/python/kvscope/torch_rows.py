@@ -14,10 +14,10 @@ Tensor = torch.Tensor
 
 
 class TorchRows:
-    """q [n_q, n_tok, d] of the call; k [n_kv, n_keys, d] of the whole context, of which the call's own are the last."""
+    """q [n_q, n_tok, d] of the call; k and v [n_kv, n_keys, d] of the whole context, of which the call's own are the last."""
 
-    def __init__(self, q: Tensor, k: Tensor, scale: float) -> None:
-        self._q, self._k, self._scale = q, k, scale
+    def __init__(self, q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:
+        self._q, self._k, self._v, self._scale = q, k, v, scale
 
     def _lists(self, lists: list[Any]) -> list[tuple[Tensor, Tensor]]:
         """(positions, keys [n, d] in f64) by KV head."""
@@ -61,6 +61,10 @@ class TorchRows:
         of_heads = torch.from_numpy(vectors).to(self._k.device).reshape(self._k.shape[0], -1, self._k.shape[2])
         out = [(keys[begin:end].double() @ rows.mT).amax(-1) for keys, rows in zip(self._k, of_heads, strict=True)]
         return _numbers(torch.stack(out))
+
+    def value_sums(self, begin: int, end: int) -> list[Any]:
+        """Of the values at positions [begin, end)."""
+        return [_numbers(values[begin:end].double().sum(0)) for values in self._v]
 
 
 def _factor(x: Tensor, eps: float) -> Tensor:

@@ -85,4 +85,9 @@ void PythonRows::largest_scores(std::span<const double> vectors, TokenRange keys
   fill(object_.attr("largest_scores")(array_of(vectors, out.size()), keys.begin, keys.end), out);
 }
 
+std::vector<std::vector<double>> PythonRows::value_sums(TokenRange keys) const {
+  const nb::gil_scoped_acquire acquired;
+  return rows_of(object_.attr("value_sums")(keys.begin, keys.end));
+}
+
 }  // namespace kvscope::python

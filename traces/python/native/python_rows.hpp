@@ -27,6 +27,7 @@ class PythonRows final : public RemoteRows {
                      std::span<const std::span<double>> out) const override;
   void largest_scores(std::span<const double> vectors, TokenRange keys,
                       std::span<const std::span<double>> out) const override;
+  std::vector<std::vector<double>> value_sums(TokenRange keys) const override;
 
  private:
   nanobind::object object_;

@@ -38,7 +38,7 @@ def masks(spec: str, budget: str, q, k, scale: float, calls: list[int], in_torch
         if not in_torch:
             return run.layer_call(layer, *(np.ascontiguousarray(x) for x in (q[:, first:end], k[:, :end], k[:, :end])))
         rows, keys = (x.transpose(0, 1).contiguous().transpose(0, 1) for x in (q[:, first:end], k[:, :end]))
-        return run.remote_call(layer, TorchRows(rows, keys, scale), rows.float().cpu().contiguous().numpy() if needs_q else None)
+        return run.remote_call(layer, TorchRows(rows, keys, keys, scale), rows.float().cpu().contiguous().numpy() if needs_q else None)
 
     if begin:
         run.begin_call("prefill", begin)

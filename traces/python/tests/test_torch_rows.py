@@ -55,7 +55,7 @@ def test_equal_scores_go_to_the_lowest_position(spec, n_q, n_kv):
 
 def test_which_methods_do_without_copies():
     assert all(native.caps(spec)["host_rows"] != "all" for spec in SPECS)
-    for spec in ("quest@tokens=16", "sparq@tokens=16", "quoka:scope=whole@tokens=16", "pqcache@tokens=16"):
+    for spec in ("quest@tokens=16", "quoka:scope=whole@tokens=16", "pqcache@tokens=16"):
         assert native.caps(spec.partition("@")[0])["host_rows"] == "all" and not Method(spec).can_ask_torch
         with pytest.raises(kvs.UsageError, match='engine: the method looks at the keys itself, with these options: expected engine="cpp"'):
             Method(spec, engine="torch")
