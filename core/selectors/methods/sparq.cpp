@@ -26,7 +26,6 @@
 #include <utility>
 
 #include "core/attention/head_share.hpp"
-#include "core/attention/row_kernels.hpp"
 #include "core/attention/sparq_queries.hpp"
 #include "core/attention/topk.hpp"
 #include "core/base/error.hpp"
@@ -128,12 +127,11 @@ class Sparq final : public SharedScoreSelector {
     }
   }
 
-  /// f32: each key is read once for all heads of its group, on all threads.
+  /// Each key is read once for all heads of its group.
   bool score_owners(const SelectCall& call, ListOwner, TokenRange keys,
                     std::span<const std::span<double>> scores) override {
     ScoreEngine& engine = engine_of(call);
     approximate_.clear();
-    if (engine.precision() == ScorePrecision::f64 && call.remote == nullptr) return false;
     const TokenRange visible = call_range(call);
     const Index n_q = call.q.dim(0);
     const Index d = call.q.dim(2);
@@ -143,7 +141,8 @@ class Sparq final : public SharedScoreSelector {
                                                static_cast<std::size_t>(n_q) * n_visible);
     for (Index h = 0; h < n_q; ++h)
       approximate_.push_back(memory.subspan(static_cast<std::size_t>(h) * n_visible, n_visible));
-    const bool reads_columns = is_decode(call) && call.remote == nullptr;
+    const bool reads_columns =
+        is_decode(call) && call.remote == nullptr && engine.precision() == ScorePrecision::f32;
     std::vector<KeyColumns::Question> questions;
     // Zero in the channels that are left out.
     std::vector<double> queries(static_cast<std::size_t>(n_q * d), 0.0);
@@ -168,9 +167,10 @@ class Sparq final : public SharedScoreSelector {
     engine.run(static_cast<Index>(scores.size()), [&](Index kv_head, ScoreWorker&) {
       const std::span<double> out = scores[static_cast<std::size_t>(kv_head)];
       std::fill(out.begin(), out.end(), 0.0);
-      for (Index h = kv_head * group; h < (kv_head + 1) * group; ++h)
-        add_scaled(approximate_[static_cast<std::size_t>(h)].subspan(offset, out.size()),
-                   1.0 / static_cast<double>(group), out);
+      for (Index h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+        const auto row = approximate_[static_cast<std::size_t>(h)].subspan(offset, out.size());
+        for (std::size_t t = 0; t < out.size(); ++t) out[t] += row[t] / static_cast<double>(group);
+      }
     });
     if (mixes(call)) {
       // Weights for alpha: a share of what the keys get, of which an attention sink has none.
@@ -182,30 +182,6 @@ class Sparq final : public SharedScoreSelector {
       });
     }
     return true;
-  }
-
-  std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
-                                 ScoreWorker& worker) override {
-    const auto [channels, q] = sparq_queries(call.q, owner.q_heads, n_channels(call));
-    const auto n_heads = static_cast<std::size_t>(owner.q_heads.size());
-    const TokenRange visible = call_range(call);
-    worker.dots.compute(q, owner.q_heads.size(), call.k.sub(owner.kv_head), visible, channels);
-    std::vector<double> scores(static_cast<std::size_t>(keys.size()), 0.0);
-    for (std::size_t h = 0; h < n_heads; ++h) {
-      const auto row = worker.dots.row(static_cast<Index>(h))
-                           .subspan(static_cast<std::size_t>(keys.begin - visible.begin));
-      for (std::size_t t = 0; t < scores.size(); ++t)
-        scores[t] += row[t] / static_cast<double>(n_heads);
-    }
-    if (mixes(call)) {  // the heads' approximate weights stay in the worker for alpha
-      for (Index h = 0; h < owner.q_heads.size(); ++h) {
-        soft_cap(worker.dots.row(h), call.score_rule().cap);
-        // alpha is a share of what the keys get: an attention sink has none of it
-        softmax_over_visible(call, owner.kv_head, /*row=*/0, visible, worker.dots.row(h),
-                             /*sink_logit=*/std::nullopt);
-      }
-    }
-    return scores;
   }
 
   KeyList make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores,
@@ -225,7 +201,7 @@ class Sparq final : public SharedScoreSelector {
     KeyList list = top_k_list(others, keys, k - n_local);
     list.forced.assign(local.begin(), local.end());
     force_keys(list, candidates(call, owner.kv_head, chunk_range(call)));
-    if (mixes(call)) state_share(call, owner, list, worker, summaries);
+    if (mixes(call)) state_share(call, owner, list, summaries);
     return list;
   }
 
@@ -240,14 +216,13 @@ class Sparq final : public SharedScoreSelector {
 
   /// alpha: the approximate weight that the list has, for each head of the group.
   void state_share(const SelectCall& call, const Owner& owner, const KeyList& list,
-                   ScoreWorker& worker, Summaries& summaries) const {
+                   Summaries& summaries) const {
     const TokenRange visible = call_range(call);
     Selection one;
     one.add(list);
     for (Index h = 0; h < owner.q_heads.size(); ++h) {
       const std::span<const double> weights =
-          approximate_.empty() ? worker.dots.row(h)
-                               : approximate_[static_cast<std::size_t>(owner.q_heads.begin + h)];
+          approximate_[static_cast<std::size_t>(owner.q_heads.begin + h)];
       double alpha = 0.0;
       for (const KeyPos pos : one.keys())
         alpha += weights[static_cast<std::size_t>(pos - visible.begin)];
@@ -257,7 +232,7 @@ class Sparq final : public SharedScoreSelector {
   }
 
   KeyColumns columns_;  // live decode
-  // f32: [n_q][visible keys] of the running call, scores or weights.
+  // [n_q][visible keys] of the running call, scores or weights.
   std::vector<std::span<double>> approximate_;
 };
 
