@@ -137,7 +137,7 @@ void SelectorRun::begin_layer(const LayerCall& input) {
 }
 
 std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
-  if (caps_.needs_values && input.v.empty()) {  // a backend that answers has them itself
+  if (caps_.needs_values && input.remote == nullptr && input.v.empty()) {
     throw ConfigError(fmt::format("selector {}: needs the values (v), and layer {} has none",
                                   selector_->name(), input.layer));
   }

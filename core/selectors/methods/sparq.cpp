@@ -109,7 +109,7 @@ class Sparq final : public SharedScoreSelector {
   /// The mean value of each KV head, a summary that has the share 1 - alpha of the output.
   void begin_call(const SelectCall& call, Summaries& summaries) override {
     if (!mixes(call)) return;
-    if (call.v.empty()) {
+    if (call.v.empty() && call.remote == nullptr) {
       throw ConfigError(
           "sparq: the mean value needs recorded values (V), which are missing; set "
           "mean-value=false");

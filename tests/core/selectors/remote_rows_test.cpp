@@ -76,11 +76,16 @@ class LoopRows final : public RemoteRows {
   std::vector<std::vector<double>> inverse_norms(std::span<const std::span<const KeyPos>> lists,
                                                  double eps) const override {
     std::vector<std::vector<double>> norms;
-    for (std::size_t kv_head = 0; kv_head < lists.size(); ++kv_head) {
+    for (Index kv_head = 0; kv_head < sequence_.shape.n_kv; ++kv_head) {
       norms.emplace_back();
-      for (const KeyPos pos : lists[kv_head]) {
-        const auto key = key_of(static_cast<Index>(kv_head), pos);
+      const auto add = [&](Index pos) {
+        const auto key = key_of(kv_head, pos);
         norms.back().push_back(1.0 / std::max(std::sqrt(dot(key, key)), eps));
+      };
+      if (lists.empty()) {
+        for (Index pos = 0; pos < begin_ + n_tok_; ++pos) add(pos);
+      } else {
+        std::ranges::for_each(lists[static_cast<std::size_t>(kv_head)], add);
       }
     }
     return norms;
