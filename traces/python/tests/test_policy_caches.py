@@ -224,7 +224,7 @@ def test_random_operations(model, specs, first, n):
 
 @pytest.mark.skipif(not IS_FIVE, reason="caches of transformers 5")
 def test_the_fuzzer_finds_rows_that_are_known_by_their_number_alone(model, monkeypatch):
-    def by_number(self, marks, n_past, keeps_states):
+    def by_number(self, marks, n_past, keeps_states, can_copy):
         rows = []
         for at, (row, past) in enumerate(zip(marks, n_past)):
             known = self._known[at] if at < len(self._known) else None
