@@ -12,6 +12,7 @@
 #include "core/selectors/eviction.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 
 namespace kvscope {
 
@@ -19,10 +20,8 @@ namespace {
 
 class KNorm final : public EvictingMethod {
  public:
-  Index recent_ =
-      option(recent_, "recent", 0, "latest keys that stay, inside the budget", in(0, 1 << 30));
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index recent_ = latest_keys_option(recent_);
+  Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
     SelectorCaps caps = EvictingMethod::caps();
@@ -30,22 +29,18 @@ class KNorm final : public EvictingMethod {
     return caps;
   }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    const double n_values = attended_keys_of(call, selection) * static_cast<double>(call.k.dim(2));
-    return {.score_flops = 2.0 * n_values, .score_bytes = n_values * kBytesPerElement};
+    return channels_cost(call, attended_keys_of(call, selection), /*flops=*/2.0, /*elements=*/1.0);
   }
 
  protected:
   Index n_recent(Index) const override { return recent_; }
   KeyValues scores(const SelectCall& call, const KeyLists& keys) override {
-    KeyValues values(keys.size());
-    engine_of(call).run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
+    return of_kv_heads(call, [&](Index kv_head, ScoreWorker&) {
       const auto k = call.k.sub(kv_head);
-      const std::span<const double> inverse_norms =
-          engine_of(call).inverse_norms(call.layer, kv_head, k, {0, k.dim(0)}, /*eps=*/1e-300);
-      const auto at = static_cast<std::size_t>(kv_head);
-      values[at] = values_at(inverse_norms, keys[at]);
+      return values_at(
+          engine_of(call).inverse_norms(call.layer, kv_head, k, {0, k.dim(0)}, /*eps=*/1e-300),
+          keys[static_cast<std::size_t>(kv_head)]);
     });
-    return values;
   }
 };
 
