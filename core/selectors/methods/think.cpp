@@ -52,18 +52,13 @@ class Think final : public Selector {
             .decode = true,
             .verify = true,
             .owner = ListOwner::q_head,
+            .needs_probs = true,  // not for the weights: it must see all of a prompt's queries
             .dense_layers = dense_layers_};
   }
 
   Selection select(const SelectCall& call) override {
-    if (call.layer < dense_layers_) return alive_selection(call);
+    if (call.layer < dense_layers_ || call.phase == Phase::prefill) return alive_selection(call);
     ScoreEngine& engine = engine_of(call);
-    if (call.phase == Phase::prefill) {
-      engine.run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
-        note_queries(call, kv_head, engine.kept<Prompt>(this, call.layer, kv_head));
-      });
-      return alive_selection(call);
-    }
     return select_by_kv_head(call, /*rows_per_list=*/1,
                              [&](const ListHeads& group, ScoreWorker& worker, Selection& answer) {
                                auto& prompt = engine.kept<Prompt>(this, call.layer, group.kv_head);
@@ -75,6 +70,14 @@ class Think final : public Selector {
                                  prompt.stays = channels_that_stay(call, group.kv_head, prompt);
                                add_lists(call, group, prompt, worker.dots, answer);
                              });
+  }
+
+  void observe(const SelectCall& call, const ObservedProbs&) override {
+    if (call.layer < dense_layers_ || call.phase != Phase::prefill) return;
+    ScoreEngine& engine = engine_of(call);
+    engine.run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
+      note_queries(call, kv_head, engine.kept<Prompt>(this, call.layer, kv_head));
+    });
   }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {

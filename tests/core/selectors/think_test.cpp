@@ -1,5 +1,5 @@
 // ThinK: the channels that stay are those of kvpress 0.5.5, a list gives the attention over keys
-// with zeros, and a prompt in chunks, rejected drafts and texts without a prompt change nothing.
+// with zeros, and neither chunks of a prompt nor rejected drafts change that.
 #include <fmt/format.h>
 
 #include <catch2/catch_approx.hpp>
