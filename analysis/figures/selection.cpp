@@ -96,7 +96,8 @@ constexpr std::string_view kSlots[] = {"quoka",
                                        "lagkv",
                                        "qfilters",
                                        "expected-attention",
-                                       "critical"};
+                                       "critical",
+                                       "think"};
 
 /// The method that a selector's text names, also by a preset.
 std::string_view entry_name(std::string_view selector) {

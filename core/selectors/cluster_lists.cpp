@@ -155,11 +155,9 @@ SelectCost ClusterSelector::cost(const SelectCall& call, const Selection& select
   }
   const double n_estimated =
       selection.summaries.empty() ? 0.0 : static_cast<double>(selection.summaries.begin.back());
-  const auto rows_per_kv_head = static_cast<double>(call.q.dim(0) / call.k.dim(0) * call.n_tok);
-  constexpr double kBytesPerCount = 4.0;
-  return {.score_flops = 2.0 * rows_per_kv_head * (n_clusters + n_estimated) * d,
-          .score_bytes = (n_clusters + n_estimated) * d * kBytesPerElement,
-          .metadata_bytes = n_clusters * (2.0 * d * kBytesPerElement + kBytesPerCount)};
+  constexpr double kElementsPerCount = 2.0;  // a number of 4 bytes
+  return products_cost(queries_per_kv_head(call), n_clusters + n_estimated, d) +
+         held_cost(n_clusters * (2.0 * d + kElementsPerCount));
 }
 
 }  // namespace kvscope

@@ -13,19 +13,16 @@
 #include "core/selectors/key_clusters.hpp"
 #include "core/selectors/key_dots.hpp"
 #include "core/selectors/selector.hpp"
+#include "core/selectors/shared_options.hpp"
 
 namespace kvscope {
 
 struct ClusterListOptions {
   ClusterOptions clusters;
-  Index n_sink =
-      option(n_sink, "n-sink", 4, "first tokens, always kept, on top of the budget", at_least(0));
-  Index n_recent =
-      option(n_recent, "n-recent", 64,
-             "latest tokens before the call, always kept, on top of the budget", at_least(0));
-  Index seed = option(seed, "seed", 1, "names the random start of k-means", at_least(0));
-  Index dense_layers =
-      option(dense_layers, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index n_sink = n_sink_option(n_sink, 4);
+  Index n_recent = n_recent_option(n_recent, 64);
+  Index seed = k_means_seed_option(seed);
+  Index dense_layers = dense_layers_option(dense_layers);
 };
 
 class ClusterSelector : public Selector {

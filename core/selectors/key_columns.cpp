@@ -81,6 +81,8 @@ void KeyColumns::scores(const SelectCall& call, std::span<const Question> questi
     const Index kv_head = task / n_parts;
     const Question& question = questions[static_cast<std::size_t>(kv_head)];
     const Columns& head = *engine.known<Columns>(this, call.layer, kv_head);
+    std::vector<Index> channels = question.channels;
+    for (Index c = 0; question.channels.empty() && c < head.width; ++c) channels.push_back(c);
     const Index from = begin + task % n_parts * kColumnsPart;
     const Index to = std::min(keys.end, from + kColumnsPart);
     const Index skipped = std::max<Index>(keys.begin - from, 0);
@@ -89,7 +91,7 @@ void KeyColumns::scores(const SelectCall& call, std::span<const Question> questi
       return out[static_cast<std::size_t>(kv_head * n_rows + row)];
     };
     if (engine.precision() == ScorePrecision::f64) {
-      const std::size_t width = question.channels.size();
+      const std::size_t width = channels.size();
       for (Index row = 0; row < n_rows; ++row) {
         const auto q = std::span(question.q).subspan(static_cast<std::size_t>(row) * width, width);
         for (Index t = std::max(from, keys.begin); t < to; ++t) {
@@ -97,26 +99,24 @@ void KeyColumns::scores(const SelectCall& call, std::span<const Question> questi
               head.blocks.data() + t / kColumnKeys * head.width * kColumnKeys + t % kColumnKeys;
           double sum = 0.0;
           for (std::size_t c = 0; c < width; ++c)
-            sum += static_cast<double>(q[c]) *
-                   static_cast<double>(key[question.channels[c] * kColumnKeys]);
+            sum += static_cast<double>(q[c]) * static_cast<double>(key[channels[c] * kColumnKeys]);
           row_of(row)[static_cast<std::size_t>(t - keys.begin)] = sum;
         }
       }
       return;
     }
-    count_work(Counted::columns,
-               2 * n_rows * static_cast<Index>(question.channels.size()) * (to - from));
+    count_work(Counted::columns, 2 * n_rows * static_cast<Index>(channels.size()) * (to - from));
     const Index stride = n_rows > 1 ? row_of(1).data() - row_of(0).data() : 0;
     bool is_table = skipped == 0;  // rows at equal distances
     for (Index row = 2; row < n_rows; ++row)
       is_table = is_table && row_of(row).data() - row_of(row - 1).data() == stride;
     if (is_table) {
-      column_dots(question.q, n_rows, question.channels, blocks, head.width, to - from,
+      column_dots(question.q, n_rows, channels, blocks, head.width, to - from,
                   row_of(0).data() + (from - keys.begin), stride);
       return;
     }
     std::vector<double> part(static_cast<std::size_t>(n_rows * kColumnsPart));
-    column_dots(question.q, n_rows, question.channels, blocks, head.width, to - from, part.data(),
+    column_dots(question.q, n_rows, channels, blocks, head.width, to - from, part.data(),
                 kColumnsPart);
     for (Index row = 0; row < n_rows; ++row) {
       const double* source = part.data() + row * kColumnsPart;

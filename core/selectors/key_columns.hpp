@@ -33,7 +33,7 @@ class KeyColumns {
                    const std::function<WriteColumns(Index kv_head)>& make);
 
   /// What one KV head scores with: rows [n_rows, channels.size()] of queries in the
-  /// columns named, ascending.
+  /// columns named, ascending; none named: in all.
   struct Question {
     std::vector<float> q;
     std::vector<Index> channels;

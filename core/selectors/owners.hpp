@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "core/selectors/score_engine.hpp"
@@ -45,5 +46,16 @@ Selection select_by_kv_head(const SelectCall& call, Index rows_per_list,
 
 /// The call's engine; a stand-in of this thread that keeps nothing where the call has none.
 ScoreEngine& engine_of(const SelectCall& call);
+
+/// What make(kv_head, worker) gives for every KV head, on all threads.
+template <class Make>
+auto of_kv_heads(const SelectCall& call, const Make& make) {
+  std::vector<std::invoke_result_t<Make, Index, ScoreWorker&>> all(
+      static_cast<std::size_t>(call.k.dim(0)));
+  engine_of(call).run(call.k.dim(0), [&](Index kv_head, ScoreWorker& worker) {
+    all[static_cast<std::size_t>(kv_head)] = make(kv_head, worker);
+  });
+  return all;
+}
 
 }  // namespace kvscope

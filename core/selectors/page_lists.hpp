@@ -11,6 +11,7 @@
 #include "core/base/fields.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/owners.hpp"
+#include "core/selectors/shared_options.hpp"
 
 namespace kvscope {
 
@@ -34,8 +35,7 @@ class PageSelector : public Selector {
  public:
   /// n_dense: layers kept dense unless the option says otherwise.
   explicit PageSelector(Index n_dense)
-      : dense_layers_(option(dense_layers_, "dense-layers", n_dense, "leading layers kept dense",
-                             at_least(0))) {}
+      : dense_layers_(dense_layers_option(dense_layers_, n_dense)) {}
   SelectorCaps caps() const override;
   std::string why_no_scores() const override { return ""; }
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
@@ -54,7 +54,7 @@ class PageSelector : public Selector {
   ListOwner owner_of_call(const SelectCall& call) const;
   /// Pages that compete in this call.
   TokenRange scored_pages(const SelectCall& call) const;
-  Index page_size_ = option(page_size_, "page-size", 16, "tokens per page", in(1, 1 << 20));
+  Index page_size_ = page_size_option(page_size_);
   PageRule rule_ = option(rule_, "pages", PageRule::kernel,
                           "how many pages a budget buys and whether the current one competes");
   PageOwner owner_ =

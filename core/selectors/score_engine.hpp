@@ -56,8 +56,8 @@ class ScoreEngine {
   /// What grows with the cache of one layer and KV head: a T, made by `make` when it is first asked
   /// for, and told truncate(n_keys) when positions >= n_keys are forgotten. owner: whose it is, a
   /// method; null: of all that ask for this T and tag. What cannot be cut exactly (a fit) is
-  /// forgotten whole, as core/selectors/fit_history.hpp says. A stand-in for calls without an engine makes
-  /// it anew each time: ask once in a call, and for `known` afterwards.
+  /// forgotten whole, as core/selectors/fit_history.hpp says. A stand-in for calls without an
+  /// engine makes it anew each time: ask once in a call, and for `known` afterwards.
   template <class T, class Make>
   T& kept(const void* owner, Index layer, Index kv_head, const Make& make, double tag = 0.0) {
     const std::lock_guard lock(mutex_);

@@ -38,7 +38,7 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
   const SelectorCaps method = caps();
   for (const Budget& budget : budgets) check_budget_kind(name(), method, budget);
   const ListOwner owner_kind = owner_of_call(call);
-  if (is_dense(call)) return dense_selections(call, owner_kind, budgets.size());
+  if (call.layer < method.dense_layers) return dense_selections(call, owner_kind, budgets.size());
   std::vector<Summaries> summaries(budgets.size());
   prepare(call);
   for (Summaries& one : summaries) begin_call(call, one);

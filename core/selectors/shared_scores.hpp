@@ -25,11 +25,6 @@ class SharedScoreSelector : public Selector {
  protected:
   using Owner = ListHeads;
 
-  /// True if this layer stays dense.
-  virtual bool is_dense(const SelectCall& call) const {
-    (void)call;
-    return false;
-  }
   /// Who owns lists in this call: q_head or kv_head.
   virtual ListOwner owner_of_call(const SelectCall& call) const {
     (void)call;

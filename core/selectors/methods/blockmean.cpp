@@ -190,12 +190,10 @@ class BlockMean final : public Selector {
       for (Index i = 0; i < pools.count_whole(seen.end); ++i)
         n_windows += is_whole || !candidates(call, kv_head, pools.keys_of(i)).empty() ? 1.0 : 0.0;
     }
-    const auto n_rows = static_cast<double>(call.q.dim(0) / call.k.dim(0) * call.n_tok);
     const double n_joined =
         selection.summaries.empty() ? 0.0 : static_cast<double>(selection.summaries.begin.back());
-    return {.score_flops = 2.0 * n_rows * (n_windows + n_joined) * d,
-            .score_bytes = (n_windows + n_joined) * d * kBytesPerElement,
-            .metadata_bytes = (compressed_ ? 2.0 : 1.0) * n_windows * d * kBytesPerElement};
+    return products_cost(queries_per_kv_head(call), n_windows + n_joined, d) +
+           held_cost((compressed_ ? 2.0 : 1.0) * n_windows * d);
   }
 
  private:

@@ -37,6 +37,7 @@
 #include "core/selectors/learned.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/rounded_keys.hpp"
+#include "core/selectors/shared_options.hpp"
 #include "core/selectors/shared_scores.hpp"
 
 namespace kvscope {
@@ -59,8 +60,7 @@ class DoubleSparsity final : public SharedScoreSelector {
   ChannelRank by_ =
       option(by_, "by", ChannelRank::qk,
              "fitting: channels are ranked by the mean of |q k| of a token, of |k| or of |q|");
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
     return {.prefill = true,
@@ -130,14 +130,11 @@ class DoubleSparsity final : public SharedScoreSelector {
     const double bytes_per_key = bits_ < 16
                                      ? r * static_cast<double>(bits_) / 8.0 + 2.0 * kBytesPerElement
                                      : r * kBytesPerElement;
-    const double n_keys = alive_keys(call, past_range(call));
-    return {.score_flops = 2.0 * lists_per_kv_head * n_keys * r,
-            .score_bytes = n_keys * bytes_per_key,
-            .metadata_bytes = alive_keys(call, {0, call.k.dim(1)}) * bytes_per_key};
+    return codes_cost(call, bytes_per_key) +
+           flops_cost(2.0 * lists_per_kv_head * alive_keys(call, past_range(call)) * r);
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
   ListOwner owner_of_call(const SelectCall&) const override {
     return owner_ == LabelOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
   }
@@ -162,13 +159,11 @@ class DoubleSparsity final : public SharedScoreSelector {
     std::vector<KeyColumns::Question> questions(static_cast<std::size_t>(call.k.dim(0)));
     for (Index first = 0; first < call.q.dim(0); first += heads_per_list) {
       const Index kv_head = first / group;
-      KeyColumns::Question& question = questions[static_cast<std::size_t>(kv_head)];
+      std::vector<float>& to = questions[static_cast<std::size_t>(kv_head)].q;
       const std::vector<double> q = mean_query(call, {first, first + heads_per_list});
       for (const Index c : channels_of(call, kv_head))
-        question.q.push_back(static_cast<float>(q[static_cast<std::size_t>(c)] *
-                                                static_cast<double>(call.score_scale)));
-      question.channels.resize(static_cast<std::size_t>(width));
-      std::iota(question.channels.begin(), question.channels.end(), Index{0});
+        to.push_back(static_cast<float>(q[static_cast<std::size_t>(c)] *
+                                        static_cast<double>(call.score_scale)));
     }
     labels_.scores(call, questions, keys, scores);
     return true;

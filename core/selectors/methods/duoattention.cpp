@@ -38,6 +38,7 @@
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 
 namespace kvscope {
 
@@ -65,8 +66,7 @@ class DuoAttention final : public Selector {
              "latest tokens that streaming heads see, the first query's own included", at_least(1));
   Index fit_rows_ = option(fit_rows_, "fit-rows", 64, "fitting: positions whose output is compared",
                            in(1, 1 << 20));
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
     SelectorCaps caps;

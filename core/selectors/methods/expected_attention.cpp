@@ -27,6 +27,7 @@
 #include "core/selectors/key_rotation.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 
 namespace kvscope {
 
@@ -44,8 +45,7 @@ class ExpectedAttention final : public EvictingMethod {
  public:
   Index n_future_ = option(n_future_, "n-future", 512,
                            "positions behind the call that are expected", in(1, 1 << 20));
-  Index n_sink_ =
-      option(n_sink_, "n-sink", 4, "first keys that stay, inside the budget", in(0, 1 << 30));
+  Index n_sink_ = first_keys_option(n_sink_);
   bool covariance_ = option(covariance_, "covariance", true, "the spread of the queries counts");
   bool value_norm_ =
       option(value_norm_, "value-norm", true, "scores are multiplied by the values' lengths");

@@ -114,12 +114,7 @@ class FlexPrefill final : public Selector {
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     SelectCost cost = exact_scoring_cost(call, {0, call.k.dim(1)}, std::min(n_voters_, call.n_tok));
-    if (tau_ > 0.0) {
-      const auto d = static_cast<double>(call.q.dim(2));
-      const auto n_queries = static_cast<double>(call.q.dim(0) * call.n_tok);
-      cost.score_flops += (n_queries + alive_keys(call, {0, call.k.dim(1)})) * d +
-                          2.0 * block_pairs(call, block_, block_) * d;
-    }
+    if (tau_ > 0.0) cost.score_flops += block_scores_cost(call, block_, block_).score_flops;
     return cost;
   }
 

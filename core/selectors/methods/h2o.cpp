@@ -119,10 +119,7 @@ class H2o final : public EvictingMethod {
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     const double n_keys = attended_keys_of(call, selection);
-    const double n_weights = static_cast<double>(shape_.group() * call.n_tok) * n_keys;
-    return {.score_flops = n_weights,
-            .score_bytes = n_weights * kBytesPerProb,
-            .metadata_bytes = n_keys * kBytesPerProb};
+    return weights_cost(queries_per_kv_head(call) * n_keys, n_keys);
   }
 
  protected:
@@ -137,12 +134,10 @@ class H2o final : public EvictingMethod {
   }
   KeyValues scores(const SelectCall& call, const KeyLists& keys) override {
     const Layer& state = state_of(call);
-    KeyValues values(keys.size());
-    engine_of(call).run(shape_.n_kv, [&](Index kv_head, ScoreWorker&) {
-      const auto at = static_cast<std::size_t>(kv_head);
-      values[at] = values_at(votes(state, kv_head, call.pos_begin + call.n_tok), keys[at]);
+    return of_kv_heads(call, [&](Index kv_head, ScoreWorker&) {
+      return values_at(votes(state, kv_head, call.pos_begin + call.n_tok),
+                       keys[static_cast<std::size_t>(kv_head)]);
     });
-    return values;
   }
 
  private:

@@ -86,6 +86,7 @@
 #include "core/selectors/learned_index.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 
 namespace kvscope {
 
@@ -131,8 +132,7 @@ class Indexer final : public Selector {
   IndexPer per_ =
       option(per_, "per", IndexPer::kv_head,
              "fitting: an index key of its own for each KV head, or one that all share");
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index dense_layers_ = dense_layers_option(dense_layers_);
 
   void configure() override {
     vectors_ = IndexVectors(pool_ == IndexPool::key ? block_ : 1, type_);
@@ -220,20 +220,14 @@ class Indexer final : public Selector {
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
-    if (is_recorded()) return cost_of_recorded(call);
+    if (is_recorded()) {
+      if (call.side == nullptr || call.side->index_q.empty()) return {};
+      return cost_of_products(call, call.side->index_q.dim(0), call.side->index_k.dim(0),
+                              call.side->index_q.dim(2));
+    }
     if (!learned_.maps.contains(call.layer)) return {};
-    const bool is_shared = learned_.is_shared;
-    const double vector_bytes = index_vector_bytes(width(), type_);
-    const double n_keys = index_keys(call, is_shared ? 1 : call.k.dim(0));
-    const auto n_q = static_cast<double>(call.q.dim(0));
-    const auto n_kv = static_cast<double>(call.k.dim(0));
-    const auto n_tok = static_cast<double>(call.n_tok);
-    const auto r = static_cast<double>(width());
-    const double heads_per_key = is_shared ? n_q : n_q / n_kv;
-    return {.score_flops = 2.0 * (n_q + n_kv) * n_tok * r * static_cast<double>(call.k.dim(2)) +
-                           2.0 * heads_per_key * n_tok * n_keys * r,
-            .score_bytes = n_keys * vector_bytes,
-            .metadata_bytes = n_keys * vector_bytes};
+    return cost_of_products(call, call.q.dim(0), learned_.is_shared ? 1 : call.k.dim(0), width()) +
+           own_products_cost(call, static_cast<double>(width()));
   }
 
  private:
@@ -251,18 +245,14 @@ class Indexer final : public Selector {
     return call.side->index_q.empty();
   }
 
-  SelectCost cost_of_recorded(const SelectCall& call) const {
-    if (call.side == nullptr || call.side->index_q.empty()) return {};
-    const Index n_key_heads = call.side->index_k.dim(0);
-    const Index width = call.side->index_q.dim(2);
+  SelectCost cost_of_products(const SelectCall& call, Index n_heads, Index n_key_heads,
+                              Index width) const {
     const double n_keys = index_keys(call, n_key_heads);
-    const double vector_bytes = index_vector_bytes(width, type_);
-    const double heads_per_key =
-        static_cast<double>(call.side->index_q.dim(0)) / static_cast<double>(n_key_heads);
-    return {.score_flops = 2.0 * heads_per_key * static_cast<double>(call.n_tok) * n_keys *
-                           static_cast<double>(width),
-            .score_bytes = n_keys * vector_bytes,
-            .metadata_bytes = n_keys * vector_bytes};
+    const double heads_per_key = static_cast<double>(n_heads) / static_cast<double>(n_key_heads);
+    SelectCost cost = products_cost(heads_per_key * static_cast<double>(call.n_tok), n_keys,
+                                    static_cast<double>(width));
+    cost.score_bytes = cost.metadata_bytes = n_keys * index_vector_bytes(width, type_);
+    return cost;
   }
 
   ListOwner list_owner() const {

@@ -12,6 +12,7 @@
 #include "core/selectors/eviction.hpp"
 #include "core/selectors/mean_cosines.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 
 namespace kvscope {
 
@@ -19,10 +20,8 @@ namespace {
 
 class KNorm final : public EvictingMethod {
  public:
-  Index recent_ =
-      option(recent_, "recent", 0, "latest keys that stay, inside the budget", in(0, 1 << 30));
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index recent_ = latest_keys_option(recent_);
+  Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
     SelectorCaps caps = EvictingMethod::caps();
@@ -31,8 +30,7 @@ class KNorm final : public EvictingMethod {
   }
   HostRows host_rows() const override { return HostRows::none; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    const double n_values = attended_keys_of(call, selection) * static_cast<double>(call.k.dim(2));
-    return {.score_flops = 2.0 * n_values, .score_bytes = n_values * kBytesPerElement};
+    return channels_cost(call, attended_keys_of(call, selection), /*flops=*/2.0, /*elements=*/1.0);
   }
 
  protected:

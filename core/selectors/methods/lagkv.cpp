@@ -23,6 +23,7 @@
 #include "core/selectors/eviction.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 
 namespace kvscope {
 
@@ -30,8 +31,7 @@ namespace {
 
 class LagKv final : public EvictingMethod {
  public:
-  Index n_sink_ =
-      option(n_sink_, "n-sink", 4, "first keys that stay, inside the budget", in(0, 1 << 30));
+  Index n_sink_ = first_keys_option(n_sink_);
   Index lag_ = option(lag_, "lag", 128, "keys of a partition", in(2, 1 << 20));
   bool cross_scoring_ = option(cross_scoring_, "cross-scoring", false,
                                "partitions compete by their scores instead of losing alike");
@@ -42,19 +42,16 @@ class LagKv final : public EvictingMethod {
     return caps;
   }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    const double n_values = attended_keys_of(call, selection) * static_cast<double>(call.k.dim(2));
-    return {.score_flops = 16.0 * n_values, .score_bytes = 2.0 * n_values * kBytesPerElement};
+    return channels_cost(call, attended_keys_of(call, selection), /*flops=*/16.0, /*elements=*/2.0);
   }
 
  protected:
   Index n_sink() const override { return n_sink_; }
   KeyValues scores(const SelectCall& call, const KeyLists& keys) override {
-    KeyValues values(keys.size());
-    engine_of(call).run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
-      const auto at = static_cast<std::size_t>(kv_head);
-      values[at] = head_scores(call.k.sub(kv_head), call.v.sub(kv_head), keys[at]);
+    return of_kv_heads(call, [&](Index kv_head, ScoreWorker&) {
+      return head_scores(call.k.sub(kv_head), call.v.sub(kv_head),
+                         keys[static_cast<std::size_t>(kv_head)]);
     });
-    return values;
   }
 
  private:

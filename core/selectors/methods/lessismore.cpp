@@ -34,6 +34,7 @@
 #include "core/selectors/linear_scores.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 #include "core/selectors/shared_scores.hpp"
 
 namespace kvscope {
@@ -46,7 +47,7 @@ class LessIsMore final : public Selector {
                                "leading layers kept dense; the next one selects", at_least(0));
   Index correction_layer_ =
       option(correction_layer_, "correction-layer", 13, "second layer that selects", at_least(0));
-  Index n_sink_ = option(n_sink_, "n-sink", 4, "first tokens that are always kept", at_least(0));
+  Index n_sink_ = first_tokens_option(n_sink_);
   double merged_share_ = option(
       merged_share_, "merged-share", 0.75,
       "share of the budget that heads fill by rank; the latest keys get the rest", in(0.0, 1.0));

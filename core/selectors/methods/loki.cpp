@@ -28,7 +28,6 @@
 // in f64, use (P_r P_r^T q).k, which is the same number without a rotated copy of the cache; live
 // decode (f32) keeps the r coordinates of each key beside the cache and reads only them.
 #include <algorithm>
-#include <numeric>
 
 #include "core/attention/head_share.hpp"
 #include "core/selectors/artifact.hpp"
@@ -38,6 +37,7 @@
 #include "core/selectors/learned_heads.hpp"
 #include "core/selectors/linear_scores.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 #include "core/selectors/shared_scores.hpp"
 
 namespace kvscope {
@@ -64,8 +64,7 @@ class Loki final : public SharedScoreSelector {
              "a file of kvscope fit loki: directions of a calibration text; overrides basis");
   DecodeOwner owner_ = option(owner_, "owner", DecodeOwner::q_head,
                               "decode: one list per query head or per KV head");
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
     return {.prefill = true,
@@ -103,22 +102,14 @@ class Loki final : public SharedScoreSelector {
     return basis_ == Basis::self && !file_.is_named() ? HostRows::all : HostRows::queries;
   }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    const auto n_kv = static_cast<double>(call.k.dim(0));
-    const auto n_q = static_cast<double>(call.q.dim(0));
-    const auto d = static_cast<double>(call.k.dim(2));
-    const auto n_tok = static_cast<double>(call.n_tok);
     if (selection.is_dense) return {};
-    const auto r = static_cast<double>(n_directions(call.k.dim(2)));
-    const double n_keys = alive_keys(call, past_range(call));  // of all KV heads
-    return {
-        .score_flops = 2.0 * (n_q + n_kv) * n_tok * d * d + 2.0 * (n_q / n_kv) * n_tok * n_keys * r,
-        .score_bytes = n_keys * r * kBytesPerElement,
-        .metadata_bytes = n_kv * d * d * kBytesPerElement};
+    const auto d = static_cast<double>(call.k.dim(2));
+    return products_cost(queries_per_kv_head(call), alive_keys(call, past_range(call)),
+                         static_cast<double>(n_directions(call.k.dim(2)))) +
+           own_products_cost(call, d) + held_cost(static_cast<double>(call.k.dim(0)) * d * d);
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
-
   ListOwner owner_of_call(const SelectCall& call) const override {
     return is_decode(call) && owner_ == DecodeOwner::q_head ? ListOwner::q_head
                                                             : ListOwner::kv_head;
@@ -145,10 +136,8 @@ class Loki final : public SharedScoreSelector {
       const std::vector<double> coordinates =
           query_coordinates(call, {first, first + heads_per_owner}, kv_head);
       if (reads_columns) {
-        KeyColumns::Question& question = questions[static_cast<std::size_t>(kv_head)];
-        question.q.insert(question.q.end(), coordinates.begin(), coordinates.end());
-        question.channels.resize(coordinates.size());
-        std::iota(question.channels.begin(), question.channels.end(), Index{0});
+        std::vector<float>& q = questions[static_cast<std::size_t>(kv_head)].q;
+        q.insert(q.end(), coordinates.begin(), coordinates.end());
         continue;
       }
       std::vector<double> projected(static_cast<std::size_t>(call.q.dim(2)), 0.0);

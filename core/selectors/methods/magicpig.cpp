@@ -77,14 +77,9 @@ class MagicPig final : public Selector {
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
-    const auto n_kv = static_cast<double>(call.k.dim(0));
-    const auto d = static_cast<double>(call.k.dim(2));
     const auto n_bits = static_cast<double>(n_bits_ * n_tables_);
-    const double n_hashed = static_cast<double>((call.q.dim(0) + call.k.dim(0)) * call.n_tok);
-    return {.score_flops = 2.0 * n_hashed * n_bits * d,
-            .score_bytes = alive_keys(call, past_range(call)) * n_bits / 8.0,
-            .metadata_bytes = alive_keys(call, {0, call.k.dim(1)}) * n_bits / 8.0 +
-                              n_kv * n_bits * (d + 1.0) * kBytesPerElement};
+    return codes_cost(call, n_bits / 8.0) + own_products_cost(call, n_bits) +
+           held_cost(n_bits * static_cast<double>(call.k.dim(0) * (call.k.dim(2) + 1)));
   }
 
  private:

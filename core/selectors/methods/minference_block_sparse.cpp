@@ -77,12 +77,7 @@ class BlockSparse final : public Selector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
-    const auto d = static_cast<double>(call.q.dim(2));
-    const double n_keys = alive_keys(call, {0, call.k.dim(1)});  // of all KV heads
-    const auto n_queries = static_cast<double>(call.q.dim(0) * call.n_tok);
-    const double n_pairs = block_pairs(call, block_, block_);
-    return {.score_flops = (n_keys + n_queries) * d + 2.0 * n_pairs * d,
-            .score_bytes = n_keys * d * kBytesPerElement};
+    return block_scores_cost(call, block_, block_);
   }
 
  private:

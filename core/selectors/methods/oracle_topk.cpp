@@ -23,6 +23,7 @@
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 #include "core/selectors/shared_scores.hpp"
 
 namespace kvscope {
@@ -39,8 +40,7 @@ class OracleTopk final : public Selector {
   OracleScope scope_ = option(
       scope_, "scope", OracleScope::all,
       "all: every visible key competes; past: the call's own keys are forced on top of the budget");
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
     return {.prefill = true,

@@ -37,6 +37,7 @@
 #include "core/selectors/k_means.hpp"
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 #include "core/selectors/shared_scores.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 
@@ -59,14 +60,10 @@ class PqCache final : public SharedScoreSelector {
       group_, "group", PqGroup::automatic,
       "what a group's heads sum: softmax weights, scores, or what the program sums with this "
       "metric (automatic)");
-  Index n_sink_ =
-      option(n_sink_, "n-sink", 32, "first tokens, always kept, on top of the budget", at_least(0));
-  Index n_recent_ =
-      option(n_recent_, "n-recent", 32,
-             "latest tokens before the call, always kept, on top of the budget", at_least(0));
-  Index seed_ = option(seed_, "seed", 1, "names the random start of k-means", at_least(0));
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index n_sink_ = n_sink_option(n_sink_, 32);
+  Index n_recent_ = n_recent_option(n_recent_, 32);
+  Index seed_ = k_means_seed_option(seed_);
+  Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
     return {.decode = true,
@@ -78,26 +75,19 @@ class PqCache final : public SharedScoreSelector {
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
-    const auto n_q = static_cast<double>(call.q.dim(0));
     const auto n_kv = static_cast<double>(call.k.dim(0));
     const auto d = static_cast<double>(call.k.dim(2));
     const auto n_parts = static_cast<double>(parts_of(call.k.dim(2)));
-    const double bytes_per_key = n_parts * static_cast<double>(bits_) / 8.0;
-    const double n_centroids = std::exp2(static_cast<double>(bits_));
-    const double n_keys = alive_keys(call, past_range(call));  // of all KV heads
-    const double of_books = n_kv * n_centroids * d * kBytesPerElement;
-    const double n_queries = n_q * static_cast<double>(call.n_tok);
-    const double of_scores = n_queries * d + 2.0 * n_kv * n_centroids * d + n_keys * n_parts;
-    const double of_weights =
-        2.0 * n_queries * n_centroids * d + n_queries / n_kv * n_keys * n_parts;
-    return {.score_flops = sums_weights() ? of_weights : of_scores,
-            .score_bytes = n_keys * bytes_per_key + of_books,
-            .metadata_bytes = alive_keys(call, {0, call.k.dim(1)}) * bytes_per_key + of_books};
+    const double n_in_books = n_kv * std::exp2(static_cast<double>(bits_)) * d;
+    const double n_sums = alive_keys(call, past_range(call)) * n_parts;
+    const double n_queries = static_cast<double>(call.q.dim(0) * call.n_tok);
+    const double flops = sums_weights() ? n_queries / n_kv * (2.0 * n_in_books + n_sums)
+                                        : n_queries * d + 2.0 * n_in_books + n_sums;
+    return codes_cost(call, n_parts * static_cast<double>(bits_) / 8.0) + flops_cost(flops) +
+           read_cost(n_in_books) + held_cost(n_in_books);
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
-
   void prepare(const SelectCall& call) override {
     ScoreEngine& engine = engine_of(call);
     std::vector<Head*> heads;

@@ -18,6 +18,7 @@
 #include "core/selectors/linear_scores.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 #include "core/tensor/principal_axes.hpp"
 
 namespace kvscope {
@@ -26,8 +27,7 @@ namespace {
 
 class QFilters final : public EvictingMethod {
  public:
-  Index recent_ =
-      option(recent_, "recent", 0, "latest keys that stay, inside the budget", in(0, 1 << 30));
+  Index recent_ = latest_keys_option(recent_);
   std::string filters_ = option(
       filters_, "filters", "",
       "a file of kvscope fit qfilters; without it the method learns from a calibration text");
@@ -61,11 +61,8 @@ class QFilters final : public EvictingMethod {
   }
   HostRows host_rows() const override { return HostRows::none; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    const auto d = static_cast<double>(call.k.dim(2));
-    const double n_values = attended_keys_of(call, selection) * d;
-    return {.score_flops = 2.0 * n_values,
-            .score_bytes = n_values * kBytesPerElement,
-            .metadata_bytes = static_cast<double>(call.k.dim(0)) * d * kBytesPerElement};
+    return channels_cost(call, attended_keys_of(call, selection), /*flops=*/2.0, /*elements=*/1.0) +
+           held_cost(static_cast<double>(call.k.dim(0) * call.k.dim(2)));
   }
 
  protected:

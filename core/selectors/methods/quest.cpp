@@ -76,19 +76,10 @@ class Quest final : public PageSelector {
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
-    const auto d = static_cast<double>(call.k.dim(2));
-    const auto n_q = static_cast<double>(call.q.dim(0));
-    const double group = n_q / static_cast<double>(call.k.dim(0));
-    const double element = kBytesPerElement * static_cast<double>(bound_bits_) / 16.0;
-    const TokenRange all{0, (call.k.dim(1) + page_size_ - 1) / page_size_};
-    const double n_scored = alive_pages(call, scored_pages(call), page_size_);  // of all KV heads
     // a sum of bounds needs one bound of summed queries: linear in (max(q, 0), min(q, 0))
     const bool sums = call.n_tok > 1 || owner_ == PageOwner::group_sum;
-    return {
-        .score_flops = sums ? 2.0 * n_q * static_cast<double>(call.n_tok) * d + 4.0 * n_scored * d
-                            : 4.0 * group * n_scored * d,
-        .score_bytes = 2.0 * n_scored * d * element,
-        .metadata_bytes = 2.0 * alive_pages(call, all, page_size_) * d * element};
+    return page_scores_cost(call, scored_pages(call), page_size_, sums ? call.n_tok : 0,
+                            kBytesPerElement * static_cast<double>(bound_bits_) / 16.0);
   }
 
  protected:

@@ -97,18 +97,15 @@ class Quoka final : public SharedScoreSelector, QuokaRules {
     const auto n_tok = static_cast<double>(call.n_tok);
     const double n_keys = alive_keys(call, scored_range(call));  // of all KV heads
     const double n_slots = leaves_out_queries(call) ? static_cast<double>(n_queries) : n_tok;
-    SelectCost cost;
+    SelectCost cost = products_cost(n_slots, n_keys, d);
     if (takes_cosines(call))
       cost.score_flops += 4.0 * static_cast<double>(call.q.dim(0)) * n_tok * d;
     if (similarity == QuokaSimilarity::cosine) cost.score_flops += 3.0 * n_keys * d;
-    cost.score_flops += 2.0 * n_slots * n_keys * d + n_slots * n_keys;
-    cost.score_bytes = n_keys * d * kBytesPerElement;
+    cost.score_flops += n_slots * n_keys;
     return cost;
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers; }
-
   bool scores_keys_apart() const override { return true; }
 
   /// The slots of every KV head, and its keys' norms, before threads share them.

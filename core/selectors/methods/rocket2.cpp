@@ -37,6 +37,7 @@
 #include "core/base/work_tally.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 #include "core/selectors/shared_scores.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 
@@ -88,8 +89,7 @@ class Rocket2 final : public SharedScoreSelector {
   double compression_ = option(
       compression_, "compression", 16.0,
       "keys read densely over elements read here (c): chunks of sqrt(c) keys", in(1.0, 4096.0));
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index dense_layers_ = dense_layers_option(dense_layers_);
 
   void configure() override { chunk_ = static_cast<Index>(std::ceil(std::sqrt(compression_))); }
   SelectorCaps caps() const override {
@@ -103,22 +103,18 @@ class Rocket2 final : public SharedScoreSelector {
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     const auto d = static_cast<double>(call.k.dim(2));
-    const auto r = static_cast<double>(n_channels(call.k.dim(2)));
     double n_chunks = 0.0;  // of all KV heads
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
       const auto n = static_cast<Index>(candidates(call, kv_head, past_range(call)).size());
       n_chunks += static_cast<double>((n + chunk_ - 1) / chunk_);
     }
-    const auto n_rows = static_cast<double>(call.q.dim(0) * call.n_tok);
-    return {.score_flops =
-                n_rows * d + 2.0 * n_rows / static_cast<double>(call.k.dim(0)) * n_chunks * r,
-            .score_bytes = n_chunks * r * kBytesPerElement,
-            .metadata_bytes = 2.0 * n_chunks * d * kBytesPerElement};
+    return products_cost(queries_per_kv_head(call), n_chunks,
+                         static_cast<double>(n_channels(call.k.dim(2)))) +
+           flops_cost(static_cast<double>(call.q.dim(0) * call.n_tok) * d) +
+           held_cost(2.0 * n_chunks * d);
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
-
   void prepare(const SelectCall& call) override {
     ScoreEngine& engine = engine_of(call);
     engine.run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {

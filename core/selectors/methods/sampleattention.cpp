@@ -18,6 +18,7 @@
 // of the one-shot version are not forced: sinks win the vote.
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 #include "core/selectors/shared_scores.hpp"
 #include "core/selectors/softmax_votes.hpp"
 
@@ -29,8 +30,7 @@ class SampleAttention final : public SharedScoreSelector {
  public:
   Index n_queries_ =
       option(n_queries_, "n-queries", 16, "queries of a chunk that vote", at_least(1));
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
     return {.prefill = true,
@@ -43,17 +43,13 @@ class SampleAttention final : public SharedScoreSelector {
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
-    const Index group = call.q.dim(0) / call.k.dim(0);
-    const auto n_rows = static_cast<double>(std::min(n_queries_, call.n_tok) * group);
-    const double n_keys = alive_keys(call, call_range(call));  // of all KV heads
-    const auto d = static_cast<double>(call.q.dim(2));
-    return {.score_flops = 2.0 * n_rows * n_keys * d + 5.0 * n_rows * n_keys,
-            .score_bytes = n_keys * d * kBytesPerElement};
+    const Index n_rows = std::min(n_queries_, call.n_tok);
+    const auto n_weights = static_cast<double>(n_rows * call.q.dim(0) / call.k.dim(0)) *
+                           alive_keys(call, call_range(call));
+    return exact_scoring_cost(call, call_range(call), n_rows) + flops_cost(5.0 * n_weights);
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
-
   bool score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange keys,
                     std::span<const std::span<double>> scores) override {
     const Index n_rows = std::min(n_queries_, call.n_tok);

@@ -56,6 +56,7 @@
 #include "core/selectors/low_rank_keys.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 #include "core/selectors/shared_scores.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 
@@ -107,8 +108,7 @@ class ShadowKv final : public Selector {
              "chunks that are kept because a key of theirs is unlike the landmark", in(0, 1 << 30));
   Index local_chunks_ = option(local_chunks_, "local-chunks", 4,
                                "latest whole chunks that are always kept", in(0, 1 << 30));
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", in(0, 1 << 30));
+  Index dense_layers_ = dense_layers_option(dense_layers_);
   ShadowKeys keys_ = option(keys_, "keys", ShadowKeys::exact,
                             "chosen keys as they are, or rebuilt from a factorisation of low rank");
   std::string rotation_ =
@@ -179,12 +179,9 @@ class ShadowKv final : public Selector {
       }
       n_scored += static_cast<double>(std::max<Index>(0, n_alive - outliers_));
     }
-    const auto n_rows = static_cast<double>(call.q.dim(0) / call.k.dim(0) * call.n_tok);
-    SelectCost cost{.score_flops = 2.0 * n_rows * n_scored * d,
-                    .score_bytes = n_scored * d * kBytesPerElement,
-                    .metadata_bytes = n_held * d * kBytesPerElement};
-    if (rebuilds()) add_rebuilding(call, selection, cost);
-    return cost;
+    const SelectCost cost =
+        products_cost(queries_per_kv_head(call), n_scored, d) + held_cost(n_held * d);
+    return rebuilds() ? cost + rebuilding_cost(call, selection) : cost;
   }
 
  private:
@@ -238,7 +235,7 @@ class ShadowKv final : public Selector {
     return out;
   }
 
-  void add_rebuilding(const SelectCall& call, const Selection& selection, SelectCost& cost) const {
+  SelectCost rebuilding_cost(const SelectCall& call, const Selection& selection) const {
     const Index n_kv = call.k.dim(0);
     const Index group = call.q.dim(0) / n_kv;
     const auto n = static_cast<double>(n_kv * call.k.dim(2));
@@ -251,11 +248,11 @@ class ShadowKv final : public Selector {
       for (const KeyPos pos : chosen) is_read[static_cast<std::size_t>(pos)] = true;
     }
     const auto n_read = static_cast<double>(std::count(is_read.begin(), is_read.end(), true));
-    cost.score_flops +=
-        2.0 * rank *
-        (n_rebuilt * static_cast<double>(call.k.dim(2)) + static_cast<double>(call.n_tok) * n);
-    cost.score_bytes += (n_read + n) * rank * kBytesPerElement;
-    cost.metadata_bytes += (static_cast<double>(call.k.dim(1)) + n) * rank * kBytesPerElement;
+    return flops_cost(2.0 * rank *
+                      (n_rebuilt * static_cast<double>(call.k.dim(2)) +
+                       static_cast<double>(call.n_tok) * n)) +
+           read_cost((n_read + n) * rank) +
+           held_cost((static_cast<double>(call.k.dim(1)) + n) * rank);
   }
 
   TokenRange chunk_keys(Index chunk) const {

@@ -31,6 +31,7 @@
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 #include "core/selectors/shared_scores.hpp"
 
 namespace kvscope {
@@ -47,14 +48,10 @@ class Socket final : public SharedScoreSelector {
       option(tau_, "tau", 0.3, "temperature of the softmax over a table's buckets", in(1e-3, 1e3));
   bool scaled_ =
       option(scaled_, "scaled", true, "tanh is divided by sqrt(d_head), as in the program");
-  Index n_sink_ = option(n_sink_, "n-sink", 128, "first tokens, always kept, on top of the budget",
-                         at_least(0));
-  Index n_recent_ =
-      option(n_recent_, "n-recent", 128,
-             "latest tokens before the call, always kept, on top of the budget", at_least(0));
+  Index n_sink_ = n_sink_option(n_sink_, 128);
+  Index n_recent_ = n_recent_option(n_recent_, 128);
   Index seed_ = option(seed_, "seed", 1, "names the random planes", at_least(0));
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
     return {.decode = true,
@@ -76,24 +73,17 @@ class Socket final : public SharedScoreSelector {
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
-    const auto d = static_cast<double>(call.k.dim(2));
     const auto n_tables = static_cast<double>(n_tables_);
     const auto n_signs = static_cast<double>(n_planes());
-    const auto n_queries = static_cast<double>(call.q.dim(0) * call.n_tok);
-    const auto n_new = static_cast<double>(call.k.dim(0) * call.n_tok);
-    const Index group = call.q.dim(0) / call.k.dim(0);
-    const double n_keys = alive_keys(call, past_range(call));  // of all KV heads
-    const double bytes_per_key = n_signs / 8.0 + kBytesPerElement;
-    const double of_planes = n_signs * d * kBytesPerElement;
-    return {.score_flops = 2.0 * (n_queries + n_new) * n_signs * d +
-                           n_queries * n_tables * std::exp2(static_cast<double>(n_bits_)) +
-                           static_cast<double>(group * call.n_tok) * n_keys * n_tables,
-            .score_bytes = n_keys * bytes_per_key + of_planes,
-            .metadata_bytes = alive_keys(call, {0, call.k.dim(1)}) * bytes_per_key + of_planes};
+    const double n_elements = n_signs * static_cast<double>(call.k.dim(2));  // of planes
+    const double n_chances = static_cast<double>(call.q.dim(0) * call.n_tok) * n_tables *
+                             std::exp2(static_cast<double>(n_bits_));
+    const double n_sums = queries_per_kv_head(call) * alive_keys(call, past_range(call)) * n_tables;
+    return codes_cost(call, n_signs / 8.0 + kBytesPerElement) + own_products_cost(call, n_signs) +
+           flops_cost(n_chances + n_sums) + read_cost(n_elements) + held_cost(n_elements);
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
   ListOwner owner_of_call(const SelectCall&) const override { return ListOwner::q_head; }
 
   void prepare(const SelectCall& call) override {

@@ -80,13 +80,9 @@ class SpargeAttn final : public Selector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
-    const auto d = static_cast<double>(call.q.dim(2));
-    const auto n_queries = static_cast<double>(call.q.dim(0) * call.n_tok);
-    const double n_keys = alive_keys(call, {0, call.k.dim(1)});  // of all KV heads
-    const double n_pairs = block_pairs(call, block_q_, block_k_);
-    const double shift = subtract_mean_ ? 2.0 * n_keys * d : 0.0;
-    return {.score_flops = 5.0 * (n_queries + n_keys) * d + shift + 2.0 * n_pairs * d,
-            .score_bytes = n_keys * d * kBytesPerElement};
+    const double n_shifted = subtract_mean_ ? alive_keys(call, {0, call.k.dim(1)}) : 0.0;
+    return block_scores_cost(call, block_q_, block_k_, /*flops=*/5.0) +
+           flops_cost(2.0 * n_shifted * static_cast<double>(call.q.dim(2)));
   }
 
  private:

@@ -35,6 +35,7 @@
 #include "core/selectors/linear_scores.hpp"
 #include "core/selectors/mean_values.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 #include "core/selectors/shared_scores.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 
@@ -55,8 +56,7 @@ class Sparq final : public SharedScoreSelector {
              "decode: share of the budget that goes to the latest keys", in(0.0, 1.0));
   bool mean_value_ = option(mean_value_, "mean-value", true,
                             "decode: the mean value stands in for what was left out");
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
     return {.prefill = true,
@@ -89,23 +89,15 @@ class Sparq final : public SharedScoreSelector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    const auto n_kv = static_cast<double>(call.k.dim(0));
-    const auto d = static_cast<double>(call.k.dim(2));
     if (selection.is_dense) return {};
-    const auto r = static_cast<double>(n_channels(call));
-    const double n_keys = alive_keys(call, past_range(call));  // of all KV heads
-    const double rows_per_kv_head = static_cast<double>(call.q.dim(0) * call.n_tok) / n_kv;
-    SelectCost cost;
-    cost.score_flops = 2.0 * rows_per_kv_head * n_keys * r;
-    cost.score_bytes = n_keys * r * kBytesPerElement;
-    cost.metadata_bytes = alive_keys(call, {0, call.k.dim(1)}) * d * kBytesPerElement;
-    if (mean_value_) cost.metadata_bytes += n_kv * d * kBytesPerElement;
-    return cost;
+    const auto d = static_cast<double>(call.k.dim(2));
+    const auto n_means = static_cast<double>(mean_value_ ? call.k.dim(0) : 0);
+    return products_cost(queries_per_kv_head(call), alive_keys(call, past_range(call)),
+                         static_cast<double>(n_channels(call))) +
+           held_cost((alive_keys(call, {0, call.k.dim(1)}) + n_means) * d);
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override { return call.layer < dense_layers_; }
-
   /// The mean value of each KV head, a summary that has the share 1 - alpha of the output.
   void begin_call(const SelectCall& call, Summaries& summaries) override {
     if (!mixes(call)) return;

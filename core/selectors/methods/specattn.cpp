@@ -33,6 +33,7 @@
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 
 namespace kvscope {
 
@@ -51,8 +52,7 @@ class SpecAttn final : public Selector {
   std::string layer_map_ =
       option(layer_map_, "layer-map", "proportional",
              "proportional, identity, or the draft layer of each verifier layer as 0/0/1/2");
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 2, "leading layers kept dense", at_least(0));
+  Index dense_layers_ = dense_layers_option(dense_layers_, 2);
 
   void configure() override { map_ = DraftMap(layer_map_); }
   SelectorCaps caps() const override {

@@ -12,6 +12,7 @@
 
 #include "core/base/work_tally.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 
 namespace kvscope {
 
@@ -19,7 +20,7 @@ namespace {
 
 class StreamingLlm final : public Selector {
  public:
-  Index n_sink_ = option(n_sink_, "n-sink", 4, "first tokens that are always kept", at_least(0));
+  Index n_sink_ = first_tokens_option(n_sink_);
 
   SelectorCaps caps() const override {
     return {.prefill = true,

@@ -60,14 +60,11 @@ class Tova final : public EvictingMethod {
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     const auto group = static_cast<double>(call.q.dim(0) / call.k.dim(0));
-    const double n_weights = group * attended_keys_of(call, selection);
     // Heads have lost the same keys unless another evicting method came before.
     Index most = 0;
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head)
       most = std::max(most, attended_keys_of(call, selection, kv_head));
-    return {.score_flops = n_weights,
-            .score_bytes = n_weights * kBytesPerProb,
-            .metadata_bytes = static_cast<double>(most) * kBytesPerProb};
+    return weights_cost(group * attended_keys_of(call, selection), static_cast<double>(most));
   }
 
  protected:

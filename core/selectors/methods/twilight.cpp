@@ -31,6 +31,7 @@
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/rounded_keys.hpp"
+#include "core/selectors/shared_options.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
@@ -51,8 +52,7 @@ class Twilight final : public Selector {
   Index bits_ =
       option(bits_, "bits", 4,
              "precision of the key copy that estimates attention; 16 keeps keys exact", in(1, 16));
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 2, "leading layers kept dense", at_least(0));
+  Index dense_layers_ = dense_layers_option(dense_layers_, 2);
 
   /// The base is made here, since caps depend on it; the default one on first use, since the
   /// registry asks for the caps of every method's default while it is filled.
@@ -100,14 +100,12 @@ class Twilight final : public Selector {
     if (call.layer < dense_layers_) {
       return dense_selections(call, list_owner(), budgets.size());
     }
-    ScoreEngine& engine = engine_of(call);
-    std::vector<const RoundedKeys*> rounded(static_cast<std::size_t>(call.k.dim(0)));
-    engine.run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
-      auto& keys = engine.kept<RoundedKeys>(
+    const auto rounded = of_kv_heads(call, [&](Index kv_head, ScoreWorker&) {
+      auto& keys = engine_of(call).kept<RoundedKeys>(
           nullptr, call.layer, kv_head, [&] { return RoundedKeys(static_cast<int>(bits_)); },
           static_cast<double>(bits_));
       keys.append_up_to(call.k.sub(kv_head));
-      rounded[static_cast<std::size_t>(kv_head)] = &keys;
+      return static_cast<const RoundedKeys*>(&keys);
     });
     return select_by_owner(call, list_owner(), /*rows_per_list=*/1, budgets.size(),
                            [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {

@@ -39,6 +39,7 @@
 #include "core/selectors/page_lists.hpp"
 #include "core/selectors/page_moments.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 
 namespace kvscope {
 
@@ -46,7 +47,7 @@ namespace {
 
 class Unique final : public Selector {
  public:
-  Index page_size_ = option(page_size_, "page-size", 16, "tokens per page", in(1, 1 << 20));
+  Index page_size_ = page_size_option(page_size_);
   double deviations_ =
       option(deviations_, "deviations", 1.0,
              "a: standard deviations that are added to a page's mean", in(0.0, 100.0));
@@ -59,8 +60,7 @@ class Unique final : public Selector {
                          in(1, 1 << 30));
   Index n_queries_ =
       option(n_queries_, "n-queries", 16, "queries of a chunk whose scores count", in(1, 1 << 30));
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", in(0, 1 << 30));
+  Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
     return {.prefill = true,
@@ -110,19 +110,10 @@ class Unique final : public Selector {
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
-    const auto d = static_cast<double>(call.k.dim(2));
-    const auto n_q = static_cast<double>(call.q.dim(0));
-    const double group = n_q / static_cast<double>(call.k.dim(0));
-    const TokenRange all{0, (call.k.dim(1) + page_size_ - 1) / page_size_};
-    // Of all KV heads.
-    const double n_scored = alive_pages(call, competing_pages(call), page_size_);
     const bool sums =
         selection.owner == ListOwner::kv_head && (call.n_tok > 1 || owner_ == PageOwner::group_sum);
-    const auto n_rows = static_cast<double>(std::min(n_queries_, call.n_tok));
-    return {.score_flops =
-                sums ? 2.0 * n_q * n_rows * d + 4.0 * n_scored * d : 4.0 * group * n_scored * d,
-            .score_bytes = 2.0 * n_scored * d * kBytesPerElement,
-            .metadata_bytes = 2.0 * alive_pages(call, all, page_size_) * d * kBytesPerElement};
+    return page_scores_cost(call, competing_pages(call), page_size_,
+                            sums ? std::min(n_queries_, call.n_tok) : 0, kBytesPerElement);
   }
 
  private:

@@ -66,6 +66,7 @@
 #include "core/selectors/eviction.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/shared_options.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
@@ -112,8 +113,7 @@ class VAttention final : public Selector {
   Index n_recent_ = option(n_recent_, "n-recent", 128,
                            "latest tokens, always kept, the query's own included", at_least(1));
   Index seed_ = option(seed_, "seed", 1, "names the random numbers", at_least(0));
-  Index dense_layers_ =
-      option(dense_layers_, "dense-layers", 0, "leading layers kept dense", at_least(0));
+  Index dense_layers_ = dense_layers_option(dense_layers_);
 
   /// As in Twilight: the default base is made on first use, since the registry asks for caps while
   /// it is filled.

@@ -197,6 +197,10 @@ const CostCase kCases[] = {
     {"knorm", Counted{1280, 1280, 0}, Counted{1280, 1280, 0}, Counted{800, 800, 0}},
     {"qfilters", Counted{1280, 1280, 32}, Counted{1280, 1280, 32}, Counted{800, 800, 32}},
     // LagKV scales keys and values and takes their spread: 16 x 8 for each of 80.
+    // ThinK: squares of 4 heads x 8 queries and of 2 x 8 keys, 2 FLOPs x 8 channels each; the keys
+    // are read, 2 x 8 x 8 x 2; squares of 32 queries are held for 2 KV heads, 4 bytes each. In
+    // decode nothing but a bit for each of 16 channels.
+    {"think", Counted{768, 256, 2048}, Counted{0, 0, 2}, Counted{768, 256, 2048}},
     {"lagkv", Counted{10240, 2560, 0}, Counted{10240, 2560, 0}, Counted{6400, 1600, 0}},
     // A quadratic form of 8 x 8 for each key and head, 160, and the squares of 32 queries; keys and
     // values are read. 4 x 64 numbers are held.

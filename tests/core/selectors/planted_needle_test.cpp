@@ -103,6 +103,7 @@ const std::map<std::string, Entry>& table() {
       {"knorm", {by_looks, {"knorm", "knorm:recent=16"}}},
       {"lagkv", {by_looks, {"lagkv:lag=16", "lagkv:lag=16,cross-scoring=true"}}},
       {"qfilters", {by_score, {"qfilters"}}},
+      {"think", {by_score, {"think"}}},
       {"tova", {by_score, {"tova", "tova-kvpress"}}},
       {"twilight",
        {by_score, {"twilight:base-budget=tokens=80", "twilight:base=full,base-budget=ratio=1"}}},

@@ -68,6 +68,7 @@ SPECS = {
     "sparq": "sparq:mean-value=false,channel-share=0.5@tokens=5",
     "streamingllm": "streamingllm:n-sink=2@tokens=6",
     "strided": "strided@tokens=4",
+    "think": "think:drop=0.5,window=3",
     "tova": "tova@tokens=6",
     "twilight": "twilight:base=quoka,base-budget=tokens=8,dense-layers=0@p=0.7",
     "unique": "unique:page-size=3,sink=3,recent=3,n-queries=2@tokens=6",
