@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/plot/cells.hpp"
 #include "analysis/plot/draw.hpp"
-#include "analysis/plot/draw_marks.hpp"
 #include "analysis/plot/raster.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/escape.hpp"
@@ -80,13 +80,21 @@ class PgfWriter {
                            a.x > b.x, a.y > b.y),
             {std::min(a.x, b.x), std::min(a.y, b.y), std::abs(b.x - a.x), std::abs(b.y - a.y)});
     if (!m.print_values) return;
+    const auto in_frame = [&](Point p) {
+      return fmt::format("(axis description cs:{:.5f},{:.5f})", (p.x - at.frame.x) / at.frame.w,
+                         (at.frame.bottom() - p.y) / at.frame.h);
+    };
+    for (const auto& [from, to] : cell_borders(m, at)) {
+      out_ +=
+          fmt::format("\\draw[draw={},line width={:.2f}pt] {} -- {};\n", tex_colour(theme_.ground),
+                      theme_.rule_width, in_frame(from), in_frame(to));
+    }
     for (const PlacedText& number : cell_numbers(m, panel, at, theme_, figure_font_metrics())) {
       out_ += fmt::format(
           "\\node[anchor=base,inner sep=0pt,text={},font=\\fontsize{{{:.2f}}}{{{:.2f}}}"
-          "\\selectfont] at (axis description cs:{:.5f},{:.5f}) {{{}}};\n",
+          "\\selectfont] at {} {{{}}};\n",
           tex_colour(number.style.colour), number.style.size, 1.2 * number.style.size,
-          (number.at.x - at.frame.x) / at.frame.w, (at.frame.bottom() - number.at.y) / at.frame.h,
-          tex_text(number.text));
+          in_frame(number.at), tex_text(number.text));
     }
   }
 
@@ -180,11 +188,14 @@ class PgfWriter {
 
   void operator()(const Boxes& m) {
     for (std::size_t i = 0; i < m.x.size(); ++i) {
+      const Point a = layout_.panels[panel_].place(m.x[i].low, m.y[i].low);
+      const Point b = layout_.panels[panel_].place(m.x[i].high, m.y[i].high);
       out_ += fmt::format(
           "\\draw[{},line width={:.2f}pt] (axis cs:{:.6g},{:.6g}) rectangle (axis "
           "cs:{:.6g},{:.6g});\n",
-          tex_colour(theme_.style_of(m.tone).colour).insert(0, "draw="), theme_.line_width,
-          m.x[i].low, m.y[i].low, m.x[i].high, m.y[i].high);
+          tex_colour(theme_.style_of(m.tone).colour).insert(0, "draw="),
+          box_width(std::abs(b.x - a.x), std::abs(b.y - a.y), theme_), m.x[i].low, m.y[i].low,
+          m.x[i].high, m.y[i].high);
     }
   }
 

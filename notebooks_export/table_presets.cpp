@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "core/selectors/registry.hpp"
-
 namespace kvscope {
 
 namespace {
@@ -94,31 +92,6 @@ const TablePreset* find_table_preset(std::string_view name) {
     if (preset.name == name) return &preset;
   }
   return nullptr;
-}
-
-std::map<std::string, std::string> method_names() {
-  const auto& entries = selector_registry().entries();
-  const auto short_title = [](const SelectorEntry& entry) {
-    return entry.title.substr(0, entry.title.find(':'));
-  };
-  std::map<std::string, int> uses;  // "Oracle" heads several titles
-  for (const SelectorEntry& entry : entries) ++uses[short_title(entry)];
-  std::map<std::string, std::string> names = {{"greedy", "Greedy decoding"}};
-  for (const SelectorEntry& entry : entries) {
-    std::string name = short_title(entry);
-    if (uses[name] > 1) {
-      std::string rest = entry.name.substr(entry.name.find('-') + 1);
-      if (rest.starts_with("top") && rest.size() == 4) rest.insert(3, 1, '-');  // top-k, top-p
-      name += " " + rest;
-    }
-    names[entry.name] = name;
-    for (const auto& [preset, options] : entry.presets) {
-      const bool is_longer = preset.starts_with(entry.name + "-");
-      names[preset] =
-          is_longer ? fmt::format("{} ({})", name, preset.substr(entry.name.size() + 1)) : preset;
-    }
-  }
-  return names;
 }
 
 }  // namespace kvscope

@@ -22,7 +22,4 @@ const std::vector<TablePreset>& table_presets();
 /// Null if there is none of that name.
 const TablePreset* find_table_preset(std::string_view name);
 
-/// "quest" -> "Quest", "quest-kernel" -> "Quest (kernel)", for every selector of this build.
-std::map<std::string, std::string> method_names();
-
 }  // namespace kvscope

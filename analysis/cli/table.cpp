@@ -7,6 +7,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/suggest.hpp"
@@ -243,7 +244,7 @@ class TableCommand final : public Command {
       value.format->digits = *digits_;
     }
     spec.spread = spread_;
-    spec.names = method_names();
+    spec.names = figures::method_names();
     for (const std::string& text : names_) {
       const auto [key, shown] = split_assignment(text, "name");
       spec.names[key] = shown;

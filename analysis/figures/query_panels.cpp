@@ -17,8 +17,10 @@ std::string s_q_label(QuerySpan span) {
 plot::Panel query_score_panel(QueryPoints points, QuerySpan span, Index layer, Index q_head,
                               double r, double rho) {
   plot::Panel panel;
+  // spaces that do not break: a line ends before the numbers, not inside of one
   panel.title =
-      fmt::format("Layer {}, query head {}: $r$ = {:.2f}, $ρ$ = {:.2f}", layer, q_head, r, rho);
+      fmt::format("Layer {}, query head {}: $r$\u00A0=\u00A0{:.2f},\u00A0$ρ$\u00A0=\u00A0{:.2f}",
+                  layer, q_head, r, rho);
   panel.x.label = s_q_label(span);
   panel.y.label = "Largest attention weight";
   panel.y.scale = plot::ScaleKind::log10;

@@ -155,8 +155,40 @@ MethodTones::MethodTones(const std::vector<std::string>& selectors) {
   }
 }
 
+std::map<std::string, std::string> method_names() {
+  const auto& entries = selector_registry().entries();
+  const auto short_title = [](const SelectorEntry& entry) {
+    return entry.title.substr(0, entry.title.find(':'));
+  };
+  std::map<std::string, int> uses;  // "Oracle" heads several titles
+  for (const SelectorEntry& entry : entries) ++uses[short_title(entry)];
+  std::map<std::string, std::string> names = {{"greedy", "Greedy decoding"}};
+  for (const SelectorEntry& entry : entries) {
+    std::string name = short_title(entry);
+    if (uses[name] > 1) {
+      std::string rest = entry.name.substr(entry.name.find('-') + 1);
+      if (rest.starts_with("top") && rest.size() == 4) rest.insert(3, 1, '-');  // top-k, top-p
+      name += " " + rest;
+    }
+    names[entry.name] = name;
+    for (const auto& [preset, options] : entry.presets) {
+      const bool is_longer = preset.starts_with(entry.name + "-");
+      names[preset] =
+          is_longer ? fmt::format("{} ({})", name, preset.substr(entry.name.size() + 1)) : preset;
+    }
+  }
+  return names;
+}
+
 std::string method_label(std::string_view selector) {
-  std::string label(selector);
+  const std::map<std::string, std::string> names = method_names();
+  std::string label;
+  for (const std::string& part : split_words(selector, '+')) {  // of a stack
+    const std::string id = part.substr(0, part.find_first_of(":@ "));
+    const auto name = names.find(id);
+    label += (label.empty() ? "" : "+") + (name == names.end() ? id : name->second) +
+             part.substr(id.size());
+  }
   std::replace(label.begin(), label.end(), ':', ' ');
   return plot::verbatim(label);
 }

@@ -42,7 +42,11 @@ class MethodTones {
   std::map<std::string, plot::Tone> tones_;
 };
 
-/// How a method is written in a legend: "quest page-size=32" for "quest:page-size=32". A label
+/// "quest" -> "Quest", "quest-kernel" -> "Quest (kernel)", for every selector of this build: what
+/// figures and tables call them.
+std::map<std::string, std::string> method_names();
+
+/// How a method is written in a legend: "Quest page-size=32" for "quest:page-size=32". A label
 /// (rich_text.hpp) that shows every character of the name.
 std::string method_label(std::string_view selector);
 

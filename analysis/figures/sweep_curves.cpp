@@ -207,10 +207,6 @@ std::vector<double> along_values(const Table& table, Along along) {
   return sums;
 }
 
-std::string curve_label(std::string_view selector) {
-  return selector == "oracle-topk" ? "oracle top-$k$" : method_label(selector);
-}
-
 namespace {
 
 /// A difference that can be seen.
@@ -423,7 +419,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
     });
     for (const std::string& selector : order) {
       plot::Line line;
-      line.label = curve_label(selector);
+      line.label = method_label(selector);
       line.tone = tones.of(selector);
       std::vector<std::pair<double, Summary>> points;
       for (const auto& [key, cell] : cells.of[selector]) {

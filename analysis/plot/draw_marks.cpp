@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/plot/cells.hpp"
 #include "analysis/plot/draw.hpp"
 #include "analysis/plot/raster.hpp"
 #include "analysis/plot/rich_text.hpp"
@@ -77,6 +78,10 @@ class MarkPainter {
                     std::abs(b.y - a.y)};
     canvas_.image(rect, image);
     if (!m.print_values) return;
+    for (const auto& [from, to] : cell_borders(m, layout_)) {
+      const Point ends[] = {from, to};
+      canvas_.polyline(ends, {theme_.ground, theme_.rule_width});
+    }
     for (const PlacedText& number : cell_numbers(m, panel_, layout_, theme_, canvas_.metrics()))
       draw_rich(canvas_, number.at, number.text, number.style);
   }
@@ -196,9 +201,10 @@ class MarkPainter {
       const Point b = layout_.place(m.x[i].high, m.y[i].high);
       const std::vector<Point> corners = {
           {a.x, a.y}, {b.x, a.y}, {b.x, b.y}, {a.x, b.y}, {a.x, a.y}};
+      const double width = box_width(std::abs(b.x - a.x), std::abs(b.y - a.y), theme_);
       // a pale edge below keeps the outline visible on every cell colour
-      canvas_.polyline(corners, {with_alpha(theme_.ground, 0.85), 2.0 * theme_.line_width});
-      canvas_.polyline(corners, {colour, 1.1 * theme_.line_width});
+      canvas_.polyline(corners, {with_alpha(theme_.ground, 0.85), 1.8 * width});
+      canvas_.polyline(corners, {colour, width});
     }
   }
 
@@ -276,46 +282,6 @@ class MarkPainter {
 };
 
 }  // namespace
-
-std::vector<PlacedText> cell_numbers(const HeatMap& m, const Panel& panel,
-                                     const PanelLayout& layout, const Theme& theme,
-                                     const TextMetrics& metrics) {
-  const Point a = layout.place(m.x.low, m.y.low);
-  const Point b = layout.place(m.x.high, m.y.high);
-  const bool flip_x = a.x > b.x;
-  const bool flip_y = a.y < b.y;  // row 0 on top
-  const Rect rect{std::min(a.x, b.x), std::min(a.y, b.y), std::abs(b.x - a.x), std::abs(b.y - a.y)};
-  const double w = rect.w / static_cast<double>(m.n_cols);
-  const double h = rect.h / static_cast<double>(m.n_rows);
-  const TickFormat format = panel.colour ? panel.colour->axis.format : TickFormat::number;
-  const ColourMap map = panel.colour ? panel.colour->map : ColourMap::sequential;
-  std::vector<std::string> texts;
-  double widest = 0.0;
-  for (float value : m.values) {
-    texts.push_back(std::isnan(value) ? std::string()
-                                      : tick_text(static_cast<double>(value), format));
-    widest = std::max(widest, rich_width(metrics, texts.back(), 1.0));
-  }
-  const double size =
-      std::min({0.85 * theme.tick_size, 0.86 * w / std::max(widest, 0.1), 0.75 * h});
-  if (size < 0.55 * theme.tick_size) return {};  // too small to be read: better none
-  std::vector<PlacedText> numbers;
-  for (Index row = 0; row < m.n_rows; ++row) {  // of the page, from the top left
-    for (Index col = 0; col < m.n_cols; ++col) {
-      const auto from = static_cast<std::size_t>((flip_y ? row : m.n_rows - 1 - row) * m.n_cols +
-                                                 (flip_x ? m.n_cols - 1 - col : col));
-      if (texts[from].empty()) continue;
-      const Colour cell =
-          colour_at(map, layout.colour.to_unit(static_cast<double>(m.values[from])));
-      const Colour ink = colour_from_rgb(luminance(cell) > 0.30 ? 0x1A1A1A : 0xFFFFFF);
-      numbers.push_back({{rect.x + (static_cast<double>(col) + 0.5) * w,
-                          rect.y + (static_cast<double>(row) + 0.5) * h + 0.36 * size},
-                         texts[from],
-                         {size, ink, Align::centre}});
-    }
-  }
-  return numbers;
-}
 
 void draw_marks(const Panel& panel, const PanelLayout& layout, const Theme& theme, Canvas& canvas) {
   MarkPainter painter(panel, layout, theme, canvas);

@@ -21,11 +21,13 @@ enum class Role {
   reference,  // what cannot be beaten, or what is compared with: oracle, dense, y = x
   highlight,  // what the reader should look at: a boxed cell, a selected key
   neutral,    // context behind the rest
+  ordered,    // one of `n` that have an order (p = 0.5, 0.8, 0.9): colours along one scale
 };
 
 struct Tone {
   Role role = Role::series;
-  int slot = 0;  // series only; the same thing has the same slot in every figure
+  int slot = 0;  // of a series the same thing has the same slot in every figure
+  int n = 1;     // of ordered ones: how many there are
   bool operator==(const Tone&) const = default;
 };
 
@@ -135,7 +137,7 @@ enum class ScaleKind {
 enum class TickFormat {
   number,
   percent,  // 0.25 as 25 %
-  tokens,   // 2048 as 2k (k = 1024)
+  tokens,   // 32768 as 32k (k = 1024)
   bytes,    // 2048 as 2 KiB
 };
 

@@ -419,9 +419,15 @@ class LayoutMaker {
 
 std::string why_illegible(const Figure& figure, const Layout& layout, const Theme& theme,
                           const TextMetrics& metrics) {
-  const double least = 8.0 * theme.label_size;  // 22 mm at 8 pt
   for (std::size_t p = 0; p < figure.panels.size(); ++p) {
     const Rect& frame = layout.panels[p].frame;
+    // 22 mm at 8 pt; the cells of a small map, without numbers, can be seen in 17
+    const bool is_small_map = std::all_of(
+        figure.panels[p].marks.begin(), figure.panels[p].marks.end(), [](const Mark& mark) {
+          const auto* map = std::get_if<HeatMap>(&mark);
+          return map != nullptr && !map->print_values && map->n_cols <= 48;
+        });
+    const double least = (is_small_map ? 6.0 : 8.0) * theme.label_size;
     if (frame.w < least)
       return fmt::format("frames of {:.0f} mm, expected at least {:.0f}", frame.w * 25.4 / 72.0,
                          least * 25.4 / 72.0);

@@ -62,8 +62,9 @@ std::string label_of(double value, TickFormat format, int decimals) {
     case TickFormat::percent:
       return fixed(100.0 * value, std::max(0, decimals - 2)) + "%";
     case TickFormat::tokens: {
-      // k = 1024 only where it comes out even; 1000 stays 1000
-      const bool even = value >= 1024.0 && std::fmod(value, 1024.0) == 0.0;
+      // k = 1024 only where it comes out even, and from 16k on: what stands before it (2048, 4096,
+      // 8192) says that k is not 1000
+      const bool even = value >= 16384.0 && std::fmod(value, 1024.0) == 0.0;
       return even ? with_unit(value, 1024.0, {"", "k", "M"}) : plain_number(value, decimals);
     }
     case TickFormat::bytes:
@@ -122,7 +123,7 @@ std::vector<Tick> log_ticks(const Axis& axis, Range range, int n_wanted, double 
     if (base == 10.0 && axis.format == TickFormat::number && !small) {
       ticks.push_back({value, fmt::format("$10^{{{}}}$", with_minus(fmt::format("{}", e)))});
     } else {
-      const int decimals = e < 0 ? (base == 10.0 ? static_cast<int>(-e) : 3) : 0;
+      const int decimals = e < 0 ? static_cast<int>(-e) : 0;
       ticks.push_back({value, label_of(value, axis.format, decimals)});
     }
   }

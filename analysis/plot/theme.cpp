@@ -59,6 +59,11 @@ SeriesStyle Theme::style_of(const Tone& tone) const {
       return {highlight, MarkerShape::star, Dash::solid};
     case Role::neutral:
       return {neutral, MarkerShape::circle, Dash::solid};
+    case Role::ordered: {  // the light end of the scale is hard to see on a light ground
+      const double unit = static_cast<double>(tone.slot) / std::max(1, tone.n - 1);
+      return {point_colour(ColourMap::sequential, first_of_points > 0.0 ? unit : 0.85 * unit),
+              static_cast<MarkerShape>(tone.slot % kMarkers), Dash::solid};
+    }
     case Role::series:
       break;
   }

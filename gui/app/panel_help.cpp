@@ -49,7 +49,9 @@ bool draw_panel_help(const PanelContext& context, std::string_view panel) {
   ImGui::PushStyleColor(ImGuiCol_ChildBg,
                         packed(plot::blend(plot::with_alpha(look.accent, 0.07), look.surface)));
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {inset, look.px(6)});
-  ImGui::BeginChild("help", {0, std::min(wanted, room.y * 0.5f)}, false,
+  // The rest scrolls: a picture with its switches needs room beside its explanation.
+  const float most = std::max(look.px(90), std::min(room.y * 0.5f, room.y - look.px(380)));
+  ImGui::BeginChild("help", {0, std::min(wanted, most)}, false,
                     ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NavFlattened);
   for (const HelpText& text : texts) {
     lines_of(text.title, look.accent);

@@ -7,12 +7,14 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
 #include "core/base/error.hpp"
 #include "gui/app/run.hpp"
 #include "gui/model/results/export.hpp"
+#include "gui/render/look.hpp"
 #include "tests/gui/app_rig.hpp"
 #include "traces/reader.hpp"
 
@@ -306,6 +308,33 @@ TEST_CASE("after a session was restored, results that are opened later are shown
   rig.open(three);
   rig.settle();
   CHECK(shown_result(rig) == "three.csv");
+}
+
+TEST_CASE("of several files one that is missing is said, and the others open") {
+  const TempDir folder;
+  Rig rig;
+  rig.app().open(folder.path() / "missing.h5");
+  rig.app().open(embedded_trace(/*draft=*/false));
+  rig.settle();
+  CHECK(rig.session().documents().size() == 1);
+  REQUIRE(rig.session().notices().size() == 1);
+  CHECK_THAT(rig.session().notices()[0].sentence, ContainsSubstring("missing.h5"));
+}
+
+TEST_CASE("fields and boxes without a tick are seen on both grounds") {
+  for (const plot::Ground ground : {plot::Ground::light, plot::Ground::dark}) {
+    const Look look = make_look(ground, 1.0f);
+    ImGuiStyle style;
+    apply_look(look, style);
+    const ImVec4 field = style.Colors[ImGuiCol_FrameBg];
+    for (const int other : {ImGuiCol_WindowBg, ImGuiCol_PopupBg, ImGuiCol_Button}) {
+      const ImVec4 beside = style.Colors[other];
+      const float apart = std::abs(field.x - beside.x) + std::abs(field.y - beside.y) +
+                          std::abs(field.z - beside.z);
+      INFO(other);
+      CHECK(apart > 0.1f);
+    }
+  }
 }
 
 TEST_CASE("many messages are one line, and go at once") {

@@ -262,6 +262,22 @@ TEST_CASE("help unfolds above a panel and folds again; every picture has its tex
   CHECK(help_texts("no-such").empty());
 }
 
+TEST_CASE("help leaves its panel's figure room in a window of 1280 x 800") {
+  Rig rig({1280, 800});
+  rig.open_pair();
+  rig.tap(GLFW_KEY_3);
+  rig.settle();
+  const auto height = [&] {
+    return std::abs(rig.place("theorem-b1", 0.0, 0.5).y - rig.place("theorem-b1", 0.0, 0.0).y);
+  };
+  const float folded = height();
+  const ImVec2 at = landmark_at(rig, "help of theorem-b1");
+  rig.click(at.x, at.y);
+  rig.settle();
+  CHECK(height() < folded);
+  CHECK(height() > 0.5f * folded);
+}
+
 TEST_CASE("a right click opens a panel's menu, and so does Shift+F10") {
   Rig rig;
   rig.open_pair();

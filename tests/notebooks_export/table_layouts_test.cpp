@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "analysis/figures/selection.hpp"
 #include "analysis/read_table.hpp"
 #include "notebooks_export/latex_table.hpp"
 #include "notebooks_export/markdown_table.hpp"
@@ -20,7 +21,7 @@ PaperTable preset_table(const std::string& name, const std::string& csv) {
   const TablePreset* preset = find_table_preset(name);
   REQUIRE(preset != nullptr);
   TableSpec spec = preset->spec;
-  spec.names = method_names();
+  spec.names = figures::method_names();
   return make_paper_table(table_from_csv(csv, "test.csv"), spec);
 }
 

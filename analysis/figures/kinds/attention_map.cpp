@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,7 @@ plot::Panel map_panel(plot::HeatMap map, std::string title, plot::Range range) {
   colour.axis.range = range;
   plot::Panel panel = figures::attention_panel(std::move(map), std::move(title), std::move(colour));
   panel.aspect = 1.0;
+  panel.x.range = panel.y.range = std::get<plot::HeatMap>(panel.marks[0]).x;
   panel.colour->masked_label = "not visible, or not kept";
   return panel;
 }
@@ -77,6 +79,10 @@ Index chunk_of(const Choice& choice, double query) {
   return after - choice.chunk_begin.begin() - 1;
 }
 
+/// Between stars, as a share of the map's height, and how many stand side by side at most.
+constexpr double kStarStep = 0.012;
+constexpr std::size_t kLanes = 8;
+
 /// Share of the visible pairs of query and key that are kept.
 double kept_share(const Choice& choice, Index n_tokens) {
   double n_kept = 0.0;
@@ -115,6 +121,30 @@ void hide_dropped(plot::HeatMap& map, const Choice& choice, Index block, Index n
       }
     }
   }
+}
+
+/// Stars right of the diagonal, which stand clear of each other: where one would touch those before
+/// it, it goes a step further to the right. Of more than find a place within kLanes steps the rest
+/// is left out.
+plot::Scatter query_marks(std::vector<double> queries, Index n_tokens) {
+  const double step = kStarStep * static_cast<double>(n_tokens);
+  plot::Scatter marks;
+  marks.label = "selected queries";
+  marks.tone = {plot::Role::highlight, 0};
+  marks.size = 0.5;
+  std::sort(queries.begin(), queries.end());
+  std::array<double, kLanes> last;
+  last.fill(-step);
+  for (const double pos : queries) {
+    const auto lane =
+        std::find_if(last.begin(), last.end(), [&](double other) { return pos - other >= step; });
+    const double x = pos + step * static_cast<double>(lane - last.begin() + 1);
+    if (lane == last.end() || x > static_cast<double>(n_tokens)) continue;
+    *lane = pos;
+    marks.x.push_back(x);
+    marks.y.push_back(pos);
+  }
+  return marks;
 }
 
 plot::Figure make_attention_map(const FigureInput& input) {
@@ -160,14 +190,8 @@ plot::Figure make_attention_map(const FigureInput& input) {
   const Choice choice = read_choice(*input.results[1], layer, head, n_tokens);
   plot::HeatMap kept = map;
   hide_dropped(kept, choice, block, n_tokens);
-  plot::Scatter queries;
-  queries.label = "selected queries";
-  queries.tone = {plot::Role::highlight, 0};
-  queries.size = 0.6;
-  for (double pos : choice.queries) {
-    queries.x.push_back(pos + 0.015 * static_cast<double>(n_tokens));
-    queries.y.push_back(pos);
-  }
+  plot::Scatter queries = query_marks(choice.queries, n_tokens);
+  const std::size_t n_shown = queries.y.size();
   all.marks.emplace_back(std::move(queries));
   all.colour->show_bar = false;
   figure.panels.push_back(std::move(all));
@@ -176,8 +200,11 @@ plot::Figure make_attention_map(const FigureInput& input) {
   figure.share_y = true;
   figure.span = plot::Span::full;
   figure.caption.push_back(fmt::format(
-      "Left: the representative queries of each chunk, marked next to the diagonal. Right: {:.0f}% "
+      "Left: the representative queries of each chunk, right of the diagonal{}. Right: {:.0f}% "
       "of the visible pairs of query and key are kept, a chunk's own keys always{}.",
+      n_shown < choice.queries.size()
+          ? fmt::format(" ({} of {}, as many as have room)", n_shown, choice.queries.size())
+          : "",
       100.0 * kept_share(choice, n_tokens),
       block > 1 ? "; of cells that are kept in part, that part is drawn, for the chunk of their "
                   "first query"

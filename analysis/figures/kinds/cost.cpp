@@ -1,5 +1,6 @@
 // Predicted speed: speedup of attention over dense by context, and where the time goes at the
-// longest context. A line per method, budget, card and batch of a report of kvscope cost.
+// longest context. A line per method, budget and card of a report of kvscope cost; a row of panels
+// per batch, since what one sequence costs cannot be seen beside what sixteen do.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,20 +24,21 @@ struct CostLine {
   std::map<double, std::size_t> rows;
 };
 
-std::vector<CostLine> cost_lines(const Table& table, const FigureOptions& options) {
+using CostLines = std::vector<CostLine>;
+
+/// Lines by batch; every batch has all lines, in one order.
+std::map<double, CostLines> cost_lines(const Table& table, const FigureOptions& options) {
   const std::vector<std::string> wanted = figures::parse_words(options.selector);
   const auto budgets = table.numbers("budget");
   const auto batches = table.numbers("batch");
   const auto contexts = table.numbers("context");
-  const std::set<double> all_batches(batches.begin(), batches.end());
   std::set<std::string> cards;
   for (std::size_t r = 0; r < table.n_rows(); ++r) cards.insert(table.text("hardware").at(r));
   std::map<std::string, std::set<double>> budgets_of;  // a method with one budget does not name it
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     if (std::isfinite(budgets[r])) budgets_of[table.text("selector").at(r)].insert(budgets[r]);
   }
-  std::vector<CostLine> lines;
-  std::map<std::string, std::size_t> known;
+  std::map<double, CostLines> lines;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string& selector = table.text("selector").at(r);
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end())
@@ -45,10 +47,12 @@ std::vector<CostLine> cost_lines(const Table& table, const FigureOptions& option
     const std::size_t n_method = label.size();
     if (budgets_of[selector].size() > 1) label += fmt::format(" {:g}", budgets[r]);
     if (cards.size() > 1) label += ", " + plot::verbatim(table.text("hardware").at(r));
-    if (all_batches.size() > 1) label += fmt::format(", batch {:g}", batches[r]);
-    const auto [at, is_new] = known.emplace(label, lines.size());
-    if (is_new) lines.push_back({label, selector + ":" + label.substr(n_method), {}});
-    lines[at->second].rows[contexts[r]] = r;
+    CostLines& of_batch = lines[batches[r]];
+    auto line = std::find_if(of_batch.begin(), of_batch.end(),
+                             [&](const CostLine& one) { return one.label == label; });
+    if (line == of_batch.end())
+      line = of_batch.insert(line, {label, selector + ":" + label.substr(n_method), {}});
+    line->rows[contexts[r]] = r;
   }
   if (lines.empty())
     throw ConfigError(
@@ -56,7 +60,7 @@ std::vector<CostLine> cost_lines(const Table& table, const FigureOptions& option
   return lines;
 }
 
-plot::Panel speedup_panel(const Table& table, const std::vector<CostLine>& lines) {
+plot::Panel speedup_panel(const Table& table, const CostLines& lines) {
   plot::Panel panel;
   panel.x.label = "Context length (tokens)";
   panel.x.scale = plot::ScaleKind::log2;
@@ -64,7 +68,6 @@ plot::Panel speedup_panel(const Table& table, const std::vector<CostLine>& lines
   panel.y.label = "Predicted speedup of attention";
   panel.y.scale = plot::ScaleKind::log2;
   panel.aspect = 0.8;
-  panel.legend = plot::LegendPlace::above;
   const auto speedups = table.numbers("predicted_speedup");
   std::vector<std::string> looks;
   for (const CostLine& line : lines) looks.push_back(line.look);
@@ -84,14 +87,13 @@ plot::Panel speedup_panel(const Table& table, const std::vector<CostLine>& lines
 }
 
 /// Stages one after another, a bar per line.
-plot::Panel stages_panel(const Table& table, const std::vector<CostLine>& lines) {
+plot::Panel stages_panel(const Table& table, const CostLines& lines) {
   plot::Panel panel;
   panel.x.label = "Microseconds of a layer";
   panel.y.reversed = true;
   panel.y.has_names = true;
   panel.y.range = plot::Range{-0.6, static_cast<double>(lines.size()) - 0.4};
   panel.aspect = 0.8;
-  panel.legend = plot::LegendPlace::above;
   double largest = 0.0;
   plot::Scatter totals;
   totals.label = "total";
@@ -106,7 +108,9 @@ plot::Panel stages_panel(const Table& table, const std::vector<CostLine>& lines)
       if (!(width > 0.0)) continue;
       plot::Area bar;
       bar.opacity = 0.7;
-      if (named.insert(s).second) bar.label = std::string(kCostStages[s]);
+      if (named.insert(s).second) {
+        bar.label = kCostStages[s] == "topk" ? "top-$k$" : std::string(kCostStages[s]);
+      }
       bar.tone = {plot::Role::series, static_cast<int>(s)};
       bar.x = {at, at + width};
       bar.low = {y - 0.35, y - 0.35};
@@ -126,13 +130,23 @@ plot::Panel stages_panel(const Table& table, const std::vector<CostLine>& lines)
 
 plot::Figure make_cost(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
-  const std::vector<CostLine> lines = cost_lines(table, input.options);
+  const std::map<double, CostLines> all = cost_lines(table, input.options);
   plot::Figure figure;
-  figure.panels = {speedup_panel(table, lines), stages_panel(table, lines)};
+  double longest = 0.0;
+  for (const auto& [batch, lines] : all) {
+    for (plot::Panel panel : {speedup_panel(table, lines), stages_panel(table, lines)}) {
+      if (all.size() > 1) {
+        panel.title = fmt::format("batch {:g}", batch);
+        panel.aspect = 0.6;
+      }
+      // one legend of the methods and one of the stages
+      if (figure.panels.size() < 2) panel.legend = plot::LegendPlace::above;
+      figure.panels.push_back(std::move(panel));
+    }
+    for (const CostLine& line : lines) longest = std::max(longest, line.rows.rbegin()->first);
+  }
   figure.columns = 2;
   figure.span = plot::Span::full;
-  double longest = 0.0;
-  for (const CostLine& line : lines) longest = std::max(longest, line.rows.rbegin()->first);
   figure.caption.emplace_back(fmt::format(
       "Predicted, not measured: time of attention in one layer, mean over the measured layers; "
       "stages at the longest context of each line ({:g} tokens at most).",

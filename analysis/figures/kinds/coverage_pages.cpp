@@ -10,6 +10,7 @@
 #include "analysis/plot/rich_text.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 
@@ -53,7 +54,7 @@ plot::Panel map_panel(const std::vector<float>& values, std::span<const double> 
   plot::Panel panel =
       figures::attention_panel(std::move(pooled.map), std::move(title), std::move(colour));
   panel.aspect = 0.95;
-  panel.colour->masked_label = "not visible";
+  panel.colour->masked_label = "not visible, or nothing kept";
   panel.colour->show_bar = false;
   return panel;
 }
@@ -115,8 +116,10 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
       std::vector<float> values = part(kept, static_cast<std::size_t>(l) * n_pairs + p);
       for (std::size_t i = 0; shown_part == Part::lost && i < values.size(); ++i)
         values[i] = attention[i] < values[i] ? 0.0F : attention[i] - values[i];
+      // nothing is not little: it has no colour
+      if (shown_part == Part::kept) std::replace(values.begin(), values.end(), 0.0F, kNanF);
       figure.panels.push_back(
-          map_panel(values, blocks, pages, plot::verbatim(name), colour, sentence));
+          map_panel(values, blocks, pages, figures::method_label(name), colour, sentence));
     }
     if (!wanted.empty() && shown.empty()) {
       throw ConfigError(

@@ -228,7 +228,7 @@ plot::Figure make_equal_cost(const FigureInput& input) {
       place += 1.0;
       family = order;
     }
-    const std::string label = figures::curve_label(one.selector);
+    const std::string label = figures::method_label(one.selector);
     ticks.push_back({place, one.note.empty() || one.reached.n() == 0
                                 ? label
                                 : fmt::format("{} [{:.2g}]", label, one.reached.value())});
@@ -280,7 +280,8 @@ plot::Figure make_equal_cost(const FigureInput& input) {
                                      [](const auto& one) { return one.selector == kOracle; });
     if (oracle != methods.end() && std::isfinite(oracle->values[m].middle.value()))
       panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::vertical,
-                                          oracle->values[m].middle.value(), "oracle top-$k$"});
+                                          oracle->values[m].middle.value(),
+                                          figures::method_label("oracle-topk")});
     for (plot::Line* line : {&other_interval, &interval}) {
       if (!line->x.empty()) panel.marks.emplace_back(std::move(*line));
     }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/figures/head_measures.hpp"
+#include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
 
@@ -29,7 +30,6 @@ plot::Figure make_head_numbers(const FigureInput& input) {
                                     numbers.values.size(), numbers.name, layers.size(),
                                     heads.size()));
     plot::ColourAxis colour;
-    colour.axis.label = numbers.label;
     if (numbers.is_share) {
       const double most = *std::max_element(numbers.values.begin(), numbers.values.end(),
                                             [](double a, double b) { return !(a >= b) && b == b; });
@@ -37,8 +37,10 @@ plot::Figure make_head_numbers(const FigureInput& input) {
     }
     figure.panels.push_back(figures::head_panel(
         layers, heads, std::vector<float>(numbers.values.begin(), numbers.values.end()), colour));
+    figure.panels.back().title = numbers.label;  // above the map, since beside it there is no room
   }
-  figure.columns = std::min<int>(3, static_cast<int>(figure.panels.size()));
+  figure.columns = figures::balanced_columns(figure.panels.size());
+  figure.share_x = figure.share_y = true;
   figure.span = figure.panels.size() > 1 ? plot::Span::full : plot::Span::column;
   figure.caption.push_back(
       fmt::format("Means over {} query rows of {} tokens; losses are means over "

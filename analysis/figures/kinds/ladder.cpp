@@ -24,7 +24,7 @@ struct LadderValue {
 std::vector<LadderValue> ladder_values(const std::string& wanted) {
   const std::vector<LadderValue> all = {
       {"mass", "Kept attention", plot::TickFormat::percent},
-      {"output_error", "Output error, $|y-O|/|O|$", plot::TickFormat::number},
+      {"output_error", "Relative output error", plot::TickFormat::number},
       {"bytes", "Read for one query", plot::TickFormat::bytes}};
   if (wanted.empty()) return all;
   std::vector<LadderValue> some;

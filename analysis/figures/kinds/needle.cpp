@@ -302,6 +302,7 @@ plot::Figure make_needle(const FigureInput& input) {
     panel.x.label = "Prompt length (tokens)";
     panel.y.label = "Depth of the fact";
     panel.y.reversed = true;
+    panel.y.has_names = true;
     for (std::size_t j = 0; j < length_list.size(); ++j) {
       panel.x.ticks.push_back({static_cast<double>(j) + 0.5,
                                plot::tick_text(length_list[j], plot::TickFormat::tokens)});

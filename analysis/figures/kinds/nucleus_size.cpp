@@ -42,7 +42,7 @@ plot::Figure make_nucleus_size(const FigureInput& input) {
   for (Index p = 0; p < static_cast<Index>(shares.size()); ++p) {
     plot::Line line;
     line.label = fmt::format("$p$ = {:g}", shares[static_cast<std::size_t>(p)]);
-    line.tone = {plot::Role::series, static_cast<int>(p)};
+    line.tone = {plot::Role::ordered, static_cast<int>(p), static_cast<int>(shares.size())};
     std::vector<double> total(bins.size(), 0.0);
     for (Index l = 0; l < counts.spec.shape[0]; ++l) {
       for (Index h = 0; h < counts.spec.shape[1]; ++h) {

@@ -104,18 +104,25 @@ plot::Figure make_perplexity(const FigureInput& input) {
   panel.x.format = plot::TickFormat::number;
   panel.y.label = "Cumulative perplexity";
   panel.y.scale = plot::ScaleKind::log10;
-  panel.aspect = 0.7;
+  panel.aspect = 0.6;
   panel.legend = plot::LegendPlace::above;
   plot::Extent extent(plot::ScaleKind::log10);
+  constexpr std::size_t kMostPoints = 40;
+  std::size_t largest_stride = 1;
   for (std::size_t i = 0; i < curves.size(); ++i) {
     plot::Line line;
     line.label = curves[i].label;
     line.tone = tones.of(looks[i]);
-    line.x = curves[i].position;
-    line.y = curves[i].perplexity;
-    // the first tokens of a curve are averages over few and would set the scale
-    const std::size_t first = line.y.size() > 200 ? line.y.size() / 25 : 0;
-    for (std::size_t t = first; t < line.y.size(); ++t) extent.add(line.y[t]);
+    // A mean over all tokens so far: few points say it, and dashes and markers can be seen. The
+    // first tokens of a curve are means over few and would set the scale.
+    const std::size_t n = curves[i].perplexity.size();
+    const std::size_t stride = std::max<std::size_t>(1, (n + kMostPoints - 1) / kMostPoints);
+    largest_stride = std::max(largest_stride, stride);
+    for (std::size_t t = (n - 1) % stride; t < n; t += stride) {
+      line.x.push_back(curves[i].position[t]);
+      line.y.push_back(curves[i].perplexity[t]);
+      if (n <= 200 || t >= n / 25) extent.add(line.y.back());
+    }
     panel.marks.emplace_back(std::move(line));
   }
   std::string beyond;
@@ -139,6 +146,10 @@ plot::Figure make_perplexity(const FigureInput& input) {
   figure.caption.emplace_back(
       "Perplexity up to a position: the exponential of the mean loss of all tokens scored so far. "
       "The first 4% of a long curve average over few tokens and may leave the panel.");
+  if (largest_stride > 1) {
+    figure.caption.push_back(
+        fmt::format("Drawn at one of {} positions, the last among them.", largest_stride));
+  }
   if (!beyond.empty()) {
     figure.caption.push_back(beyond);
     figure.caption.emplace_back(

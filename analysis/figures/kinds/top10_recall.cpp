@@ -20,6 +20,7 @@ FigureKind figure_top10_recall() {
                 rows_of(*input.results[0]), input.options,
                 figures::along_of(input.options, figures::Along::keys), "recall10");
             figure.panels[0].y.range = plot::Range{0.0, 1.03};
+            figure.panels[0].aspect = 0.6;
             return figure;
           },
   };

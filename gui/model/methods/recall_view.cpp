@@ -154,9 +154,9 @@ std::vector<std::string> relabel(plot::Panel& panel, const RecallQuestion& quest
     methods.emplace_back();
     if (label == nullptr) continue;
     for (const MethodItem& method : question.methods) {
-      if (*label != figures::curve_label(method.spec.text())) continue;
+      if (*label != figures::method_label(method.spec.text())) continue;
       methods.back() = method.name;
-      *label = figures::curve_label(method.name);
+      *label = figures::method_label(method.name);
       const auto budget = budget_of(method.spec, question.parameters);
       if (budget && !takes_tokens(budget)) *label += fmt::format(" ($p$ = {})", budget->value);
       break;

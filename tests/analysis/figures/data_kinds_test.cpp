@@ -9,6 +9,7 @@
 
 #include "analysis/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
+#include "analysis/figures/selection.hpp"
 #include "analysis/read_table.hpp"
 #include "core/trace/result.hpp"
 #include "tests/support/figure_bands.hpp"
@@ -84,7 +85,7 @@ TEST_CASE("query-scores: the head of largest correlation, its queries and weight
   CHECK(cloud.y[1] == Approx(std::exp(-1.0)));
   CHECK(cloud.value == std::vector<double>{2.0, 6.0});
   CHECK_THAT(figure.panels[0].title, ContainsSubstring("Layer 4, query head 0"));
-  CHECK_THAT(figure.panels[0].title, ContainsSubstring("$r$ = 1.00"));
+  CHECK_THAT(figure.panels[0].title, ContainsSubstring("$r$\u00A0=\u00A01.00"));
   const auto& box = mark_of<plot::Boxes>(figure.panels[1]);
   CHECK(box.x == std::vector<plot::Range>{{0.0, 1.0}});
   CHECK(box.y == std::vector<plot::Range>{{1.0, 2.0}});
@@ -195,7 +196,7 @@ TEST_CASE("ties: a point per case and number type", "[figures]") {
   const plot::Figure figure = drawn(result, "ties");
   REQUIRE(figure.panels.size() == 3);
   CHECK(figure.panels[0].y.ticks.size() == 2);
-  CHECK(figure.panels[0].y.ticks[1].label == "quoka, pages of 16");
+  CHECK(figure.panels[0].y.ticks[1].label == "QuoKA, pages of 16");
   CHECK(mark_of<plot::Scatter>(figure.panels[0], 2).x == std::vector<double>{1.0});
   CHECK(mark_of<plot::Scatter>(figure.panels[1], 1).x == std::vector<double>{5.0});
   CHECK(mark_of<plot::Note>(figure.panels[0]).text == "not taken");
@@ -258,10 +259,10 @@ TEST_CASE("equal-cost: a dot per method, by family and best first, other costs a
   const plot::Panel& mass = figure.panels[0];
   std::vector<std::string> names;
   for (const plot::Tick& tick : mass.y.ticks) names.push_back(tick.label);
-  CHECK(names == std::vector<std::string>{"controls and oracles:", "oracle top-$k$",
-                                          "single keys by score:", "loki", "sparq",
-                                          "pages, blocks and chunks of keys by score:", "quest",
-                                          "samples with weights:", "vattention [0.2]"});
+  CHECK(names == std::vector<std::string>{"controls and oracles:", "Oracle top-k",
+                                          "single keys by score:", "Loki", "SparQ",
+                                          "pages, blocks and chunks of keys by score:", "Quest",
+                                          "samples with weights:", "vAttention [0.2]"});
   std::vector<const plot::Scatter*> dots;
   for (const plot::Mark& mark : mass.marks) {
     if (const auto* one = std::get_if<plot::Scatter>(&mark)) dots.push_back(one);
@@ -361,7 +362,7 @@ TEST_CASE("curves along measured keys, bytes or the nominal budget", "[figures]"
     const plot::Figure figure = make_figure(find_figure_kind(figure_name), {{&view}, options});
     for (const plot::Mark& mark : figure.panels[0].marks) {
       const auto* line = std::get_if<plot::Line>(&mark);
-      if (line != nullptr && line->label == label)
+      if (line != nullptr && line->label == figures::method_label(label))
         return std::pair(line->x.front(), testing::caption_of(figure));
     }
     return std::pair(-1.0, testing::caption_of(figure));
@@ -376,15 +377,15 @@ TEST_CASE("curves along measured keys, bytes or the nominal budget", "[figures]"
   // quoka's 0.55 beats the oracle's 0.5 at the nominal 64, not its 0.6 at 128 keys; twilight's 0.8
   // does beat 0.7 at 256
   CHECK_THAT(x_of("budget", "budget", "quoka").second,
-             ContainsSubstring("\nAt budget 64 quoka is above the oracle: 128 keys to its 64.\n"));
+             ContainsSubstring("\nAt budget 64 QuoKA is above the oracle: 128 keys to its 64.\n"));
   CHECK_THAT(
       x_of("budget", "", "quoka").second,
-      ContainsSubstring("At 256 keys twilight is above the oracle: it gives some rows more keys."));
+      ContainsSubstring("At 256 keys Twilight is above the oracle: it gives some rows more keys."));
   // along bytes: 0.55 at 2000 where the oracle's line has 0.6; twilight's 0.8 at 1500 where
   // it has 0.56
   CHECK_THAT(x_of("bytes", "", "quoka").second,
              ContainsSubstring(
-                 "At 1.46 KiB twilight is above the oracle, which reads every key to choose."));
+                 "At 1.46 KiB Twilight is above the oracle, which reads every key to choose."));
   CHECK_THROWS_AS(x_of("budget", "tokens", "quoka"), ConfigError);
 }
 

@@ -95,8 +95,9 @@ TEST_CASE("head-numbers: one map per measure that says something", "[figures]") 
   const plot::Figure all = heads.drawn("head-numbers");
   // distance, entropy, sink, local and the loss; no token repeats and there is no attention sink
   REQUIRE(all.panels.size() == 5);
-  CHECK(all.panels[0].colour->axis.label == "Mean attention distance (tokens)");
-  CHECK_THAT(all.panels[4].colour->axis.label, ContainsSubstring("quest"));
+  CHECK(all.panels[0].title == "Mean attention distance (tokens)");
+  CHECK_THAT(all.panels[4].title, ContainsSubstring("Quest"));
+  CHECK(all.columns == 3);  // rows that are about equally full
   FigureOptions options;
   options.metric = "entropy";
   const plot::Figure one = heads.drawn("head-numbers", options);

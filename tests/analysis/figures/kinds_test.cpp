@@ -74,7 +74,8 @@ std::string sweep_csv_text() {
   return csv;
 }
 
-const plot::Line& line_named(const plot::Panel& panel, const std::string& label) {
+const plot::Line& line_named(const plot::Panel& panel, const std::string& selector) {
+  const std::string label = figures::method_label(selector);
   for (const plot::Mark& mark : panel.marks) {
     const auto* line = std::get_if<plot::Line>(&mark);
     if (line != nullptr && line->label == label) return *line;
@@ -91,7 +92,7 @@ TEST_CASE("budget curves are means over the heads of layers that are sparse for 
   CHECK(quest.x == std::vector<double>{32, 64});
   CHECK(quest.y[0] == Approx(0.5 + 0.05 + 0.05));  // heads 0 and 1 of layer 1
   CHECK(quest.y[1] == Approx(0.5 + 0.05 + 0.1));
-  const plot::Line& oracle = line_named(figure.panels[0], "oracle top-$k$");
+  const plot::Line& oracle = line_named(figure.panels[0], "oracle-topk");
   CHECK(oracle.tone.role == plot::Role::reference);
   CHECK(oracle.y[0] == Approx(0.7));  // layer 0 does not count, though it is sparse for the oracle
   CHECK(quest.low.empty());  // heads are no sample: without recorded intervals there is no band
@@ -322,7 +323,7 @@ TEST_CASE("no method looks like another, and chance is grey", "[figures]") {
   const auto grey = theme.style_of(line_named(figure.panels[0], "random").tone).colour;
   CHECK(grey.r == grey.g);
   CHECK(theme.style_of(line_named(figure.panels[0], "full").tone).dash !=
-        theme.style_of(line_named(figure.panels[0], "oracle top-$k$").tone).dash);
+        theme.style_of(line_named(figure.panels[0], "oracle-topk").tone).dash);
 }
 
 TEST_CASE("every method has a look of its own, the same in every figure", "[figures]") {
@@ -362,7 +363,7 @@ TEST_CASE("a method beyond the oracle has its reason in the caption", "[figures]
   CHECK(beyond.panels[0].title.empty());
   CHECK_THAT(
       testing::caption_of(beyond),
-      ContainsSubstring("\nAt budget 16 quoka is above the oracle: 308 keys to its 248.\n") &&
+      ContainsSubstring("\nAt budget 16 QuoKA is above the oracle: 308 keys to its 248.\n") &&
           ContainsSubstring("keep more keys"));
   const plot::Figure below =
       TableResult(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.5,100\n", "sweep")
@@ -390,12 +391,12 @@ TEST_CASE("closed loops: an oracle below a method says why in the caption", "[fi
       TableResult(head + oracle + "quoka,tokens,128,2048,0.5,1,210\n", "table").make("needle");
   CHECK_THAT(more.panels[0].title, !ContainsSubstring("above"));
   CHECK_THAT(testing::caption_of(more),
-             ContainsSubstring("\nquoka is above the oracle: 210 keys to its 128.\n") &&
+             ContainsSubstring("\nQuoKA is above the oracle: 210 keys to its 128.\n") &&
                  ContainsSubstring("no bound on answers"));
   const plot::Figure same =
       TableResult(head + oracle + "quoka,tokens,128,2048,0.5,1,128\n", "table").make("needle");
   CHECK_THAT(testing::caption_of(same),
-             ContainsSubstring("quoka is above the oracle: it ranks weights, not answers"));
+             ContainsSubstring("QuoKA is above the oracle: it ranks weights, not answers"));
   const plot::Figure other =  // of another budget
       TableResult(head + oracle + "quoka,tokens,512,2048,0.5,1,512\n", "table").make("needle");
   CHECK_THAT(testing::caption_of(other), !ContainsSubstring("above"));
@@ -406,7 +407,7 @@ TEST_CASE("closed loops: an oracle below a method says why in the caption", "[fi
     return testing::caption_of(TableResult(loss + curve + rows, "table").make("perplexity"));
   };
   CHECK_THAT(caption("quest,tokens,64,1,2,80\nquest,tokens,64,2,2.5,80\n"),
-             ContainsSubstring("\nquest is below the oracle"));
+             ContainsSubstring("\nQuest is below the oracle"));
   CHECK_THAT(caption("quest,tokens,64,1,2,80\nquest,tokens,64,2,3.5,80\n"),
              !ContainsSubstring("the oracle"));
 }
@@ -436,7 +437,7 @@ TEST_CASE("needle: the kind, the protocol and the prompts of a cell are said", "
   REQUIRE(figure.panels.size() == 2);
   CHECK_THAT(figure.panels[0].colour->axis.label, ContainsSubstring("passkey, 2 prompts"));
   // Wilson's.
-  CHECK_THAT(figure.panels[1].title, ContainsSubstring("quoka, 25%\nmean 50% [9, 91]"));
+  CHECK_THAT(figure.panels[1].title, ContainsSubstring("QuoKA, 25%\nmean 50% [9, 91]"));
   const TableResult both(csv + "quoka,ratio,0.25,passkey,yes,inside,1024,0,2,0\n");
   // Of all.
   CHECK(std::get<plot::HeatMap>(both.make("needle").panels[1].marks[0]).values[0] == 0.5F);

@@ -137,6 +137,7 @@ TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it
     kept[i] = static_cast<float>(i) / 64.0f;
     selected[i] = static_cast<float>(i) / 32.0f;
   }
+  kept[13] = 0.0f;
   put(result, "map_kept", ResultType::f32, {2, 2, 2, 3}, dims, kept);
   put(result, "map_selected", ResultType::f32, {2, 2, 2, 3}, dims, selected);
   result.finish({{"pairs", {"quest tokens=64", "quoka tokens=64"}}});
@@ -153,6 +154,7 @@ TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it
   REQUIRE(figure.panels[0].colour);
   CHECK(figure.panels[0].colour->axis.range->high == Approx(0.5));  // the largest page
   CHECK(figure.panels[0].colour->axis.range->low == Approx(0.5e-4));
+  kept[13] = kHidden;  // nothing kept is drawn as nothing
   CHECK(same(mark_of<plot::HeatMap>(figure.panels[1]).values,
              std::vector<float>(kept.begin() + 12, kept.begin() + 18)));
   CHECK(same(mark_of<plot::HeatMap>(figure.panels[2]).values,
@@ -162,7 +164,7 @@ TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it
   options.selector = "quoka";
   figure = make_figure(kind_of("coverage-pages"), {{&view}, options});
   REQUIRE(figure.panels.size() == 2);
-  CHECK_THAT(figure.panels[1].title, ContainsSubstring("quoka"));
+  CHECK_THAT(figure.panels[1].title, ContainsSubstring("QuoKA"));
   CHECK(same(mark_of<plot::HeatMap>(figure.panels[1]).values,
              std::vector<float>(selected.begin() + 18, selected.end())));
   CHECK(figure.panels[1].colour->axis.range->high == 1.0);
@@ -208,7 +210,7 @@ TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoK
   REQUIRE(both.panels.size() == 2);
   CHECK(same(mark_of<plot::HeatMap>(both.panels[0]).values, weights));
   // Head 1 chose query 2 in the first chunk (one slot is empty), 6 and 5 in the second.
-  CHECK(mark_of<plot::Scatter>(both.panels[0]).y == std::vector<double>{2.0, 6.0, 5.0});
+  CHECK(mark_of<plot::Scatter>(both.panels[0]).y == std::vector<double>{2.0, 5.0, 6.0});
   // Rows 2 and 3 (queries 4 and 6) see keys 2 and 3, of which 3 was kept, and their own chunk.
   std::vector<float> kept = weights;
   kept[2 * 4 + 0] = kept[3 * 4 + 0] = kHidden;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <limits>
 
+#include "analysis/plot/cells.hpp"
 #include "analysis/plot/recording_canvas.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/error.hpp"
@@ -220,6 +221,28 @@ TEST_CASE("a note rises in a low frame until its last line is inside", "[plot]")
   };
   CHECK(lowest(90.0) > 0.0);
   CHECK(lowest(300.0) > 0.0);
+}
+
+TEST_CASE("cells with numbers have borders, and boxes leave the inside of small cells", "[plot]") {
+  const Theme theme = make_theme(Venue::icml, Ground::light);
+  RecordingCanvas canvas;
+  for (const Index n : {Index{8}, Index{80}}) {
+    Figure figure;
+    figure.panels.resize(1);
+    figure.panels[0].colour = ColourAxis{};
+    const Range all{0.0, static_cast<double>(n)};
+    const HeatMap map{n,   n,   std::vector<float>(static_cast<std::size_t>(n * n), 1.0f),
+                      all, all, true};
+    figure.panels[0].marks.emplace_back(map);
+    figure.panels[0].aspect = 1.0;
+    const Layout layout = layout_figure(figure, 234.0, std::nullopt, theme, canvas.metrics());
+    const double cell = layout.panels[0].frame.w / static_cast<double>(n);
+    const auto borders = cell_borders(map, layout.panels[0]);
+    CHECK(borders.size() == (n == 8 ? 14 : 0));  // cells of 2 points have no room for them
+    for (const auto& [from, to] : borders) CHECK((from.x == to.x || from.y == to.y));
+    CHECK(box_width(cell, cell, theme) <= 0.15 * cell);
+    CHECK(box_width(cell, cell, theme) >= 0.25);
+  }
 }
 
 TEST_CASE("masked cells have a colour of their own, zero has another", "[plot]") {

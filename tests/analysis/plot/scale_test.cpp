@@ -70,8 +70,12 @@ TEST_CASE("logarithmic ticks are powers, fewer when they are many", "[plot]") {
   CHECK(minor_ticks(axis, {1.0, 10.0}).size() == 8);
   axis.scale = ScaleKind::log2;
   axis.format = TickFormat::tokens;
-  CHECK(labels_of(choose_ticks(axis, {256.0, 4096.0}, 8)) == "256 512 1k 2k 4k");
+  CHECK(labels_of(choose_ticks(axis, {256.0, 4096.0}, 8)) == "256 512 1024 2048 4096");
+  // before 16k stands 8192, which says what k is
+  CHECK(labels_of(choose_ticks(axis, {8192.0, 131072.0}, 8)) == "8192 16k 32k 64k 128k");
   CHECK(tick_text(1000.0, TickFormat::tokens) == "1000");
+  axis.format = TickFormat::number;
+  CHECK(labels_of(choose_ticks(axis, {0.25, 2.0}, 8)) == "0.25 0.5 1 2");
   axis.format = TickFormat::bytes;
   CHECK(labels_of(choose_ticks(axis, {512.0, 4096.0}, 8)) == "512 B 1 KiB 2 KiB 4 KiB");
 }

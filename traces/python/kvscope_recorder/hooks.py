@@ -312,7 +312,8 @@ class Recorder:
         self._check_call(layer, query, key, value, kwargs)
         shape = self._fix_shape(query, key, scale_of(kwargs.get("scaling"), query.shape[-1]), self._cap_of(module, kwargs))
         if layer in self._seen:
-            raise UnsupportedModelError(f"layer {layer} attends twice in one forward pass, which a trace cannot hold")
+            to_what = "" if getattr(module, "is_causal", True) else " (the second time to an encoder's tokens: cross attention)"
+            raise UnsupportedModelError(f"layer {layer} attends twice in one forward pass{to_what}, which a trace cannot hold")
         self._seen.add(layer)
         window = self._facts.windows[layer]
         first_slot, n_keys = self._locate_keys(layer, key.shape[2], window)

@@ -74,7 +74,8 @@ def describe_model(model: Any, has_modules: bool = True, indexed: tuple[str, ...
         raise UnsupportedModelError(
             f"{type(model).__name__} is an encoder-decoder model; a trace holds causal self-attention of a decoder only"
         )
-    n_layers = _required(config, "num_hidden_layers")
+    # the decoder of an encoder-decoder, alone: num_hidden_layers is then the encoder's
+    n_layers = _required(config, "decoder_layers" if getattr(config, "decoder_layers", None) else "num_hidden_layers")
     kinds = list(getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or [])
     kinds = [_OLD_WORDS.get(kind, kind) for kind in kinds]
     window = int(getattr(config, "sliding_window", None) or 0)

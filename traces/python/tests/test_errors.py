@@ -12,7 +12,15 @@ import h5py
 import pytest
 import torch
 from conftest import IS_FIVE, ROOT, left_over, small_llama, token_ids
-from transformers import BertConfig, BertModel, GPT2Config, T5Config, T5ForConditionalGeneration
+from transformers import (
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    T5Config,
+    T5ForConditionalGeneration,
+    WhisperConfig,
+    WhisperForCausalLM,
+)
 
 from kvscope_recorder import ConfigError, DataError, RecordError, UnsupportedModelError, record
 
@@ -94,6 +102,21 @@ def test_models_that_a_trace_cannot_hold(tmp_path):
         with record(bert, tmp_path / "trace.h5"):
             bert(token_ids(5, 32))
     assert left_over(tmp_path) == []
+
+
+def test_the_decoder_of_an_encoder_decoder_alone(tmp_path):
+    sizes = dict(vocab_size=32, d_model=16, decoder_ffn_dim=16, encoder_ffn_dim=16, encoder_layers=3, decoder_layers=2,
+                 encoder_attention_heads=4, decoder_attention_heads=2, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+                 decoder_start_token_id=1)
+    model = WhisperForCausalLM(WhisperConfig(max_target_positions=32, **sizes)).eval()
+    with record(model, tmp_path / "trace.h5"):
+        model(token_ids(5, 32))
+    with h5py.File(tmp_path / "trace.h5") as file:
+        assert list(file["recorded/layers"][()]) == [0, 1]  # the decoder's, not as many as the encoder has
+        assert file.attrs["n_q"] == 2
+    with pytest.raises(UnsupportedModelError, match="layer 0 attends twice .*cross attention"):
+        with record(model, tmp_path / "cross.h5"):
+            model(token_ids(5, 32), encoder_outputs=(torch.randn(1, 7, 16),))
 
 
 def test_one_recorder_at_a_time_and_two_models_side_by_side(tmp_path):
