@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/cuda/backend.hpp"
 #include "core/cuda/backend_call.hpp"
 
 namespace kvscope::gpu {
 
-const RemoteRows* CudaCall::remote_rows(Index layer) {
-  if (!is_plain(layer)) return nullptr;
+const RemoteRows* CudaCall::remote_rows(Index layer, const KeyOperations& asked) {
+  if (!is_plain(layer) || !(model_.tries_all_operations || answers(asked))) return nullptr;
   remote_layer_ = layer;
   return this;
 }

@@ -58,6 +58,7 @@ class LiveSequence::Policy final : public AttentionPolicy {
   }
 
   HostRows host_rows(Index) override { return live_.run_->host_rows(); }
+  KeyOperations asks() const override { return live_.run_->selector().asks(); }
 
   std::optional<ListPlan> plan(Index layer) override {
     if (!live_.model_.backend().follows_plans()) return std::nullopt;

@@ -87,6 +87,7 @@ class Compared final : public AttentionPolicy, public Observer {
   bool takes(Index) const override { return true; }
   std::optional<ListPlan> plan(Index layer) override { return run_.plan(layer); }
   HostRows host_rows(Index) override { return remote_run_.host_rows(); }
+  KeyOperations asks() const override { return remote_run_.selector().asks(); }
   const Selection& choose(const AttentionQuestion& question) override {
     if (question.remote != nullptr) {
       LayerCall call{question.layer, question.q, question.k, question.v};
@@ -155,8 +156,8 @@ TEST_CASE("gpu: methods inside a model choose the lists of the host's engine",
           "[gpu][backend][live]") {
   KVSCOPE_NEEDS_DEVICE();
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const Transformer model =
-      Transformer::load(embedded_verifier(), gpu::cuda_backend({0, false, dtype}));
+  const Transformer model = Transformer::load(
+      embedded_verifier(), gpu::cuda_backend({0, false, dtype, /*tries_all_operations=*/true}));
   struct Case {
     const char* method;
     Index chunk;
@@ -188,6 +189,8 @@ TEST_CASE("gpu: methods inside a model choose the lists of the host's engine",
                         Case{"adakv:window=16", 100, 64},
                         Case{"h2o", 100, 64},
                         Case{"knorm", 60, 64},
+                        Case{"sparq", 1, 64},
+                        Case{"quoka:queries=nearest", 60, 64},
                         Case{"kascade:anchors=0/3", 100, 96},
                         Case{"lessismore", 100, 96},
                         Case{"lessismore", 1, 96},
