@@ -60,7 +60,9 @@ UnitCost replay_unit_cost(const TraceInfo& info, const std::string& name,
     exact += n_rows * static_cast<double>(call.end);
     scored += static_cast<double>(call.size()) * static_cast<double>(call.end);
   }
-  cost.predicted_memory = static_cast<double>(layers.size()) * layer_memory(info, most_rows);
+  // and, of methods that vote, the scores of a call's queries for all keys of a head, in f64
+  cost.predicted_memory = static_cast<double>(layers.size()) * layer_memory(info, most_rows) +
+                          8.0 * static_cast<double>(most_rows) * static_cast<double>(info.n_tokens);
   const double heads = static_cast<double>(n_heads) * static_cast<double>(layers.size());
   const auto d_head = static_cast<double>(info.d_head);
   const auto pairs = static_cast<double>(n_pairs);

@@ -22,7 +22,7 @@ UnitCost layers_cost(const TraceInfo& info, const std::string& name,
                      const std::vector<Index>& layers);
 
 /// A unit that replays `n_pairs` methods and budgets over `calls`: of the queries it holds those of
-/// one call.
+/// one call, with scores for every key.
 UnitCost replay_unit_cost(const TraceInfo& info, const std::string& name,
                           const std::vector<Index>& layers, std::size_t n_pairs,
                           std::span<const TokenRange> calls, std::size_t n_heads,

@@ -63,14 +63,14 @@ std::optional<OpenTrace> find_trace(const WantedTrace& wanted, const fs::path& n
   return std::nullopt;
 }
 
-/// A simulation's CSV: its task and configuration are columns.
-NotebookFile csv_result(const fs::path& file, const fs::path& notebook) {
+/// A simulation's CSV or JSON: its task and configuration are columns.
+NotebookFile table_result(const fs::path& file, const fs::path& notebook) {
   const Table table = read_rows(file);
   const TableColumn* task = table.find("task");
   const TableColumn* hash = table.find("config_hash");
   if (!task || !hash || !task->is_text || table.n_rows() == 0) {
     throw FormatError(fmt::format(
-        "{}: expected a result file (HDF5) or the CSV of a simulation with columns task and "
+        "{}: expected a result (HDF5) or the CSV or JSON of a simulation with columns task and "
         "config_hash; kvscope sweep and kvscope analyze write HDF5 with --out NAME.h5",
         file.string()));
   }
@@ -84,8 +84,8 @@ NotebookInputs notebook_inputs(const std::vector<fs::path>& results,
   NotebookInputs inputs;
   std::vector<WantedTrace> wanted;
   for (const fs::path& file : results) {
-    if (file.extension() == ".csv") {
-      inputs.results.push_back(csv_result(file, notebook));
+    if (file.extension() == ".csv" || file.extension() == ".json") {
+      inputs.results.push_back(table_result(file, notebook));
       continue;
     }
     const ResultFile result = ResultFile::open(file);

@@ -48,7 +48,7 @@ std::vector<PlacedText> cell_numbers(const HeatMap& m, const Panel& panel,
 }
 
 std::vector<std::pair<Point, Point>> cell_borders(const HeatMap& m, const PanelLayout& layout) {
-  constexpr double kLeast = 5.0;  // points
+  constexpr double kLeast = 7.0;  // points: numbers as high can be read
   const Point a = layout.place(m.x.low, m.y.low);
   const Point b = layout.place(m.x.high, m.y.high);
   const double w = (b.x - a.x) / static_cast<double>(m.n_cols);

@@ -102,8 +102,8 @@ else:
     else:
         panels[0].text(0.5, 0.5, "the result holds no pages\n(store-pages was off)", ha="center", transform=panels[0].transAxes)
     gap = quest["gap_mean"][()]
-    heat_map(panels[1], known_mean(gap, axis=2).T, layers, heads, "logits")
-    panels[1].set(title="bound minus true maximum, mean over pages and steps", xlabel="layer", ylabel="query head")
+    heat_map(panels[1], known_mean(gap, axis=2), heads, layers, "logits")
+    panels[1].set(title="bound minus true maximum, mean over pages and steps", xlabel="query head", ylabel="layer")
     plt.show()
 
 # %% quest-check

@@ -48,9 +48,14 @@ def check_file(path):
 
 
 def check_table(path):
-    """The rows of a CSV result as arrays by column; asserts that it is the one this notebook was written about."""
+    """The rows of a CSV or JSON result as arrays by column; asserts that it is the one this notebook was written about."""
     with open(path, newline="", encoding="utf-8") as file:
-        header, *lines = list(csv.reader(file))
+        if path.endswith(".json"):
+            rows = json.load(file)["rows"]
+            header = list(rows[0])
+            lines = [["" if row.get(name) is None else str(row[name]) for name in header] for row in rows]
+        else:
+            header, *lines = list(csv.reader(file))
     columns = {}
     for name, cells in zip(header, zip(*lines)):
         try:
@@ -60,7 +65,7 @@ def check_table(path):
     wanted = EXPECTED.get(path, {}).get("config_hash", "")
     found = lines[0][header.index("config_hash")]
     assert not wanted or found == wanted, f"{path}: config_hash is {found}, the notebook was written about {wanted}"
-    print(f"{path}: {len(lines)} rows of CSV")
+    print(f"{path}: {len(lines)} rows")
     return columns
 
 
@@ -80,7 +85,7 @@ def task_of(kind):
 results = {}  # open files by kind
 rows_of_results = {}  # their rows, for results that are tables
 for path in RESULTS:
-    if path.endswith(".csv"):
+    if path.endswith((".csv", ".json")):
         table = check_table(path)
         rows_of_results[f"simulate-{table['task'][0]}"] = table
         continue

@@ -62,8 +62,8 @@ if coverage is not None:
     panels[0].set(xlabel="layer", ylabel="keys in the nucleus", yscale="log",
                   title=f"mean over {sizes.shape[1]} heads; band: smallest to largest head")
     panels[0].legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    heat_map(panels[1], coverage["budget_mean"][()].T, all_layers, all_heads, "keys per row")
-    panels[1].set(xlabel="layer", ylabel="query head", title=f"smallest budget for {config['target_mass']:.0%} of the attention")
+    heat_map(panels[1], coverage["budget_mean"][()], all_heads, all_layers, "keys per row")
+    panels[1].set(xlabel="query head", ylabel="layer", title=f"smallest budget for {config['target_mass']:.0%} of the attention")
     plt.show()
 
 # %% coverage-check
@@ -110,8 +110,8 @@ if quest is None:
 else:
     slot = list(quest["layer"][()]).index(layer)
     figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2))
-    heat_map(panels[0], known_mean(quest["eval/mass"][()], axis=2).T, list(quest["layer"][()]), list(quest["q_head"][()]), "attention kept").set_clim(0, 1)
-    panels[0].set(xlabel="layer", ylabel="query head", title="mean over steps")
+    heat_map(panels[0], known_mean(quest["eval/mass"][()], axis=2), list(quest["q_head"][()]), list(quest["layer"][()]), "attention kept").set_clim(0, 1)
+    panels[0].set(xlabel="query head", ylabel="layer", title="mean over steps")
     if "eval/selected" in quest:
         selected = quest["eval/selected"][slot].astype(float).mean(axis=0)
         absent = np.isnan(quest["bound"][slot]).all(axis=0)

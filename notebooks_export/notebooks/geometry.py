@@ -12,14 +12,23 @@ RESULTS = []  # of analyze geometry, analyze query-selection, analyze quoka; rel
 TRACES = []  # the recorded traces
 EXPECTED = {}  # what these files were when the notebook was written
 WRITTEN_BY = ""
-LAYER = None  # None: the first one
-Q_HEAD = None  # None: the first one
+LAYER = None  # None: that of the head in which S_q finds the large weights best, else of the clouds farthest apart
+Q_HEAD = None  # None: that head
 
 # %% choice
 any_result = next(iter(results.values()))
 all_layers, all_heads = list(any_result["layer"][()]), list(any_result["q_head"][()])
-layer = all_layers[0] if LAYER is None else LAYER
-q_head = all_heads[0] if Q_HEAD is None else Q_HEAD
+geometry, selection, quoka = (results.get(kind) for kind in ("geometry", "query-selection", "quoka"))
+if selection is not None:
+    strength = selection["correlation/prompt/pearson_log"][()]
+elif quoka is not None:
+    strength = quoka["correlation/pearson_log"][()]
+else:
+    strength = -geometry["clustering/means"][()]
+best = np.unravel_index(np.argmax(np.where(np.isfinite(strength), strength, -np.inf)), strength.shape)
+layer = all_layers[best[0]] if LAYER is None else LAYER
+q_head = all_heads[best[1]] if Q_HEAD is None else Q_HEAD
+print(f"shown: layer {layer}, query head {q_head}")
 trace = traces[0] if traces else None
 
 
@@ -32,7 +41,6 @@ def place(file):
 # ## Principal axes (analyze geometry)
 
 # %% axes-figure
-geometry = results.get("geometry")
 if geometry is None:
     print("no result of analyze geometry: skipped")
 else:
@@ -63,8 +71,8 @@ if geometry is not None:
     figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.0))
     for panel, name, title in ((panels[0], "clustering/queries", "mean cosine of a query with the mean query"),
                                (panels[1], "clustering/means", "cosine of mean query and mean key")):
-        heat_map(panel, geometry[name][()].T, all_layers, all_heads, "cosine")
-        panel.set(xlabel="layer", ylabel="query head", title=title)
+        heat_map(panel, geometry[name][()], all_heads, all_layers, "cosine")
+        panel.set(xlabel="query head", ylabel="layer", title=title)
     plt.show()
 
 # %% axes-check
@@ -90,7 +98,6 @@ else:
 # Under a causal mask a weight shrinks as the visible length grows, so position confounds both; the results also hold partial correlations.
 
 # %% selection-figure
-selection, quoka = results.get("query-selection"), results.get("quoka")
 source = selection if selection is not None else quoka
 if source is None:
     print("no result of analyze query-selection or analyze quoka: skipped")
@@ -109,8 +116,8 @@ else:
     plt.colorbar(points, ax=panels[0], label="position")
     r = np.corrcoef(score[known], log_weight[known])[0, 1]
     panels[0].set(xlabel=r"$S_q$", ylabel=r"$\log\,\mathrm{max}_k\,A$", title=f"layer {layer}, query head {q_head}: r = {r:.3f}")
-    heat_map(panels[1], by_head.T, list(source["layer"][()]), list(source["q_head"][()]), "Pearson's r", cmap="RdBu_r").set_clim(-1, 1)
-    panels[1].set(xlabel="layer", ylabel="query head", title=r"$S_q$ against $\log\,\mathrm{max}_k\,A$")
+    heat_map(panels[1], by_head, list(source["q_head"][()]), list(source["layer"][()]), "Pearson's r", cmap="RdBu_r").set_clim(-1, 1)
+    panels[1].set(xlabel="query head", ylabel="layer", title=r"$S_q$ against $\log\,\mathrm{max}_k\,A$")
     plt.show()
 
 # %% selection-check
@@ -137,8 +144,8 @@ if quoka is None:
 else:
     kept = known_mean(quoka["mass"][()], axis=2)
     figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2))
-    heat_map(panels[0], kept.T, list(quoka["layer"][()]), list(quoka["q_head"][()]), "attention kept").set_clim(0, 1)
-    panels[0].set(xlabel="layer", ylabel="query head", title="mean over positions")
+    heat_map(panels[0], kept, list(quoka["q_head"][()]), list(quoka["layer"][()]), "attention kept").set_clim(0, 1)
+    panels[0].set(xlabel="query head", ylabel="layer", title="mean over positions")
     recall = known_mean(quoka["oracle_recall"][()], axis=(0, 1))
     begin = quoka["chunk_begin"][()]
     panels[1].plot(begin, recall, "o-", ms=3, color=COLORS[0])

@@ -87,14 +87,14 @@ panel.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
 plt.show()
 
 # %% layer-figure
-# Where a selector loses attention: layer by head, at its smallest budget.
+# Where a selector loses attention: layer by head, at the middle one of its budgets.
 pairs = summary["pairs"]
 worst = [p for p, name in enumerate(pairs) if not name.startswith(("full", "oracle"))] or list(range(len(pairs)))
 figure, panels = plt.subplots(1, min(3, len(worst)), figsize=(3.5 * min(3, len(worst)), 3.0), squeeze=False)
 chosen = {}
 for p in worst:
-    chosen.setdefault(pairs[p].split(" ")[0], p)  # the first pair of each selector
-for panel, p in zip(panels[0], list(chosen.values())[:3]):
+    chosen.setdefault(pairs[p].split(" ")[0], []).append(p)
+for panel, p in zip(panels[0], [own[len(own) // 2] for own in chosen.values()][:3]):
     mass = known_mean(result[f"t0/p{p}/mass"][()], axis=2)
     heat_map(panel, mass, list(result["t0/q_head"][()]), list(result["t0/layer"][()]), "attention kept").set_clim(0, 1)
     panel.set(title=pairs[p], xlabel="query head", ylabel="layer")

@@ -1,8 +1,10 @@
-// Seconds of units from two that were timed.
+// Seconds of units from two that were timed, and their memory.
 #include "analysis/unit_clock.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+
+#include "analysis/unit_cost.hpp"
 
 namespace kvscope::test::unit_clock_test {
 namespace {
@@ -22,6 +24,22 @@ TEST_CASE("two measurements make a line, or a factor where no line can be") {
   CHECK(at(steep, 3.0) == 11.0);
   const auto falling = UnitClock::through(1.0, 3.0, 10.0, 1.0);
   CHECK(at(falling, 100.0) == 2.0);
+}
+
+TEST_CASE("a unit's memory holds a call's scores for every key") {
+  TraceInfo info;
+  info.n_tokens = 16384;
+  info.rows = {0, 16384};
+  info.d_head = 64;
+  for (Index h = 0; h < 8; ++h) info.q_heads.push_back(h);
+  info.kv_heads = {0, 1};
+  const auto memory = [&](Index n) {
+    const TokenRange call[] = {{16384 - n, 16384}};
+    return replay_unit_cost(info, "t.h5", {3}, 4, call, 8, {}).predicted_memory;
+  };
+  const double keys = 64.0 * 2 * 16384 * (4 + 4 + 8);
+  CHECK(memory(1) == keys + 64.0 * 8 * 4 + 8.0 * 16384);
+  CHECK(memory(128) == keys + 128 * (64.0 * 8 * 4 + 8.0 * 16384));
 }
 
 }  // namespace

@@ -117,6 +117,10 @@ TEST_CASE("the serving ladder prints its rungs, writes arrays and is drawn, what
     CHECK(fs::exists(pair.dir.path() / (figure + ".svg")));
   }
   CHECK(kvscope_run({"ladder", pair.verifier, "--budget", "32"}).code == 2);
+  const auto two =
+      kvscope_run({"ladder", pair.verifier, "--budget", "32", "--selector", "quest,quoka"});
+  CHECK(two.code == 2);
+  CHECK_THAT(two.err, ContainsSubstring("a ladder is of one method, found \"quest,quoka\""));
   CHECK(kvscope_run({"ladder", pair.verifier, "--selector", "quest"}).code == 2);
 }
 

@@ -55,6 +55,19 @@ TEST_CASE("a recording says everything on standard error, and its trace verifies
   CHECK(verify.json().at("n_rows_checked") > 0);
 }
 
+TEST_CASE("a recording is as large as README's formula says") {
+  CHECK_THAT(read_file(testing::source_dir() / "README.md"),
+             ContainsSubstring("layers x ((query heads + 2 x KV heads) x channels x bytes of a "
+                               "number + 4 x query\nheads) bytes"));
+  const TempDir dir;
+  const fs::path out = dir.path() / "t.h5";
+  REQUIRE(kvscope_run({"record", out.string(), "--max-tokens", "1024"}).code == 0);
+  const double expected = 1024.0 * 8 * ((8 + 2 * 2) * 64 * 4 + 4 * 8);  // the verifier, in f32
+  const auto found = static_cast<double>(fs::file_size(out));
+  CHECK(found > expected);
+  CHECK(found < 1.02 * expected);
+}
+
 TEST_CASE("record --json reports on standard output; thread count does not change the content") {
   const TempDir dir;
   const auto one = kvscope_run(draft_run(dir.path() / "1.h5",

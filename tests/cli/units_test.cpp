@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "analysis/checked_lines.hpp"
@@ -370,6 +371,25 @@ TEST_CASE("workers that signals end lose no unit and do none twice") {
     INFO(file);
     CHECK(fs::last_write_time(file) == time);
   }
+}
+
+TEST_CASE("workers that end while they start are no tries of a unit") {
+  const Bench bench;
+  const std::string whole = bench.file("whole.csv");
+  const std::string out = bench.file("out.csv");
+  REQUIRE(kvscope_run(bench.sweep({"--out", whole})).code == 0);
+  RunningProgram run(bench.sweep({"--engine", "local", "--workers", "1", "--out", out}));
+  std::set<pid_t> killed;
+  for (int tries = 0; tries < 4000 && run.is_running() && killed.size() < 8; ++tries) {
+    for (const pid_t worker : workers_of(run.pid())) {
+      if (killed.insert(worker).second) ::kill(worker, SIGKILL);  // as soon as it is there
+    }
+  }
+  const RunResult ended = run.wait();
+  INFO(ended.err);
+  CHECK(killed.size() == 8);  // a unit has five tries
+  CHECK(ended.code == 0);
+  CHECK(read_file(out) == read_file(whole));
 }
 
 TEST_CASE("a unit that a signal ends leaves a whole file or none") {

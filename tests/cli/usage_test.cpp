@@ -89,6 +89,32 @@ TEST_CASE("every command has a help with usage and options, by --help, -h and he
   }
 }
 
+TEST_CASE("an experiment file is said to be as trusted as a command line") {
+  const std::string help = kvscope_run({"sweep", "--help"}).out;
+  CHECK(std::regex_search(help, std::regex("as\\s+trusted\\s+as\\s+a\\s+command\\s+line")));
+}
+
+TEST_CASE("the demo's page has its table as HTML, not as Markdown") {
+  const TempDir dir;
+  const std::filesystem::path table =
+      dir.write("t.md",
+                "Mass (higher is better).\n\n| Method | 64 |\n|:---|---:|\n"
+                "| QuoKA (top\\_k) | **0.626** |\n| Quest | <u>0.609</u> |\n\nOf a text.\n");
+  const std::filesystem::path page = dir.path() / "page.html";
+  const std::string script = "eval \"$(sed -n '/^table_block()/,/^}/p' '" +
+                             (testing::source_dir() / "demo.sh").string() + "')\"; table_block <'" +
+                             table.string() + "' >'" + page.string() + "'";
+  REQUIRE(std::system(("bash -c \"$(cat <<'END'\n" + script + "\nEND\n)\"").c_str()) == 0);
+  CHECK(
+      read_file(page) ==
+      "<p>Mass (higher is better).</p>\n<div class=wide><table>\n"
+      "<tr><th>Method</th><th>64</th></tr>\n<tr><td>QuoKA (top_k)</td><td><b>0.626</b></td></tr>\n"
+      "<tr><td>Quest</td><td><u>0.609</u></td></tr>\n</table></div>\n<p>Of a text.</p>\n");
+  const std::string demo = read_file(testing::source_dir() / "demo.sh");
+  for (const char* part : {"name=\"viewport\"", "prefers-color-scheme:dark", "<figcaption>"})
+    CHECK_THAT(demo, ContainsSubstring(part));
+}
+
 TEST_CASE("the manual in the tree is what the program says") {
   const std::string manual = read_file(testing::source_dir() / "analysis/cli/MANUAL.md");
   const auto run = kvscope_run({"help", "--all"});

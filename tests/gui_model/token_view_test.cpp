@@ -138,7 +138,7 @@ TEST_CASE("the table holds every visible key with its weight, rank and whether i
     CHECK(table.numbers("position")[i] == static_cast<double>(pos));
     CHECK(table.numbers("weight")[i] == Approx(shown.row.row.prob(pos)).epsilon(1e-7));
     CHECK(table.numbers("rank")[i] == static_cast<double>(shown.row.rank_of(pos)));
-    CHECK(table.numbers("kept by quoka, 256 tokens")[i] ==
+    CHECK(table.numbers("kept by QuoKA, 256 tokens")[i] ==
           (i == 0 || i == 2 || i == 5 ? 1.0 : 0.0));
   }
   CHECK(table.text("text").at(2) == " a,\"b\"");
@@ -157,7 +157,7 @@ TEST_CASE("the figure shows the weights, marks what is kept and says what it sho
   CHECK(points.y[1] == Approx(shown.row.row.prob(2)));
   CHECK_THAT(figure.caption.at(0), ContainsSubstring("position 20"));
   CHECK_THAT(figure.caption.at(0), ContainsSubstring("layer 2, query head 1"));
-  CHECK_THAT(figure.caption.back(), ContainsSubstring("quoka keeps 3 of 21 keys"));
+  CHECK_THAT(figure.caption.back(), ContainsSubstring("QuoKA keeps 3 of 21 keys"));
   CHECK_THAT(figure.caption.back(), ContainsSubstring("budget 256 tokens"));
 }
 
@@ -232,13 +232,13 @@ TEST_CASE("from match to match, around the end") {
 TEST_CASE("words on what a method keeps") {
   Shown shown;
   CHECK_THAT(kept_words(kept_keys(shown.rows, shown.request, "quoka", 20), 20),
-             ContainsSubstring("quoka keeps 3 of 21 keys, "));
+             ContainsSubstring("QuoKA keeps 3 of 21 keys, "));
   CHECK_THAT(kept_words(kept_keys(shown.rows, shown.request, "quoka", 18), 18),
              ContainsSubstring("(of the query at 20, the nearest one measured)"));
   KeptRows dense = shown.rows;
   dense.is_dense = true;
   CHECK(kept_words(kept_keys(dense, shown.request, "quoka", 20), 20) ==
-        "quoka leaves this layer dense");
+        "QuoKA leaves this layer dense");
   const KeptRows none;
   const KeptKeys empty = kept_keys(none, shown.request, "quoka", 20);
   CHECK_FALSE(empty.holds(0));

@@ -96,7 +96,11 @@ def write_notebooks(work, passkey):
     notebook("coverage", *coverage, expect=words)
 
     shutil.copy(passkey, work.folder / "passkey.csv")
-    simulation, words = ["passkey.csv"], ["passkey: 10 rows", "equal: passkey: accuracy"]
+    (work.folder / "ruler.json").write_text(
+        work.run("simulate", "ruler", "--kinds", "passkey", "--selector", "quoka", "--budget", 64, "--lengths", 256, "--trials", 1, "--json"))
+    work.run("simulate", "needle", "--selector", "quoka", "--budget", 64, "--lengths", 256, "--trials", 1, "--out", "needle.h5")
+    simulation, words = ["passkey.csv", "ruler.json", "needle.h5"], [
+        "passkey: 10 rows", "equal: passkey: accuracy", "ruler.json: 2 rows", "equal: ruler: accuracy", "equal: needle: accuracy"]
     if work.knows("simulate", "perplexity"):
         work.run("simulate", "perplexity", "--selector", "full,streamingllm", "--budget", 32, "--max-tokens", 96, "--out", "perplexity.h5")
         simulation.append("perplexity.h5")
@@ -112,12 +116,38 @@ def write_notebooks(work, passkey):
     return notebooks
 
 
+#: Cells that are put behind a cell of a notebook, by its id: what its last figure has to look like.
+LOOKS = {
+    "recall": {"layer-figure": "assert all(panel.get_title().endswith('tokens=48') for panel in panels[0]), 'not the middle budget'\n"
+                               "assert panels[0][0].get_ylabel() == 'layer'"},
+    "geometry": {"choice": "assert strength[best] == np.nanmax(strength), 'not the strongest head'",
+                 "selection-figure": "assert panels[1].get_ylabel() == 'layer', 'layers run upwards in every figure'"},
+    "simulation": {"retrieval-figure": "assert len(panel.lines) > 0, 'accuracies without their intervals'",
+                   "grid-figure": "assert panel.yaxis_inverted(), 'the beginning of the prompt is above'"},
+    "coverage": {"pages-figure": "assert panels[0][0].yaxis_inverted(), 'queries run downwards'"},
+}
+
+
+def add_looks(file, looks):
+    """Puts the checks of LOOKS into a notebook."""
+    notebook = json.loads(file.read_text())
+    cells = []
+    for cell in notebook["cells"]:
+        cells.append(cell)
+        if source := looks.get(cell["id"]):
+            cells.append({"cell_type": "code", "id": cell["id"] + "-look", "metadata": {}, "execution_count": None, "outputs": [],
+                          "source": source})
+    assert len(cells) == len(notebook["cells"]) + len(looks), f"{file.name} lacks some of {', '.join(looks)}"
+    file.write_text(json.dumps({**notebook, "cells": cells}))
+
+
 def check_notebook(python, folder, name, expect):
     """Validates and executes one notebook; the sentence of what is wrong, or None."""
     validate = f"import nbformat; nb = nbformat.read('{name}.ipynb', 4); nbformat.validate(nb); assert nb.nbformat_minor == 5"
     done = subprocess.run([python, "-c", validate], cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:
         return f"{name}: not valid nbformat: {done.stderr[-2000:]}"
+    add_looks(folder / f"{name}.ipynb", LOOKS.get(name, {}))
     environment = dict(os.environ, JUPYTER_PLATFORM_DIRS="1", MPLCONFIGDIR=str(folder / "matplotlib"), IPYTHONDIR=str(folder / "ipython"))
     done = subprocess.run([python, "-m", "nbconvert", "--execute", "--to", "notebook", "--output", f"{name}.run.ipynb", f"{name}.ipynb"],
                           cwd=folder, capture_output=True, text=True, env=environment)

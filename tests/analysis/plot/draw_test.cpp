@@ -245,6 +245,24 @@ TEST_CASE("cells with numbers have borders, and boxes leave the inside of small 
   }
 }
 
+TEST_CASE("small maps without numbers may stand closer than other panels", "[plot]") {
+  const Theme theme = make_theme(Venue::icml, Ground::light);
+  RecordingCanvas canvas;
+  for (const bool has_numbers : {false, true}) {
+    Figure figure;
+    figure.columns = 3;
+    figure.panels.resize(3);
+    for (Panel& panel : figure.panels) {
+      panel.marks.emplace_back(
+          HeatMap{8, 8, std::vector<float>(64, 0.5f), {0.0, 8.0}, {0.0, 8.0}, has_numbers});
+    }
+    const Layout layout = layout_figure(figure, 234.0, std::nullopt, theme, canvas.metrics());
+    const double width = layout.panels[0].frame.w;
+    CHECK((width > 6.0 * theme.label_size && width < 8.0 * theme.label_size));
+    CHECK(why_illegible(figure, layout, theme, canvas.metrics()).empty() == !has_numbers);
+  }
+}
+
 TEST_CASE("masked cells have a colour of their own, zero has another", "[plot]") {
   const std::string log = drawn(sample_figure(), 400.0);
   CHECK_THAT(log, ContainsSubstring("\"masked\""));
