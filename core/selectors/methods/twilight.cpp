@@ -17,17 +17,14 @@
 // head (group=mean prunes by the mean of the group's estimates, one list per KV head); the exact
 // nucleus of weights in 32 bits, because the printed search stops after ten halvings. Decode and
 // verification (row by row); prefill stays dense, as in the paper.
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <memory>
 #include <optional>
 
 #include "core/attention/nucleus.hpp"
 #include "core/attention/score_rows.hpp"
-#include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/method_on_base.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/rounded_keys.hpp"
@@ -40,7 +37,7 @@ namespace {
 
 enum class TwilightGroup { per_q_head, mean };
 
-class Twilight final : public Selector {
+class Twilight final : public MethodOnBase {
  public:
   std::string base_ =
       option(base_, "base", "quest",
@@ -54,12 +51,7 @@ class Twilight final : public Selector {
              "precision of the key copy that estimates attention; 16 keeps keys exact", in(1, 16));
   Index dense_layers_ = dense_layers_option(dense_layers_, 2);
 
-  /// The base is made here, since caps depend on it; the default one on first use, since the
-  /// registry asks for the caps of every method's default while it is filled.
-  void configure() override {
-    budget_of_base_ = Budget::parse(base_budget_);
-    if (base_ != "quest") base();
-  }
+  void configure() override { set_base(base_, base_budget_, "quest"); }
 
   SelectorCaps caps() const override {
     SelectorCaps caps;
@@ -67,29 +59,8 @@ class Twilight final : public Selector {
     caps.owner = list_owner();
     caps.budgets = {Budget::Kind::mass};
     caps.dense_layers = dense_layers_;
-    if (base_method_ != nullptr) {
-      const SelectorCaps base = base_method_->caps();
-      caps.decode = base.decode;
-      caps.verify = base.verify;
-      caps.needs_calibration = base.needs_calibration;
-      caps.needs_draft = base.needs_draft;
-      caps.needs_values = base.needs_values;
-      caps.cross_layer = base.cross_layer;
-      caps.uses_pool = base.uses_pool;
-    }
-    return caps;
+    return with_needs(caps);
   }
-
-  void calibrate(const TraceSource& text, std::span<const Index> layers,
-                 ThreadPool& pool) override {
-    base().calibrate(text, layers, pool);
-  }
-  std::vector<ArtifactOrigin> artifacts() const override {
-    return base_method_ != nullptr
-               ? base_method_->artifacts()
-               : std::vector<ArtifactOrigin>{};  // the default base names no file
-  }
-  void reset(const AttentionShape& shape) override { base().reset(shape); }
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
@@ -117,12 +88,12 @@ class Twilight final : public Selector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    if (selection.is_dense || base_method_ == nullptr) return {};
+    if (selection.is_dense || made_base() == nullptr) return {};
     const auto d = static_cast<double>(call.k.dim(2));
     const double bytes_per_key = d * static_cast<double>(bits_) / 8.0 + 2.0 * kBytesPerElement;
     SelectCall base_call = call;
     base_call.budget = budget_of_base_;
-    SelectCost cost = base_method_->cost(base_call, base_answer_);
+    SelectCost cost = made_base()->cost(base_call, base_answer_);
     const BaseKeys kept = count_base_keys(call);
     cost.score_flops += 2.0 * kept.n_scored * d;
     cost.score_bytes += kept.n_read * bytes_per_key;
@@ -133,19 +104,6 @@ class Twilight final : public Selector {
  private:
   ListOwner list_owner() const {
     return group_ == TwilightGroup::mean ? ListOwner::kv_head : ListOwner::q_head;
-  }
-
-  Selector& base() {
-    if (base_method_ != nullptr) return *base_method_;
-    auto made = selector_registry().make(base_);
-    if (made->name() == name() || made->caps().permanent || made->caps().needs_probs) {
-      throw ConfigError(fmt::format(
-          "twilight: base={} cannot be pruned, expected a selector that chooses anew in every "
-          "call",
-          base_));
-    }
-    base_method_ = std::move(made);
-    return *base_method_;
   }
 
   /// Keys that the base kept for one query head and row, cut to what the row sees.
@@ -231,10 +189,6 @@ class Twilight final : public Selector {
     softmax_in_place(weights, sink_logit_of(call, q_head));
     return weights;
   }
-
-  Budget budget_of_base_;
-  std::unique_ptr<Selector> base_method_;
-  Selection base_answer_;  // of the last call
 };
 
 }  // namespace

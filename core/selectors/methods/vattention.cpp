@@ -51,19 +51,16 @@
 // weights or summaries counts with its keys only, and its dense layers stay dense. The published
 // rows of one leaderboard are presets: vattention-tight (f_t = .1, f_b = .05, .1, .05: 19 % of the
 // keys) and vattention-loose (.005, .01, .4, .4: 2.3 %).
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <numeric>
 
 #include "core/attention/score_rows.hpp"
-#include "core/base/error.hpp"
 #include "core/base/rng.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/eviction.hpp"
+#include "core/selectors/method_on_base.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_options.hpp"
@@ -87,7 +84,7 @@ double normal_quantile(double tail) {
   return 0.5 * (low + high);
 }
 
-class VAttention final : public Selector {
+class VAttention final : public MethodOnBase {
  public:
   std::string base_ =
       option(base_, "base", "oracle-topk",
@@ -115,13 +112,10 @@ class VAttention final : public Selector {
   Index seed_ = option(seed_, "seed", 1, "names the random numbers", at_least(0));
   Index dense_layers_ = dense_layers_option(dense_layers_);
 
-  /// As in Twilight: the default base is made on first use, since the registry asks for caps while
-  /// it is filled.
   void configure() override {
-    budget_of_base_ = Budget::parse(base_budget_);
+    set_base(base_, base_budget_, "oracle-topk");
     z_ = normal_quantile(tails_ == ErrorTails::two ? delta_ / 2.0 : delta_);
-    if (base_ != "oracle-topk") base();
-    if (base_method_ != nullptr) check_budget_kind(base_, base_method_->caps(), budget_of_base_);
+    if (made_base() != nullptr) check_budget_kind(base_, made_base()->caps(), budget_of_base_);
   }
 
   SelectorCaps caps() const override {
@@ -130,30 +124,10 @@ class VAttention final : public Selector {
     caps.owner = ListOwner::q_head;
     caps.dense_layers = dense_layers_;
     caps.uses_pool = true;  // of the default base
-    if (base_method_ != nullptr) {
-      const SelectorCaps base = base_method_->caps();
-      caps.decode = base.decode;
-      caps.verify = base.verify;
-      caps.needs_calibration = base.needs_calibration;
-      caps.needs_draft = base.needs_draft;
-      caps.needs_values = base.needs_values;
-      caps.cross_layer = base.cross_layer;
-      caps.uses_pool = base.uses_pool;
-      caps.dense_layers = std::max(caps.dense_layers, base.dense_layers);
-    }
-    return caps;
+    if (made_base() != nullptr)
+      caps.dense_layers = std::max(caps.dense_layers, made_base()->caps().dense_layers);
+    return with_needs(caps);
   }
-
-  void calibrate(const TraceSource& text, std::span<const Index> layers,
-                 ThreadPool& pool) override {
-    base().calibrate(text, layers, pool);
-  }
-  std::vector<ArtifactOrigin> artifacts() const override {
-    return base_method_ != nullptr
-               ? base_method_->artifacts()
-               : std::vector<ArtifactOrigin>{};  // the default base names no file
-  }
-  void reset(const AttentionShape& shape) override { base().reset(shape); }
 
   Selection select(const SelectCall& call) override {
     hidden_.reset();
@@ -176,11 +150,11 @@ class VAttention final : public Selector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    if (selection.is_dense || base_method_ == nullptr) return {};
+    if (selection.is_dense || made_base() == nullptr) return {};
     SelectCall question = question_of(call);
-    SelectCost cost = base_method_->cost(question, base_answer_);
+    SelectCost cost = made_base()->cost(question, base_answer_);
     question.alive = call.alive;  // what is held is held of all keys
-    cost.metadata_bytes = base_method_->cost(question, base_answer_).metadata_bytes;
+    cost.metadata_bytes = made_base()->cost(question, base_answer_).metadata_bytes;
     cost.score_flops += 2.0 * static_cast<double>(call.k.dim(2)) *
                         std::accumulate(n_scored_.begin(), n_scored_.end(), 0.0);
     return cost;
@@ -211,7 +185,7 @@ class VAttention final : public Selector {
     question.budget = budget_of_base_;
     if (!hidden_) return question;
     question.alive = &*hidden_;
-    const auto& kinds = base_method_->caps().budgets;
+    const std::vector<Budget::Kind> kinds = made_base()->caps().budgets;
     if (budget_of_base_.kind != Budget::Kind::ratio ||
         std::find(kinds.begin(), kinds.end(), Budget::Kind::tokens) == kinds.end())
       return question;
@@ -219,19 +193,6 @@ class VAttention final : public Selector {
     question.budget = {Budget::Kind::tokens,
                        static_cast<double>(budget_of_base_.tokens(static_cast<Index>(n_past), 1))};
     return question;
-  }
-
-  Selector& base() {
-    if (base_method_ != nullptr) return *base_method_;
-    auto made = selector_registry().make(base_);
-    if (made->name() == name() || made->caps().permanent || made->caps().needs_probs) {
-      throw ConfigError(
-          fmt::format("vattention: base={} cannot be sampled around, expected a selector that "
-                      "chooses anew in every call",
-                      base_));
-    }
-    base_method_ = std::move(made);
-    return *base_method_;
   }
 
   /// What a query sees, in the two sets of the paper.
@@ -397,11 +358,8 @@ class VAttention final : public Selector {
     return (kept + factor * drawn) / exact - 1.0;
   }
 
-  Budget budget_of_base_;
   double z_ = 0.0;
-  std::unique_ptr<Selector> base_method_;
   std::optional<AliveMask> hidden_;  // the last call's keys for the base; empty: all of them
-  Selection base_answer_;            // of the last call
   std::vector<double> n_scored_;     // [n_q, n_tok] of the last call: |F| + b0
 };
 
