@@ -1,6 +1,7 @@
 // How a method makes its lists, as operations and numbers, for backends that choose keys where they
-// lie instead of handing queries and keys to the host. A backend takes the plans that it has kernels
-// for, which it knows by these fields alone; lists must be those that the method itself would make.
+// lie instead of handing queries and keys to the host. A backend takes the plans that it has
+// kernels for, which it knows by these fields alone; lists must be those that the method itself
+// would make.
 #pragma once
 
 #include "core/base/index.hpp"

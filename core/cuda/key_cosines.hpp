@@ -1,5 +1,5 @@
-// Listed keys by themselves on the device: how long each is (Knorm's score), and its cosine with the
-// mean of all (KeyDiff's).
+// Listed keys by themselves on the device: how long each is (Knorm's score), and its cosine with
+// the mean of all (KeyDiff's).
 #pragma once
 
 #include <cstdint>

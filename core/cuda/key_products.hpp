@@ -1,5 +1,5 @@
-// Products of a few vectors per KV head with all keys of a call on the device: what methods score by
-// that are linear in the query.
+// Products of a few vectors per KV head with all keys of a call on the device: what methods score
+// by that are linear in the query.
 #pragma once
 
 #include <cstddef>

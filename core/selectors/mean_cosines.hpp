@@ -1,7 +1,7 @@
 // What keys say by themselves: how long each is (Knorm's score), and how much it looks like all the
-// others, by the cosine with the mean of its list (KeyDiff's). Where keys lie elsewhere the device is asked; in f64 everything is made
-// from the keys alone; in f32 the call's engine keeps the running sum of each list, so that a call
-// reads the keys once.
+// others, by the cosine with the mean of its list (KeyDiff's). Where keys lie elsewhere the device
+// is asked; in f64 everything is made from the keys alone; in f32 the call's engine keeps the
+// running sum of each list, so that a call reads the keys once.
 #pragma once
 
 #include "core/selectors/key_lists.hpp"
