@@ -61,8 +61,10 @@ class LiveSequence::Policy final : public AttentionPolicy {
   KeyOperations asks() const override { return live_.run_->selector().asks(); }
 
   std::optional<ListPlan> plan(Index layer) override {
-    if (!live_.model_.backend().follows_plans()) return std::nullopt;
-    return live_.run_->plan(layer);
+    const std::optional<ListPlan> plan = live_.run_->plan(layer);
+    // every backend attends densely
+    const bool is_dense = plan && plan->by == ListPlan::By::nothing;
+    return is_dense || live_.model_.backend().follows_plans() ? plan : std::nullopt;
   }
 
   /// The lists of joined rows have as many keys before the call whichever they are, so that nobody
