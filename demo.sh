@@ -134,13 +134,15 @@ draw head-budget "$out/coverage.h5"
   --out "$out/table.md" --overwrite >/dev/null
 
 step "7/8 a notebook"
-"$kvscope" notebook recall "$out/sweep.h5" --out "$out/recall.ipynb" --overwrite >/dev/null
+how_to_run=$("$kvscope" notebook recall "$out/sweep.h5" --out "$out/recall.ipynb" --overwrite 2>&1) || kvscope_die "$how_to_run"
 notebook_state="not executed: no Jupyter"
 if jupyter=$(python3 "$kvscope_root/notebooks_export/jupyter_env.py" "$kvscope_root/build/notebook-env"); then
   (cd -- "$out" && JUPYTER_PLATFORM_DIRS=1 "$jupyter" -m nbconvert --execute --to notebook --inplace recall.ipynb >recall.log 2>&1) ||
     kvscope_die "the notebook failed; see $out/recall.log"
   (cd -- "$out" && JUPYTER_PLATFORM_DIRS=1 "$jupyter" -m nbconvert --to html recall.ipynb >>recall.log 2>&1) || true
   notebook_state="executed: its assertions hold"
+else
+  printf '%s\n' "$how_to_run" >&2
 fi
 
 step "8/8 a look through the explorer, without a window"
@@ -231,7 +233,7 @@ printf '\nFiles in %s:\n\n' "$out"
   cd -- "$out"
   for file in verifier.h5 draft.h5 quoka.h5 theorem-b1.h5 quest.h5 layer-map.h5 geometry.h5 query-selection.h5 coverage.h5 sweep.h5 \
     index.html explorer.png recall.ipynb; do
-    [ ! -e "$file" ] || printf '  %-14s %6s   %s\n' "$file" "$(du -h --apparent-size -- "$file" | cut -f1)" "$(
+    [ ! -e "$file" ] || printf '  %-18s %6s   %s\n' "$file" "$(du -h --apparent-size -- "$file" | cut -f1)" "$(
       case $file in
         verifier.h5) echo 'trace: q, k, v, lse of every layer of the verifier' ;;
         draft.h5) echo 'trace of the draft model over the same tokens' ;;

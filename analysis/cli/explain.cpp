@@ -18,6 +18,7 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 
@@ -118,7 +119,7 @@ class ExplainCommand final : public Command {
                  {"rows", Json::array()}};
     if (chat_) json["chat"] = chat_source;
     std::string text;
-    Index n_missed = 0;
+    Index n_missed = 0, n_missed_densely = 0;
     for (Index depth = 0; depth < n_depths_; ++depth) {
       for (Index trial = 0; trial < n_trials_; ++trial) {
         options_.prompt.depth =
@@ -126,19 +127,25 @@ class ExplainCommand final : public Command {
         options_.prompt.trial = trial;
         const Explanation found =
             explain_prompt(model, tokenizer, filler.ids, options_, all_, pool, stop.token());
-        if (found.sparse.score < 1.0) ++n_missed;
+        if (found.sparse.score < 1.0) {
+          ++n_missed;
+          if (found.dense.score < 1.0) ++n_missed_densely;
+        }
         add(found, json, text);
         if (report)
           report({"prompts", depth * n_trials_ + trial + 1, n_depths_ * n_trials_, "prompts"});
       }
     }
     json["missed"] = n_missed;
+    json["missed_densely"] = n_missed_densely;
     if (json_) {
       print_json(json);
     } else {
-      print(fmt::format("{}explain: {} of {} prompts of {} tokens missed by {}{}\n", text, n_missed,
-                        n_depths_ * n_trials_, length_, options_.selector.text(),
-                        chat_ ? fmt::format(" (chat: {})", chat_source) : ""));
+      print(fmt::format(
+          "{}explain: {} of {} prompts of {} tokens missed by {}{}{}\n", text, n_missed,
+          n_depths_ * n_trials_, length_, options_.selector.text(),
+          n_missed > 0 ? fmt::format(", {} of these by full attention too", n_missed_densely) : "",
+          chat_ ? fmt::format(" (chat: {})", chat_source) : ""));
     }
     return kOk;
   }
@@ -185,14 +192,23 @@ class ExplainCommand final : public Command {
     json["prompts"].push_back(prompt);
     if (found.dense.tokens.empty()) return;
     const Index step = std::max<Index>(found.first_wrong, 0);
-    text += fmt::format(
-        "depth {}, trial {}: expected {}, got \"{}\", densely \"{}\"; token {} of the "
-        "answer is the first that differs\n",
-        number_text(options_.prompt.depth), options_.prompt.trial, found.expected,
-        found.sparse.generated, found.dense.generated, found.first_wrong);
+    text += fmt::format("depth {}, trial {}: expected {}, got {}, densely {}\n",
+                        number_text(options_.prompt.depth), options_.prompt.trial, found.expected,
+                        quote(found.sparse.generated),
+                        found.first_wrong < 0 ? "the same" : quote(found.dense.generated));
+    const std::string where = fmt::format("Token {} of the answer{}", step + 1,
+                                          found.first_wrong < 0 ? "" : " (the first that differs)");
     TextTable table({"layer", "q_head", "dense weight", "weight under method", "fact kept", "rank",
                      "of", "budget", "margin"});
-    for (const LookPair& pair : heads_that_look(found, step, least_)) {
+    const std::vector<LookPair> pairs = heads_that_look(found, step, least_);
+    if (pairs.empty()) {
+      text += fmt::format(
+          "{}: densely no head puts {} or more of its attention on the fact (--least).\n\n", where,
+          percent_text(least_));
+      return;
+    }
+    text += where + ":\n";
+    for (const LookPair& pair : pairs) {
       Json row = {{"depth", options_.prompt.depth},
                   {"trial", options_.prompt.trial},
                   {"step", step},
@@ -220,8 +236,8 @@ class ExplainCommand final : public Command {
             {number_text(look->weight, 3),
              look->answered ? fmt::format("{} of {}", look->kept, found.fact.size()) : "dense",
              ranked ? fmt::format("{}", look->rank) : "-",
-             ranked ? fmt::format("{}", look->scored) : "-", fmt::format("{}", look->budget),
-             number_text(margin, 3)});
+             ranked ? fmt::format("{}", look->scored) : "-",
+             look->answered ? fmt::format("{}", look->budget) : "-", number_text(margin, 3)});
       }
       json["rows"].push_back(row);
       table.add_row(cells);

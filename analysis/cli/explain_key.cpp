@@ -26,6 +26,10 @@ std::string word_of(const std::vector<std::string>& texts, Index pos) {
              : std::string("-");
 }
 
+std::string_view end_words(KeyEnd end) {
+  return end == KeyEnd::by_rule ? "by rule" : enum_name(end);
+}
+
 std::string list_words(const QueryLook& look) {
   if (look.is_dense) return "everything";
   const TokenRange heads = look.owner_heads;
@@ -66,9 +70,10 @@ std::string more_words(const QueryLook& look, const KeyFate& fate,
   }
   if (fate.slot) {
     const QuokaSlot& slot = look.slots[*fate.slot];
-    words +=
-        fmt::format("Of {} representative queries, number {} gave it its score:", look.slots.size(),
-                    *fate.slot + 1);
+    words += look.slots.size() == 1
+                 ? std::string("The representative query:")
+                 : fmt::format("Of {} representative queries, number {} gave it its score:",
+                               look.slots.size(), *fate.slot + 1);
     for (std::size_t h = 0; h < slot.queries.size(); ++h) {
       words += fmt::format("{} position {} {} of head {}", h == 0 ? "" : ",", slot.queries[h],
                            word_of(texts, slot.queries[h]),
@@ -160,16 +165,16 @@ int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& c
                      look.visible.size(), fate_sentence(look, fate),
                      fate.end == KeyEnd::dropped || fate.end == KeyEnd::kept ? " " : "",
                      budget_sentence(fate, budget));
-  out += more_words(look, fate, texts);
+  if (const std::string more = more_words(look, fate, texts); !more.empty()) out += more + "\n";
   TextTable table({"key", "token", "weight", "", "score", "rank", "margin"});
   for (const KeyFate& one : listed) {
     table.add_row({fmt::format("{}", one.key), word_of(texts, one.key), number_text(one.weight, 3),
-                   std::string(enum_name(one.end)),
+                   std::string(end_words(one.end)),
                    one.is_ranked ? number_text(one.score) : std::string("-"),
                    one.is_ranked ? fmt::format("{}", one.rank) : std::string("-"),
                    one.is_ranked ? number_text(one.score - look.cut, 3) : std::string("-")});
   }
-  print(out + "\n" + table.text() + formats.line());
+  print(out + table.text() + formats.line());
   return kOk;
 }
 

@@ -241,9 +241,10 @@ class RecordCommand final : public Command {
           plan.n_prompt, prompt.n_available, prompt.source));
     }
     note(fmt::format(
-        "{}: {} layers, {} query heads, {} KV heads, {} tokens + {} decode steps; about {} in {}",
+        "{}: {} layers, {} query heads, {} KV head{}, {} tokens + {} decode steps; about {} in {}",
         plan.model_name, plan.layers.size(), plan.q_heads.size(), plan.kv_heads.size(),
-        plan.n_prompt, n_decode_, bytes_text(static_cast<double>(estimate)), out.string()));
+        plan.kv_heads.size() == 1 ? "" : "s", plan.n_prompt, n_decode_,
+        bytes_text(static_cast<double>(estimate)), out.string()));
   }
 
   void check_size(const TraceInfo& plan, std::int64_t estimate, const fs::path& out) const {

@@ -49,17 +49,17 @@ class LayoutMaker {
     // settle it.
     double frame_w = (width - 2.0 * theme_.margin) / static_cast<double>(columns_) - 30.0;
     std::vector<double> frame_h(rows_);
-    double stretch = 1.0;
     std::vector<Margins> columns(columns_);
     std::vector<Margins> rows(rows_);
     for (int round = 0; round < 4; ++round) {
-      for (std::size_t r = 0; r < rows_; ++r) {
+      // Into a given height the first round's frames are scaled by every round: heights that
+      // followed the width again would move the tick labels that the width came from.
+      for (std::size_t r = 0; r < rows_ && (!height || round == 0); ++r) {
         frame_h[r] = 0.0;
         for (std::size_t c = 0; c < columns_ && r * columns_ + c < figure_.panels.size(); ++c) {
           const Panel& panel = figure_.panels[r * columns_ + c];
           frame_h[r] = std::max(frame_h[r], frame_w * (panel.equal_scales ? 1.0 : panel.aspect));
         }
-        frame_h[r] *= stretch;
         if (!height) frame_h[r] = std::max(frame_h[r], height_for_names(r));
       }
       std::fill(columns.begin(), columns.end(), Margins{});
@@ -92,9 +92,7 @@ class LayoutMaker {
           rest -= rows[r].top + rows[r].bottom;
           taken += frame_h[r];
         }
-        // the last round's frames too, so that all of it is as high as was asked for
         for (double& h : frame_h) h *= rest / taken;
-        stretch *= rest / taken;
         if (rest < 3.0 * theme_.label_size * static_cast<double>(rows_)) {
           throw ConfigError(
               fmt::format("figure {}: {:.0f} pt are too low for it; give it more height",

@@ -34,6 +34,19 @@ std::string value_text(const JudgedRow& row) {
   return row.shown.empty() ? fmt::format("{:.1f} %", 100.0 * row.mean) : row.shown;
 }
 
+/// Of a test that resamples, 0 says no more than that none of its resamples spoke against it.
+std::string p_text(double p) {
+  if (std::isnan(p)) return "not tested";
+  return p > 0.0 ? fmt::format("p = {:.2g}", p)
+                 : fmt::format("p < {:.2g}", 2.0 / static_cast<double>(kIntervalResamples));
+}
+
+std::string chance_words(double p) {
+  if (std::isnan(p)) return p_text(p);
+  return fmt::format("{}, {}", p < kRankedLevel ? "beyond chance" : "which chance does too",
+                     p_text(p));
+}
+
 /// Rows of each cell, cells in the order in which they come.
 std::vector<std::pair<std::string, RowList>> cells_of(JudgedRows rows) {
   std::vector<std::pair<std::string, RowList>> cells;
@@ -93,10 +106,10 @@ class CellJudge {
       const PairedTest test = test_(r, dense);
       if (!(test.difference > 0.0 && test.p < kAboveDenseLevel)) continue;
       add(kSparseAboveDense, {r},
-          fmt::format(
-              "{} with {} is better than the dense model with {} beyond chance (p = {:.2g}): "
-              "the task rewards what the model does not do by itself",
-              row_name(rows_[r]), value_text(rows_[r]), value_text(rows_[dense]), test.p));
+          fmt::format("{} with {} is better than the dense model with {} beyond chance ({}): "
+                      "the task rewards what the model does not do by itself",
+                      row_name(rows_[r]), value_text(rows_[r]), value_text(rows_[dense]),
+                      p_text(test.p)));
     }
   }
 
@@ -111,9 +124,9 @@ class CellJudge {
         }
         const PairedTest test = test_(small, large);
         add(kMoreBudgetWorse, {small, large},
-            fmt::format("{} has {} and with more, {}={:g}, only {} ({}, p = {:.2g})", row_name(a),
+            fmt::format("{} has {} and with more, {}={:g}, only {} ({})", row_name(a),
                         value_text(a), b.budget_kind, b.budget, value_text(b),
-                        test.p < kRankedLevel ? "beyond chance" : "which chance does too", test.p));
+                        chance_words(test.p)));
       }
     }
   }
@@ -146,8 +159,8 @@ class CellJudge {
         if (test.p < kRankedLevel) continue;
         unclear.push_back(r);
         n = test.n;
-        names += fmt::format("{}{} ({}, p = {:.2g})", names.empty() ? "" : ", ", row_name(rows_[r]),
-                             value_text(rows_[r]), test.p);
+        names += fmt::format("{}{} ({}, {})", names.empty() ? "" : ", ", row_name(rows_[r]),
+                             value_text(rows_[r]), p_text(test.p));
       }
       if (unclear.empty()) continue;
       // who ties with the best is no more its better than the best is

@@ -36,7 +36,8 @@ struct PairedTest {
   Index only_second = 0;    // ... the second
   double difference = 0.0;  // mean of first - second
   Interval interval;        // of the difference: paired bootstrap
-  double p = 1.0;           // two-sided: McNemar's exact test (the sign test, if scores are shares)
+  /// Two-sided: McNemar's exact test (the sign test, if scores are shares); NaN: not tested.
+  double p = 1.0;
 };
 
 /// a and b: scores of the same prompts in the same order. text: as for score_interval; it widens

@@ -296,8 +296,10 @@ class Perplexity final : public SimulationTask {
         return static_cast<double>(std::count_if(gains.begin(), gains.end(), is)) /
                static_cast<double>(gains.size());
       };
-      test.p = std::min(1.0, 2.0 * std::min(share([](double x) { return x <= 0.0; }),
-                                            share([](double x) { return x >= 0.0; })));
+      test.p = gains.empty()
+                   ? std::numeric_limits<double>::quiet_NaN()
+                   : std::min(1.0, 2.0 * std::min(share([](double x) { return x <= 0.0; }),
+                                                  share([](double x) { return x >= 0.0; })));
       return test;
     });
   }

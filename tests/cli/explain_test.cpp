@@ -55,7 +55,31 @@ TEST_CASE("explain says why a key of a recording was dropped, and which budget k
   const auto text = with({"--key", key});
   CHECK(text.out.find("Dropped.") != std::string::npos);
   CHECK(text.out.find("representative queries") != std::string::npos);
+  CHECK(text.out.find("by rule") != std::string::npos);
+  CHECK(text.out.find("\n\n\n") == std::string::npos);
   CHECK(kvscope_run({"explain", file, "--selector", "quoka", "--budget", "32"}).code == 2);
+}
+
+TEST_CASE("explain says what there is to see where the answer is the same, or no head looks") {
+  const auto with = [](const std::string& least) {
+    return kvscope_run({"explain", "--selector", "full", "--all", "--lengths", "256", "--depths",
+                        "1", "--least", least});
+  };
+  const auto same = with("0.01");
+  INFO(same.err);
+  REQUIRE(same.code == 0);
+  CHECK(same.out.find(", densely the same\nToken 1 of the answer:\n") != std::string::npos);
+  const auto nobody = with("1");
+  REQUIRE(nobody.code == 0);
+  CHECK(nobody.out.find("densely no head puts 100.0 % or more") != std::string::npos);
+  CHECK(nobody.out.find("q_head") == std::string::npos);  // no heading without rows
+}
+
+TEST_CASE("explain counts the prompts that full attention misses too") {
+  const auto run = kvscope_run({"explain", "--facts", "8", "--selector", "full", "--lengths", "512",
+                                "--depths", "2", "--json"});
+  REQUIRE(run.code == 0);
+  CHECK(run.json().at("missed_densely") == run.json().at("missed"));
 }
 
 TEST_CASE("explain refuses what it cannot run") {

@@ -101,6 +101,8 @@ TEST_CASE("heads: the selected layer comes first; layers to come are masked, not
   CHECK(plan[1].layers == std::vector<Index>{0});
   auto rows = compute(question);
   const HeadsPicture whole = heads_picture(question, rows);
+  CHECK(whole.figure.panels.front().title.starts_with("QuoKA "));
+  CHECK_THAT(whole.figure.caption.front(), ContainsSubstring(" of QuoKA "));
   const plot::HeatMap& all = map_of(whole.figure);
   CHECK(all.n_rows == 3);
   CHECK(all.n_cols == 4);

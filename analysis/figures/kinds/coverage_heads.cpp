@@ -134,7 +134,7 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
   figure.caption = selection.sentences;
   std::vector<std::string> without;
   for (const std::string& selector : selection.selectors) {
-    if (!cells.contains(selector)) without.push_back(selector);
+    if (!cells.contains(selector)) without.push_back(figures::method_label(selector));
   }
   if (!without.empty())
     figure.caption.push_back(

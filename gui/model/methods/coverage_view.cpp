@@ -145,13 +145,14 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
   }
   plot::Panel& panel = picture.figure.panels.front();
   const auto budget = budget_of(question.method.spec, question.parameters);
-  panel.title = question.method.spec.text() + (budget ? " " + budget->to_string() : "");
+  const std::string method = figures::method_label(question.method.spec.text());
+  panel.title = method + (budget ? " " + budget->to_string() : "");
   panel.marks.resize(1);
   const auto n_to_come = static_cast<Index>(std::count(has_layer.begin(), has_layer.end(), false));
   panel.colour->masked_label = n_to_come > 0 ? "dense, or still to come" : "dense or not measured";
   std::vector<std::string> caption = {
       fmt::format("{}, {}: {} of {} at {}.", question.trace, layer_words(question.layers),
-                  enum_name(question.metric), question.method.spec, budget_phrase(budget))};
+                  enum_name(question.metric), method, budget_phrase(budget))};
   for (std::string& sentence : picture.figure.caption) caption.push_back(std::move(sentence));
   if (question.phase == Phase::prefill) {
     caption.push_back(fmt::format(

@@ -185,7 +185,7 @@ TEST_CASE("coverage by head names the methods that have no numbers at the budget
   options.budget = "64";
   const plot::Figure figure = TableResult(csv, "sweep").make("coverage-heads", options);
   CHECK(std::any_of(figure.caption.begin(), figure.caption.end(), [](const std::string& sentence) {
-    return sentence == "Without numbers at this budget: snapkv.";
+    return sentence == "Without numbers at this budget: SnapKV.";
   }));
 }
 

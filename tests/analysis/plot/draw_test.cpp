@@ -186,6 +186,26 @@ TEST_CASE("a height that is asked for is kept", "[plot]") {
   CHECK_THROWS_AS(layout_figure(sample_figure(), 60.0, std::nullopt, theme, metrics), ConfigError);
 }
 
+TEST_CASE("a colour bar's label ends on the page at any height that is asked for", "[plot]") {
+  const Theme theme = make_theme(Venue::icml, Ground::light);
+  const FixedMetrics metrics;
+  Figure figure = sample_figure();
+  figure.legend = LegendPlace::none;
+  figure.panels = {figure.panels[1]};
+  figure.panels[0].colour->axis.range = Range{-1.0, 1.0};
+  figure.panels[0].aspect = 0.8;
+  for (double width = 120.0; width < 240.0; width += 10.0) {
+    for (double height = 90.0; height < 200.0; height += 1.0) {  // 2 to 5 ticks on the bar
+      INFO(width << " x " << height);
+      const Layout layout = layout_figure(figure, width, height, theme, metrics);
+      for (const PlacedText& words : layout.words) {
+        if (words.text != "KL") continue;
+        CHECK(words.at.x + metrics.descent() * words.style.size <= width);
+      }
+    }
+  }
+}
+
 TEST_CASE("figures that cannot be drawn are refused in a sentence", "[plot]") {
   Figure empty;
   empty.name = "x";

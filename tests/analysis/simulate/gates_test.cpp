@@ -78,6 +78,29 @@ TEST_CASE("gate: sparse above dense, beyond chance only", "[gates]") {
   CHECK(words[2].empty());  // two prompts are chance
 }
 
+TEST_CASE("doubts say where there was no test, and no more of a p than resamples can", "[gates]") {
+  const std::vector<JudgedRow> rows = {{"cell", "full", "none", kNone, 0.4},
+                                       {"cell", "good", "tokens", 64, 0.6},
+                                       {"cell", "bad", "tokens", 64, 0.5},
+                                       {"cell", "good", "tokens", 128, 0.5}};
+  const auto with = [&](double p) {
+    std::string all;
+    for (const Doubt& doubt : find_doubts(rows, [&](std::size_t a, std::size_t b) {
+           PairedTest test;
+           test.difference = rows[a].mean - rows[b].mean;
+           test.p = p;
+           return test;
+         })) {
+      all += doubt.sentence + "\n";
+    }
+    return all;
+  };
+  CHECK_THAT(with(kNone), ContainsSubstring("bad tokens=64 (50.0 %, not tested)"));
+  CHECK_THAT(with(kNone), ContainsSubstring("only 50.0 % (not tested)"));
+  CHECK_THAT(with(kNone), !ContainsSubstring("p = "));
+  CHECK_THAT(with(0.0), ContainsSubstring("beyond chance (p < 0.001)"));
+}
+
 TEST_CASE("gate: more budget, worse", "[gates]") {
   Planted planted;
   planted.add("full", kNone, 40, 40);
