@@ -1,10 +1,13 @@
 // The plans that a backend may follow instead of a method: given for exactly the options that they
 // hold for. What a backend does with them: tests/cuda/live_test.cpp.
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "core/attention/list_plan.hpp"
 #include "core/selectors/method_spec.hpp"
+#include "core/sim/live_stats.hpp"
 #include "core/sim/protocol.hpp"
+#include "tests/core/selectors/sequence.hpp"
 
 namespace kvscope::test::list_plans_test {
 namespace {
@@ -90,6 +93,60 @@ TEST_CASE("list plans: what looks at tensors that no plan names has none") {
   // another method's lists, changed by a wrapper
   CHECK_FALSE(plan_of("oracle-topk+every=2"));
   CHECK_FALSE(plan_of("streamingllm+every=3"));
+}
+
+TEST_CASE("list plans: a method that rests needs no lists, but for one with a history") {
+  const AttentionShape shape{.n_layers = 2, .n_q = 4, .n_kv = 2, .d_head = 8, .max_tokens = 16};
+  const auto plan_in_dense_layer = [&](const char* method) {
+    SelectorRun run(MethodSpec(method).make(), shape, {{Budget::Kind::tokens, 4.0}},
+                    /*dense_layers=*/1, ScorePrecision::f32);
+    run.begin_call(Phase::prefill, 4);
+    return run.plan(0);
+  };
+  for (const char* method : {"quest", "rocket2", "sparq"}) {
+    INFO(method);
+    const auto plan = plan_in_dense_layer(method);
+    REQUIRE(plan);
+    CHECK(plan->by == ListPlan::By::nothing);
+  }
+  for (const char* method : {"tova", "snapkv", "keydiff"}) {
+    INFO(method);
+    CHECK_FALSE(plan_in_dense_layer(method));
+  }
+}
+
+TEST_CASE("list plans: joined rows are counted as their lists would be") {
+  const TokenRange call{5, 8};
+  Selection lists(ListOwner::kv_head, 3, 3);
+  for (int kv_head = 0; kv_head < 2; ++kv_head) lists.add(KeyList{{0, 2, 3}, {5, 6, 7}, {}});
+  const KeptTotals expected = KeptTotals::of(lists, 4, 2, call);
+  const KeptTotals found = KeptTotals::of_joined_rows(/*n_past=*/3, 4, 2, call);
+  CHECK(found.attended == expected.attended);
+  CHECK(found.visible == expected.visible);
+  CHECK(found.loaded == expected.loaded);
+  CHECK(found.available == expected.available);
+  CHECK(found.n_calls == expected.n_calls);
+}
+
+TEST_CASE("a run goes on where another one stands, a verification that is taken back included") {
+  const Sequence sequence = random_sequence({.n_tokens = 60, .n_decode = 12, .seed = 4});
+  const std::vector<Budget> budget{{Budget::Kind::tokens, 6.0}};
+  SelectorRun first(make_selector("knorm", sequence), sequence.shape, budget);
+  run_call(first, sequence, Phase::prefill, 20);
+  run_call(first, sequence, Phase::verify, 3);
+  SelectorRun second(make_selector("knorm", sequence), sequence.shape, budget);
+  second.go_on_from(first);
+  const Index at_most = first.alive(0).n_alive(0);
+  first.rollback(21);
+  second.rollback(21);
+  for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
+    for (Index head = 0; head < sequence.shape.n_kv; ++head)
+      CHECK(second.alive(layer).n_alive(head) == first.alive(layer).n_alive(head));
+  }
+  CHECK(first.alive(0).n_alive(0) > at_most - 2);  // what the verification evicted came back
+  CHECK(second.n_keys() == 21);
+  SelectorRun h2o(make_selector("h2o", sequence), sequence.shape, budget);
+  CHECK_THROWS_WITH(h2o.go_on_from(first), Catch::Matchers::ContainsSubstring("remembers"));
 }
 
 }  // namespace
