@@ -65,6 +65,8 @@ class Twilight final : public MethodOnBase {
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
     call.budget = budget_of_base_;
+    // the base's scores, often of pages, are not what the nucleus keeps by
+    call.trace = nullptr;
     // also in dense layers: a base that works across layers must see them
     base_answer_ = base().select(call);
     const Selection& kept = base_answer_;

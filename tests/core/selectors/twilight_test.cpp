@@ -3,9 +3,13 @@
 
 #include "core/base/error.hpp"
 #include "core/selectors/method_spec.hpp"
+#include "core/sim/protocol.hpp"
+#include "tests/core/selectors/sequence.hpp"
 
 namespace kvscope::twilight_test {
 namespace {
+
+using namespace kvscope::test;
 
 TEST_CASE("twilight: caps are its base's before the first call", "[selectors][twilight]") {
   CHECK(MethodSpec("twilight:base=specattn,base-budget=p=0.9").caps().needs_draft);
@@ -40,6 +44,22 @@ TEST_CASE("twilight: a base that cannot be pruned is refused where it is written
   CHECK_THROWS_AS(MethodSpec("twilight:base=quest2"), ConfigError);
   CHECK_THROWS_AS(MethodSpec("twilight:base=h2o"), ConfigError);
   CHECK_THROWS_AS(MethodSpec("twilight:base=twilight"), ConfigError);
+}
+
+TEST_CASE("twilight does not show its base's scores as its own") {
+  const Sequence sequence = random_sequence({.n_tokens = 60, .n_decode = 4, .seed = 3});
+  SelectorRun run(make_selector("twilight:dense-layers=0", sequence), sequence.shape,
+                  {{Budget::Kind::mass, 0.9}});
+  run_call(run, sequence, Phase::prefill, 40);
+  run.begin_call(Phase::decode, 1);
+  SelectionTrace trace;
+  LayerCall call;
+  call.q = sequence.q[0].view().range(1, 40, 41);
+  call.k = sequence.k[0].view().range(1, 0, 41);
+  call.v = sequence.v[0].view().range(1, 0, 41);
+  call.trace = &trace;
+  CHECK_FALSE(run.layer_call(call)[0].is_dense);
+  CHECK(trace.scores.empty());
 }
 
 }  // namespace
