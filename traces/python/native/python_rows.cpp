@@ -30,11 +30,17 @@ std::span<const double> numbers_of(const nb::handle& answer, std::size_t n) {
   return {numbers.data(), n};
 }
 
-std::vector<std::vector<double>> rows_of(const nb::object& answer) {
-  std::vector<std::vector<double>> rows;
-  for (const nb::handle& row : answer) {
-    const auto numbers = nb::cast<Numbers>(row);
-    rows.emplace_back(numbers.data(), numbers.data() + numbers.size());
+std::vector<double> row_of(const nb::handle& answer, std::size_t n) {
+  const std::span<const double> numbers = numbers_of(answer, n);
+  return {numbers.begin(), numbers.end()};
+}
+
+/// The answer's items: as many as there are KV heads.
+nb::list rows_of(const nb::object& answer, Index n_kv) {
+  nb::list rows(answer);
+  if (static_cast<Index>(nb::len(rows)) != n_kv) {
+    throw ShapeError(fmt::format("an answer of rows in Python: expected {} rows, found {}", n_kv,
+                                 nb::len(rows)));
   }
   return rows;
 }
@@ -53,22 +59,34 @@ NumpyArray<double> array_of(std::span<const double> vectors, std::size_t n_rows)
 
 }  // namespace
 
+std::vector<std::vector<double>> PythonRows::by_list(
+    const nb::object& answer, std::span<const std::span<const KeyPos>> lists) const {
+  const nb::list rows = rows_of(answer, shape_.n_kv);
+  std::vector<std::vector<double>> out;
+  for (Index i = 0; i < shape_.n_kv; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    out.push_back(
+        row_of(rows[at], lists.empty() ? static_cast<std::size_t>(n_keys_) : lists[at].size()));
+  }
+  return out;
+}
+
 std::vector<std::vector<double>> PythonRows::softmax_votes(
     std::span<const std::span<const KeyPos>> lists, Index first_row, Index end_row) const {
   const nb::gil_scoped_acquire acquired;
-  return rows_of(object_.attr("softmax_votes")(arrays_of(lists), first_row, end_row));
+  return by_list(object_.attr("softmax_votes")(arrays_of(lists), first_row, end_row), lists);
 }
 
 std::vector<std::vector<double>> PythonRows::mean_cosines(
     std::span<const std::span<const KeyPos>> lists, bool takes_unit, double eps) const {
   const nb::gil_scoped_acquire acquired;
-  return rows_of(object_.attr("mean_cosines")(arrays_of(lists), takes_unit, eps));
+  return by_list(object_.attr("mean_cosines")(arrays_of(lists), takes_unit, eps), lists);
 }
 
 std::vector<std::vector<double>> PythonRows::inverse_norms(
     std::span<const std::span<const KeyPos>> lists, double eps) const {
   const nb::gil_scoped_acquire acquired;
-  return rows_of(object_.attr("inverse_norms")(arrays_of(lists), eps));
+  return by_list(object_.attr("inverse_norms")(arrays_of(lists), eps), lists);
 }
 
 void PythonRows::linear_scores(std::span<const double> vectors, TokenRange keys,
@@ -87,7 +105,11 @@ void PythonRows::largest_scores(std::span<const double> vectors, TokenRange keys
 
 std::vector<std::vector<double>> PythonRows::value_sums(TokenRange keys) const {
   const nb::gil_scoped_acquire acquired;
-  return rows_of(object_.attr("value_sums")(keys.begin, keys.end));
+  std::vector<std::vector<double>> sums;
+  for (const nb::handle& row :
+       rows_of(object_.attr("value_sums")(keys.begin, keys.end), shape_.n_kv))
+    sums.push_back(row_of(row, static_cast<std::size_t>(shape_.d_head)));
+  return sums;
 }
 
 }  // namespace kvscope::python

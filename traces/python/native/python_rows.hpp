@@ -7,15 +7,19 @@
 #include <vector>
 
 #include "core/attention/remote_rows.hpp"
+#include "core/selectors/selector.hpp"
 
 namespace kvscope::python {
 
 /// `object` has methods of the same names (kvscope/torch_rows.py): lists arrive as arrays of
 /// positions, one per KV head or none at all; answers are one array of f64 per row. May be asked
-/// without the GIL, from any thread. Its exceptions pass through.
+/// without the GIL, from any thread. Its exceptions pass through; answers of another size than was
+/// asked for are ShapeErrors.
 class PythonRows final : public RemoteRows {
  public:
-  explicit PythonRows(nanobind::object object) : object_(std::move(object)) {}
+  /// n_keys: of the context.
+  PythonRows(nanobind::object object, const AttentionShape& shape, Index n_keys)
+      : object_(std::move(object)), shape_(shape), n_keys_(n_keys) {}
 
   std::vector<std::vector<double>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
                                                  Index first_row, Index end_row) const override;
@@ -30,7 +34,12 @@ class PythonRows final : public RemoteRows {
   std::vector<std::vector<double>> value_sums(TokenRange keys) const override;
 
  private:
+  std::vector<std::vector<double>> by_list(const nanobind::object& answer,
+                                           std::span<const std::span<const KeyPos>> lists) const;
+
   nanobind::object object_;
+  const AttentionShape& shape_;
+  Index n_keys_;
 };
 
 }  // namespace kvscope::python

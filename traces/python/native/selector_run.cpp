@@ -44,12 +44,12 @@ class GrowingRows {
       : rows_(other.n_ == 0 ? Tensor<float>() : other.rows_.clone()), n_(other.n_) {}
 
   /// rows [n_heads, n, d]: those before position n_keys that are not there yet.
-  void append(TensorView<const float> rows, Index n_keys) {
-    if (n_keys - n_ != rows.dim(1)) {
-      throw ShapeError(
-          fmt::format("keys of a call: expected the {} that the run does not have yet, "
-                      "found {}",
-                      n_keys - n_, rows.dim(1)));
+  void append(TensorView<const float> rows, Index n_keys, const AttentionShape& shape) {
+    const Shape expected{shape.n_kv, n_keys - n_, shape.d_head};
+    if (rows.shape() != expected) {
+      throw ShapeError(fmt::format(
+          "keys or values that the run does not have yet: expected the shape {}, found {}",
+          to_string(expected), to_string(rows.shape())));
     }
     if (rows_.count() == 0 || n_keys > rows_.dim(1)) {
       auto more = Tensor<float>::uninitialized(
@@ -123,19 +123,27 @@ class Run {
   /// last; for runs that are asked about one layer.
   Answers next_call(Index layer, const InputArray<float>& q, const InputArray<float>& k,
                     const std::optional<InputArray<float>>& v) {
-    k_.append(view_of(k), run_->n_keys());
+    k_.append(view_of(k), run_->n_keys(), run_->shape());
     LayerCall call{.layer = layer, .q = view_of(q), .k = k_.view()};
     if (v) {
-      v_.append(view_of(*v), run_->n_keys());
+      v_.append(view_of(*v), run_->n_keys(), run_->shape());
       call.v = v_.view();
     }
     return answers_to(call);
   }
 
   /// The same about rows that a Python object has (python_rows.hpp); q where the method needs it.
+  /// Throws ConfigError where it looks at more than it is given.
   Answers remote_call(Index layer, const nb::object& object,
                       const std::optional<InputArray<float>>& q) {
-    const PythonRows rows(object);
+    const HostRows needed = run_->host_rows();
+    if (needed == HostRows::all || (needed == HostRows::queries && !q)) {
+      throw ConfigError(fmt::format(
+          "a call about rows in Python: {} looks at {} itself (expected one budget, f32=True, and q "
+          "where Run's caps say host_rows=queries)",
+          run_->selector().name(), needed == HostRows::all ? "keys" : "queries"));
+    }
+    const PythonRows rows(object, run_->shape(), run_->n_keys());
     LayerCall call = shapes_of_call(layer);
     if (q) call.q = view_of(*q);
     call.remote = &rows;

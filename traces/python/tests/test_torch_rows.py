@@ -63,20 +63,36 @@ def test_which_methods_do_without_copies():
 
 
 def test_answers_of_the_wrong_size_are_refused():
-    class Short:
-        def inverse_norms(self, lists, eps):
-            return [np.ones(3), np.ones(3)]
+    """A short one would be read beyond its end."""
+
+    class Rows:
+        def __init__(self, products, norms):
+            self.products, self.norms = products, norms
 
         def largest_scores(self, vectors, begin, end):
-            return np.ones(1)
+            return np.ones(self.products)
 
-    run = native.Run("quoka", 1, 2, 2, 8, 64, 1.0, ["tokens=4"], f32=True)
-    run.begin_call("prefill", 32)
-    with pytest.raises(Exception, match="an answer of rows in Python: expected 0 numbers|expected") as failure:
-        run.remote_call(0, Short(), np.ones((2, 32, 8), "f4"))
+        def inverse_norms(self, lists, eps):
+            return [np.ones(n) for n in self.norms]
+
+    def ask(rows, q=True, spec="quoka", f32=True):
+        run = native.Run(spec, 1, 2, 2, 8, 64, 1.0, ["tokens=4"], f32=f32)
+        run.begin_call("prefill", 32)
+        run.skip_call(0)
         run.begin_call("decode", 1)
-        run.remote_call(0, Short(), np.ones((2, 1, 8), "f4"))
-    assert "found 1" in str(failure.value)
+        return run.remote_call(0, rows, np.ones((2, 1, 8), "f4") if q else None)
+
+    right = Rows(64, [33, 33])
+    assert len(ask(right)[0].keys)
+    for rows, sentence in ((Rows(1, [33, 33]), "expected 64 numbers, found 1"), (Rows(64, [33, 3]), "expected 33 numbers, found 3"),
+                           (Rows(64, [33]), "expected 2 rows, found 1")):
+        with pytest.raises(Exception, match=f"an answer of rows in Python: {sentence}"):
+            ask(rows)
+    with pytest.raises(Exception, match="quoka looks at queries itself"):
+        ask(right, q=False)
+    for spec, f32 in (("quest:dense-layers=0", True), ("quoka", False)):
+        with pytest.raises(Exception, match=f"{spec.partition(':')[0]} looks at keys itself"):
+            ask(right, spec=spec, f32=f32)
 
 
 @pytest.mark.parametrize("spec", ["quest:page-size=4,dense-layers=0", "lagkv:n-sink=2,lag=8", "keydiff"])
@@ -101,9 +117,10 @@ def test_a_run_that_holds_copies_gets_only_new_keys(spec):
         if phase == "verify":
             for run in (whole, held):
                 run.rollback(end - 2)
-    with pytest.raises(Exception, match="expected the 1 that the run does not have yet, found 2"):
-        held.begin_call("decode", 1)
-        held.next_call(0, np.ones((4, 1, 8), "f4"), np.ones((2, 2, 8), "f4"))
+    held.begin_call("decode", 1)
+    for shape in ((2, 2, 8), (3, 1, 8), (2, 1, 9), (2, 8)):
+        with pytest.raises(Exception, match=r"keys or values that the run does not have yet: expected the shape \[2, 1, 8\], found"):
+            held.next_call(0, np.ones((4, 1, 8), "f4"), np.ones(shape, "f4"))
 
 
 def test_operations_on_a_part_of_the_keys():
