@@ -139,8 +139,8 @@ class Run {
     const HostRows needed = run_->host_rows();
     if (needed == HostRows::all || (needed == HostRows::queries && !q)) {
       throw ConfigError(fmt::format(
-          "a call about rows in Python: {} looks at {} itself (expected one budget, f32=True, and q "
-          "where Run's caps say host_rows=queries)",
+          "a call about rows in Python: {} looks at {} itself (expected one budget, f32=True, and "
+          "q where caps() say host_rows=queries)",
           run_->selector().name(), needed == HostRows::all ? "keys" : "queries"));
     }
     const PythonRows rows(object, run_->shape(), run_->n_keys());
