@@ -53,7 +53,7 @@ BackendFactory gpu_backend(int gpu, bool, DType) {
 void note_host_choice(const MethodSpec& method, const std::optional<Budget>& budget) {
   const std::unique_ptr<Selector> selector = method.make();
 #ifdef KVSCOPE_HAS_CUDA
-  if (selector->host_rows() != HostRows::all && gpu::answers(selector->asks())) return;
+  if (selector->host_rows() != HostRows::all) return;
 #endif
   const auto is_followed = [&](Phase phase) {
     const auto plan = selector->plan(budget.value_or(Budget{}), phase);

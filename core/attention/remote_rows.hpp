@@ -12,10 +12,6 @@ namespace kvscope {
 /// What must be on the host of a call's queries, keys and values.
 enum class HostRows { all, queries, none };
 
-/// The operations of RemoteRows.
-enum class KeyOperation { softmax_votes, mean_cosines, inverse_norms, products, value_sums };
-using KeyOperations = std::vector<KeyOperation>;
-
 class RemoteRows {
  public:
   virtual ~RemoteRows() = default;

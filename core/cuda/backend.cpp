@@ -31,8 +31,7 @@ class CudaBackend final : public Backend {
   CudaBackend(const ModelConfig& config, const ModelWeights& weights, const BackendOptions& options)
       : options_(options),
         workspaces_(options.device, options.has_bf16_products),
-        model_{config, DeviceWeights(config, weights, options.has_bf16_products),
-               options.tries_all_operations} {
+        model_{config, DeviceWeights(config, weights, options.has_bf16_products)} {
     const auto uploaded = [&](DeviceBuffer& to, const RopeConfig& rope) -> const float* {
       const std::vector<float> values = rope_frequencies(rope, config.rotary_dim);
       to = DeviceBuffer(values.size() * sizeof(float), "RoPE's frequencies");
@@ -83,12 +82,6 @@ class CudaBackend final : public Backend {
 };
 
 }  // namespace
-
-bool answers(const KeyOperations& asked) {
-  return std::ranges::all_of(asked, [](KeyOperation operation) {
-    return operation == KeyOperation::softmax_votes || operation == KeyOperation::mean_cosines;
-  });
-}
 
 bool takes_plan(const ListPlan& plan) {
   if (plan.by == ListPlan::By::nothing) return true;

@@ -20,13 +20,8 @@ namespace kvscope::gpu {
 struct BackendOptions {
   int device = 0;
   bool has_bf16_products = false;
-  DType kv_dtype = DType::f32;        // of keys, values and the queries that meet them: f32 or bf16
-  bool tries_all_operations = false;  // also those that no GPU has run: for tests
+  DType kv_dtype = DType::f32;  // of keys, values and the queries that meet them: f32 or bf16
 };
-
-/// Whether the device answers these questions about keys: the operations whose kernels have run on
-/// a GPU (see README.md).
-bool answers(const KeyOperations& asked);
 
 /// Whether the device may choose by this plan at all: QuoKA of up to 16 queries; Quest with pages
 /// of a power of two, at most 4096 keys; budgets of up to 2^20. In calls and layers that the

@@ -20,7 +20,6 @@ namespace kvscope::gpu {
 struct CudaModel {
   const ModelConfig& config;
   DeviceWeights weights;
-  bool tries_all_operations = false;
   const float* frequencies = nullptr;        // of RoPE, [rotary_dim / 2]
   const float* local_frequencies = nullptr;  // of layers with a window, where they differ
 };
@@ -59,7 +58,7 @@ class CudaCall final : public BackendCall, private RemoteRows {
   void attend_chosen(Index layer, const Block& q, Block& out) override;
   Selection chosen_lists(Index layer) override;
   bool keeps_choices() const override { return !picked_; }
-  const RemoteRows* remote_rows(Index layer, const KeyOperations& asked) override;
+  const RemoteRows* remote_rows(Index layer) override;
   void project_out(Index layer, const Block& x, Block& y) override;
   void gated_mlp(Index layer, const Block& x, Block& y) override;
   Routing mix_experts(Index layer, const Block& x, Block& y) override;

@@ -10,8 +10,8 @@
 
 namespace kvscope::gpu {
 
-const RemoteRows* CudaCall::remote_rows(Index layer, const KeyOperations& asked) {
-  if (!is_plain(layer) || !(model_.tries_all_operations || answers(asked))) return nullptr;
+const RemoteRows* CudaCall::remote_rows(Index layer) {
+  if (!is_plain(layer)) return nullptr;
   remote_layer_ = layer;
   return this;
 }

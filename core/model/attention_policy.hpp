@@ -46,8 +46,6 @@ class AttentionPolicy {
     (void)layer;
     return HostRows::all;
   }
-  /// What it asks that `remote`.
-  virtual KeyOperations asks() const { return {}; }
   /// Called after the layer attended, for bookkeeping: its time counts neither as selection nor as
   /// attention.
   virtual void on_attended(const AttentionQuestion& question, const Selection& selection) {

@@ -104,11 +104,10 @@ class BackendCall {
     (void)layer, (void)q, (void)out;
   }
 
-  /// The layer's queries and keys for a policy that does not need them on the host and asks no
-  /// more than this; null where the backend does not answer that, or not about this layer. Good
-  /// until the next layer.
-  virtual const RemoteRows* remote_rows(Index layer, const KeyOperations& asked) {
-    (void)layer, (void)asked;
+  /// The layer's queries and keys for a policy that does not need them on the host; null where the
+  /// backend does not answer about this layer. Good until the next layer.
+  virtual const RemoteRows* remote_rows(Index layer) {
+    (void)layer;
     return nullptr;
   }
 

@@ -107,9 +107,8 @@ class Forward {
     } else if (attend_by_plan(layer, *policy)) {
       // chosen and attended to
     } else if (const HostRows needed = policy->host_rows(layer);
-               const RemoteRows* remote = needed == HostRows::all
-                                              ? nullptr
-                                              : backend_.remote_rows(layer, policy->asks())) {
+               const RemoteRows* remote =
+                   needed == HostRows::all ? nullptr : backend_.remote_rows(layer)) {
       AttentionQuestion shapes = shapes_of(layer);
       shapes.remote = remote;
       if (needed == HostRows::queries) shapes.q = q_rows = backend_.to_host_rows(*q_);

@@ -297,8 +297,6 @@ class Selector {
   /// What of a call the method looks at itself in f32. What it does without may be elsewhere, where
   /// operations ask SelectCall::remote.
   virtual HostRows host_rows() const { return caps().is_static ? HostRows::none : HostRows::all; }
-  /// What it asks about rows that are elsewhere.
-  virtual KeyOperations asks() const { return {}; }
   /// True if it remembers of earlier calls what neither keys and values nor the alive mask tell.
   virtual bool remembers() const { return true; }
 

@@ -16,7 +16,6 @@ class WindowVotes : public EvictingMethod {
  public:
   void configure() override;
   HostRows host_rows() const override { return HostRows::none; }
-  KeyOperations asks() const override { return {KeyOperation::softmax_votes}; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override;
 
  protected:

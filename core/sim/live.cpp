@@ -58,7 +58,6 @@ class LiveSequence::Policy final : public AttentionPolicy {
   }
 
   HostRows host_rows(Index) override { return live_.run_->host_rows(); }
-  KeyOperations asks() const override { return live_.run_->selector().asks(); }
 
   std::optional<ListPlan> plan(Index layer) override {
     const std::optional<ListPlan> plan = live_.run_->plan(layer);

@@ -87,7 +87,6 @@ class Compared final : public AttentionPolicy, public Observer {
   bool takes(Index) const override { return true; }
   std::optional<ListPlan> plan(Index layer) override { return run_.plan(layer); }
   HostRows host_rows(Index) override { return remote_run_.host_rows(); }
-  KeyOperations asks() const override { return remote_run_.selector().asks(); }
   const Selection& choose(const AttentionQuestion& question) override {
     if (question.remote != nullptr) {
       LayerCall call{question.layer, question.q, question.k, question.v};
@@ -97,15 +96,16 @@ class Compared final : public AttentionPolicy, public Observer {
       return answer;
     }
     ++n_on_host;
-    host_ = {};
-    host_.is_dense = true;
-    return host_;
+    pass_over(question, dense(question.n_tok));
+    return host_ = dense(question.n_tok);
   }
   void on_planned(const AttentionQuestion& question, const ListPlan& plan,
                   const std::function<Selection()>& lists) override {
-    if (plan.by == ListPlan::By::nothing) return;
+    if (plan.by == ListPlan::By::nothing) return pass_over(question, dense(question.n_tok));
+    Selection found = lists();
     const Selection& expected = expected_.at(question.layer);
-    if (!expected.is_dense) compare(expected, lists(), plan);
+    if (!expected.is_dense) compare(expected, found, plan);
+    pass_over(question, std::move(found));
   }
   bool wants(Index) const override { return true; }
   void on_attention(const AttentionEvent& event) override {
@@ -123,6 +123,16 @@ class Compared final : public AttentionPolicy, public Observer {
   double farthest = 0.0;
 
  private:
+  static Selection dense(Index n_tok) {
+    Selection all(ListOwner::layer, n_tok, n_tok);
+    all.is_dense = true;
+    return all;
+  }
+  /// Others answered this call.
+  void pass_over(const AttentionQuestion& question, Selection answer) {
+    remote_run_.planned_call({question.layer, question.q, question.k, question.v, {}, {}},
+                             std::move(answer));
+  }
   static Selection copy_of(const Selection& selection) {
     Selection copy(selection.owner, selection.n_tok, selection.rows_per_list);
     copy.is_dense = selection.is_dense;
@@ -156,8 +166,8 @@ TEST_CASE("gpu: methods inside a model choose the lists of the host's engine",
           "[gpu][backend][live]") {
   KVSCOPE_NEEDS_DEVICE();
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const Transformer model = Transformer::load(
-      embedded_verifier(), gpu::cuda_backend({0, false, dtype, /*tries_all_operations=*/true}));
+  const Transformer model =
+      Transformer::load(embedded_verifier(), gpu::cuda_backend({0, false, dtype}));
   struct Case {
     const char* method;
     Index chunk;

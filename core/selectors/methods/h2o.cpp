@@ -51,7 +51,6 @@ class H2o final : public EvictingMethod {
     return caps;
   }
   HostRows host_rows() const override { return HostRows::none; }
-  KeyOperations asks() const override { return {KeyOperation::softmax_votes}; }
   bool remembers() const override { return true; }
   void reset(const AttentionShape& shape) override { shape_ = shape; }
 

@@ -223,7 +223,6 @@ class Kascade final : public Selector {
   }
 
   HostRows host_rows() const override { return by_q_head() ? HostRows::all : HostRows::none; }
-  KeyOperations asks() const override { return {KeyOperation::softmax_votes}; }
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     if (chose_last_ != call.layer) return {};
     return exact_scoring_cost(call, call_range(call), call.n_tok);

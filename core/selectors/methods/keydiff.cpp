@@ -32,7 +32,6 @@ class KeyDiff final : public EvictingMethod {
       option(eps_, "eps", 1e-12, "vectors are divided by at least this norm", in(1e-300, 1.0));
 
   HostRows host_rows() const override { return HostRows::none; }
-  KeyOperations asks() const override { return {KeyOperation::mean_cosines}; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     return mean_cosines_cost(call, attended_keys_of(call, selection));
   }

@@ -31,7 +31,6 @@ class KNorm final : public EvictingMethod {
     return caps;
   }
   HostRows host_rows() const override { return HostRows::none; }
-  KeyOperations asks() const override { return {KeyOperation::inverse_norms}; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     return channels_cost(call, attended_keys_of(call, selection), /*flops=*/2.0, /*elements=*/1.0);
   }

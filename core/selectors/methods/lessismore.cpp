@@ -81,7 +81,6 @@ class LessIsMore final : public Selector {
   }
 
   HostRows host_rows() const override { return HostRows::queries; }
-  KeyOperations asks() const override { return {KeyOperation::products}; }
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     if (!selects(call.layer)) return {};
     return exact_scoring_cost(call, scored_range(call), call.n_tok);

@@ -101,7 +101,6 @@ class Loki final : public SharedScoreSelector {
   HostRows host_rows() const override {
     return basis_ == Basis::self && !file_.is_named() ? HostRows::all : HostRows::queries;
   }
-  KeyOperations asks() const override { return {KeyOperation::products}; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     const auto d = static_cast<double>(call.k.dim(2));

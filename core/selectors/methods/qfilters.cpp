@@ -60,7 +60,6 @@ class QFilters final : public EvictingMethod {
     if (file_.is_named()) heads_.load(file_, "filters", shape, shape.d_head);
   }
   HostRows host_rows() const override { return HostRows::none; }
-  KeyOperations asks() const override { return {KeyOperation::products}; }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     return channels_cost(call, attended_keys_of(call, selection), /*flops=*/2.0, /*elements=*/1.0) +
            held_cost(static_cast<double>(call.k.dim(0) * call.k.dim(2)));

@@ -90,10 +90,6 @@ class Quoka final : public SharedScoreSelector, QuokaRules {
     return scope_ == Scope::past && aggregate == QuokaAggregate::max ? HostRows::queries
                                                                      : HostRows::all;
   }
-
-  KeyOperations asks() const override {
-    return {KeyOperation::products, KeyOperation::inverse_norms};
-  }
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     const auto d = static_cast<double>(call.q.dim(2));

@@ -69,7 +69,6 @@ class Sparq final : public SharedScoreSelector {
   }
 
   HostRows host_rows() const override { return HostRows::queries; }
-  KeyOperations asks() const override { return {KeyOperation::products, KeyOperation::value_sums}; }
   std::string why_no_scores() const override {
     return mean_value_
                ? "states which share of the output its own list has (expected mean-value=false)"

@@ -57,7 +57,6 @@ class Tova final : public EvictingMethod {
   }
 
   HostRows host_rows() const override { return HostRows::none; }
-  KeyOperations asks() const override { return {KeyOperation::softmax_votes}; }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     const auto group = static_cast<double>(call.q.dim(0) / call.k.dim(0));
