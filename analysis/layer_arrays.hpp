@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,18 +41,14 @@ class LayerArrays {
     }
     axes.insert(axes.begin(), "layer");
     output_.declare({name, result_type_of<T>(), of_all, std::move(axes), units, long_name});
-    auto array = std::make_unique<Array<T>>(name, shape, fill);
-    Tensor<T>& values = array->values;
-    arrays_.push_back(std::move(array));
-    return values;
+    return own<T>(name, shape, fill, /*is_written=*/true);
   }
 
   /// What an analysis knows of a layer besides its arrays, and summarises: not written, but
-  /// stored with them. The tensor must outlive this object; clear() leaves it alone.
+  /// stored with them.
   template <class T>
-  void remember(std::string name, Tensor<T>& values) {
-    remembered_.push_back(
-        {std::move(name), [&values] { return std::as_writable_bytes(values.flat()); }});
+  Tensor<T>& add_unwritten(const std::string& name, const Shape& shape, T fill = T{}) {
+    return own<T>(name, shape, fill, /*is_written=*/false);
   }
 
   void clear() {
@@ -63,30 +58,32 @@ class LayerArrays {
   bool load(Index slot) {
     if (store_ == nullptr || !store_->knows(slot)) return false;
     for (const auto& array : arrays_) store_->restore(array->name, slot, array->bytes());
-    for (const Remembered& one : remembered_) store_->restore(one.name, slot, one.bytes());
     return true;
   }
   /// As the layer at `slot`.
   void write(Index slot) {
-    for (const auto& array : arrays_) array->write(output_, slot);
+    for (const auto& array : arrays_) {
+      if (array->is_written) array->write(output_, slot);
+    }
     if (store_ == nullptr || store_->knows(slot)) return;
     for (const auto& array : arrays_) store_->keep(array->name, slot, array->bytes());
-    for (const Remembered& one : remembered_) store_->keep(one.name, slot, one.bytes());
   }
 
  private:
   struct AnyArray {
-    explicit AnyArray(std::string array_name) : name(std::move(array_name)) {}
+    AnyArray(std::string array_name, bool written)
+        : name(std::move(array_name)), is_written(written) {}
     virtual ~AnyArray() = default;
     virtual std::span<std::byte> bytes() = 0;
     virtual void clear() = 0;
     virtual void write(ResultWriter& output, Index slot) const = 0;
     std::string name;
+    bool is_written;
   };
   template <class T>
   struct Array final : AnyArray {
-    Array(std::string array_name, const Shape& shape, T fill_value)
-        : AnyArray(std::move(array_name)),
+    Array(std::string array_name, const Shape& shape, T fill_value, bool written)
+        : AnyArray(std::move(array_name), written),
           fill(fill_value),
           values(Tensor<T>::uninitialized(shape)) {
       clear();
@@ -100,15 +97,17 @@ class LayerArrays {
     Tensor<T> values;
   };
 
-  struct Remembered {
-    std::string name;
-    std::function<std::span<std::byte>()> bytes;
-  };
+  template <class T>
+  Tensor<T>& own(const std::string& name, const Shape& shape, T fill, bool is_written) {
+    auto array = std::make_unique<Array<T>>(name, shape, fill, is_written);
+    Tensor<T>& values = array->values;
+    arrays_.push_back(std::move(array));
+    return values;
+  }
 
   ResultWriter& output_;
   LayerStore* store_;  // null: everything is computed here
   Index n_layers_;
-  std::vector<Remembered> remembered_;
   std::vector<std::unique_ptr<AnyArray>> arrays_;
 };
 

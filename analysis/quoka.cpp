@@ -198,7 +198,6 @@ nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOption
   QuokaLayer arrays(output, info, plan, options);
   const CorrelationArrays correlations =
       add_correlations(arrays.arrays, static_cast<Index>(info.q_heads.size()));
-  arrays.arrays.remember("zero_mean", arrays.zero_mean);
 
   nlohmann::ordered_json summary;
   summary["layers"] = nlohmann::ordered_json::array();

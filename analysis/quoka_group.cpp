@@ -248,7 +248,8 @@ QuokaLayer::QuokaLayer(ResultWriter& output, const TraceInfo& info, const QuokaP
                                      "keys loaded per KV head", 0)),
       sink_selected(
           per_chunk<std::uint8_t>(arrays, info, plan, "sink_selected", "1", "key 0 is kept", 0)),
-      zero_mean({n_of(info.kv_heads), n_of(plan.chunks)}) {}
+      zero_mean(arrays.add_unwritten<std::uint8_t>("zero_mean",
+                                                   {n_of(info.kv_heads), n_of(plan.chunks)})) {}
 
 bool quoka_selects_in(const TraceInfo& info, const QuokaOptions& options, Index layer) {
   return layer >= options.dense_layers && !window_of(info, layer);

@@ -45,7 +45,7 @@ struct QuokaLayer {
   Tensor<float>& oracle_recall;         // [kv_head, chunk]
   Tensor<std::int32_t>& loaded;         // [kv_head, chunk]
   Tensor<std::uint8_t>& sink_selected;  // [kv_head, chunk]
-  Tensor<std::uint8_t> zero_mean;       // [kv_head, chunk], written anew for each layer
+  Tensor<std::uint8_t>& zero_mean;      // [kv_head, chunk], in no file
 };
 
 /// True if QuoKA selects in this layer: full attention, and past the dense layers.

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "analysis/layer_arrays.hpp"
-#include "analysis/statistics.hpp"
+#include "analysis/columns.hpp"
+#include "analysis/measure_layers.hpp"
 #include "core/attention/quoka_scores.hpp"
 #include "core/attention/theorem_b1.hpp"
 #include "core/attention/topk.hpp"
+#include "core/base/evenly_spaced.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/splitmix64.hpp"
@@ -38,72 +38,47 @@ constexpr std::array<BoundName, 6> kBounds = {{
 }};
 constexpr std::size_t kFirstUpperBound = 4;
 
-/// Rows of the heads of one layer, in the precision they are stored in, and how they compare with
-/// the truth. A row without k* makes no statement: it keeps what clear() gives it.
-struct LayerRowsB1 {
-  LayerRowsB1(ResultWriter& output, const TraceInfo& info, Index n_rows)
-      : layer(output, static_cast<Index>(info.layers.size())),
-        shape{static_cast<Index>(info.q_heads.size()), n_rows} {
-    for (std::size_t b = 0; b < kBounds.size(); ++b) {
-      const BoundName& bound = kBounds[b];
-      bounds[b] = &add<float>(bound.array, "1", bound.long_name, kNanF);
-      violated[b] = &add<std::uint8_t>("violated/" + std::string(bound.key), "1",
-                                       "1 if the bound fails in this row", 0);
-      gaps[b] = Tensor<double>(shape);
-      layer.remember("gaps/" + std::string(bound.key), gaps[b]);
-    }
-  }
-  template <class T>
-  Tensor<T>& add(std::string_view name, const char* units, std::string_view text, T fill) {
-    return layer.add<T>(std::string(name), shape, {"q_head", "row"}, units, std::string(text),
-                        fill);
-  }
-
-  LayerArrays layer;
-  Shape shape;  // [q_head, row]
-  Tensor<float>& cos = add<float>("cos", "1", "cos(k*, q)", kNanF);
-  Tensor<float>& weight = add<float>("weight", "1", "softmax weight of k*", kNanF);
-  Tensor<float>& log_odds = add<float>("log_odds", "nat", "log(w / (1 - w))", kNanF);
-  Tensor<float>& norm_eff = add<float>("norm_eff", "1", "N_eff = |q| max|k| scale", kNanF);
-  Tensor<float>& cos_mean_query = add<float>("cos_mean_query", "1", "cos(M_Q, q)", kNanF);
-  Tensor<std::int32_t>& n_others =
-      add<std::int32_t>("n_others", "token", "visible keys besides k*", 0);
-  Tensor<std::int32_t>& star_pos = add<std::int32_t>("star_pos", "token", "position of k*", -1);
-  std::array<Tensor<float>*, kBounds.size()> bounds{};
-  std::array<Tensor<std::uint8_t>*, kBounds.size()> violated{};
-  std::array<Tensor<double>, kBounds.size()> gaps;  // >= 0 where a bound holds
+/// What one row says of its k*.
+struct StarRow {
+  TheoremB1Row row;
+  Index star_pos = 0;
+  double cos_mean_query = 0.0;
+  std::array<double, kBounds.size()> bounds{};
+  std::array<double, kBounds.size()> gaps{};  // >= 0 where a bound holds
+  std::array<bool, kBounds.size()> violated{};
 };
 
-/// Violations and gaps of the rows that make a statement.
-struct Tally {
-  std::int64_t rows = 0;
-  Mean cos;
-  std::array<std::int64_t, kBounds.size()> violations{};
-  std::array<Mean, kBounds.size()> gaps;
-
-  void add(const LayerRowsB1& rows_of_layer, Index head, Index row) {
-    if (rows_of_layer.n_others(head, row) < 1) return;
-    ++rows;
-    cos.add(rows_of_layer.cos(head, row));
-    for (std::size_t b = 0; b < kBounds.size(); ++b) {
-      violations[b] += (*rows_of_layer.violated[b])(head, row);
-      gaps[b].add(rows_of_layer.gaps[b](head, row));
-    }
+/// Names every array of a layer, [q_head, row]. A row without k* makes no statement: it keeps what
+/// is filled in here.
+void add_columns(ColumnsOf<StarRow>& rows) {
+  const auto add = [&](const char* name, double TheoremB1Row::*from, const char* units,
+                       const char* text, const std::vector<Total>& totals = {}) {
+    rows.add<float>(
+        name, [from](const StarRow& one) { return one.row.*from; }, units, text, totals, kNanF);
+  };
+  add("cos", &TheoremB1Row::cos, "1", "cos(k*, q)", {count_as("rows"), mean_as("cos_mean")});
+  add("weight", &TheoremB1Row::weight, "1", "softmax weight of k*");
+  add("log_odds", &TheoremB1Row::log_odds, "nat", "log(w / (1 - w))");
+  add("norm_eff", &TheoremB1Row::norm_eff, "1", "N_eff = |q| max|k| scale");
+  rows.add<float>("cos_mean_query", &StarRow::cos_mean_query, "1", "cos(M_Q, q)", {}, kNanF);
+  rows.add<std::int32_t>(
+      "n_others", [](const StarRow& one) { return one.row.n; }, "token", "visible keys besides k*");
+  rows.add<std::int32_t>("star_pos", &StarRow::star_pos, "token", "position of k*", {}, -1);
+  for (std::size_t b = 0; b < kBounds.size(); ++b) {
+    const std::string key(kBounds[b].key);
+    rows.add<float>(
+        std::string(kBounds[b].array), [b](const StarRow& one) { return one.bounds[b]; }, "1",
+        std::string(kBounds[b].long_name), {}, kNanF);
+    rows.add<std::uint8_t>("violated/" + key, [b](const StarRow& one) { return one.violated[b]; },
+                           "1", "1 if the bound fails in this row", {sum_as(key + "_violations")});
   }
-
-  nlohmann::ordered_json to_json() const {
-    nlohmann::ordered_json json;
-    json["rows"] = rows;
-    json["cos_mean"] = json_number(cos.value());
-    for (std::size_t b = 0; b < kBounds.size(); ++b) {
-      json[std::string(kBounds[b].key) + "_violations"] = violations[b];
-    }
-    for (std::size_t b = 0; b < kBounds.size(); ++b) {
-      json[std::string(kBounds[b].key) + "_mean_gap"] = json_number(gaps[b].value());
-    }
-    return json;
+  for (std::size_t b = 0; b < kBounds.size(); ++b) {
+    const std::string key(kBounds[b].key);
+    rows.add_unwritten<double>(
+        "gaps/" + key, [b](const StarRow& one) { return one.gaps[b]; },
+        {mean_as(key + "_mean_gap")}, kNan);
   }
-};
+}
 
 /// Index of k* among the visible keys; empty for a rank beyond them.
 std::optional<Index> pick_star(const TheoremB1Options& options, std::span<const double> scores,
@@ -138,7 +113,7 @@ double cosine(std::span<const double> a, std::span<const float> b) {
 /// Everything about one query head; `rows` are the sampled positions.
 void analyze_head(const TraceSource& trace, const TheoremB1Options& options, Index layer,
                   Index q_head, std::span<const Index> row_pos, TensorView<const float> k,
-                  const KeyTable& keys, ScoreRowLoop& loop, LayerRowsB1& out) {
+                  const KeyTable& keys, ScoreRowLoop& loop, const ColumnsOf<StarRow>& out) {
   const TraceInfo& info = trace.info();
   const Index slot = info.q_slot(q_head);
   const Tensor<float> q = trace.read_q(layer, q_head, {0, info.n_tokens});
@@ -165,23 +140,16 @@ void analyze_head(const TraceSource& trace, const TheoremB1Options& options, Ind
              const MainTextBound main_text =
                  main_text_bound(cosine(mean_query, k.row(star_pos)), row.cos);
 
-             out.n_others(slot, i) = static_cast<std::int32_t>(row.n);
-             out.star_pos(slot, i) = static_cast<std::int32_t>(star_pos);
-             out.cos(slot, i) = static_cast<float>(row.cos);
-             out.weight(slot, i) = static_cast<float>(row.weight);
-             out.log_odds(slot, i) = static_cast<float>(row.log_odds);
-             out.norm_eff(slot, i) = static_cast<float>(row.norm_eff);
-             out.cos_mean_query(slot, i) = static_cast<float>(cos_mean);
-             const std::array<double, kBounds.size()> bounds = {row.printed,       row.repaired,
-                                                                row.jensen,        row.worst,
-                                                                main_text.relaxed, main_text.exact};
-             for (std::size_t b = 0; b < bounds.size(); ++b) {
-               const double gap = b < kFirstUpperBound ? row.cos - bounds[b] : bounds[b] - cos_mean;
-               const double slack = b < kFirstUpperBound ? row.slack : main_text.slack;
-               (*out.bounds[b])(slot, i) = static_cast<float>(bounds[b]);
-               out.gaps[b](slot, i) = gap;
-               (*out.violated[b])(slot, i) = gap < -(options.tolerance + slack);
+             StarRow one{row, star_pos, cos_mean, {}, {}, {}};
+             one.bounds = {row.printed, row.repaired,      row.jensen,
+                           row.worst,   main_text.relaxed, main_text.exact};
+             for (std::size_t b = 0; b < kBounds.size(); ++b) {
+               const bool is_lower = b < kFirstUpperBound;
+               one.gaps[b] = is_lower ? row.cos - one.bounds[b] : one.bounds[b] - cos_mean;
+               const double slack = is_lower ? row.slack : main_text.slack;
+               one.violated[b] = one.gaps[b] < -(options.tolerance + slack);
              }
+             out.put(slot, i, one);
            });
 }
 
@@ -199,49 +167,39 @@ nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const Theore
   output.begin(make_result_info("theorem-b1", traces, fields_to_json(options), provenance));
   write_head_axes(output, info);
   write_axis(output, "row_pos", row_pos, "token", "query position");
-  LayerRowsB1 rows(output, info, static_cast<Index>(row_pos.size()));
+  const Index n_rows = n_of(row_pos);
+  LayerColumns columns(output, n_of(info.layers));
+  ColumnsOf<StarRow> rows(columns, {n_of(info.q_heads), n_rows}, {"q_head", "row"});
+  add_columns(rows);
 
-  nlohmann::ordered_json summary;
-  summary["layers"] = nlohmann::ordered_json::array();
-  Tally total;
+  Totals total(columns);
   ScoreRowLoop loop(pool, stop, "theorem-b1");
-  const auto n_layers = static_cast<Index>(info.layers.size());
-  const auto n_heads = static_cast<Index>(info.q_heads.size());
-  const auto n_rows = static_cast<Index>(row_pos.size());
-  for (Index slot = 0; slot < n_layers; ++slot) {
-    const Index layer = info.layers[static_cast<std::size_t>(slot)];
-    rows.layer.clear();
-    const bool is_known = rows.layer.load(slot);
-    for (Index kv_head : info.kv_heads) {
-      if (is_known) break;
+  const auto measure = [&](Index, Index layer) {
+    for (const Index kv_head : info.kv_heads) {
       check_stop(stop, "theorem-b1");
       const Tensor<float> k = trace.read_k(layer, kv_head, {0, info.n_tokens});
       const KeyTable keys(k.view());
-      for (Index q_head : info.q_heads) {
+      for (const Index q_head : info.q_heads) {
         if (q_head / info.group() != kv_head) continue;
         analyze_head(trace, options, layer, q_head, row_pos, k.view(), keys, loop, rows);
       }
     }
-    rows.layer.write(slot);
-
-    Tally tally;
-    for (Index head = 0; head < n_heads; ++head) {
-      for (Index row = 0; row < n_rows; ++row) {
-        tally.add(rows, head, row);
-        total.add(rows, head, row);
-      }
-    }
-    nlohmann::ordered_json entry;
-    entry["layer"] = layer;
-    entry.update(tally.to_json());
-    summary["layers"].push_back(entry);
-    if (progress) progress({"theorem-b1", slot + 1, n_layers, "layers"});
-  }
+  };
+  const auto summarize = [&](Index, Index, nlohmann::ordered_json& entry) {
+    Totals of_layer(columns);
+    for (Totals* totals : {&of_layer, &total}) totals->add();
+    entry.update(of_layer.to_json());
+  };
+  nlohmann::ordered_json summary;
+  summary["layers"] =
+      measure_layers("theorem-b1", info.layers, columns.arrays, progress, measure, summarize);
   summary["totals"] = total.to_json();
   summary["totals"]["rows_per_head"] = n_rows;
   std::int64_t broken = 0;
   for (std::size_t b = 0; b < kBounds.size(); ++b) {
-    if (kBounds[b].must_hold) broken += total.violations[b];
+    if (kBounds[b].must_hold) {
+      broken += total.sum_of(std::string(kBounds[b].key) + "_violations");
+    }
   }
   summary["totals"]["violations_of_proved_bounds"] = broken;
 

@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 class AttentionMapCommand final : public Command {
  public:
   std::string name() const override { return "analyze attention-map"; }
+  int place() const override { return 8; }
   std::string summary() const override {
     return "the attention map of one head, pooled for a figure";
   }

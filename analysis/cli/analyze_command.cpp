@@ -1,6 +1,5 @@
 #include "analysis/cli/analyze_command.hpp"
 
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -23,19 +22,12 @@ namespace kvscope::cli {
 
 namespace fs = std::filesystem;
 
-double total_of(const nlohmann::ordered_json& totals, std::string_view key) {
-  const auto found = totals.find(std::string(key));
-  return found != totals.end() && found->is_number() ? found->get<double>()
-                                                     : std::numeric_limits<double>::quiet_NaN();
-}
-
 std::string AnalyzeCommand::description() const {
   std::string text =
       "Prints one line per layer; with --out also writes every array to an HDF5 file that "
       "h5web and silx plot.";
-  if (checks_bounds()) text += " Exit code 5 if a bound that must hold was violated.";
-  const std::string more = about();
-  return more.empty() ? text : more + "\n" + text;
+  if (!card_.must_be_zero.empty()) text += " Exit code 5 if a bound that must hold was violated.";
+  return card_.about.empty() ? text : card_.about + "\n" + text;
 }
 
 std::vector<Example> AnalyzeCommand::examples() const {
@@ -45,8 +37,8 @@ std::vector<Example> AnalyzeCommand::examples() const {
            "all arrays to a file, the summary as JSON"}};
 }
 
-std::int64_t AnalyzeCommand::violations(const Json&) const {
-  return 0;
+std::string AnalyzeCommand::headline(const Json& totals) const {
+  return filled_in(card_.headline, totals);
 }
 
 std::string AnalyzeCommand::more_text(const Json&) const {
@@ -103,7 +95,8 @@ int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
   }
   tell(made, summary, formats);
   if (units_.is_used()) units_.clean_up(finished);
-  const std::int64_t n_violations = violations(summary.value("totals", Json::object()));
+  const std::int64_t n_violations =
+      summary.value("totals", Json::object()).value(card_.must_be_zero, std::int64_t{0});
   if (n_violations == 0) return kOk;
   note(fmt::format("kvscope: a bound that must hold was violated {} times", n_violations));
   return kCheckFailed;
@@ -201,7 +194,7 @@ void AnalyzeCommand::tell(const ResultInfo& made, const Json& summary, const Jso
     }
   }
   if (json_) {
-    Json report = {{"kind", kind_}};
+    Json report = {{"kind", card_.kind}};
     for (std::size_t i = 0; i < n_traces_; ++i) report["traces"].push_back(files_[i].string());
     report["options"] = options_json();
     report["result_file"] = out_ ? Json(out_->string()) : Json(nullptr);
@@ -214,8 +207,8 @@ void AnalyzeCommand::tell(const ResultInfo& made, const Json& summary, const Jso
     print_json(report);
   } else if (!csv_ || *csv_ != "-") {
     const Json totals = summary.value("totals", Json::object());
-    print(fmt::format("{}{}{}\n{}: {}\n", summary_table(summary, columns()), more_text(summary),
-                      NumberFormats::of(formats).line(), kind_, headline(totals)));
+    print(fmt::format("{}{}{}\n{}: {}\n", summary_table(summary, card_.columns), more_text(summary),
+                      NumberFormats::of(formats).line(), card_.kind, headline(totals)));
   }
 }
 

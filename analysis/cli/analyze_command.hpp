@@ -1,6 +1,5 @@
 // What all kinds of kvscope analyze share: traces in, a table, JSON or CSV out, arrays to a file. A
-// kind is one file that derives from AnalyzeCommand: its options, its call, its table, its
-// headline.
+// kind is a card of words, and one file with its options and its call.
 #pragma once
 
 #include <filesystem>
@@ -29,10 +28,23 @@ struct AnalysisRun {
   ResultProvenance provenance;
 };
 
+/// The words of a kind.
+struct AnalysisCard {
+  std::string kind;
+  int place = 100;  // among the kinds
+  std::string summary;
+  std::string about = "";  // a sentence or two for the help: what the numbers mean
+  std::vector<ReportColumn> columns;
+  std::string headline = "";      // one line under the table, as filled_in has it
+  std::string must_be_zero = "";  // total that counts how often a bound that must hold was violated
+  bool has_units = false;  // its layers are measured one by one (AnalyzeOne; LayerArrays::load)
+};
+
 class AnalyzeCommand : public Command {
  public:
-  std::string name() const override { return "analyze " + kind_; }
-  std::string summary() const override { return summary_; }
+  std::string name() const override { return "analyze " + card_.kind; }
+  std::string summary() const override { return card_.summary; }
+  int place() const override { return card_.place; }
   std::string description() const override;
   std::vector<Example> examples() const override;
   void declare(OptionSet& options) override;
@@ -43,28 +55,22 @@ class AnalyzeCommand : public Command {
   using Traces = std::vector<TraceFile>;
 
   /// `n_traces`: 1, or 2 for a verifier and its draft.
-  AnalyzeCommand(std::string kind, std::string summary, std::size_t n_traces)
-      : kind_(std::move(kind)), summary_(std::move(summary)), n_traces_(n_traces) {}
+  explicit AnalyzeCommand(AnalysisCard card, std::size_t n_traces = 1)
+      : card_(std::move(card)), n_traces_(n_traces) {}
+  const AnalysisCard& card() const { return card_; }
 
-  /// A sentence or two for the help: what the numbers mean. May be empty.
-  virtual std::string about() const { return ""; }
   /// The options of this kind alone.
   virtual void declare_kind(OptionSet& options) = 0;
   /// Their values, for the report.
   virtual Json options_json() const = 0;
   /// Runs the analysis; returns its summary with "layers" and "totals".
   virtual Json call(const Traces& traces, const AnalysisRun& run) const = 0;
-  virtual std::vector<ReportColumn> columns() const = 0;
-  /// One line under the table.
-  virtual std::string headline(const Json& totals) const = 0;
-  /// True if some bound must hold.
-  virtual bool checks_bounds() const { return false; }
+  /// One line under the table: the card's.
+  virtual std::string headline(const Json& totals) const;
   /// The layers that are measured each by itself, which are this kind's units; empty: it has none.
   virtual std::vector<Index> unit_layers(const Traces& traces) const;
   /// Text between the table and the headline, with its line ends; most kinds have none.
   virtual std::string more_text(const Json& summary) const;
-  /// How often a bound that must hold was violated: more than 0 is exit code 5.
-  virtual std::int64_t violations(const Json& totals) const;
 
  private:
   void check_outputs() const;
@@ -75,8 +81,7 @@ class AnalyzeCommand : public Command {
   /// `formats`: keys of analysis/number_formats.hpp.
   void tell(const ResultInfo& made, const Json& summary, const Json& formats) const;
 
-  std::string kind_;
-  std::string summary_;
+  AnalysisCard card_;
   std::size_t n_traces_;
   std::filesystem::path files_[2];
   std::optional<std::filesystem::path> out_;
@@ -86,8 +91,5 @@ class AnalyzeCommand : public Command {
   UnitOptions units_;
   WorkOptions work_;
 };
-
-/// A number of the totals for the headline; NaN if it is not there.
-double total_of(const nlohmann::ordered_json& totals, std::string_view key);
 
 }  // namespace kvscope::cli

@@ -32,12 +32,32 @@ std::string cell(const nlohmann::ordered_json& value) {
   return value.is_number() ? number_text(value.get<double>()) : "-";
 }
 
+AnalysisCard coverage_card() {
+  AnalysisCard card;
+  card.kind = "coverage";
+  card.place = 7;
+  card.summary = "attention kept per layer, head and page; nucleus sizes, smallest budgets";
+  card.columns = {{"nucleus_0.5", "keys p=0.5"},
+                  {"nucleus_0.9", "p=0.9"},
+                  {"nucleus_0.99", "p=0.99"},
+                  {"budget_mean", "target: mean"},
+                  {"budget_p95", "p95"},
+                  {"budget_max", "max"},
+                  {"budget_shared", "shared"},
+                  {"kl", "KL to draft"},
+                  {"pinsker_floor", "Pinsker floor"},
+                  {"tv_floor", "TV floor"},
+                  {"nucleus_mass", "on nucleus"},
+                  {"specattn_mass", "SpecAttn"},
+                  {"specattn_kept", "keys kept"},
+                  {"violations", "violated"}};
+  card.must_be_zero = "violations";
+  return card;
+}
+
 class AnalyzeCoverage final : public AnalyzeCommand {
  public:
-  AnalyzeCoverage()
-      : AnalyzeCommand("coverage",
-                       "attention kept per layer, head and page; nucleus sizes, smallest budgets",
-                       /*n_traces=*/1) {}
+  AnalyzeCoverage() : AnalyzeCommand(coverage_card()) {}
   std::string description() const override {
     return "Replays selectors on the recorded q, k and v and maps what they keep of the true "
            "attention: layer x head, and query block x page. Counts how many keys hold a share p "
@@ -99,22 +119,6 @@ class AnalyzeCoverage final : public AnalyzeCommand {
     return summary;
   }
 
-  std::vector<ReportColumn> columns() const override {
-    return {{"nucleus_0.5", "keys p=0.5"},
-            {"nucleus_0.9", "p=0.9"},
-            {"nucleus_0.99", "p=0.99"},
-            {"budget_mean", "target: mean"},
-            {"budget_p95", "p95"},
-            {"budget_max", "max"},
-            {"budget_shared", "shared"},
-            {"kl", "KL to draft"},
-            {"pinsker_floor", "Pinsker floor"},
-            {"tv_floor", "TV floor"},
-            {"nucleus_mass", "on nucleus"},
-            {"specattn_mass", "SpecAttn"},
-            {"specattn_kept", "keys kept"},
-            {"violations", "violated"}};
-  }
   std::string more_text(const Json& summary) const override {
     if (summary["pairs"].empty()) return "";
     TextTable table(
@@ -138,9 +142,6 @@ class AnalyzeCoverage final : public AnalyzeCommand {
                        percent_text(total_of(totals, "specattn_mass")),
                        percent_text(total_of(totals, "pinsker_floor")),
                        number_text(total_of(totals, "violations")));
-  }
-  std::int64_t violations(const Json& totals) const override {
-    return totals.value("violations", std::int64_t{0});
   }
 
   std::optional<fs::path> draft_;

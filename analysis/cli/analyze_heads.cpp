@@ -13,30 +13,36 @@ std::string number_or_dash(const nlohmann::ordered_json& value, int digits = 3) 
   return value.is_number() ? number_text(value.get<double>(), digits) : "-";
 }
 
+AnalysisCard heads_card() {
+  AnalysisCard card;
+  card.kind = "heads";
+  card.place = 9;
+  card.summary = "which heads do what: distance, sink, retrieval, loss, small maps";
+  card.about =
+      "Measures every query head on exact rows: mean attention distance, entropy, the share of "
+      "the first tokens (sink) and of the nearest keys (local), and a retrieval score: the weight "
+      "on the needle's positions (--needle), else on the tokens that followed an earlier "
+      "occurrence of the current token, as induction heads do, with the share that a uniform row "
+      "would give them; rows without such a token are left out of its mean. A replay measures "
+      "what each head loses under sparse methods at one budget. --out also holds a small map of "
+      "every head; kvscope figure heads draws the atlas. Rows are means over the heads of a "
+      "layer; --json has every head.";
+  card.columns = {{"distance", "distance"},   {"entropy", "entropy"},
+                  {"sink_share", "sink"},     {"local_share", "local"},
+                  {"retrieval", "retrieval"}, {"retrieval_chance", "by chance"},
+                  {"retrieval_max", "best"},  {"best_head", "its head"}};
+  card.headline =
+      "{heads} heads look {distance:3} tokens back on average; {sink_share:%} of the attention "
+      "lies on the first tokens, {local_share:%} nearby, {retrieval:%} on what is looked for "
+      "({retrieval_chance:%} by chance)";
+  return card;
+}
+
 class AnalyzeHeads final : public AnalyzeOne<HeadsOptions> {
  public:
-  AnalyzeHeads()
-      : AnalyzeOne("heads", "which heads do what: distance, sink, retrieval, loss, small maps",
-                   analyze_heads) {}
+  AnalyzeHeads() : AnalyzeOne(analyze_heads, heads_card()) {}
 
  private:
-  std::string about() const override {
-    return "Measures every query head on exact rows: mean attention distance, entropy, the share "
-           "of the first tokens (sink) and of the nearest keys (local), and a retrieval score: "
-           "the weight on the needle's positions (--needle), else on the tokens that followed an "
-           "earlier occurrence of the current token, as induction heads do, with the share that "
-           "a uniform row would give them; rows without such a token are left out of its mean. A "
-           "replay measures what each head loses under sparse "
-           "methods at one budget. --out also holds a small map of every head; kvscope figure "
-           "heads draws the atlas. Rows are means over the heads of a layer; --json has every "
-           "head.";
-  }
-  std::vector<ReportColumn> columns() const override {
-    return {{"distance", "distance"},   {"entropy", "entropy"},
-            {"sink_share", "sink"},     {"local_share", "local"},
-            {"retrieval", "retrieval"}, {"retrieval_chance", "by chance"},
-            {"retrieval_max", "best"},  {"best_head", "its head"}};
-  }
   std::string more_text(const Json& summary) const override {
     std::string text;
     if (!summary["methods"].empty()) {
@@ -51,15 +57,6 @@ class AnalyzeHeads final : public AnalyzeOne<HeadsOptions> {
     for (const Json& sentence : summary["skipped"])
       text += fmt::format("left out: {}\n", sentence.get<std::string>());
     return text;
-  }
-  std::string headline(const Json& totals) const override {
-    return fmt::format(
-        "{} heads look {} tokens back on average; {} of the attention lies on the first tokens, {} "
-        "nearby, {} on what is looked for ({} by chance)",
-        number_text(total_of(totals, "heads")), number_text(total_of(totals, "distance"), 3),
-        percent_text(total_of(totals, "sink_share")), percent_text(total_of(totals, "local_share")),
-        percent_text(total_of(totals, "retrieval")),
-        percent_text(total_of(totals, "retrieval_chance")));
   }
 };
 

@@ -1,5 +1,5 @@
 // Kinds of kvscope analyze that are one function of one trace and one options struct; what is left
-// to the kind are its words: help, columns, headline.
+// to the kind is its card.
 #pragma once
 
 #include <concepts>
@@ -20,21 +20,20 @@ concept LooksAtAPart = requires(Options& options) {
 
 template <class Options>
 class AnalyzeOne : public AnalyzeCommand {
- protected:
+ public:
   using Analysis = Json (*)(const TraceSource&, const Options&, ResultWriter&, ThreadPool&,
                             const ProgressFn&, std::stop_token, const ResultProvenance&);
 
-  AnalyzeOne(std::string kind, std::string summary, Analysis analysis)
-      : AnalyzeCommand(std::move(kind), std::move(summary), /*n_traces=*/1), analysis_(analysis) {}
+  AnalyzeOne(Analysis analysis, AnalysisCard card)
+      : AnalyzeCommand(std::move(card)), analysis_(analysis) {}
 
-  /// For kinds whose layers are units (LayerArrays::load).
-  std::vector<Index> all_layers(const Traces& traces) const {
+ private:
+  std::vector<Index> unit_layers(const Traces& traces) const final {
+    if (!card().has_units) return {};
     const TraceInfo& info = traces[0].info();
     if constexpr (LooksAtAPart<Options>) return selected_part(info, selection_.selection()).layers;
     return info.layers;
   }
-
- private:
   void declare_kind(OptionSet& options) final {
     if constexpr (LooksAtAPart<Options>) selection_.declare(options);
     options.fields(options_);

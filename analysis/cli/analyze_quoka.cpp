@@ -3,33 +3,36 @@
 
 #include "analysis/cli/analyze_one.hpp"
 #include "analysis/quoka.hpp"
-#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
 
+AnalysisCard quoka_card() {
+  AnalysisCard card;
+  card.kind = "quoka";
+  card.place = 1;
+  card.summary = "QuoKA: representative queries of a chunk, key scores, kept keys";
+  card.columns = {
+      {"mass_mean", "attention kept"},         {"mass_p05", "5th percentile"},
+      {"oracle_recall", "oracle recall"},      {"sink_selected", "sink kept"},
+      {"reduction_per_kv_head", "keys saved"}, {"pearson_log_mean", "r(S_q, log weight)"}};
+  card.headline =
+      "kept keys hold {mass_mean:%} of the attention (5th percentile of the rows: {mass_p05:%}) "
+      "and save {reduction_per_kv_head:%} of the key reads";
+  card.has_units = true;
+  return card;
+}
+
 class AnalyzeQuoka final : public AnalyzeOne<QuokaOptions> {
  public:
-  AnalyzeQuoka()
-      : AnalyzeOne("quoka", "QuoKA: representative queries of a chunk, key scores, kept keys",
-                   analyze_quoka) {}
+  AnalyzeQuoka() : AnalyzeOne(analyze_quoka, quoka_card()) {}
 
  private:
-  std::vector<Index> unit_layers(const Traces& traces) const override { return all_layers(traces); }
-  std::vector<ReportColumn> columns() const override {
-    return {{"mass_mean", "attention kept"},         {"mass_p05", "5th percentile"},
-            {"oracle_recall", "oracle recall"},      {"sink_selected", "sink kept"},
-            {"reduction_per_kv_head", "keys saved"}, {"pearson_log_mean", "r(S_q, log weight)"}};
-  }
   std::string headline(const Json& totals) const override {
     if (totals.value("rows_where_the_budget_cuts", Index{1}) == 0)
       return "the budget covers the past keys of every chunk, or no layer is chosen from: nothing "
              "is left out, so nothing is measured; give a smaller --budget, or record more tokens";
-    return fmt::format(
-        "kept keys hold {} of the attention (5th percentile of the rows: {}) and save {} of the "
-        "key reads",
-        percent_text(total_of(totals, "mass_mean")), percent_text(total_of(totals, "mass_p05")),
-        percent_text(total_of(totals, "reduction_per_kv_head")));
+    return AnalyzeOne::headline(totals);
   }
 };
 

@@ -1,6 +1,7 @@
 #include "analysis/cli/analyze_report.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/output.hpp"
@@ -65,6 +66,27 @@ std::string summary_table(const Json& summary, const std::vector<ReportColumn>& 
                   [&](const ReportColumn& column) { return totals.contains(column.key); });
   if (has_totals) add("all", totals);
   return table.text();
+}
+
+std::string filled_in(std::string_view text, const Json& totals) {
+  std::string out;
+  for (std::size_t open = text.find('{'); open != text.npos; open = text.find('{')) {
+    const std::size_t close = text.find('}', open);
+    const std::string_view field = text.substr(open + 1, close - open - 1);
+    const std::string_view key = field.substr(0, field.find(':'));
+    const std::string_view how = key == field ? "4" : field.substr(key.size() + 1);
+    const double value = total_of(totals, key);
+    out += text.substr(0, open);
+    out += how == "%" ? percent_text(value) : number_text(value, how.front() - '0');
+    text.remove_prefix(close + 1);
+  }
+  return out += text;
+}
+
+double total_of(const Json& totals, std::string_view key) {
+  const auto found = totals.find(std::string(key));
+  return found != totals.end() && found->is_number() ? found->get<double>()
+                                                     : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace kvscope::cli

@@ -1,9 +1,10 @@
 // How the summary of an analysis is shown: a table per layer with the totals under it, JSON, or
-// CSV.
+// CSV, and a line of words.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,5 +20,12 @@ struct ReportColumn {
 /// row has are left out; without any known column, every number of the rows is shown.
 std::string summary_table(const nlohmann::ordered_json& summary,
                           const std::vector<ReportColumn>& columns);
+
+/// A number of the totals; NaN if it is not there.
+double total_of(const nlohmann::ordered_json& totals, std::string_view key);
+
+/// `text` with numbers of the totals in place of {key} (four digits), {key:3} (three) and {key:%}
+/// (a share as percent); "-" for one that is not there.
+std::string filled_in(std::string_view text, const nlohmann::ordered_json& totals);
 
 }  // namespace kvscope::cli

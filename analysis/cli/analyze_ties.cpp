@@ -16,11 +16,26 @@
 namespace kvscope::cli {
 namespace {
 
+AnalysisCard ties_card() {
+  AnalysisCard card;
+  card.kind = "ties";
+  card.place = 10;
+  card.summary = "ties at the cut of a top-k, by number type of scores and page size";
+  card.about =
+      "Engines rank keys by scores of f32, bf16 or fp8 (e4m3, with a power of two as scale of a "
+      "row). Where the k-th and the next score are equal, either may come in, and programs "
+      "differ. For each method, number type and size of pages: rows with such a tie, how many "
+      "units are tied, how many keys change between the two extreme orders, and the gap between "
+      "the k-th and the next exact score in steps of the type.";
+  card.columns = {
+      {"tie_share_f32", "with a tie, f32"}, {"tie_share_bf16", "bf16"}, {"tie_share_fp8", "fp8"},
+      {"changed_f32", "keys changed, f32"}, {"changed_bf16", "bf16"},   {"changed_fp8", "fp8"}};
+  return card;
+}
+
 class AnalyzeTies final : public AnalyzeCommand {
  public:
-  AnalyzeTies()
-      : AnalyzeCommand("ties", "ties at the cut of a top-k, by number type of scores and page size",
-                       /*n_traces=*/1) {}
+  AnalyzeTies() : AnalyzeCommand(ties_card()) {}
   std::vector<Example> examples() const override {
     return {{"kvscope analyze ties trace.h5 --out ties.h5", "five methods at 256 tokens"},
             {"kvscope analyze ties trace.h5 --selector quoka,quest:page-size=32 --budget 128 "
@@ -31,13 +46,6 @@ class AnalyzeTies final : public AnalyzeCommand {
   }
 
  private:
-  std::string about() const override {
-    return "Engines rank keys by scores of f32, bf16 or fp8 (e4m3, with a power of two as scale of "
-           "a row). Where the k-th and the next score are equal, either may come in, and programs "
-           "differ. For each method, number type and size of pages: rows with such a tie, how many "
-           "units are tied, how many keys change between the two extreme orders, and the gap "
-           "between the k-th and the next exact score in steps of the type.";
-  }
   void declare_kind(OptionSet& options) override {
     options.add("selector", "NAME[,NAME]",
                 "methods that give a score per key or page "
@@ -81,11 +89,6 @@ class AnalyzeTies final : public AnalyzeCommand {
     }
     return analyze_ties(traces[0], options, run.output, run.pool, run.progress, run.stop,
                         run.provenance);
-  }
-  std::vector<ReportColumn> columns() const override {
-    return {
-        {"tie_share_f32", "with a tie, f32"}, {"tie_share_bf16", "bf16"}, {"tie_share_fp8", "fp8"},
-        {"changed_f32", "keys changed, f32"}, {"changed_bf16", "bf16"},   {"changed_fp8", "fp8"}};
   }
   std::string more_text(const Json& summary) const override {
     TextTable table({"method", "ranks", "scores", "rows", "with a tie", "tied set", "keys changed",

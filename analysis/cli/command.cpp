@@ -9,17 +9,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_models_command());
   commands.push_back(make_verify_command());
   commands.push_back(make_recover_command());
-  commands.push_back(make_analyze_quoka_command());
-  commands.push_back(make_analyze_theorem_b1_command());
-  commands.push_back(make_analyze_quest_command());
-  commands.push_back(make_analyze_layer_map_command());
-  commands.push_back(make_analyze_geometry_command());
-  commands.push_back(make_analyze_query_selection_command());
-  commands.push_back(make_analyze_coverage_command());
-  commands.push_back(make_analyze_attention_map_command());
-  commands.push_back(make_analyze_heads_command());
-  commands.push_back(make_analyze_ties_command());
-  commands.push_back(make_analyze_pruning_command());
+  for (auto& command : analyze_commands()) commands.push_back(std::move(command));
   commands.push_back(make_ladder_command());
   commands.push_back(make_cost_command());
   commands.push_back(make_sweep_command());

@@ -28,6 +28,8 @@ class Command {
   /// A paragraph or two for the command's own help; may be empty.
   virtual std::string description() const { return ""; }
   virtual std::vector<Example> examples() const { return {}; }
+  /// Its place in its group: ascending, then by the name of its file.
+  virtual int place() const { return 100; }
   virtual void declare(OptionSet& options) = 0;
   /// After declare and parse. `command_line`: as typed, for provenance. Returns an ExitCode.
   virtual int run(const OptionSet& options, const std::string& command_line) = 0;
@@ -39,22 +41,16 @@ std::vector<std::unique_ptr<Command>> all_commands();
 /// Names of the groups ("analyze", "bench") with what their commands have in common.
 std::vector<std::pair<std::string, std::string>> command_groups();
 
-// One factory per file of this folder.
+/// One per file analyze_NAME.cpp, which has make_analyze_NAME_command(); CMake finds them.
+std::vector<std::unique_ptr<Command>> analyze_commands();
+
+// One factory per other file of this folder.
 std::unique_ptr<Command> make_record_command();
 std::unique_ptr<Command> make_tokenize_command();
 std::unique_ptr<Command> make_info_command();
 std::unique_ptr<Command> make_models_command();
 std::unique_ptr<Command> make_verify_command();
 std::unique_ptr<Command> make_recover_command();
-std::unique_ptr<Command> make_analyze_quoka_command();
-std::unique_ptr<Command> make_analyze_theorem_b1_command();
-std::unique_ptr<Command> make_analyze_quest_command();
-std::unique_ptr<Command> make_analyze_layer_map_command();
-std::unique_ptr<Command> make_analyze_geometry_command();
-std::unique_ptr<Command> make_analyze_query_selection_command();
-std::unique_ptr<Command> make_analyze_coverage_command();
-std::unique_ptr<Command> make_analyze_heads_command();
-std::unique_ptr<Command> make_analyze_pruning_command();
 std::unique_ptr<Command> make_sweep_command();
 std::unique_ptr<Command> make_merge_command();
 std::unique_ptr<Command> make_fit_command();
@@ -68,8 +64,6 @@ std::unique_ptr<Command> make_simulate_chain_command();
 std::unique_ptr<Command> make_simulate_speculative_command();
 std::unique_ptr<Command> make_table_command();
 std::unique_ptr<Command> make_notebook_command();
-std::unique_ptr<Command> make_analyze_attention_map_command();
-std::unique_ptr<Command> make_analyze_ties_command();
 std::unique_ptr<Command> make_ladder_command();
 std::unique_ptr<Command> make_export_command();
 std::unique_ptr<Command> make_figure_command();

@@ -12,11 +12,22 @@
 namespace kvscope::cli {
 namespace {
 
+AnalysisCard ladder_card() {
+  AnalysisCard card;
+  card.kind = "ladder";
+  card.summary = "what each simplification in a serving engine costs a method";
+  card.columns = {{"mass", "mass"},
+                  {"output_error", "output error"},
+                  {"bytes", "bytes"},
+                  {"together_mass", "all: mass"},
+                  {"together_output_error", "output error"},
+                  {"together_bytes", "bytes"}};
+  return card;
+}
+
 class LadderCommand final : public AnalyzeCommand {
  public:
-  LadderCommand()
-      : AnalyzeCommand("ladder", "what each simplification in a serving engine costs a method",
-                       /*n_traces=*/1) {}
+  LadderCommand() : AnalyzeCommand(ladder_card()) {}
   std::string name() const override { return "ladder"; }
   std::string description() const override {
     return "Papers choose tokens per query head, for every query, by exact scores; engines share "
@@ -64,14 +75,6 @@ class LadderCommand final : public AnalyzeCommand {
   Json call(const Traces& traces, const AnalysisRun& run) const override {
     return analyze_ladder(traces[0], ladder_options(), run.output, run.pool, run.progress, run.stop,
                           run.provenance);
-  }
-  std::vector<ReportColumn> columns() const override {
-    return {{"mass", "mass"},
-            {"output_error", "output error"},
-            {"bytes", "bytes"},
-            {"together_mass", "all: mass"},
-            {"together_output_error", "output error"},
-            {"together_bytes", "bytes"}};
   }
   std::string more_text(const Json& summary) const override {
     TextTable table({"rung", "mass", "output error", "keys", "KiB", "together: mass",
