@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "analysis/figures/head_measures.hpp"
 #include "analysis/figures/selection.hpp"
@@ -29,26 +28,16 @@ struct Atlas {
   std::size_t n_all = 0;  // heads before a sorted atlas was cut
 };
 
-std::vector<std::size_t> slots_of(const std::vector<double>& axis, const std::string& chosen,
-                                  std::string_view option, const std::string& where) {
-  std::vector<std::size_t> slots;
-  for (const Index wanted : parse_numbers(chosen, option))
-    slots.push_back(static_cast<std::size_t>(slot_of(axis, wanted, option, where)));
-  if (slots.empty()) {
-    slots.resize(axis.size());
-    std::iota(slots.begin(), slots.end(), 0);
-  }
-  return slots;
-}
-
 /// As in the model: heads to the right, layers upwards.
-Atlas grid_of(const std::vector<std::size_t>& layers, const std::vector<std::size_t>& heads) {
+Atlas grid_of(const std::vector<Index>& layers, const std::vector<Index>& heads) {
   Atlas atlas;
   atlas.n_columns = heads.size();
   atlas.n_rows = layers.size();
   for (std::size_t l = 0; l < layers.size(); ++l) {
-    for (std::size_t h = 0; h < heads.size(); ++h)
-      atlas.tiles.push_back({layers[l], heads[h], h, l});
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+      atlas.tiles.push_back(
+          {static_cast<std::size_t>(layers[l]), static_cast<std::size_t>(heads[h]), h, l});
+    }
   }
   return atlas;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "analysis/plot/rich_text.hpp"
@@ -33,6 +34,18 @@ Index slot_of(std::span<const double> axis, Index wanted, std::string_view what,
   const std::span<const double> some = axis.first(std::min<std::size_t>(axis.size(), 20));
   throw ConfigError(fmt::format("{}: there is no {} {}; it has {}{}", where, what, wanted,
                                 fmt::join(some, ", "), some.size() < axis.size() ? ", ..." : ""));
+}
+
+std::vector<Index> slots_of(std::span<const double> axis, std::string_view text,
+                            std::string_view option, const std::string& where) {
+  std::vector<Index> slots;
+  for (const Index number : parse_numbers(text, option))
+    slots.push_back(slot_of(axis, number, option, where));
+  if (slots.empty()) {
+    slots.resize(axis.size());
+    std::iota(slots.begin(), slots.end(), 0);
+  }
+  return slots;
 }
 
 Index one_of(std::string_view option_text, std::string_view option, Index fallback) {

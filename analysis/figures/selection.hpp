@@ -22,6 +22,11 @@ std::vector<Index> parse_numbers(std::string_view text, std::string_view option)
 Index slot_of(std::span<const double> axis, Index wanted, std::string_view what,
               const std::string& where);
 
+/// The slots of the coordinates that an option names, in its order; all if it names none. Throws as
+/// slot_of.
+std::vector<Index> slots_of(std::span<const double> axis, std::string_view text,
+                            std::string_view option, const std::string& where);
+
 /// The one layer or head that is shown: the option's, which must name one, else `fallback`.
 Index one_of(std::string_view option_text, std::string_view option, Index fallback);
 

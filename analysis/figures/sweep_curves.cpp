@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "analysis/figures/spec.hpp"
 #include "analysis/figures/sweep_cells.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
@@ -88,14 +89,13 @@ std::string usual_budget_kind(const TextColumn& kinds, const TextColumn& selecto
 }  // namespace
 
 const SweepMetric& sweep_metric(std::string_view option) {
-  std::vector<std::string_view> names;
   if (option == "mass_p5") option = "mass_p05";  // its name before 0.1.0
+  std::vector<std::string> names;
   for (const SweepMetric& metric : kMetrics) {
-    if (metric.option == option || metric.column == option) return metric;
-    names.push_back(metric.option);
+    if (metric.column == option) return metric;
+    names.emplace_back(metric.option);
   }
-  throw ConfigError(
-      fmt::format("metric: there is no \"{}\"; choose from {}", option, fmt::join(names, ", ")));
+  return kMetrics[metric_slot(std::string(option), names)];
 }
 
 SweepSelection select_sweep_rows(const Table& table, const FigureOptions& options,
@@ -366,10 +366,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
   std::vector<std::string> names = parse_words(options.metric);
   if (names.empty()) names = parse_words(fallback);
 
-  plot::Figure figure;
-  figure.columns = static_cast<int>(std::min<std::size_t>(names.size(), 3));
-  figure.span = names.size() > 1 ? plot::Span::full : plot::Span::column;
-  figure.legend = plot::LegendPlace::above;
+  plot::Figure figure = panels_in_rows(names.size(), 3);
   std::set<double> budgets;
   for (std::size_t r : selection.rows) {
     if (!std::isnan(budget[r])) budgets.insert(budget[r]);

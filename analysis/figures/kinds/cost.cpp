@@ -10,8 +10,8 @@
 
 #include "analysis/cost/predict.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
 #include "analysis/plot/rich_text.hpp"
-#include "core/base/error.hpp"
 
 namespace kvscope {
 
@@ -28,7 +28,7 @@ using CostLines = std::vector<CostLine>;
 
 /// Lines by batch; every batch has all lines, in one order.
 std::map<double, CostLines> cost_lines(const Table& table, const FigureOptions& options) {
-  const std::vector<std::string> wanted = figures::parse_words(options.selector);
+  const figures::Wanted wanted(options.selector);
   const auto budgets = table.numbers("budget");
   const auto batches = table.numbers("batch");
   const auto contexts = table.numbers("context");
@@ -41,8 +41,7 @@ std::map<double, CostLines> cost_lines(const Table& table, const FigureOptions& 
   std::map<double, CostLines> lines;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string& selector = table.text("selector").at(r);
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end())
-      continue;
+    if (!wanted.has(selector)) continue;
     std::string label = figures::method_label(selector);
     const std::size_t n_method = label.size();
     if (budgets_of[selector].size() > 1) label += fmt::format(" {:g}", budgets[r]);
@@ -54,17 +53,13 @@ std::map<double, CostLines> cost_lines(const Table& table, const FigureOptions& 
       line = of_batch.insert(line, {label, selector + ":" + label.substr(n_method), {}});
     line->rows[contexts[r]] = r;
   }
-  if (lines.empty())
-    throw ConfigError(
-        fmt::format("{}: the selection is empty: no row of these methods", table.name()));
+  if (lines.empty()) figures::fail_empty(table.name(), "no row of these methods");
   return lines;
 }
 
 plot::Panel speedup_panel(const Table& table, const CostLines& lines) {
   plot::Panel panel;
-  panel.x.label = "Context length (tokens)";
-  panel.x.scale = plot::ScaleKind::log2;
-  panel.x.format = plot::TickFormat::tokens;
+  panel.x = figures::length_axis();
   panel.y.label = "Predicted speedup of attention";
   panel.y.scale = plot::ScaleKind::log2;
   panel.aspect = 0.8;
@@ -72,11 +67,9 @@ plot::Panel speedup_panel(const Table& table, const CostLines& lines) {
   std::vector<std::string> looks;
   for (const CostLine& line : lines) looks.push_back(line.look);
   const figures::MethodTones tones(looks);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    plot::Line line;
-    line.label = lines[i].label;
-    line.tone = tones.of(lines[i].look);
-    for (const auto& [context, row] : lines[i].rows) {
+  for (const CostLine& one : lines) {
+    plot::Line line{one.label, tones.of(one.look), {}, {}, {}, {}};
+    for (const auto& [context, row] : one.rows) {
       line.x.push_back(context);
       line.y.push_back(speedups[row]);
     }
@@ -90,9 +83,9 @@ plot::Panel speedup_panel(const Table& table, const CostLines& lines) {
 plot::Panel stages_panel(const Table& table, const CostLines& lines) {
   plot::Panel panel;
   panel.x.label = "Microseconds of a layer";
-  panel.y.reversed = true;
-  panel.y.has_names = true;
-  panel.y.range = plot::Range{-0.6, static_cast<double>(lines.size()) - 0.4};
+  std::vector<std::string> labels;
+  for (const CostLine& line : lines) labels.push_back(line.label);
+  panel.y = figures::names_axis(labels);
   panel.aspect = 0.8;
   double largest = 0.0;
   plot::Scatter totals;
@@ -121,7 +114,6 @@ plot::Panel stages_panel(const Table& table, const CostLines& lines) {
     totals.x.push_back(at);
     totals.y.push_back(y);
     largest = std::max(largest, at);
-    panel.y.ticks.push_back({y, lines[i].label});
   }
   panel.marks.emplace_back(std::move(totals));
   panel.x.range = plot::Range{0.0, largest > 0.0 ? 1.05 * largest : 1.0};

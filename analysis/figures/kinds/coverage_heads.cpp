@@ -8,7 +8,9 @@
 #include <set>
 
 #include "analysis/figures/maps.hpp"
+#include "analysis/figures/spec.hpp"
 #include "analysis/figures/sweep_curves.hpp"
+#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {
@@ -61,18 +63,14 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
   const std::vector<double> head_list(heads.begin(), heads.end());
 
   // mean over traces per method, layer and head
-  struct Cell {
-    double sum = 0.0;
-    int n = 0;
-  };
-  std::map<std::string, std::map<std::pair<double, double>, Cell>> cells;
+  std::map<std::string, std::map<std::pair<double, double>, Mean>> cells;
   plot::Range range{1e300, -1e300};
+  const auto is_shown = [&](std::size_t r) {
+    return !std::isnan(values[r]) && (chosen ? budget[r] == *chosen : std::isnan(budget[r]));
+  };
   for (std::size_t r : selection.rows) {
-    const bool is_shown = chosen ? budget[r] == *chosen : std::isnan(budget[r]);
-    if (!is_shown || std::isnan(values[r])) continue;
-    Cell& cell = cells[selectors.at(r)][{layer[r], head[r]}];
-    cell.sum += values[r];
-    ++cell.n;
+    if (!is_shown(r)) continue;
+    cells[selectors.at(r)][{layer[r], head[r]}].add(values[r]);
     range.low = std::min(range.low, values[r]);
     range.high = std::max(range.high, values[r]);
   }
@@ -87,37 +85,25 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
       if (selector == "full" || selector.starts_with("oracle")) continue;
       for (const auto& [place, cell] : of_method) {
         const auto bound = oracle->second.find(place);
-        is_beyond = is_beyond || (bound != oracle->second.end() &&
-                                  cell.sum / cell.n > bound->second.sum / bound->second.n + 1e-3);
+        is_beyond = is_beyond ||
+                    (bound != oracle->second.end() && cell.value() > bound->second.value() + 1e-3);
       }
     }
   }
-  std::map<std::string, Cell> kept;
-  const auto kept_keys = is_beyond ? table.numbers("kept") : std::span<const double>{};
+  std::map<std::string, Mean> kept;
   for (std::size_t r : selection.rows) {
-    if (!is_beyond || !(chosen ? budget[r] == *chosen : std::isnan(budget[r]))) continue;
-    const double keys = kept_keys[r];
-    if (std::isnan(keys) || std::isnan(values[r])) continue;
-    kept[selectors.at(r)].sum += keys;
-    ++kept[selectors.at(r)].n;
+    if (is_beyond && is_shown(r)) kept[selectors.at(r)].add(table.numbers("kept")[r]);
   }
 
-  plot::Figure figure;
-  figure.columns = figures::balanced_columns(cells.size());
-  figure.span = cells.size() > 1 ? plot::Span::full : plot::Span::column;
+  plot::Figure figure =
+      figures::panels_in_rows(cells.size(), figures::balanced_columns(cells.size()));
   figure.share_x = figure.share_y = true;
-  figure.legend = plot::LegendPlace::above;
   std::size_t n_shown = 0;
   for (const std::string& selector : selection.selectors) {
     if (!cells.contains(selector)) continue;
     std::vector<float> map;
     for (double l : layer_list) {
-      for (double h : head_list) {
-        const auto it = cells[selector].find({l, h});
-        const bool is_known = it != cells[selector].end();
-        map.push_back(is_known ? static_cast<float>(it->second.sum / it->second.n)
-                               : std::numeric_limits<float>::quiet_NaN());
-      }
+      for (double h : head_list) map.push_back(static_cast<float>(cells[selector][{l, h}].value()));
     }
     ++n_shown;
     plot::ColourAxis colour;
@@ -127,8 +113,8 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
     colour.show_bar = n_shown % static_cast<std::size_t>(figure.columns) == 0;
     plot::Panel panel = figures::head_panel(layer_list, head_list, std::move(map), colour);
     panel.title = figures::method_label(selector);
-    if (is_beyond && kept[selector].n > 0)
-      panel.title += fmt::format("\n{:.0f} keys per query", kept[selector].sum / kept[selector].n);
+    if (is_beyond && kept[selector].n() > 0)
+      panel.title += fmt::format("\n{:.0f} keys per query", kept[selector].value());
     figure.panels.push_back(std::move(panel));
   }
   figure.caption = selection.sentences;

@@ -7,6 +7,7 @@
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "core/base/error.hpp"
@@ -20,11 +21,8 @@ namespace {
 enum class Part { kept, selected, lost };
 
 Part part_of(const std::string& metric) {
-  if (metric.empty() || metric == "kept") return Part::kept;
-  if (metric == "selected") return Part::selected;
-  if (metric == "lost") return Part::lost;
-  throw ConfigError(
-      fmt::format("metric: there is no \"{}\"; choose from kept, selected, lost", metric));
+  return static_cast<Part>(
+      figures::metric_slot(metric.empty() ? "kept" : metric, {"kept", "selected", "lost"}));
 }
 
 /// Shares of keys instead of attention.
@@ -97,7 +95,8 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
       colour = share_colours();
     }
     const auto n_pairs = static_cast<std::size_t>(kept.spec.shape[1]);
-    const auto wanted = figures::parse_words(input.options.selector);
+    const figures::Wanted wanted(input.options.selector);
+    const bool are_chosen = !input.options.selector.empty();
     for (std::size_t p = 0; p < n_pairs; ++p) {
       if (!result.summary().contains("pairs") || p >= result.summary()["pairs"].size() ||
           kept.values.size() != mass.values.size() * n_pairs) {
@@ -108,10 +107,8 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
       const auto& entry = result.summary()["pairs"][p];
       const std::string name =
           entry.is_string() ? entry.get<std::string>() : entry.value("pair", "");
-      const std::string_view selector = selector_of_label(name);
-      if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end())
-        continue;
-      if (wanted.empty() && shown.size() == 3) break;
+      if (!wanted.has(std::string(selector_of_label(name)))) continue;
+      if (!are_chosen && shown.size() == 3) break;
       shown.push_back(name);
       std::vector<float> values = part(kept, static_cast<std::size_t>(l) * n_pairs + p);
       for (std::size_t i = 0; shown_part == Part::lost && i < values.size(); ++i)
@@ -121,9 +118,9 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
       figure.panels.push_back(
           map_panel(values, blocks, pages, figures::method_label(name), colour, sentence));
     }
-    if (!wanted.empty() && shown.empty()) {
+    if (are_chosen && shown.empty()) {
       throw ConfigError(
-          fmt::format("selector: {} holds none of {}", result.name(), fmt::join(wanted, ", ")));
+          fmt::format("selector: {} holds none of {}", result.name(), input.options.selector));
     }
   }
   figure.panels.back().colour->show_bar = true;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
 #include "analysis/figures/sweep_curves.hpp"
 #include "analysis/match_rows.hpp"
 #include "analysis/statistics.hpp"
@@ -95,11 +96,7 @@ std::vector<EqualCostMetric> metrics_of(const Table& table, const FigureOptions&
   std::vector<EqualCostMetric> metrics;
   if (!is_sweep(table)) {
     metrics.push_back(live_metric(table));
-    for (const std::string& name : names) {
-      if (name != metrics.front().column)
-        throw ConfigError(fmt::format("metric: there is no \"{}\" in {}; it has {}", name,
-                                      table.name(), metrics.front().column));
-    }
+    for (const std::string& name : names) figures::metric_slot(name, {metrics.front().column});
     return metrics;
   }
   if (names.empty()) names = {"mass", "output_error_rel"};
@@ -136,7 +133,7 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const MatchedRo
         "--phase: rows of a simulation have no phase; only tables of kvscope sweep do");
   const auto reached = table.numbers("match_reached");
   const TextColumn& selectors = table.text("selector");
-  const std::vector<std::string> wanted = figures::parse_words(options.selector);
+  const figures::Wanted wanted(options.selector);
   std::map<std::string, EqualCostMethod> by_name;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string& selector = selectors.at(r);
@@ -146,8 +143,7 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const MatchedRo
       continue;
     if (has_layers && !options.phase.empty() && table.text("phase").at(r) != options.phase)
       continue;
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end())
-      continue;
+    if (!wanted.has(selector)) continue;
     EqualCostMethod& method = by_name[selector];
     method.selector = selector;
     if (method.note.empty()) method.note = matched.why_missed(r);
@@ -170,8 +166,7 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const MatchedRo
 /// Why methods of the same cost lie beyond the oracle; empty where none does.
 std::string beyond_oracle(const std::vector<EqualCostMethod>& methods, std::size_t panel,
                           const EqualCostMetric& metric, bool is_live) {
-  const auto oracle = std::find_if(methods.begin(), methods.end(),
-                                   [](const auto& one) { return one.selector == kOracle; });
+  const auto oracle = std::ranges::find(methods, kOracle, &EqualCostMethod::selector);
   if (oracle == methods.end()) return "";
   std::size_t n = 0;
   for (const EqualCostMethod& one : methods) {
@@ -197,15 +192,13 @@ plot::Figure make_equal_cost(const FigureInput& input) {
   const std::vector<EqualCostMetric> metrics = metrics_of(table, options);
   std::vector<EqualCostMethod> methods = collect_methods(table, matched, options, target, metrics);
 
-  std::vector<std::string> not_shown;
+  figures::LeftOut not_shown;
   std::erase_if(methods, [&](const EqualCostMethod& one) {
     const bool has_none = std::isnan(one.values.front().middle.value());
-    if (has_none) not_shown.push_back(fmt::format("{} ({})", one.selector, one.note));
+    if (has_none) not_shown.add(one.selector, one.note);
     return has_none;
   });
-  if (methods.empty())
-    throw ConfigError(
-        fmt::format("{}: the selection is empty: no method was measured", table.name()));
+  if (methods.empty()) figures::fail_empty(table.name(), "no method was measured");
   std::stable_sort(methods.begin(), methods.end(),
                    [&](const EqualCostMethod& a, const EqualCostMethod& b) {
                      const int family_a = heading_of(a.selector).first;
@@ -236,11 +229,8 @@ plot::Figure make_equal_cost(const FigureInput& input) {
     place += 1.0;
   }
 
-  plot::Figure figure;
-  figure.columns = static_cast<int>(metrics.size());
+  plot::Figure figure = figures::panels_in_rows(metrics.size(), static_cast<int>(metrics.size()));
   figure.share_y = true;
-  figure.span = metrics.size() > 1 ? plot::Span::full : plot::Span::column;
-  figure.legend = plot::LegendPlace::above;
   bool has_intervals = false;
   std::vector<std::string> beyond;
   for (std::size_t m = 0; m < metrics.size(); ++m) {
@@ -248,10 +238,7 @@ plot::Figure make_equal_cost(const FigureInput& input) {
     panel.x.label = metrics[m].label;
     panel.x.scale = metrics[m].scale;
     panel.x.format = plot::TickFormat::number;
-    panel.y.range = plot::Range{-0.7, place - 0.3};
-    panel.y.reversed = true;
-    panel.y.ticks = ticks;
-    panel.y.has_names = true;
+    panel.y = figures::names_axis(ticks, {-0.7, place - 0.3});
     panel.aspect =
         (metrics.size() == 1 ? 0.075 : 0.032 * static_cast<double>(metrics.size())) * place;
     plot::Scatter met{fmt::format("{} met", target), {plot::Role::series, 0}, {}, {}, {}, 1.2, 1.0};
@@ -276,8 +263,7 @@ plot::Figure make_equal_cost(const FigureInput& input) {
         line.y.push_back(std::isnan(x) ? kNan : places[i]);
       }
     }
-    const auto oracle = std::find_if(methods.begin(), methods.end(),
-                                     [](const auto& one) { return one.selector == kOracle; });
+    const auto oracle = std::ranges::find(methods, kOracle, &EqualCostMethod::selector);
     if (oracle != methods.end() && std::isfinite(oracle->values[m].middle.value()))
       panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::vertical,
                                           oracle->values[m].middle.value(),
@@ -315,14 +301,12 @@ plot::Figure make_equal_cost(const FigureInput& input) {
                     : are_means ? ", their ends averaged"
                                 : ""));
   }
-  std::vector<std::string> not_met;
+  figures::LeftOut not_met;
   for (const EqualCostMethod& one : methods) {
-    if (!one.note.empty()) not_met.push_back(fmt::format("{} ({})", one.selector, one.note));
+    if (!one.note.empty()) not_met.add(one.selector, one.note);
   }
-  if (!not_met.empty())
-    figure.caption.push_back(fmt::format("Another cost: {}.", fmt::join(not_met, "; ")));
-  if (!not_shown.empty())
-    figure.caption.push_back(fmt::format("Not shown: {}.", fmt::join(not_shown, "; ")));
+  not_met.say("Another cost", figure.caption);
+  not_shown.say("Not shown", figure.caption);
   if (!beyond.empty()) {
     figure.caption.insert(figure.caption.end(), beyond.begin(), beyond.end());
     figure.caption.emplace_back(

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
 #include "analysis/plot/rich_text.hpp"
-#include "core/base/error.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
@@ -58,7 +58,7 @@ std::string budget_words(const Table& table, std::size_t row) {
   return fmt::format(" {:g}", budget);
 }
 
-std::vector<Method> methods_of(const Table& table, const std::vector<std::string>& wanted) {
+std::vector<Method> methods_of(const Table& table, const figures::Wanted& wanted) {
   const TextColumn& selectors = table.text("selector");
   const auto length = table.numbers("length");
   const auto seconds = table.numbers("seconds");
@@ -70,9 +70,7 @@ std::vector<Method> methods_of(const Table& table, const std::vector<std::string
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string& selector = selectors.at(r);
     const bool is_reference = selector == "full" && (!names_reference || names->at(r) == "dense");
-    const bool shown = wanted.empty() || is_reference ||
-                       std::find(wanted.begin(), wanted.end(), selector) != wanted.end();
-    if (!shown || !std::isfinite(seconds[r])) continue;
+    if (!(is_reference || wanted.has(selector)) || !std::isfinite(seconds[r])) continue;
     const std::string budget = budget_words(table, r);
     const std::string key = is_reference     ? "dense"
                             : budget.empty() ? selector
@@ -93,10 +91,7 @@ std::vector<Method> methods_of(const Table& table, const std::vector<std::string
     }
     at->rows[length[r]] = r;
   }
-  if (methods.empty()) {
-    throw ConfigError(
-        fmt::format("{}: the selection is empty: no row with seconds is left", table.name()));
-  }
+  if (methods.empty()) figures::fail_empty(table.name(), "no row with seconds is left");
   return methods;
 }
 
@@ -168,9 +163,7 @@ class LatencyFigure {
 
   static plot::Panel empty_panel(const std::string& label) {
     plot::Panel panel;
-    panel.x.label = "Context length (tokens)";
-    panel.x.scale = plot::ScaleKind::log2;
-    panel.x.format = plot::TickFormat::tokens;
+    panel.x = figures::length_axis();
     panel.y.label = label;
     panel.aspect = 0.62;
     return panel;
@@ -252,7 +245,7 @@ std::string conditions_of(const ResultView& result, const Table& table) {
 
 plot::Figure make_latency(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
-  const auto methods = methods_of(table, figures::parse_words(input.options.selector));
+  const auto methods = methods_of(table, figures::Wanted(input.options.selector));
   LatencyFigure figure(table, methods);
   const bool is_ttft = table.has("ttft_seconds");
   const bool has_attention = is_ttft && table.has("attention_seconds");

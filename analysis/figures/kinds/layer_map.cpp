@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/figures/maps.hpp"
-#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {
@@ -17,18 +17,11 @@ namespace {
 plot::Figure make_layer_map(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const std::string metric = input.options.metric.empty() ? "kl" : input.options.metric;
-  static constexpr std::pair<std::string_view, std::string_view> kMetrics[] = {
-      {"kl", "KL divergence (nats)"},
-      {"kl_smoothed", "KL of smoothed rows (nats)"},
-      {"total_variation", "Total variation distance"},
-      {"pinsker_floor", "Floor on the verifier's mass"}};
-  const auto known = std::find_if(std::begin(kMetrics), std::end(kMetrics),
-                                  [&](const auto& m) { return m.first == metric; });
-  if (known == std::end(kMetrics)) {
-    throw ConfigError(fmt::format(
-        "metric: there is no \"{}\"; choose from kl, kl_smoothed, total_variation, pinsker_floor",
-        metric));
-  }
+  constexpr std::string_view kLabels[] = {"KL divergence (nats)", "KL of smoothed rows (nats)",
+                                          "Total variation distance",
+                                          "Floor on the verifier's mass"};
+  const std::string_view label = kLabels[figures::metric_slot(
+      metric, {"kl", "kl_smoothed", "total_variation", "pinsker_floor"})];
   const figures::ArrayData values(result, metric);
   const auto draft = result.axis(metric, 0);
   const auto verifier = result.axis(metric, 1);
@@ -41,7 +34,7 @@ plot::Figure make_layer_map(const FigureInput& input) {
   }
 
   plot::ColourAxis colour;
-  colour.axis.label = std::string(known->second);
+  colour.axis.label = label;
   plot::Panel panel = figures::head_panel(
       draft, verifier, std::vector<float>(values.values.begin(), values.values.end()), colour);
   panel.x.label = "Verifier layer";

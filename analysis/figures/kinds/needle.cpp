@@ -18,11 +18,13 @@
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
 #include "analysis/figures/sweep_curves.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "analysis/plot/scale.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/protocol.hpp"
+#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
@@ -229,18 +231,16 @@ std::vector<std::string> caption_of(const Answers& answers) {
 }
 
 plot::Figure make_needle(const FigureInput& input) {
-  const auto wanted = figures::parse_words(input.options.selector);
+  const figures::Wanted wanted(input.options.selector);
   std::set<double> lengths;
   std::set<double> depths;
   std::vector<std::string> names;  // in the order of the table
-  std::map<std::string, std::map<std::pair<double, double>, std::pair<double, int>>> grids;
+  std::map<std::string, std::map<std::pair<double, double>, Mean>> grids;
   // By name: with its budget.
   std::map<std::string, std::pair<figures::LiveResult, std::string>> shown;
   const Answers answers = read_answers(*input.results[0], input.options.metric);
   for (const Answer& answer : answers.list) {
-    const bool is_wanted =
-        wanted.empty() || std::find(wanted.begin(), wanted.end(), answer.selector) != wanted.end();
-    if (!is_wanted || std::isnan(answer.accuracy)) continue;
+    if (!wanted.has(answer.selector) || std::isnan(answer.accuracy)) continue;
     std::string name = figures::method_label(answer.selector);
     if (!answer.budget.empty()) {
       const bool other = !input.options.budget.empty() &&
@@ -252,23 +252,17 @@ plot::Figure make_needle(const FigureInput& input) {
       names.push_back(name);
       shown[name] = {{answer.selector, 0.0, answer.kept}, answer.budget};
     }
-    auto& [sum, n] = grids[name][{answer.depth, answer.length}];
-    sum += answer.accuracy;
-    ++n;
+    grids[name][{answer.depth, answer.length}].add(answer.accuracy);
     lengths.insert(answer.length);
     depths.insert(answer.depth);
   }
-  if (names.empty()) {
-    throw ConfigError(fmt::format("{}: the selection is empty: no row with an accuracy is left",
-                                  input.results[0]->name()));
-  }
+  if (names.empty())
+    figures::fail_empty(input.results[0]->name(), "no row with an accuracy is left");
   const std::vector<double> length_list(lengths.begin(), lengths.end());
   const std::vector<double> depth_list(depths.begin(), depths.end());
-  plot::Figure figure;
-  figure.columns = figures::balanced_columns(names.size());
-  figure.span = names.size() > 1 ? plot::Span::full : plot::Span::column;
+  plot::Figure figure =
+      figures::panels_in_rows(names.size(), figures::balanced_columns(names.size()));
   figure.share_x = figure.share_y = true;
-  figure.legend = plot::LegendPlace::above;
   for (std::size_t i = 0; i < names.size(); ++i) {
     plot::HeatMap map;
     map.print_values = true;
@@ -280,14 +274,11 @@ plot::Figure make_needle(const FigureInput& input) {
     int n_all = 0;
     for (double d : depth_list) {
       for (double l : length_list) {
-        const auto it = grids[names[i]].find({d, l});
-        const bool known = it != grids[names[i]].end();
-        const double value = known ? it->second.first / it->second.second : std::nan("");
+        const double value = grids[names[i]][{d, l}].value();
         map.values.push_back(static_cast<float>(value));
-        if (known) {
-          sum_all += value;
-          ++n_all;
-        }
+        if (std::isnan(value)) continue;
+        sum_all += value;
+        ++n_all;
       }
     }
     plot::Panel panel;

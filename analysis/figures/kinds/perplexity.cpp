@@ -11,9 +11,9 @@
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
 #include "analysis/figures/sweep_curves.hpp"
 #include "analysis/plot/scale.hpp"
-#include "core/base/error.hpp"
 
 namespace kvscope {
 
@@ -82,15 +82,9 @@ std::vector<Curve> read_curves(const ResultView& result) {
 
 plot::Figure make_perplexity(const FigureInput& input) {
   std::vector<Curve> curves = read_curves(*input.results[0]);
-  const auto wanted = figures::parse_words(input.options.selector);
-  std::erase_if(curves, [&](const Curve& curve) {
-    return !wanted.empty() &&
-           std::find(wanted.begin(), wanted.end(), curve.selector) == wanted.end();
-  });
-  if (curves.empty()) {
-    throw ConfigError(
-        fmt::format("{}: the selection is empty: no curve is left", input.results[0]->name()));
-  }
+  const figures::Wanted wanted(input.options.selector);
+  std::erase_if(curves, [&](const Curve& curve) { return !wanted.has(curve.selector); });
+  if (curves.empty()) figures::fail_empty(input.results[0]->name(), "no curve is left");
   // one selector may come with several budgets: each needs a look of its own
   std::vector<std::string> looks;
   std::map<std::string, int> seen;

@@ -6,6 +6,7 @@
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
 #include "analysis/figures/theorem_panel.hpp"
 #include "core/base/error.hpp"
 
@@ -13,45 +14,26 @@ namespace kvscope {
 
 namespace {
 
-/// Layers and heads of arrays [layer, q_head, ...] that are shown, as slots.
-std::vector<Index> slots_of(std::span<const double> axis, const std::string& text,
-                            std::string_view option, const std::string& where) {
-  std::vector<Index> slots;
-  for (Index number : figures::parse_numbers(text, option)) {
-    slots.push_back(figures::slot_of(axis, number, option, where));
-  }
-  if (slots.empty()) {
-    for (Index i = 0; i < static_cast<Index>(axis.size()); ++i) slots.push_back(i);
-  }
-  return slots;
-}
-
 plot::Figure make_theorem_b1(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData cosine(result, "cos");
   const auto layers =
-      slots_of(result.axis("cos", 0), input.options.layers, "layers", result.name());
-  const auto heads = slots_of(result.axis("cos", 1), input.options.heads, "heads", result.name());
+      figures::slots_of(result.axis("cos", 0), input.options.layers, "layers", result.name());
+  const auto heads =
+      figures::slots_of(result.axis("cos", 1), input.options.heads, "heads", result.name());
   auto names = figures::parse_words(input.options.metric);
   if (names.empty()) names = {"printed", "repaired", "jensen"};
 
-  plot::Figure figure;
-  figure.columns = static_cast<int>(std::min<std::size_t>(names.size(), 3));
-  figure.span = names.size() > 1 ? plot::Span::full : plot::Span::column;
+  plot::Figure figure = figures::panels_in_rows(names.size(), 3);
   figure.share_y = true;
-  figure.legend = plot::LegendPlace::above;
+  const auto lower = std::span(EnumNames<TheoremBound>::value).first(4);
   constexpr plot::Range kRange{-1.0, 1.0};
   constexpr Index kCells = 100;
   double most = 1.0;
   std::size_t n_rows = 0;
   for (const std::string& name : names) {
-    const auto lower = std::span(EnumNames<TheoremBound>::value).first(4);
-    const auto known = std::find(lower.begin(), lower.end(), name);
-    if (known == lower.end()) {
-      throw ConfigError(fmt::format("metric: there is no bound \"{}\"; choose from {}", name,
-                                    fmt::join(lower, ", ")));
-    }
-    const auto which = static_cast<TheoremBound>(known - lower.begin());
+    const auto which =
+        static_cast<TheoremBound>(figures::metric_slot(name, {lower.begin(), lower.end()}));
     const figures::ArrayData bound(result, figures::array_of(which));
     const figures::ArrayData is_violated(result, "violated/" + name);
     figures::TheoremCounts counts(which);

@@ -176,7 +176,7 @@ TEST_CASE("ladder: every rung has its line, alone and together, and says when it
              ContainsSubstring("single tokens (quest chooses in pages of 16)"));
   CHECK(drawn(result, "ladder", {.metric = "bytes"}).panels.size() == 1);
   CHECK_THROWS_WITH(drawn(result, "ladder", {.metric = "speed"}),
-                    ContainsSubstring("expected some of mass"));
+                    ContainsSubstring("choose from mass"));
 }
 
 TEST_CASE("ties: a point per case and number type", "[figures]") {

@@ -1,0 +1,70 @@
+#include "analysis/figures/spec.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "analysis/figures/selection.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope::figures {
+
+std::size_t metric_slot(const std::string& word, const std::vector<std::string>& names) {
+  const auto found = std::ranges::find(names, word);
+  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+  throw ConfigError(
+      fmt::format("metric: there is no \"{}\"; choose from {}", word, fmt::join(names, ", ")));
+}
+
+Wanted::Wanted(std::string_view option) : words_(parse_words(option)) {}
+
+bool Wanted::has(const std::string& selector) const {
+  return words_.empty() || std::ranges::find(words_, selector) != words_.end();
+}
+
+void fail_empty(const std::string& where, std::string_view why) {
+  throw ConfigError(fmt::format("{}: the selection is empty: {}", where, why));
+}
+
+void LeftOut::add(const std::string& what, const std::string& why) {
+  std::string part = why.empty() ? what : fmt::format("{} ({})", what, why);
+  if (std::ranges::find(parts_, part) == parts_.end()) parts_.push_back(std::move(part));
+}
+
+void LeftOut::say(std::string_view head, std::vector<std::string>& caption) const {
+  if (!parts_.empty()) caption.push_back(fmt::format("{}: {}.", head, fmt::join(parts_, "; ")));
+}
+
+plot::Figure panels_in_rows(std::size_t n, int most) {
+  plot::Figure figure;
+  figure.columns = std::min(static_cast<int>(n), most);
+  figure.span = n > 1 ? plot::Span::full : plot::Span::column;
+  figure.legend = plot::LegendPlace::above;
+  return figure;
+}
+
+plot::Axis length_axis() {
+  plot::Axis axis;
+  axis.label = "Context length (tokens)";
+  axis.scale = plot::ScaleKind::log2;
+  axis.format = plot::TickFormat::tokens;
+  return axis;
+}
+
+plot::Axis names_axis(std::vector<plot::Tick> names, plot::Range range) {
+  plot::Axis axis;
+  axis.range = range;
+  axis.reversed = true;
+  axis.ticks = std::move(names);
+  axis.has_names = true;
+  return axis;
+}
+
+plot::Axis names_axis(const std::vector<std::string>& names) {
+  std::vector<plot::Tick> ticks;
+  for (const std::string& name : names) ticks.push_back({static_cast<double>(ticks.size()), name});
+  return names_axis(std::move(ticks), {-0.6, static_cast<double>(names.size()) - 0.4});
+}
+
+}  // namespace kvscope::figures

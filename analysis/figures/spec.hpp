@@ -1,0 +1,91 @@
+// What kinds of figures are made of: numbers that `metric` chooses from, methods that `selector`
+// chooses, what was left out, panels side by side, and dots on named rows. A kind is a
+// specification over these, or a function where it is not.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/figures/figure_kind.hpp"
+#include "analysis/plot/figure.hpp"
+
+namespace kvscope::figures {
+
+/// The place of `word` among `names`. Throws ConfigError naming them all for another word.
+std::size_t metric_slot(const std::string& word, const std::vector<std::string>& names);
+
+/// The methods that an option names; all if it names none.
+class Wanted {
+ public:
+  explicit Wanted(std::string_view option);
+  bool has(const std::string& selector) const;
+
+ private:
+  std::vector<std::string> words_;
+};
+
+/// Throws ConfigError: the choices leave nothing of the result. `why` ends the sentence.
+[[noreturn]] void fail_empty(const std::string& where, std::string_view why);
+
+/// What a figure does not show, with reasons, for its caption: each pair once.
+class LeftOut {
+ public:
+  void add(const std::string& what, const std::string& why = "");
+  /// Adds "Not taken: a (why); b." to a caption; nothing if nothing was left out.
+  void say(std::string_view head, std::vector<std::string>& caption) const;
+
+ private:
+  std::vector<std::string> parts_;
+};
+
+/// A figure of `n` panels, at most `most` in a row, as wide as the page if there are several, with
+/// one legend above.
+plot::Figure panels_in_rows(std::size_t n, int most);
+
+/// An axis of contexts: "Context length (tokens)".
+plot::Axis length_axis();
+
+/// An axis of rows from top to bottom with a name each, none of which is left out.
+plot::Axis names_axis(std::vector<plot::Tick> names, plot::Range range);
+/// The same for rows 0, 1, 2, ...
+plot::Axis names_axis(const std::vector<std::string>& names);
+
+/// A number that a figure has a panel for.
+struct Quantity {
+  std::string name;  // of the option `metric`, and in the rows
+  std::string label;
+  plot::TickFormat format = plot::TickFormat::number;
+  plot::ScaleKind scale = plot::ScaleKind::linear;
+  std::function<plot::Range(double largest)> range;  // empty: from the data
+};
+
+/// A number of each row: dots, or a line through them.
+struct RowMarks {
+  std::string label;
+  int slot = 0;        // of plot::Theme's series
+  std::string prefix;  // before the quantity's name: "together_"
+  std::string of;      // rows whose DotRows::by says this; empty: all
+  bool joined = false;
+};
+
+/// A panel per quantity with a line per named row of the summary's list "rows". A row whose
+/// `refused` is not empty says that it was not taken, and the caption why.
+struct DotRows {
+  std::function<std::string(const nlohmann::ordered_json& row)> name;
+  std::vector<Quantity> panels;
+  std::string by;               // neighbours of one name share a line; this tells them apart
+  std::vector<RowMarks> marks;  // from the back to the front
+  std::string first;            // labels a rule at the first row's number; empty: no rule
+  double aspect = 1.6;
+  double aspect_alone = 1.6;  // of a figure with one panel
+  std::function<std::string(const nlohmann::ordered_json& config)> caption;
+};
+
+/// Throws FormatError for a result without rows, ConfigError for an unknown metric or where every
+/// row was refused.
+plot::Figure dot_rows(const DotRows& spec, const FigureInput& input);
+
+}  // namespace kvscope::figures
