@@ -44,6 +44,7 @@ TEST_CASE("every column that any command writes is known by its whole name") {
       {"analyze", "query-selection", trace},
       {"analyze", "coverage", trace, "--draft", draft, "--selector", "quoka", "--budget", "16"},
       {"analyze", "heads", trace, "--budget", "16", "--chunk", "32"},
+      {"analyze", "overlap", trace, "--budget", "16", "--chunk", "32"},
       {"analyze", "ties", trace, "--budget", "16", "--steps", "2", "--model", "verifier",
        "--new-tokens", "2"},
       {"ladder", trace, "--selector", "quest", "--budget", "32", "--rows", "2", "--chunk", "16"},

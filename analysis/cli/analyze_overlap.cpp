@@ -1,0 +1,58 @@
+// kvscope analyze overlap: which keys methods share, and who keeps what the others drop.
+#include <nlohmann/json.hpp>
+
+#include "analysis/cli/analyze_one.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/overlap.hpp"
+#include "core/base/number_text.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+AnalysisCard overlap_card() {
+  AnalysisCard card;
+  card.kind = "overlap";
+  card.place = 12;
+  card.summary = "which keys methods share, and who keeps what the others drop";
+  card.about =
+      "Replays the methods and compares their lists of the keys before each call, two by two at "
+      "the same budget, and each with all the others together: shared keys / keys of either "
+      "(Jaccard), and the attention on keys that both keep, or one alone. --out has every head.";
+  card.columns = {{"jaccard", "Jaccard"},
+                  {"shared_mass", "shared mass"},
+                  {"first_mass", "first alone"},
+                  {"second_mass", "second alone"}};
+  return card;
+}
+
+class AnalyzeOverlap final : public AnalyzeOne<OverlapOptions> {
+ public:
+  AnalyzeOverlap() : AnalyzeOne(analyze_overlap, overlap_card()) {}
+
+ private:
+  std::string more_text(const Json& summary) const override {
+    TextTable table(
+        {"first", "second", "budget", "Jaccard", "shared mass", "first alone", "second alone"});
+    const auto number = [](const Json& value) {
+      return value.is_number() ? number_text(value.get<double>(), 3) : "-";
+    };
+    for (const Json& one : summary["couples"]) {
+      table.add_row({one["first"].get<std::string>(), one["second"].get<std::string>(),
+                     one["budget"].is_string() ? one["budget"].get<std::string>() : "-",
+                     number(one["jaccard"]), number(one["shared_mass"]), number(one["first_mass"]),
+                     number(one["second_mass"])});
+    }
+    std::string text = "\n" + table.text();
+    for (const Json& sentence : summary["skipped"])
+      text += fmt::format("left out: {}\n", sentence.get<std::string>());
+    return text;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_analyze_overlap_command() {
+  return std::make_unique<AnalyzeOverlap>();
+}
+
+}  // namespace kvscope::cli

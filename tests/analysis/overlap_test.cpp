@@ -1,0 +1,140 @@
+// What methods share, against lists written down by hand and exact rows by three loops.
+#include "analysis/overlap.hpp"
+
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "core/sim/replay_calls.hpp"
+#include "core/trace/result.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope::overlap_test {
+namespace {
+
+using Catch::Approx;
+using Keys = std::set<Index>;
+
+nlohmann::ordered_json run(const TraceSource& trace, const OverlapOptions& options,
+                           MemoryResult& result, int threads = 1) {
+  ThreadPool pool(threads);
+  return analyze_overlap(trace, options, result, pool, {}, {});
+}
+
+/// Eight keys of a step at `pos`, by the controls' own definitions.
+Keys recent(Index pos, Index n = 8) {
+  Keys keys;
+  for (Index key = pos - n; key < pos; ++key) keys.insert(key);
+  return keys;
+}
+Keys sink_recent(Index pos) {
+  Keys keys = recent(pos, 4);
+  keys.insert({0, 1, 2, 3});
+  return keys;
+}
+Keys strided(Index pos) {
+  Keys keys;
+  for (Index key = 0; key < pos; key += (pos - 1) / 8 + 1) keys.insert(key);
+  return keys;
+}
+
+struct Shares {
+  double jaccard, shared, first, second;
+};
+Shares shares_of(const Keys& a, const Keys& b, const std::vector<double>& row) {
+  Shares out{};
+  double n_both = 0.0, n_either = 0.0;
+  for (Index key = 0; key < static_cast<Index>(row.size()); ++key) {
+    const bool in_a = a.contains(key), in_b = b.contains(key);
+    n_both += in_a && in_b;
+    n_either += in_a || in_b;
+    (in_a && in_b ? out.shared
+     : in_a       ? out.first
+                  : out.second) += in_a || in_b ? row[static_cast<std::size_t>(key)] : 0.0;
+  }
+  out.jaccard = n_both / n_either;
+  return out;
+}
+
+TEST_CASE("overlap: couples and all others are counted as by hand", "[overlap]") {
+  test::PlantOptions plant;
+  plant.sink = 2.0;
+  plant.has_sink_logits = true;
+  const MemoryTrace trace = test::planted_trace(plant);
+  OverlapOptions options;
+  options.selector = "recent,sink-recent,strided";
+  options.budget = "8";
+  options.phase = Phase::decode;
+  options.steps = 5;
+  MemoryResult result, threaded;
+  const auto summary = run(trace, options, result);
+  CHECK(run(trace, options, threaded, /*threads=*/3) == summary);
+  REQUIRE(summary["couples"].size() == 6);
+  CHECK(summary["couples"][3]["second"] == "others");
+
+  const auto calls = plan_calls(trace.info(), {.phase = Phase::decode, .steps = 5}, "");
+  std::size_t at = 0;
+  for (Index layer = 0; layer < plant.n_layers; ++layer) {
+    for (Index head = 0; head < plant.n_q; ++head) {
+      for (int couple = 0; couple < 6; ++couple, ++at) {
+        Shares mean{};
+        for (const TokenRange& call : calls) {
+          const Keys lists[] = {recent(call.begin), sink_recent(call.begin), strided(call.begin)};
+          Keys others;
+          for (int m = 0; m < 3; ++m)
+            if (m != couple - 3) others.insert(lists[m].begin(), lists[m].end());
+          const int firsts[] = {0, 0, 1, 0, 1, 2}, seconds[] = {1, 2, 2};
+          const Shares one =
+              shares_of(lists[firsts[couple]], couple < 3 ? lists[seconds[couple]] : others,
+                        test::naive_row(trace, layer, head, call.begin));
+          const auto n = static_cast<double>(calls.size());
+          mean = {mean.jaccard + one.jaccard / n, mean.shared + one.shared / n,
+                  mean.first + one.first / n, mean.second + one.second / n};
+        }
+        CAPTURE(layer, head, couple);
+        CHECK(result.values<float>("jaccard")[at] == Approx(mean.jaccard));
+        CHECK(result.values<float>("shared_mass")[at] == Approx(mean.shared));
+        CHECK(result.values<float>("first_mass")[at] == Approx(mean.first));
+        CHECK(result.values<float>("second_mass")[at] == Approx(mean.second));
+      }
+    }
+  }
+  CHECK(at == result.values<float>("jaccard").size());
+}
+
+TEST_CASE("overlap: the call's own keys count nowhere, and budgets do not mix", "[overlap]") {
+  const MemoryTrace trace = test::planted_trace({});
+  OverlapOptions options;
+  options.selector = "recent,strided,full";
+  options.budget = "4,8";
+  options.chunk = 16;
+  MemoryResult result;
+  const auto summary = run(trace, options, result);
+  // recent x strided, each x full at its budget; each x its others
+  CHECK(summary["couples"].size() == 2 + 4 + 5);
+  for (const auto& one : summary["couples"]) {
+    if (one["second"] == "full") CHECK(one["first_mass"] == 0.0);
+    CHECK(one["jaccard"].get<double>() < 1.0);
+  }
+}
+
+TEST_CASE("overlap: what cannot be compared is said before anything runs", "[overlap]") {
+  const MemoryTrace trace = test::planted_trace({});
+  const auto refused = [&](const std::string& selector, const std::string& budget) {
+    OverlapOptions options;
+    options.selector = selector;
+    options.budget = budget;
+    MemoryResult result;
+    return run(trace, options, result);
+  };
+  CHECK_THROWS_WITH(refused("quoka", "8,16"),
+                    Catch::Matchers::ContainsSubstring("at least two methods"));
+  CHECK_THROWS_AS(refused("recent,nobody", "8"), ConfigError);
+}
+
+}  // namespace
+}  // namespace kvscope::overlap_test
