@@ -15,19 +15,19 @@ void Totals::add(std::span<const std::int64_t> available) {
     for (std::size_t at = 0; at < column.n; ++at) {
       const double x = column.at(at);
       switch (column.total.how) {
-        case Total::How::mean:
+        case Total::mean:
           now.mean.add(x);
           break;
-        case Total::How::zeros:
+        case Total::zeros:
           now.mean.add(x == 0.0 ? 1.0 : 0.0);
           break;
-        case Total::How::count:
+        case Total::count:
           now.sum += std::isnan(x) ? 0 : 1;
           break;
-        case Total::How::saved:
+        case Total::saved:
           now.available += available[at % column.n_last];
           [[fallthrough]];
-        case Total::How::sum:
+        case Total::sum:
           now.sum += static_cast<std::int64_t>(x);
           break;
       }
@@ -40,10 +40,10 @@ nlohmann::ordered_json Totals::to_json() const {
   for (std::size_t i = 0; i < running_.size(); ++i) {
     const Total& total = columns_.counted[i].total;
     const Running& now = running_[i];
-    const bool is_whole = total.how == Total::How::count || total.how == Total::How::sum;
+    const bool is_whole = total.how == Total::count || total.how == Total::sum;
     if (is_whole) {
       json[total.key] = now.sum;
-    } else if (total.how == Total::How::saved) {
+    } else if (total.how == Total::saved) {
       json[total.key] =
           json_number(1.0 - static_cast<double>(now.sum) / static_cast<double>(now.available));
     } else {

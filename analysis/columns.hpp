@@ -4,7 +4,7 @@
 //   LayerColumns columns(output, n_layers);
 //   ColumnsOf<QuestHeadStep> heads(columns, {n_q, n_steps}, {"q_head", "step"});
 //   heads.add<float>("gap_best", &QuestHeadStep::gap_best, "logit", "bound minus true maximum",
-//                    {mean_as("gap_best")});
+//                    {{Total::mean, "gap_best"}});
 //   for each layer:  heads.put(slot, step, row) ...;  totals.add();
 #pragma once
 
@@ -24,32 +24,16 @@ namespace kvscope {
 
 /// A number of the summary that follows from an array, and its key.
 struct Total {
-  enum class How {
+  enum How {
     mean,   // of the entries that are not NaN
     sum,    // of whole numbers
     count,  // entries that are not NaN
     zeros,  // share of the entries that are 0
     saved,  // 1 - sum / what there was to load
   };
-  How how = How::mean;
+  How how = mean;
   std::string key;
 };
-inline Total mean_as(std::string key) {
-  return {Total::How::mean, std::move(key)};
-}
-inline Total sum_as(std::string key) {
-  return {Total::How::sum, std::move(key)};
-}
-inline Total count_as(std::string key) {
-  return {Total::How::count, std::move(key)};
-}
-inline Total zeros_as(std::string key) {
-  return {Total::How::zeros, std::move(key)};
-}
-inline Total saved_as(std::string key) {
-  return {Total::How::saved, std::move(key)};
-}
-
 /// The arrays of one layer, and which totals they have, in the order of the summary.
 struct LayerColumns {
   LayerColumns(ResultWriter& output, Index n_layers) : arrays(output, n_layers) {}
@@ -116,7 +100,7 @@ class Totals {
   explicit Totals(const LayerColumns& columns);
 
   /// The layer that is in the arrays now. `available`: by the last index of an entry, what there
-  /// was to load; only Total::How::saved asks for it.
+  /// was to load; only Total::saved asks for it.
   void add(std::span<const std::int64_t> available = {});
   nlohmann::ordered_json to_json() const;
 

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "analysis/geometry_layer.hpp"
+#include "analysis/measure_layers.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/trace/result.hpp"
@@ -114,26 +115,19 @@ Json analyze_geometry(const TraceSource& trace, const GeometryOptions& options,
   write_axes(output, plan, options.basis);
   GeometryLayer arrays(output, plan);
 
-  Json summary;
-  summary["layers"] = Json::array();
-  const auto n_layers = static_cast<Index>(part.layers.size());
-  for (Index slot = 0; slot < n_layers; ++slot) {
-    const Index layer = part.layers[static_cast<std::size_t>(slot)];
-    arrays.arrays.clear();
-    if (!arrays.arrays.load(slot)) {
-      pool.parallel_for(static_cast<Index>(part.kv_heads.size()), [&](Index kv_slot, int) {
-        check_stop(stop, "geometry");
-        geometry_group(trace, options, plan, layer, kv_slot, arrays);
-      });
-      arrays.put_norm_statistics();
-    }
-    arrays.arrays.write(slot);
-    Json entry;
-    entry["layer"] = layer;
+  const auto measure = [&](Index, Index layer) {
+    pool.parallel_for(n_of(part.kv_heads), [&](Index kv_slot, int) {
+      check_stop(stop, "geometry");
+      geometry_group(trace, options, plan, layer, kv_slot, arrays);
+    });
+    arrays.put_norm_statistics();
+  };
+  const auto summarize = [&](Index, Index, Json& entry) {
     entry.update(layer_summary(plan, arrays));
-    summary["layers"].push_back(entry);
-    if (progress) progress({"geometry", slot + 1, n_layers, "layers"});
-  }
+  };
+  Json summary;
+  summary["layers"] =
+      measure_layers("geometry", part.layers, arrays.arrays, progress, measure, summarize);
   summary["totals"] = mean_of_layers(summary["layers"]);
   summary["totals"]["points_per_head"] = plan.positions.size();
   add_plots(output);

@@ -10,6 +10,7 @@
 
 #include "analysis/heads_loss.hpp"
 #include "analysis/layer_arrays.hpp"
+#include "analysis/measure_layers.hpp"
 #include "analysis/statistics.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
@@ -188,8 +189,7 @@ class HeadMeter {
 };
 
 /// Means over the heads of a layer, and who looks for repetitions most.
-Json layer_summary(Index layer, const HeadsPlan& plan, const HeadsArrays& arrays) {
-  Json entry = {{"layer", layer}};
+void add_summary(Json& entry, const HeadsPlan& plan, const HeadsArrays& arrays) {
   for (std::size_t m = 0; m < kHeadMeasures.size(); ++m) {
     entry[std::string(kHeadMeasures[m].name)] = json_number(mean(arrays.measures[m]->flat()));
   }
@@ -203,7 +203,6 @@ Json layer_summary(Index layer, const HeadsPlan& plan, const HeadsArrays& arrays
   entry["retrieval_max"] = best ? json_number(retrieval(*best)) : Json(nullptr);
   entry["best_head"] =
       best ? Json(plan.part.q_heads[static_cast<std::size_t>(*best)]) : Json(nullptr);
-  return entry;
 }
 
 /// One row per head of the layer and method; one per head without methods.
@@ -284,13 +283,7 @@ Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, Result
   write_axes(output, plan);
   HeadsArrays arrays(output, plan, losses.pairs.size());
   HeadMeter meter(trace, options, plan, pool, stop);
-  Json summary;
-  summary["layers"] = Json::array();
-  Json rows = Json::array();
-  const Index n_layers = n_of(part.layers);
-  for (Index slot = 0; slot < n_layers; ++slot) {
-    const Index layer = part.layers[static_cast<std::size_t>(slot)];
-    arrays.layer.clear();
+  const auto measure = [&](Index slot, Index layer) {
     for (const Index kv_head : part.kv_heads) {
       check_stop(stop, "heads");
       const Tensor<float> k = trace.read_k(layer, kv_head, {0, part.n_tokens});
@@ -305,14 +298,18 @@ Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, Result
             losses.at(static_cast<std::size_t>(slot), h, p);
       }
     }
-    arrays.layer.write(slot);
-    summary["layers"].push_back(layer_summary(layer, plan, arrays));
+  };
+  Json rows = Json::array();
+  const auto summarize = [&](Index, Index layer, Json& entry) {
+    add_summary(entry, plan, arrays);
     add_rows(rows, layer, plan, arrays, losses);
-    if (progress) progress({"heads", slot + 1, n_layers, "layers"});
-  }
+  };
+  Json summary;
+  summary["layers"] =
+      measure_layers("heads", part.layers, arrays.layer, progress, measure, summarize);
   summary["totals"] = mean_of_layers(summary["layers"]);
   summary["totals"]["rows"] = n_of(plan.row_pos);
-  summary["totals"]["heads"] = n_of(part.q_heads) * n_layers;
+  summary["totals"]["heads"] = n_of(part.q_heads) * n_of(part.layers);
   summary["methods"] = methods_summary(plan, losses);
   summary["skipped"] = losses.skipped;
   summary["tokens"] = part.n_tokens;
@@ -321,9 +318,9 @@ Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, Result
   summary["needle"] = options.needle;
   summary["rows"] = std::move(rows);
 
-  for (const HeadMeasure& measure : kHeadMeasures) {
-    const std::string name(measure.name);
-    output.add_plot({"plot_" + name, name, {"layer", "q_head"}, std::string(measure.label)});
+  for (const HeadMeasure& one : kHeadMeasures) {
+    const std::string name(one.name);
+    output.add_plot({"plot_" + name, name, {"layer", "q_head"}, std::string(one.label)});
   }
   if (arrays.lost != nullptr)
     output.add_plot({"plot_lost_mass", "lost_mass", {"layer", "q_head", "."}, "Attention lost"});

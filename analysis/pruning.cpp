@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/layer_arrays.hpp"
+#include "analysis/measure_layers.hpp"
 #include "analysis/statistics.hpp"
 #include "core/attention/head_share.hpp"
 #include "core/attention/quoka_scores.hpp"
@@ -268,49 +269,44 @@ nlohmann::ordered_json analyze_pruning(const TraceSource& trace, const PruningOp
   write_axis(output, "page_size", page_sizes, "token", "keys of a page");
   PruningArrays arrays(output, info, n_of(ends), n_of(page_sizes));
   PageTally total(ends.size(), page_sizes.size());
-  nlohmann::ordered_json summary;
-  summary["layers"] = nlohmann::ordered_json::array();
-  for (Index slot = 0; slot < n_of(info.layers); ++slot) {
-    const Index layer = info.layers[static_cast<std::size_t>(slot)];
-    arrays.layer.clear();
+  const auto measure = [&](Index, Index layer) {
     // A layer with a window has its choice made already.
-    const bool is_done = arrays.layer.load(slot) || window_of(info, layer).has_value();
+    if (window_of(info, layer)) return;
     const Index n_tasks = n_of(info.kv_heads) * n_of(ends);
-    if (!is_done) {
-      pool.parallel_for(n_tasks, [&](Index task, int) {
-        check_stop(stop, "pruning");
-        const Index at = task / n_of(ends);
-        const Index step = task % n_of(ends);
-        const Index end = ends[static_cast<std::size_t>(step)];
-        const Index kv_head = info.kv_heads[static_cast<std::size_t>(at)];
-        const Tensor<float> k = trace.read_k(layer, kv_head, {0, end - options.chunk});
-        Tensor<float> q({info.group(), options.chunk, info.d_head});
-        for (Index h = 0; h < info.group(); ++h) {
-          const Tensor<float> head =
-              trace.read_q(layer, kv_head * info.group() + h, {end - options.chunk, end});
-          std::copy_n(head.data(), head.count(), q.view().sub(h).data());
-        }
-        const PruningQuestions ask = questions_of(q.view(), options.n_queries);
-        const Pruning unit(k.view(), /*unit=*/true);
-        arrays.put(0, at, step, unit.shares(ask.quoka.vectors, options.budget, page_sizes));
-        const Pruning raw(k.view(), /*unit=*/false);
-        for (Index h = 0; h < info.group(); ++h) {
-          arrays.put(1, at * info.group() + h, step,
-                     raw.shares(ask.oracle[static_cast<std::size_t>(h)].vectors, options.budget,
-                                page_sizes));
-        }
-        arrays.put(2, at, step, raw.shares(ask.sparq.vectors, options.budget, page_sizes));
-      });
-    }
-    arrays.layer.write(slot);
+    pool.parallel_for(n_tasks, [&](Index task, int) {
+      check_stop(stop, "pruning");
+      const Index at = task / n_of(ends);
+      const Index step = task % n_of(ends);
+      const Index end = ends[static_cast<std::size_t>(step)];
+      const Index kv_head = info.kv_heads[static_cast<std::size_t>(at)];
+      const Tensor<float> k = trace.read_k(layer, kv_head, {0, end - options.chunk});
+      Tensor<float> q({info.group(), options.chunk, info.d_head});
+      for (Index h = 0; h < info.group(); ++h) {
+        const Tensor<float> head =
+            trace.read_q(layer, kv_head * info.group() + h, {end - options.chunk, end});
+        std::copy_n(head.data(), head.count(), q.view().sub(h).data());
+      }
+      const PruningQuestions ask = questions_of(q.view(), options.n_queries);
+      const Pruning unit(k.view(), /*unit=*/true);
+      arrays.put(0, at, step, unit.shares(ask.quoka.vectors, options.budget, page_sizes));
+      const Pruning raw(k.view(), /*unit=*/false);
+      for (Index h = 0; h < info.group(); ++h) {
+        arrays.put(1, at * info.group() + h, step,
+                   raw.shares(ask.oracle[static_cast<std::size_t>(h)].vectors, options.budget,
+                              page_sizes));
+      }
+      arrays.put(2, at, step, raw.shares(ask.sparq.vectors, options.budget, page_sizes));
+    });
+  };
+  const auto summarize = [&](Index, Index, nlohmann::ordered_json& entry) {
     PageTally tally(ends.size(), page_sizes.size());
     tally.add(arrays);
     total.add(arrays);
-    nlohmann::ordered_json entry{{"layer", layer}};
     entry.update(tally.to_json(contexts, page_sizes));
-    summary["layers"].push_back(entry);
-    if (progress) progress({"pruning", slot + 1, n_of(info.layers), "layers"});
-  }
+  };
+  nlohmann::ordered_json summary;
+  summary["layers"] =
+      measure_layers("pruning", info.layers, arrays.layer, progress, measure, summarize);
   summary["totals"] = total.to_json(contexts, page_sizes);
   output.finish(summary);
   return summary;

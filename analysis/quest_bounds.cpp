@@ -39,37 +39,38 @@ struct QuestArrays {
     using Kept = QuestKept;
     heads.add<std::int32_t>("violations", &Head::violations, "page",
                             "pages whose bound is below their maximum",
-                            {count_as("rows"), sum_as("violations")});
+                            {{Total::count, "rows"}, {Total::sum, "violations"}});
     heads.add<float>("gap_mean", &Head::gap_mean, "logit",
-                     "bound minus true page maximum, page mean", {mean_as("gap_mean")});
+                     "bound minus true page maximum, page mean", {{Total::mean, "gap_mean"}});
     heads.add<float>("gap_best", &Head::gap_best, "logit",
-                     "bound minus true maximum at the best page", {mean_as("gap_best")});
+                     "bound minus true maximum at the best page", {{Total::mean, "gap_best"}});
     heads.add<float>("rank_correlation", &Head::rank_correlation, "1",
-                     "Spearman, bound against true page maximum", {mean_as("rank_correlation")});
+                     "Spearman, bound against true page maximum",
+                     {{Total::mean, "rank_correlation"}});
     heads.add<std::int32_t>("best_rank", &Head::best_rank, "1",
                             "place of the truly best page by the bound",
-                            {zeros_as("best_page_ranked_first")});
+                            {{Total::zeros, "best_page_ranked_first"}});
     for (const QuestSemantics s : kQuestSemantics) {
       auto& of_head = kept[static_cast<std::size_t>(s)];
       of_head.add<float>(of(s, "/mass"), &Kept::mass, "1", "attention mass on the selected pages",
-                         {mean_as(of(s, "_mass"))});
+                         {{Total::mean, of(s, "_mass")}});
       of_head.add<float>(of(s, "/recall"), &Kept::recall, "1",
                          "share of the ten heaviest keys selected",
-                         {mean_as(of(s, "_recall_top10"))});
+                         {{Total::mean, of(s, "_recall_top10")}});
       of_head.add<std::uint8_t>(of(s, "/best_kept"), &Kept::best_kept, "1",
                                 "the truly best page is selected",
-                                {mean_as(of(s, "_best_page_kept"))});
+                                {{Total::mean, of(s, "_best_page_kept")}});
       of_head.add<std::int32_t>(
           of(s, "/pages"), [](const Kept& one) { return one.pages.size(); }, "page",
           "selected pages");
       of_head.add<std::int32_t>(of(s, "/loaded"), &Kept::loaded, "token",
                                 "tokens loaded per query head",
-                                {saved_as(of(s, "_reduction_per_q_head"))});
+                                {{Total::saved, of(s, "_reduction_per_q_head")}});
       groups.add<std::int32_t>(
           of(s, "/union_loaded"),
           [s](const QuestGroupStep& one) { return one.union_loaded[static_cast<std::size_t>(s)]; },
           "token", "tokens loaded per KV head (union over its query heads)",
-          {saved_as(of(s, "_reduction_per_kv_head"))});
+          {{Total::saved, of(s, "_reduction_per_kv_head")}});
     }
     if (!store_pages) return;
     const auto per_page = [&]<class T>(const std::string& name, const char* text, T fill) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "analysis/measure_layers.hpp"
 #include "analysis/query_correlation.hpp"
 #include "analysis/quoka_group.hpp"
 #include "analysis/statistics.hpp"
@@ -132,13 +133,9 @@ CorrelationArrays add_correlations(LayerArrays& arrays, Index n_heads) {
   return out;
 }
 
-/// Correlations of every head of the layer; their head mean and best head go to the summary.
-void correlate(const TraceInfo& info, const QuokaLayer& layer, const QuokaPlan& plan,
-               ThreadPool& pool, const CorrelationArrays& values, nlohmann::ordered_json& entry) {
-  pool.parallel_for(values[0]->count(), [&](Index head, int) {
-    const auto of_head = correlations_of_head(layer, plan, head);
-    for (std::size_t i = 0; i < values.size(); ++i) (*values[i])(head) = of_head[i];
-  });
+/// Head means of the correlations, and the best head.
+void add_correlations_to(nlohmann::ordered_json& entry, const TraceInfo& info,
+                         const CorrelationArrays& values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     entry[fmt::format("{}_mean", kCorrelations[i])] = json_number(mean(values[i]->flat()));
   }
@@ -199,38 +196,33 @@ nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOption
   const CorrelationArrays correlations =
       add_correlations(arrays.arrays, static_cast<Index>(info.q_heads.size()));
 
-  nlohmann::ordered_json summary;
-  summary["layers"] = nlohmann::ordered_json::array();
   Tally sparse;
   Tally all;
   Mean correlation;
-  const auto n_layers = static_cast<Index>(info.layers.size());
-  for (Index slot = 0; slot < n_layers; ++slot) {
-    const Index layer = info.layers[static_cast<std::size_t>(slot)];
-    const bool selects = quoka_selects_in(info, options, layer);
-    arrays.arrays.clear();
-    const bool is_known = arrays.arrays.load(slot);
-    for (Index kv_slot = 0; !is_known && kv_slot < static_cast<Index>(info.kv_heads.size());
-         ++kv_slot) {
+  const auto measure = [&](Index, Index layer) {
+    for (Index kv_slot = 0; kv_slot < n_of(info.kv_heads); ++kv_slot) {
       check_stop(stop, "quoka");
       quoka_group(trace, options, plan, layer, kv_slot, pool, stop, arrays);
     }
+    pool.parallel_for(n_of(info.q_heads), [&](Index head, int) {
+      const auto of_head = correlations_of_head(arrays, plan, head);
+      for (std::size_t i = 0; i < of_head.size(); ++i) (*correlations[i])(head) = of_head[i];
+    });
+  };
+  const auto summarize = [&](Index, Index layer, nlohmann::ordered_json& entry) {
+    const bool selects = quoka_selects_in(info, options, layer);
     Tally tally;
     tally.add(arrays, plan, selects);
     all.add(arrays, plan, selects);
     if (selects) sparse.add(arrays, plan, selects);
-    nlohmann::ordered_json entry;
-    entry["layer"] = layer;
     entry["dense"] = !selects;
     entry.update(tally.to_json());
-    correlate(info, arrays, plan, pool, correlations, entry);
-    arrays.arrays.write(slot);
-    if (!entry["pearson_log_mean"].is_null()) {
-      correlation.add(entry["pearson_log_mean"].get<double>());
-    }
-    summary["layers"].push_back(entry);
-    if (progress) progress({"quoka", slot + 1, n_layers, "layers"});
-  }
+    add_correlations_to(entry, info, correlations);
+    correlation.add(mean(correlations[1]->flat()));
+  };
+  nlohmann::ordered_json summary;
+  summary["layers"] =
+      measure_layers("quoka", info.layers, arrays.arrays, progress, measure, summarize);
 
   // loads: the kept set is shared by the group, so the union per KV head and the count per query
   // head reduce alike

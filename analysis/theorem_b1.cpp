@@ -56,7 +56,8 @@ void add_columns(ColumnsOf<StarRow>& rows) {
     rows.add<float>(
         name, [from](const StarRow& one) { return one.row.*from; }, units, text, totals, kNanF);
   };
-  add("cos", &TheoremB1Row::cos, "1", "cos(k*, q)", {count_as("rows"), mean_as("cos_mean")});
+  add("cos", &TheoremB1Row::cos, "1", "cos(k*, q)",
+      {{Total::count, "rows"}, {Total::mean, "cos_mean"}});
   add("weight", &TheoremB1Row::weight, "1", "softmax weight of k*");
   add("log_odds", &TheoremB1Row::log_odds, "nat", "log(w / (1 - w))");
   add("norm_eff", &TheoremB1Row::norm_eff, "1", "N_eff = |q| max|k| scale");
@@ -70,13 +71,14 @@ void add_columns(ColumnsOf<StarRow>& rows) {
         std::string(kBounds[b].array), [b](const StarRow& one) { return one.bounds[b]; }, "1",
         std::string(kBounds[b].long_name), {}, kNanF);
     rows.add<std::uint8_t>("violated/" + key, [b](const StarRow& one) { return one.violated[b]; },
-                           "1", "1 if the bound fails in this row", {sum_as(key + "_violations")});
+                           "1", "1 if the bound fails in this row",
+                           {{Total::sum, key + "_violations"}});
   }
   for (std::size_t b = 0; b < kBounds.size(); ++b) {
     const std::string key(kBounds[b].key);
     rows.add_unwritten<double>(
         "gaps/" + key, [b](const StarRow& one) { return one.gaps[b]; },
-        {mean_as(key + "_mean_gap")}, kNan);
+        {{Total::mean, key + "_mean_gap"}}, kNan);
   }
 }
 
