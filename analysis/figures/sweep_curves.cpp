@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -15,6 +16,7 @@
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/nan.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope::figures {
@@ -234,43 +236,69 @@ std::string is_beyond_text(const std::string& who, std::size_t n_methods, bool i
       is_error ? "below" : "above");
 }
 
+/// What lies furthest beyond the oracle, and all methods that do.
+struct Beyond {
+  double by = kVisible;
+  std::string who;
+  BudgetKey key;
+  const SweepCell* cell = nullptr;  // null: nothing does
+  std::set<std::string> methods;
+};
+
+/// `bound`: the oracle's value where a cell lies; NaN: it has none there.
+Beyond furthest_beyond(const SweepCells& cells, const SweepMetric& metric,
+                       const std::function<double(const BudgetKey&, const SweepCell&)>& bound) {
+  Beyond most;
+  for (const auto& [selector, by_budget] : cells.of) {
+    if (selector == "full" || selector.starts_with("oracle")) continue;
+    for (const auto& [key, cell] : by_budget) {
+      const double by = (mean(cell.values) - bound(key, cell)) * (is_error(metric) ? -1.0 : 1.0);
+      if (by > kVisible) most.methods.insert(selector);
+      if (by > most.by) most = {by, selector, key, &cell, std::move(most.methods)};
+    }
+  }
+  return most;
+}
+
 /// Why methods lie beyond the oracle, for the caption: it is bound by the nominal budget, they may
 /// keep more keys. Empty where none does.
 std::string why_beyond_at_budget(const SweepCells& cells, const SweepMetric& metric) {
   const auto oracle = cells.of.find("oracle-topk");
   if (oracle == cells.of.end() || !is_bounded_by_oracle(metric)) return "";
-  double most = kVisible;
-  std::string who;
-  double budget = 0.0;
-  const SweepCell* worst = nullptr;
-  const SweepCell* bound = nullptr;
-  std::set<std::string> methods;
-  for (const auto& [selector, by_budget] : cells.of) {
-    if (selector == "full" || selector.starts_with("oracle")) continue;
-    for (const auto& [key, cell] : by_budget) {
-      const auto at = oracle->second.find(key);
-      if (at == oracle->second.end()) continue;
-      const double beyond =
-          (mean(cell.values) - mean(at->second.values)) * (is_error(metric) ? -1.0 : 1.0);
-      if (!(beyond > kVisible)) continue;
-      methods.insert(selector);
-      if (beyond <= most) continue;
-      most = beyond;
-      who = selector;
-      budget = key.second;
-      worst = &cell;
-      bound = &at->second;
-    }
-  }
-  if (worst == nullptr) return "";
-  const double kept = worst->kept.value();
-  const double bound_kept = bound->kept.value();
+  const Beyond most =
+      furthest_beyond(cells, metric, [&](const BudgetKey& key, const SweepCell& /*cell*/) {
+        const auto at = oracle->second.find(key);
+        return at == oracle->second.end() ? kNan : mean(at->second.values);
+      });
+  if (most.cell == nullptr) return "";
+  const double kept = most.cell->kept.value();
+  const double bound_kept = oracle->second.at(most.key).kept.value();
   const bool keeps_more = is_error(metric) ? kept > 1.05 * bound_kept : kept > bound_kept + 0.5;
-  return fmt::format("At budget {:g} {}{}.", budget,
-                     is_beyond_text(who, methods.size(), is_error(metric)),
+  return fmt::format("At budget {:g} {}{}.", most.key.second,
+                     is_beyond_text(most.who, most.methods.size(), is_error(metric)),
                      keeps_more ? fmt::format(": {:.0f} keys to its {:.0f}", kept, bound_kept)
                      : is_error(metric) ? ", which does not minimise errors"
                                         : ", with other keys");
+}
+
+/// A curve's value at x, straight between its points; NaN beyond them.
+struct OnCurve {
+  double value = kNan;
+  bool is_between = false;  // of two points that lie apart
+};
+
+OnCurve on_curve(const std::map<double, double>& curve, double x) {
+  constexpr double kSame = 0.015;  // of log2: one in a hundred keys
+  auto right = curve.lower_bound(x);
+  if (right == curve.end() && !curve.empty() && x - curve.rbegin()->first < kSame)
+    right = std::prev(curve.end());
+  if (right == curve.end()) return {};
+  const bool meets = std::abs(right->first - x) < kSame;
+  if (right == curve.begin() && !meets) return {};
+  const auto left = meets ? right : std::prev(right);
+  const double part = meets ? 0.0 : (x - left->first) / (right->first - left->first);
+  return {left->second + part * (right->second - left->second),
+          right->first - left->first > 0.4 && part > 0.02 && part < 0.98};
 }
 
 /// The same along measured keys or bytes, against the oracle's curve as it is drawn. As many keys
@@ -285,52 +313,23 @@ std::string why_beyond_as_measured(const SweepCells& cells, const SweepMetric& m
   for (const auto& [key, cell] : oracle->second) {
     if (cell.x.value() > 0.0) curve[std::log2(cell.x.value())] = mean(cell.values);
   }
-  double most = kVisible;
-  std::string who;
-  double at_most = 0.0;  // keys or bytes
-  bool is_between = false;
-  std::set<std::string> methods;
-  for (const auto& [selector, by_budget] : cells.of) {
-    if (selector == "full" || selector.starts_with("oracle")) continue;
-    for (const auto& [key, cell] : by_budget) {
-      if (!(cell.x.value() > 0.0)) continue;
-      const double x = std::log2(cell.x.value());
-      constexpr double kSame = 0.015;  // of log2: one in a hundred keys
-      auto right = curve.lower_bound(x);
-      if (right == curve.end() && !curve.empty() && x - curve.rbegin()->first < kSame)
-        right = std::prev(curve.end());
-      if (right == curve.end()) continue;
-      const bool meets = std::abs(right->first - x) < kSame;
-      if (right == curve.begin() && !meets) continue;
-      const auto left = meets ? right : std::prev(right);
-      const double part = meets ? 0.0 : (x - left->first) / (right->first - left->first);
-      const double bound = left->second + part * (right->second - left->second);
-      const double beyond = (mean(cell.values) - bound) * (is_error(metric) ? -1.0 : 1.0);
-      if (!(beyond > kVisible)) continue;
-      methods.insert(selector);
-      if (beyond <= most) continue;
-      most = beyond;
-      who = selector;
-      at_most = cell.x.value();
-      is_between = right->first - left->first > 0.4 && part > 0.02 && part < 0.98;
-    }
-  }
-  if (who.empty()) return "";
-  if (along == Along::bytes) {
-    return fmt::format("At {:.3g} KiB {}{}.", at_most / 1024.0,
-                       is_beyond_text(who, methods.size(), is_error(metric)),
-                       ", which reads every key to choose");
-  }
-  if (along == Along::flops) {
-    return fmt::format("At {:.3g} MFLOPs {}{}.", at_most / 1e6,
-                       is_beyond_text(who, methods.size(), is_error(metric)),
-                       ", which scores every key to choose");
-  }
-  return fmt::format("At {:.0f} keys {}{}.", at_most,
-                     is_beyond_text(who, methods.size(), is_error(metric)),
-                     is_error(metric) ? ", which does not minimise errors"
-                     : is_between     ? "'s line between two of its budgets"
-                                      : ": it gives some rows more keys");
+  const auto at = [&](const SweepCell& cell) {
+    return cell.x.value() > 0.0 ? on_curve(curve, std::log2(cell.x.value())) : OnCurve{};
+  };
+  const Beyond most = furthest_beyond(
+      cells, metric,
+      [&](const BudgetKey& /*key*/, const SweepCell& cell) { return at(cell).value; });
+  if (most.cell == nullptr) return "";
+  const std::string beyond = is_beyond_text(most.who, most.methods.size(), is_error(metric));
+  const double x = most.cell->x.value();
+  if (along == Along::bytes)
+    return fmt::format("At {:.3g} KiB {}, which reads every key to choose.", x / 1024.0, beyond);
+  if (along == Along::flops)
+    return fmt::format("At {:.3g} MFLOPs {}, which scores every key to choose.", x / 1e6, beyond);
+  return fmt::format("At {:.0f} keys {}{}.", x, beyond,
+                     is_error(metric)            ? ", which does not minimise errors"
+                     : at(*most.cell).is_between ? "'s line between two of its budgets"
+                                                 : ": it gives some rows more keys");
 }
 
 }  // namespace
@@ -418,7 +417,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
       plot::Line line;
       line.label = method_label(selector);
       line.tone = tones.of(selector);
-      std::vector<std::pair<double, Summary>> points;
+      std::multimap<double, Summary> points;
       for (const auto& [key, cell] : cells.of[selector]) {
         Summary s = summarize(cell.values, options.band);
         if (s.n == 0) continue;
@@ -437,10 +436,8 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
         const double x = along == Along::budget ? key.second : cell.x.value();
         // A logarithmic axis has no place for an empty list.
         if (along == Along::keys && !(x > 0.0)) continue;
-        points.emplace_back(x, s);
+        points.emplace(x, s);
       }
-      std::sort(points.begin(), points.end(),
-                [](const auto& a, const auto& b) { return a.first < b.first; });
       for (const auto& [x, s] : points) {
         line.x.push_back(x);
         line.y.push_back(s.middle);
