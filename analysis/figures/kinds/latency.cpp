@@ -215,11 +215,7 @@ plot::Figure make_latency(const FigureInput& input) {
     };
     has_ratio = add_panel(out, methods, {"Speedup over dense", over_dense, nullptr, true});
   }
-  out.legend = plot::LegendPlace::above;
-  if (out.panels.size() > 1) {
-    out.columns = 2;
-    out.span = plot::Span::full;
-  }
+  figures::set_in_rows(out, out.panels.size(), 2);
   out.caption.emplace_back(
       is_ttft ? "Time from the start of the prompt's prefill to the logits of the first token, "
                 "median over turns."
