@@ -121,10 +121,7 @@ class PgfWriter {
       marks += fmt::format(",mark repeat={},mark phase={}", stride,
                            stride * static_cast<std::size_t>(m.tone.slot % 5 + 1) / 6 + 1);
     }
-    out_ += fmt::format("\\addplot[forget plot,{},{}] coordinates {{",
-                        line_style(style, is_dense(m)), marks);
-    coordinates(x, y, /*jump=*/true);
-    out_ += "};\n";
+    plot(line_style(style, is_dense(m)) + "," + marks, x, y, /*jump=*/true);
   }
 
   void operator()(const Scatter& m) {
@@ -161,12 +158,9 @@ class PgfWriter {
       out_ += "};\n";
       return;
     }
-    out_ += fmt::format(
-        "\\addplot[forget plot,only marks,opacity={:.2f},color={},{}] "
-        "coordinates {{",
-        m.opacity, tex_colour(style.colour), tex_marker(style, radius));
-    coordinates(m.x, m.y);
-    out_ += "};\n";
+    plot(fmt::format("only marks,opacity={:.2f},color={},{}", m.opacity, tex_colour(style.colour),
+                     tex_marker(style, radius)),
+         m.x, m.y);
   }
 
   void operator()(const Rule& m) {
@@ -181,9 +175,7 @@ class PgfWriter {
     } else if (m.kind == Rule::Kind::diagonal) {
       xs = ys = {std::max(x.low, y.low), std::min(x.high, y.high)};
     }
-    out_ += fmt::format("\\addplot[forget plot,{},no marks] coordinates {{", line_style(style));
-    coordinates(xs, ys);
-    out_ += "};\n";
+    plot(line_style(style) + ",no marks", xs, ys);
   }
 
   void operator()(const Boxes& m) {
@@ -222,14 +214,18 @@ class PgfWriter {
       const std::vector<std::size_t> lone = lone_intervals(*line);
       if (lone.size() < line->x.size())
         polygon(line->x, line->low, line->high, colour, 0.6 * theme_.band_alpha);
-      for (const std::size_t i : lone) {
-        out_ += fmt::format(
-            "\\addplot[forget plot,color={},line width={:.2f}pt] coordinates "
-            "{{({:.6g},{:.6g})({:.6g},{:.6g})}};\n",
-            tex_colour(colour), theme_.line_width, line->x[i], line->low[i], line->x[i],
-            line->high[i]);
-      }
+      const std::string bar =
+          fmt::format("color={},line width={:.2f}pt", tex_colour(colour), theme_.line_width);
+      for (const std::size_t i : lone)
+        plot(bar, {line->x[i], line->x[i]}, {line->low[i], line->high[i]});
     }
+  }
+
+  void plot(const std::string& options, const std::vector<double>& x, const std::vector<double>& y,
+            bool jump = false) {
+    out_ += fmt::format("\\addplot[forget plot,{}] coordinates {{", options);
+    coordinates(x, y, jump);
+    out_ += "};\n";
   }
 
   /// Points without a place are left out, or with `jump` break the curve.
@@ -331,7 +327,10 @@ class PgfWriter {
     bands(panel);
     for (const Mark& mark : panel.marks) std::visit(*this, mark);
     if (legend != nullptr) {
-      for (const LegendEntry& entry : legend->entries) legend_entry(entry);
+      for (const LegendEntry& entry : legend->entries) {
+        out_ += fmt::format("\\addlegendimage{{{}}}\n\\addlegendentry{{{}}}\n", legend_image(entry),
+                            tex_text(entry.label));
+      }
     }
     out_ += "\\end{axis}\n";
     if (layout.bar) colour_bar(panel, *layout.bar);
@@ -355,40 +354,30 @@ class PgfWriter {
                  : std::string("legend columns=-1"));
   }
 
-  void legend_entry(const LegendEntry& entry) {
+  /// What stands for an entry, as the options of an image.
+  std::string legend_image(const LegendEntry& entry) const {
     const SeriesStyle style = theme_.style_of(entry.tone);
+    const std::string colour = tex_colour(style.colour);
+    const std::string marker = tex_marker(style, theme_.marker_radius);
     switch (entry.symbol) {
       case Symbol::line:
-        out_ += fmt::format("\\addlegendimage{{{},no marks}}\n", line_style(style, entry.solid));
-        break;
+        return line_style(style, entry.solid) + ",no marks";
       case Symbol::marked_line:
-        out_ += fmt::format("\\addlegendimage{{{},{}}}\n", line_style(style, entry.solid),
-                            tex_marker(style, theme_.marker_radius));
-        break;
+        return line_style(style, entry.solid) + "," + marker;
       case Symbol::marker:
-        out_ += fmt::format("\\addlegendimage{{only marks,color={},{}}}\n",
-                            tex_colour(style.colour), tex_marker(style, theme_.marker_radius));
-        break;
+        return fmt::format("only marks,color={},{}", colour, marker);
       case Symbol::patch:
-        out_ += fmt::format("\\addlegendimage{{area legend,draw=none,fill={}}}\n",
-                            tex_colour(style.colour));
-        break;
+        return "area legend,draw=none,fill=" + colour;
       case Symbol::region:
-        out_ += fmt::format(
-            "\\addlegendimage{{area legend,draw={0},draw opacity=0.4,fill={0},fill "
-            "opacity={1:g}}}\n",
-            tex_colour(style.colour), entry.opacity);
-        break;
+        return fmt::format("area legend,draw={0},draw opacity=0.4,fill={0},fill opacity={1:g}",
+                           colour, entry.opacity);
       case Symbol::outline:
-        out_ += fmt::format("\\addlegendimage{{area legend,fill=none,draw={}}}\n",
-                            tex_colour(style.colour));
-        break;
+        return "area legend,fill=none,draw=" + colour;
       case Symbol::masked:
-        out_ += fmt::format("\\addlegendimage{{area legend,draw={},fill={}}}\n",
-                            tex_colour(theme_.muted), tex_colour(theme_.masked));
-        break;
+        return fmt::format("area legend,draw={},fill={}", tex_colour(theme_.muted),
+                           tex_colour(theme_.masked));
     }
-    out_ += fmt::format("\\addlegendentry{{{}}}\n", tex_text(entry.label));
+    return {};
   }
 
   void colour_bar(const Panel& panel, const ColourBarLayout& bar) {

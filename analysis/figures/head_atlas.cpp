@@ -233,4 +233,16 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   return figure;
 }
 
+FigureKind atlas_kind(std::string name, std::string shows, AtlasOrder order) {
+  return {
+      .name = std::move(name),
+      .shows = std::move(shows),
+      .needs = "an analysis of heads",
+      .command = "kvscope analyze heads trace.h5 --out heads.h5",
+      .kinds = {"heads"},
+      .options = {"metric", "selector", "layers", "heads"},
+      .make = [order](const FigureInput& input) { return head_atlas(input, order); },
+  };
+}
+
 }  // namespace kvscope::figures

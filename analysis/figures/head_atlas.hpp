@@ -1,6 +1,7 @@
 // The head atlas: a small attention map of every layer and query head, with a number of each.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "analysis/figures/figure_kind.hpp"
@@ -26,5 +27,8 @@ std::vector<HeadTile> head_tiles(const FigureInput& input, AtlasOrder order);
 
 /// Of a result of `kvscope analyze heads`; options: metric, selector, layers, heads.
 plot::Figure head_atlas(const FigureInput& input, AtlasOrder order);
+
+/// A kind of figure that head_atlas draws.
+FigureKind atlas_kind(std::string name, std::string shows, AtlasOrder order);
 
 }  // namespace kvscope::figures

@@ -40,7 +40,7 @@ std::vector<Index> slots_of(std::span<const double> axis, std::string_view text,
                             std::string_view option, const std::string& where) {
   std::vector<Index> slots;
   for (const Index number : parse_numbers(text, option))
-    slots.push_back(slot_of(axis, number, option, where));
+    slots.push_back(slot_of(axis, number, option.substr(0, option.size() - 1), where));
   if (slots.empty()) {
     slots.resize(axis.size());
     std::iota(slots.begin(), slots.end(), 0);

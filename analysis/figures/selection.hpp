@@ -22,8 +22,8 @@ std::vector<Index> parse_numbers(std::string_view text, std::string_view option)
 Index slot_of(std::span<const double> axis, Index wanted, std::string_view what,
               const std::string& where);
 
-/// The slots of the coordinates that an option names, in its order; all if it names none. Throws as
-/// slot_of.
+/// The slots of the coordinates that an option ("layers", "heads") names; all if it names none.
+/// Throws as slot_of.
 std::vector<Index> slots_of(std::span<const double> axis, std::string_view text,
                             std::string_view option, const std::string& where);
 

@@ -38,10 +38,14 @@ void LeftOut::say(std::string_view head, std::vector<std::string>& caption) cons
 
 plot::Figure panels_in_rows(std::size_t n, int most) {
   plot::Figure figure;
+  set_in_rows(figure, n, most);
+  return figure;
+}
+
+void set_in_rows(plot::Figure& figure, std::size_t n, int most) {
   figure.columns = std::min(static_cast<int>(n), most);
   figure.span = n > 1 ? plot::Span::full : plot::Span::column;
   figure.legend = plot::LegendPlace::above;
-  return figure;
 }
 
 plot::Axis length_axis() {

@@ -44,6 +44,8 @@ class LeftOut {
 /// A figure of `n` panels, at most `most` in a row, as wide as the page if there are several, with
 /// one legend above.
 plot::Figure panels_in_rows(std::size_t n, int most);
+/// The same for a figure that there is.
+void set_in_rows(plot::Figure& figure, std::size_t n, int most);
 
 /// An axis of contexts: "Context length (tokens)".
 plot::Axis length_axis();

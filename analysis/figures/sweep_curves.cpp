@@ -9,13 +9,13 @@
 #include <set>
 #include <tuple>
 
+#include "analysis/figures/beyond_oracle.hpp"
 #include "analysis/figures/spec.hpp"
 #include "analysis/figures/sweep_cells.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/selectors/method_spec.hpp"
 
 namespace kvscope::figures {
 
@@ -207,154 +207,6 @@ std::vector<double> along_values(const Table& table, Along along) {
   return sums;
 }
 
-namespace {
-
-/// A difference that can be seen.
-constexpr double kVisible = 0.002;
-
-bool is_error(const SweepMetric& metric) {
-  return metric.column.starts_with("output_error");
-}
-
-/// Whether no selection of as many keys can lie beyond the oracle, or one should not:
-/// mass, recall, errors.
-bool is_bounded_by_oracle(const SweepMetric& metric) {
-  return metric.column.starts_with("mass") || metric.column.starts_with("recall") ||
-         is_error(metric);
-}
-
-std::string short_label(const std::string& selector) {
-  return method_label(selector.size() <= 14 ? selector : method_name(selector));
-}
-
-std::string is_beyond_text(const std::string& who, std::size_t n_methods, bool is_error) {
-  return fmt::format(
-      "{}{} {} the oracle", short_label(who),
-      n_methods > 1 ? fmt::format(" and {} more are", n_methods - 1) : std::string(" is"),
-      is_error ? "below" : "above");
-}
-
-/// Why methods lie beyond the oracle, for the caption: it is bound by the nominal budget, they may
-/// keep more keys. Empty where none does.
-std::string why_beyond_at_budget(const SweepCells& cells, const SweepMetric& metric) {
-  const auto oracle = cells.of.find("oracle-topk");
-  if (oracle == cells.of.end() || !is_bounded_by_oracle(metric)) return "";
-  double most = kVisible;
-  std::string who;
-  double budget = 0.0;
-  const SweepCell* worst = nullptr;
-  const SweepCell* bound = nullptr;
-  std::set<std::string> methods;
-  for (const auto& [selector, by_budget] : cells.of) {
-    if (selector == "full" || selector.starts_with("oracle")) continue;
-    for (const auto& [key, cell] : by_budget) {
-      const auto at = oracle->second.find(key);
-      if (at == oracle->second.end()) continue;
-      const double beyond =
-          (mean(cell.values) - mean(at->second.values)) * (is_error(metric) ? -1.0 : 1.0);
-      if (!(beyond > kVisible)) continue;
-      methods.insert(selector);
-      if (beyond <= most) continue;
-      most = beyond;
-      who = selector;
-      budget = key.second;
-      worst = &cell;
-      bound = &at->second;
-    }
-  }
-  if (worst == nullptr) return "";
-  const double kept = worst->kept.value();
-  const double bound_kept = bound->kept.value();
-  const bool keeps_more = is_error(metric) ? kept > 1.05 * bound_kept : kept > bound_kept + 0.5;
-  return fmt::format("At budget {:g} {}{}.", budget,
-                     is_beyond_text(who, methods.size(), is_error(metric)),
-                     keeps_more ? fmt::format(": {:.0f} keys to its {:.0f}", kept, bound_kept)
-                     : is_error(metric) ? ", which does not minimise errors"
-                                        : ", with other keys");
-}
-
-/// The same along measured keys or bytes, against the oracle's curve as it is drawn. As many keys
-/// in every row cannot hold more than the oracle's: what lies beyond divides its keys over rows and
-/// heads, or the curve is straight where the oracle is not. As many bytes can: the oracle reads
-/// every key to choose.
-std::string why_beyond_as_measured(const SweepCells& cells, const SweepMetric& metric,
-                                   Along along) {
-  const auto oracle = cells.of.find("oracle-topk");
-  if (oracle == cells.of.end() || !is_bounded_by_oracle(metric)) return "";
-  std::map<double, double> curve;  // log2 of keys or bytes -> value
-  for (const auto& [key, cell] : oracle->second) {
-    if (cell.x.value() > 0.0) curve[std::log2(cell.x.value())] = mean(cell.values);
-  }
-  double most = kVisible;
-  std::string who;
-  double at_most = 0.0;  // keys or bytes
-  bool is_between = false;
-  std::set<std::string> methods;
-  for (const auto& [selector, by_budget] : cells.of) {
-    if (selector == "full" || selector.starts_with("oracle")) continue;
-    for (const auto& [key, cell] : by_budget) {
-      if (!(cell.x.value() > 0.0)) continue;
-      const double x = std::log2(cell.x.value());
-      constexpr double kSame = 0.015;  // of log2: one in a hundred keys
-      auto right = curve.lower_bound(x);
-      if (right == curve.end() && !curve.empty() && x - curve.rbegin()->first < kSame)
-        right = std::prev(curve.end());
-      if (right == curve.end()) continue;
-      const bool meets = std::abs(right->first - x) < kSame;
-      if (right == curve.begin() && !meets) continue;
-      const auto left = meets ? right : std::prev(right);
-      const double part = meets ? 0.0 : (x - left->first) / (right->first - left->first);
-      const double bound = left->second + part * (right->second - left->second);
-      const double beyond = (mean(cell.values) - bound) * (is_error(metric) ? -1.0 : 1.0);
-      if (!(beyond > kVisible)) continue;
-      methods.insert(selector);
-      if (beyond <= most) continue;
-      most = beyond;
-      who = selector;
-      at_most = cell.x.value();
-      is_between = right->first - left->first > 0.4 && part > 0.02 && part < 0.98;
-    }
-  }
-  if (who.empty()) return "";
-  if (along == Along::bytes) {
-    return fmt::format("At {:.3g} KiB {}{}.", at_most / 1024.0,
-                       is_beyond_text(who, methods.size(), is_error(metric)),
-                       ", which reads every key to choose");
-  }
-  if (along == Along::flops) {
-    return fmt::format("At {:.3g} MFLOPs {}{}.", at_most / 1e6,
-                       is_beyond_text(who, methods.size(), is_error(metric)),
-                       ", which scores every key to choose");
-  }
-  return fmt::format("At {:.0f} keys {}{}.", at_most,
-                     is_beyond_text(who, methods.size(), is_error(metric)),
-                     is_error(metric) ? ", which does not minimise errors"
-                     : is_between     ? "'s line between two of its budgets"
-                                      : ": it gives some rows more keys");
-}
-
-}  // namespace
-
-std::string why_beyond_live_oracle(const LiveResult& oracle, const std::vector<LiveResult>& others,
-                                   bool is_better_low) {
-  const LiveResult* worst = nullptr;
-  std::set<std::string> methods;
-  for (const LiveResult& one : others) {
-    if (one.selector == "full" || one.selector.starts_with("oracle")) continue;
-    const double beyond = (one.value - oracle.value) * (is_better_low ? -1.0 : 1.0);
-    // of a value that may be large: a thousandth of it cannot be seen
-    if (!(beyond > 1e-3 * std::max(1.0, std::abs(oracle.value)))) continue;
-    methods.insert(one.selector);
-    if (worst == nullptr || (one.value - worst->value) * (is_better_low ? -1.0 : 1.0) > 0.0)
-      worst = &one;
-  }
-  if (worst == nullptr) return "";
-  const bool keeps_more = worst->kept > oracle.kept + 0.5;
-  return fmt::format("{}: {}.", is_beyond_text(worst->selector, methods.size(), is_better_low),
-                     keeps_more ? fmt::format("{:.0f} keys to its {:.0f}", worst->kept, oracle.kept)
-                                : "it ranks weights, not answers");
-}
-
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
                           std::string_view fallback, const std::vector<std::string>& coloured) {
   const bool lacks_keys = along == Along::keys && !table.has("kept") && options.x.empty();
@@ -418,7 +270,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
       plot::Line line;
       line.label = method_label(selector);
       line.tone = tones.of(selector);
-      std::vector<std::pair<double, Summary>> points;
+      std::multimap<double, Summary> points;
       for (const auto& [key, cell] : cells.of[selector]) {
         Summary s = summarize(cell.values, options.band);
         if (s.n == 0) continue;
@@ -437,10 +289,8 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
         const double x = along == Along::budget ? key.second : cell.x.value();
         // A logarithmic axis has no place for an empty list.
         if (along == Along::keys && !(x > 0.0)) continue;
-        points.emplace_back(x, s);
+        points.emplace(x, s);
       }
-      std::sort(points.begin(), points.end(),
-                [](const auto& a, const auto& b) { return a.first < b.first; });
       for (const auto& [x, s] : points) {
         line.x.push_back(x);
         line.y.push_back(s.middle);
@@ -458,8 +308,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
       line.markers = line.tone.role != plot::Role::reference || line.x.size() == 1;
       if (!line.x.empty()) panel.marks.emplace_back(std::move(line));
     }
-    const std::string why = along == Along::budget ? why_beyond_at_budget(cells, metric)
-                                                   : why_beyond_as_measured(cells, metric, along);
+    const std::string why = why_beyond_oracle(cells, metric, along);
     if (!why.empty())
       beyond.push_back(names.size() > 1 ? fmt::format("{}: {}", metric.label, why) : why);
     figure.panels.push_back(std::move(panel));

@@ -65,19 +65,6 @@ Along along_of(const FigureOptions& options, Along own);
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
                           std::string_view fallback, const std::vector<std::string>& coloured = {});
 
-/// A method of a closed loop, as a figure shows it beside an oracle.
-struct LiveResult {
-  std::string selector;
-  double value = 0.0;  // accuracy, perplexity
-  double kept = 0.0;   // keys per query, measured; NaN: not recorded
-};
-
-/// Why methods of the same budget lie beyond `oracle` in a closed loop, as a sentence for the
-/// caption: more keys, or that an oracle ranks keys by weight and nothing else. Empty where none
-/// does.
-std::string why_beyond_live_oracle(const LiveResult& oracle, const std::vector<LiveResult>& others,
-                                   bool is_better_low);
-
 /// A kind of figure that sweep_curves draws: what it needs, the command that makes that and the
 /// choices there are. How it is made is left to the caller.
 FigureKind sweep_kind(std::string name, std::string shows);

@@ -124,10 +124,8 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
     }
   }
   figure.panels.back().colour->show_bar = true;
-  figure.columns = static_cast<int>(std::min<std::size_t>(figure.panels.size(), 4));
-  figure.span = figure.panels.size() > 1 ? plot::Span::full : plot::Span::column;
+  figures::set_in_rows(figure, figure.panels.size(), 4);
   figure.share_y = true;
-  figure.legend = plot::LegendPlace::above;
   figure.caption.push_back(fmt::format(
       "Layer {}: mean over measured rows and heads of the attention in a page of keys; titled "
       "panels show the {}. Colours of attention end four decades below the largest page.",

@@ -10,31 +10,34 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
 #include "analysis/plot/rich_text.hpp"
+#include "core/base/nan.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
 
 namespace {
 
-/// One column of times or ratios by length, with its band where the table has one.
+/// A column of times or ratios, with its band where the table has one.
 struct Series {
-  std::string column;  // "seconds"
-  std::string low;     // empty: no band
-  std::string high;
+  Series(const Table& table, const std::string& column) : values(table.numbers(column)) {
+    if (!table.has(column + "_low") || !table.has(column + "_high")) return;
+    low = table.numbers(column + "_low");
+    high = table.numbers(column + "_high");
+  }
+  std::span<const double> values;
+  std::span<const double> low;  // empty: no band
+  std::span<const double> high;
 };
-
-Series series_of(const Table& table, const std::string& column) {
-  const bool has_band = table.has(column + "_low") && table.has(column + "_high");
-  return {column, has_band ? column + "_low" : "", has_band ? column + "_high" : ""};
-}
 
 enum class TimedRole { method, reference, control };
 
@@ -95,129 +98,65 @@ std::vector<Method> methods_of(const Table& table, const figures::Wanted& wanted
   return methods;
 }
 
-class LatencyFigure {
- public:
-  LatencyFigure(const Table& table, const std::vector<Method>& methods)
-      : table_(table), methods_(methods), tones_(keys_of(methods)) {}
-
-  /// Milliseconds of the sum of columns; a band for one column alone.
-  void times(const std::string& label, const std::vector<Series>& parts) {
-    plot::Panel panel = empty_panel(label);
-    panel.y.scale = plot::ScaleKind::log10;
-    for (const Method& method : methods_) {
-      plot::Line line = line_of(method);
-      for (const auto& [length, row] : method.rows) {
-        double sum = 0.0;
-        for (const Series& part : parts) {
-          const double seconds = table_.numbers(part.column)[row];
-          sum += std::isnan(seconds) ? 0.0 : seconds;
-        }
-        if (!(sum > 0.0)) continue;
-        line.x.push_back(length);
-        line.y.push_back(1e3 * sum);
-        if (parts.size() == 1) add_band(line, parts[0], row, 1e3);
-      }
-      if (!line.x.empty()) panel.marks.emplace_back(std::move(line));
-    }
-    if (!panel.marks.empty()) figure_.panels.push_back(std::move(panel));
-  }
-
-  /// A recorded ratio of dense over sparse, as it stands in the table.
-  void recorded_ratio(const std::string& label, const Series& ratio) {
-    ratios(label, [&](const Method&, double, std::size_t row, plot::Line& line) {
-      line.y.push_back(table_.numbers(ratio.column)[row]);
-      add_band(line, ratio, row, 1.0);
-    });
-  }
-
-  /// seconds of selector full over seconds, at the same length.
-  bool ratio_of_seconds(const std::string& label) {
-    const auto dense = std::find_if(methods_.begin(), methods_.end(), [](const Method& method) {
-      return method.role == TimedRole::reference;
-    });
-    if (dense == methods_.end()) return false;
-    const auto seconds = table_.numbers("seconds");
-    return ratios(label, [&](const Method&, double length, std::size_t row, plot::Line& line) {
-      const auto at = dense->rows.find(length);
-      line.y.push_back(at == dense->rows.end() ? std::nan("") : seconds[at->second] / seconds[row]);
-    });
-  }
-
-  plot::Figure take() {
-    figure_.legend = plot::LegendPlace::above;
-    if (figure_.panels.size() > 1) {
-      figure_.columns = 2;
-      figure_.span = plot::Span::full;
-    }
-    return std::move(figure_);
-  }
-
- private:
-  static std::vector<std::string> keys_of(const std::vector<Method>& methods) {
-    std::vector<std::string> keys;
-    for (const Method& method : methods) {
-      if (method.role == TimedRole::method) keys.push_back(method.key);
-    }
-    return keys;
-  }
-
-  static plot::Panel empty_panel(const std::string& label) {
-    plot::Panel panel;
-    panel.x = figures::length_axis();
-    panel.y.label = label;
-    panel.aspect = 0.62;
-    return panel;
-  }
-
-  plot::Line line_of(const Method& method) const {
-    plot::Line line;
-    line.label = method.label;
-    switch (method.role) {
-      case TimedRole::method:
-        line.tone = tones_.of(method.key);
-        break;
-      case TimedRole::reference:
-        line.tone = {plot::Role::reference, 1};
-        break;
-      case TimedRole::control:
-        line.tone = {plot::Role::neutral, 0};
-        line.markers = false;
-        break;
-    }
-    return line;
-  }
-
-  void add_band(plot::Line& line, const Series& series, std::size_t row, double scale) const {
-    if (series.low.empty()) return;
-    line.low.push_back(scale * table_.numbers(series.low)[row]);
-    line.high.push_back(scale * table_.numbers(series.high)[row]);
-  }
-
-  template <class Add>
-  bool ratios(const std::string& label, Add&& add) {
-    plot::Panel panel = empty_panel(label);
-    for (const Method& method : methods_) {
-      if (method.role == TimedRole::reference) continue;
-      plot::Line line = line_of(method);
-      for (const auto& [length, row] : method.rows) {
-        line.x.push_back(length);
-        add(method, length, row, line);
-      }
-      const bool is_known =
-          std::any_of(line.y.begin(), line.y.end(), [](double y) { return std::isfinite(y); });
-      if (is_known) panel.marks.emplace_back(std::move(line));
-    }
-    if (panel.marks.empty()) return false;
-    panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, 1.0, ""});
-    figure_.panels.push_back(std::move(panel));
-    return true;
-  }
-
-  const Table& table_;
-  const std::vector<Method>& methods_;
-  figures::MethodTones tones_;
-  plot::Figure figure_;
+/// Numbers by length, a line per method.
+struct TimedPanel {
+  std::string label;
+  std::function<double(double length, std::size_t row)> y;
+  const Series* band = nullptr;  // null: without
+  bool is_ratio = false;         // to the reference, which has no line; else milliseconds
 };
+
+plot::Line line_of(const Method& method, const figures::MethodTones& tones) {
+  plot::Line line;
+  line.label = method.label;
+  line.markers = method.role != TimedRole::control;
+  line.tone = method.role == TimedRole::method      ? tones.of(method.key)
+              : method.role == TimedRole::reference ? plot::Tone{plot::Role::reference, 1}
+                                                    : plot::Tone{plot::Role::neutral, 0};
+  return line;
+}
+
+/// Adds a panel; false if there is nothing to show in it.
+bool add_panel(plot::Figure& figure, const std::vector<Method>& methods, const TimedPanel& shown) {
+  std::vector<std::string> keys;
+  for (const Method& method : methods) {
+    if (method.role == TimedRole::method) keys.push_back(method.key);
+  }
+  const figures::MethodTones tones(keys);
+  const double unit = shown.is_ratio ? 1.0 : 1e3;
+  plot::Panel panel;
+  panel.x = figures::length_axis();
+  panel.y.label = shown.label;
+  if (!shown.is_ratio) panel.y.scale = plot::ScaleKind::log10;
+  panel.aspect = 0.62;
+  for (const Method& method : methods) {
+    if (shown.is_ratio && method.role == TimedRole::reference) continue;
+    plot::Line line = line_of(method, tones);
+    bool is_known = false;
+    for (const auto& [length, row] : method.rows) {
+      const double y = shown.y(length, row);
+      if (!shown.is_ratio && !(y > 0.0)) continue;
+      is_known = is_known || !shown.is_ratio || std::isfinite(y);
+      line.x.push_back(length);
+      line.y.push_back(unit * y);
+      if (shown.band == nullptr || shown.band->low.empty()) continue;
+      line.low.push_back(unit * shown.band->low[row]);
+      line.high.push_back(unit * shown.band->high[row]);
+    }
+    if (is_known) panel.marks.emplace_back(std::move(line));
+  }
+  if (panel.marks.empty()) return false;
+  if (shown.is_ratio) panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, 1.0, ""});
+  figure.panels.push_back(std::move(panel));
+  return true;
+}
+
+/// A ratio of dense over sparse, as it stands in the table.
+void add_recorded_ratio(plot::Figure& figure, const std::vector<Method>& methods,
+                        const std::string& label, const Series& ratio) {
+  add_panel(figure, methods,
+            {label, [&](double, std::size_t row) { return ratio.values[row]; }, &ratio, true});
+}
 
 /// "3 turns; chunks of 128; 2 threads on AMD EPYC." as far as the result says it.
 std::string conditions_of(const ResultView& result, const Table& table) {
@@ -246,27 +185,37 @@ std::string conditions_of(const ResultView& result, const Table& table) {
 plot::Figure make_latency(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   const auto methods = methods_of(table, figures::Wanted(input.options.selector));
-  LatencyFigure figure(table, methods);
   const bool is_ttft = table.has("ttft_seconds");
   const bool has_attention = is_ttft && table.has("attention_seconds");
-  const Series seconds = series_of(table, "seconds");
-  figure.times(is_ttft ? "Time to the first token (ms)" : "Time (ms)", {seconds});
+  const Series seconds(table, "seconds");
+  plot::Figure out;
+  const auto or_none = [](double x) { return std::isnan(x) ? 0.0 : x; };
+  add_panel(out, methods,
+            {is_ttft ? "Time to the first token (ms)" : "Time (ms)",
+             [&](double, std::size_t row) { return or_none(seconds.values[row]); }, &seconds});
   if (has_attention) {
-    std::vector<Series> parts = {{"attention_seconds", "", ""}};
-    if (table.has("selection_seconds")) parts.push_back({"selection_seconds", "", ""});
-    figure.times("Attention and selection (ms)", parts);
+    const Series attention(table, "attention_seconds");
+    const bool has_selection = table.has("selection_seconds");
+    const Series selection(table, has_selection ? "selection_seconds" : "attention_seconds");
+    add_panel(out, methods, {"Attention and selection (ms)", [&](double, std::size_t row) {
+                               return or_none(attention.values[row]) +
+                                      (has_selection ? or_none(selection.values[row]) : 0.0);
+                             }});
   }
-  bool has_ratio = false;
-  if (table.has("ttft_ratio")) {
-    const Series ratio = series_of(table, "ttft_ratio");
-    figure.recorded_ratio("Speedup of the first token", ratio);
-    has_ratio = true;
+  bool has_ratio = table.has("ttft_ratio");
+  const auto dense = std::ranges::find(methods, TimedRole::reference, &Method::role);
+  if (has_ratio) {
+    add_recorded_ratio(out, methods, "Speedup of the first token", Series(table, "ttft_ratio"));
     if (has_attention && table.has("attention_ratio"))
-      figure.recorded_ratio("Speedup of attention", series_of(table, "attention_ratio"));
-  } else {
-    has_ratio = figure.ratio_of_seconds("Speedup over dense");
+      add_recorded_ratio(out, methods, "Speedup of attention", Series(table, "attention_ratio"));
+  } else if (dense != methods.end()) {
+    const auto over_dense = [&](double length, std::size_t row) {
+      const auto at = dense->rows.find(length);
+      return at == dense->rows.end() ? kNan : seconds.values[at->second] / seconds.values[row];
+    };
+    has_ratio = add_panel(out, methods, {"Speedup over dense", over_dense, nullptr, true});
   }
-  plot::Figure out = figure.take();
+  figures::set_in_rows(out, out.panels.size(), 2);
   out.caption.emplace_back(
       is_ttft ? "Time from the start of the prompt's prefill to the logits of the first token, "
                 "median over turns."

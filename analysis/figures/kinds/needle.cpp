@@ -16,10 +16,10 @@
 #include <tuple>
 #include <vector>
 
+#include "analysis/figures/beyond_oracle.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
-#include "analysis/figures/sweep_curves.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "analysis/plot/scale.hpp"
 #include "analysis/simulate/intervals.hpp"

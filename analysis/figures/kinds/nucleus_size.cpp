@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "analysis/figures/maps.hpp"
-#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 
@@ -21,10 +21,7 @@ plot::Figure make_nucleus_size(const FigureInput& input) {
   const auto shares = result.axis("nucleus_p50", 2);
   const auto bins = result.axis("nucleus_counts", 3);  // smallest size of each
 
-  plot::Figure figure;
-  figure.columns = 2;
-  figure.span = plot::Span::full;
-  figure.legend = plot::LegendPlace::above;
+  plot::Figure figure = figures::panels_in_rows(2, 2);
   plot::Panel shown;
   shown.x.label = "Nucleus size (keys)";
   shown.y.label = "Rows with at most this many";

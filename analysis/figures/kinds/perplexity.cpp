@@ -9,10 +9,10 @@
 #include <cmath>
 #include <map>
 
+#include "analysis/figures/beyond_oracle.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
-#include "analysis/figures/sweep_curves.hpp"
 #include "analysis/plot/scale.hpp"
 
 namespace kvscope {

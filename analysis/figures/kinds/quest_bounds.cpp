@@ -20,30 +20,21 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
   const figures::ArrayData truth(result, "true_max");
   const figures::ArrayData violated(result, "violated");
   const figures::ArrayData rank(result, "best_rank");
-  const auto layer_axis = result.axis("bound", 0);
-  const auto head_axis = result.axis("bound", 1);
-  const auto layers = figures::parse_numbers(input.options.layers, "layers");
-  const auto heads = figures::parse_numbers(input.options.heads, "heads");
-  for (Index layer : layers) figures::slot_of(layer_axis, layer, "layer", result.name());
-  for (Index head : heads) figures::slot_of(head_axis, head, "head", result.name());
+  const auto layers =
+      figures::slots_of(result.axis("bound", 0), input.options.layers, "layers", result.name());
+  const auto heads =
+      figures::slots_of(result.axis("bound", 1), input.options.heads, "heads", result.name());
   if (bound.spec.shape[3] == 0) {
     throw ConfigError(
         fmt::format("{}: the result was made with --store-pages false", result.name()));
   }
-  const auto is_shown = [](const std::vector<Index>& wanted, double number) {
-    return wanted.empty() ||
-           std::find(wanted.begin(), wanted.end(), static_cast<Index>(number)) != wanted.end();
-  };
-
   std::vector<double> x;
   std::vector<double> y;
   std::vector<double> ranks;
   plot::Extent extent(plot::ScaleKind::linear);
   std::size_t n_violated = 0;
-  for (Index l = 0; l < bound.spec.shape[0]; ++l) {
-    if (!is_shown(layers, layer_axis[static_cast<std::size_t>(l)])) continue;
-    for (Index h = 0; h < bound.spec.shape[1]; ++h) {
-      if (!is_shown(heads, head_axis[static_cast<std::size_t>(h)])) continue;
+  for (const Index l : layers) {
+    for (const Index h : heads) {
       for (Index s = 0; s < bound.spec.shape[2]; ++s) {
         ranks.push_back(rank(l, h, s));
         for (Index p = 0; p < bound.spec.shape[3]; ++p) {

@@ -11,7 +11,7 @@
 #include "analysis/sweep_rows.hpp"
 #include "core/base/lists.hpp"
 #include "core/trace/result.hpp"
-#include "tests/support/figure_bands.hpp"
+#include "tests/analysis/figures/drawn.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/temp_dir.hpp"
 
@@ -70,19 +70,6 @@ std::string lines_of(const std::string& csv, const std::function<bool(int, int)>
   return out;
 }
 
-plot::Figure drawn(const std::string& csv, const std::string& name, const FigureOptions& options) {
-  ResultInfo info;
-  info.kind = "sweep";
-  MemoryResult result;
-  table_to_result(table_from_csv(csv, "t.csv"), info, result);
-  const MemoryResultView view(result, "t.csv");
-  for (const FigureKind& kind : figure_kinds()) {
-    if (kind.name == name) return make_figure(kind, {{&view}, options});
-  }
-  FAIL("no figure " << name);
-  return {};
-}
-
 const std::string kMetrics = "mass,recall10,output_error_rel";
 
 }  // namespace
@@ -110,7 +97,8 @@ TEST_CASE("every mean of a sweep's curves lies in its band, whichever rows there
             options.layers = layers;
             options.heads = heads;
             options.band = band;
-            const std::size_t n = testing::check_bands(drawn(csv, figure, options));
+            const std::size_t n = testing::check_bands(
+                testing::drawn(testing::result_of(csv, "sweep"), figure, options));
             if (band == BandKind::ci) CHECK(n > 0);  // one head alone has no quartiles
           }
         }
@@ -120,14 +108,16 @@ TEST_CASE("every mean of a sweep's curves lies in its band, whichever rows there
       FigureOptions options;
       options.metric = kMetrics;
       options.x = x;
-      CHECK(testing::check_bands(drawn(csv, "budget", options)) > 0);
+      CHECK(testing::check_bands(
+                testing::drawn(testing::result_of(csv, "sweep"), "budget", options)) > 0);
     }
   }
 }
 
 TEST_CASE("a caption says whose intervals the bands are", "[figures]") {
   const auto caption = [](const std::string& csv) {
-    return testing::caption_of(drawn(csv, "budget", {.metric = "mass"}));
+    return testing::caption_of(
+        testing::drawn(testing::result_of(csv, "sweep"), "budget", {.metric = "mass"}));
   };
   CHECK_THAT(caption(swept()), ContainsSubstring("each layer's mean"));
   CHECK_THAT(caption(lines_of(swept(), [](int, int head) { return head >= 0; })),
@@ -144,7 +134,8 @@ TEST_CASE("a mean of which one part has no interval has no band", "[figures]") {
       "a,decode,quest,tokens,1,1,64,0,0,64,0.8,,,10\n"
       "a,decode,quest,tokens,1,0,96,0,0,96,0.5,0.45,0.55,10\n"
       "a,decode,quest,tokens,1,1,96,0,0,96,0.9,0.80,0.95,10\n";
-  const plot::Figure figure = drawn(csv, "budget", {.metric = "mass"});
+  const plot::Figure figure =
+      testing::drawn(testing::result_of(csv, "sweep"), "budget", {.metric = "mass"});
   const auto& line = std::get<plot::Line>(figure.panels.at(0).marks.at(0));
   CHECK(std::isnan(line.low.at(0)));
   CHECK(line.low.at(1) == Approx(0.625));

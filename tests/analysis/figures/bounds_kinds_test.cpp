@@ -8,21 +8,12 @@
 #include "analysis/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "core/trace/result.hpp"
+#include "tests/analysis/figures/drawn.hpp"
 
 namespace kvscope::bounds_kinds_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
-
-plot::Figure figure_of(const MemoryResult& result, const std::string& name,
-                       const FigureOptions& options) {
-  const MemoryResultView view(result, "b.h5");
-  for (const FigureKind& kind : figure_kinds()) {
-    if (kind.name == name) return make_figure(kind, {{&view}, options});
-  }
-  FAIL("no figure " << name);
-  return {};
-}
 
 /// Notes of a panel, joined.
 std::string notes_of(const plot::Panel& panel) {
@@ -34,9 +25,7 @@ std::string notes_of(const plot::Panel& panel) {
 }
 
 void begin(MemoryResult& result, const std::string& kind, const std::vector<Index>& heads) {
-  ResultInfo info;
-  info.kind = kind;
-  result.begin(info);
+  testing::begin_result(result, kind);
   write_axis(result, "layer", std::vector<Index>{2}, "1", "layer");
   write_axis(result, "q_head", heads, "1", "query head");
 }
@@ -60,13 +49,13 @@ TEST_CASE("theorem-b1: violations are the stored flags, bounds near -1 say nothi
   FigureOptions options;
   options.metric = "printed";
   options.heads = "0";
-  const plot::Figure one = figure_of(result, "theorem-b1", options);
+  const plot::Figure one = testing::drawn(result, "theorem-b1", options);
   REQUIRE(one.panels.size() == 1);
   CHECK_THAT(notes_of(one.panels[0]), ContainsSubstring("violated: 2 (50%)"));
   CHECK_THAT(notes_of(one.panels[0]), ContainsSubstring("says nothing: 25%"));
   CHECK_THAT(notes_of(one.panels[0]), ContainsSubstring("above 1: 25%"));
   options.heads = "";
-  const plot::Figure both = figure_of(result, "theorem-b1", options);
+  const plot::Figure both = testing::drawn(result, "theorem-b1", options);
   CHECK_THAT(notes_of(both.panels[0]), ContainsSubstring("violated: 2 (25%)"));
   CHECK_THAT(notes_of(both.panels[0]), ContainsSubstring("says nothing: 38%"));  // 3 of 8
   REQUIRE(both.caption.size() == 1);
@@ -91,7 +80,7 @@ TEST_CASE("quest-bounds: violations are the stored flags; the best page's rank a
   result.write<std::uint8_t>("violated", 0, std::vector<std::uint8_t>{1, 0, 0, 1, 0, 0});
   result.declare({"best_rank", ResultType::i32, {1, 1, 2}, {"layer", "q_head", "step"}, "1", "r"});
   result.write<std::int32_t>("best_rank", 0, std::vector<std::int32_t>{0, 1});
-  const plot::Figure figure = figure_of(result, "quest-bounds", {});
+  const plot::Figure figure = testing::drawn(result, "quest-bounds", {});
   REQUIRE(figure.caption.size() == 1);
   CHECK_THAT(figure.caption[0], ContainsSubstring("n = 5 pages"));
   CHECK_THAT(figure.caption[0], ContainsSubstring("2 bounds below the true maximum"));

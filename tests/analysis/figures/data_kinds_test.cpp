@@ -12,51 +12,20 @@
 #include "analysis/figures/selection.hpp"
 #include "analysis/read_table.hpp"
 #include "core/trace/result.hpp"
-#include "tests/support/figure_bands.hpp"
+#include "tests/analysis/figures/drawn.hpp"
 
 namespace kvscope::data_kinds_test {
 namespace {
 
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
+using testing::begin_result;
+using testing::drawn;
+using testing::mark_of;
+using testing::put;
+using testing::result_of;
 
 constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
-
-plot::Figure drawn(const MemoryResult& result, const std::string& name,
-                   const FigureOptions& options = {}) {
-  const MemoryResultView view(result, "r.h5");
-  for (const FigureKind& kind : figure_kinds()) {
-    if (kind.name != name) continue;
-    plot::Figure figure = make_figure(kind, {{&view}, options});
-    testing::check_bands(figure);
-    return figure;
-  }
-  FAIL("no figure " << name);
-  return {};
-}
-
-template <class M>
-const M& mark_of(const plot::Panel& panel, std::size_t nth = 0) {
-  for (const plot::Mark& mark : panel.marks) {
-    const auto* found = std::get_if<M>(&mark);
-    if (found != nullptr && nth-- == 0) return *found;
-  }
-  FAIL("no such mark");
-  return std::get<M>(panel.marks[0]);
-}
-
-void begin_result(MemoryResult& result, const std::string& kind) {
-  ResultInfo info;
-  info.kind = kind;
-  result.begin(info);
-}
-
-template <class T>
-void put(MemoryResult& result, const std::string& name, ResultType type, const Shape& shape,
-         const std::vector<std::string>& dims, const std::vector<T>& values) {
-  result.declare({name, type, shape, dims, "1", name});
-  result.write<T>(name, 0, values);
-}
 
 TEST_CASE("query-scores: the head of largest correlation, its queries and weights", "[figures]") {
   MemoryResult result;
@@ -210,11 +179,7 @@ TEST_CASE("top10-recall: means over heads of the recall column", "[figures]") {
   csv += "t,decode,quest,tokens,2,1,32,0,0,0.9,0.5,0.1,100\n";
   csv += "t,decode,quest,tokens,2,0,64,0,0,0.9,0.6,0.1,200\n";
   csv += "t,decode,quest,tokens,2,1,64,0,0,0.9,0.8,0.1,200\n";
-  ResultInfo info;
-  info.kind = "sweep";
-  MemoryResult result;
-  table_to_result(table_from_csv(csv, "t.csv"), info, result);
-  const plot::Figure figure = drawn(result, "top10-recall");
+  const plot::Figure figure = drawn(result_of(csv, "sweep"), "top10-recall");
   REQUIRE(figure.panels.size() == 1);
   const auto& line = mark_of<plot::Line>(figure.panels[0]);
   CHECK(line.x == std::vector<double>{32.0, 64.0});
@@ -250,10 +215,7 @@ std::string equal_cost_csv() {
 
 TEST_CASE("equal-cost: a dot per method, by family and best first, other costs apart",
           "[figures]") {
-  ResultInfo info;
-  info.kind = "sweep";
-  MemoryResult result;
-  table_to_result(table_from_csv(equal_cost_csv(), "t.csv"), info, result);
+  const MemoryResult result = result_of(equal_cost_csv(), "sweep");
   const plot::Figure figure = drawn(result, "equal-cost");
   REQUIRE(figure.panels.size() == 2);
   const plot::Panel& mass = figure.panels[0];
@@ -286,19 +248,14 @@ TEST_CASE("equal-cost: a dot per method, by family and best first, other costs a
   CHECK_THAT(caption, ContainsSubstring("Made from t.\n"));
   CHECK(caption.find("vattention (not reached: the least is 0.2)") != std::string::npos);
 
-  MemoryResult plain;  // a sweep over budgets met no cost
-  table_to_result(
-      table_from_csv("trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean\n"
-                     "t,decode,quest,tokens,0,,32,0,0,0.5\n",
-                     "t.csv"),
-      info, plain);
+  const MemoryResult plain = result_of(  // a sweep over budgets met no cost
+      "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean\n"
+      "t,decode,quest,tokens,0,,32,0,0,0.5\n",
+      "sweep");
   CHECK_THROWS_AS(drawn(plain, "equal-cost"), ConfigError);
 }
 
 TEST_CASE("equal-cost: of a closed loop, means over its cells", "[figures]") {
-  ResultInfo info;
-  info.kind = "simulate-needle";
-  MemoryResult result;
   const std::string csv =
       "model,task,selector,budget_kind,kind,match,knob,match_note,budget,length,accuracy,"
       "accuracy_low,accuracy_high,match_reached\n"
@@ -309,7 +266,7 @@ TEST_CASE("equal-cost: of a closed loop, means over its cells", "[figures]") {
       "m,needle,quest,pages,single,density=0.1,pages=4,,4,512,0.75,0.5,0.9,0.1\n"
       "m,needle,quest,pages,single,density=0.1,pages=4,,4,1024,0.65,0.4,0.8,0.1\n"
       "m,needle,quest,pages,single,density=0.2,pages=8,,8,512,0.9,0.5,0.9,0.2\n";
-  table_to_result(table_from_csv(csv, "t.csv"), info, result);
+  const MemoryResult result = result_of(csv, "simulate-needle");
   const plot::Figure figure = drawn(result, "equal-cost");
   REQUIRE(figure.panels.size() == 1);
   const plot::Panel& panel = figure.panels[0];
@@ -341,9 +298,6 @@ TEST_CASE("equal-cost: of a closed loop, means over its cells", "[figures]") {
 }
 
 TEST_CASE("curves along measured keys, bytes or the nominal budget", "[figures]") {
-  ResultInfo info;
-  info.kind = "sweep";
-  MemoryResult result;
   const std::string csv =
       "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,bytes\n"
       "t,prefill,full,none,0,0,,0,0,500,1,9000\n"
@@ -352,7 +306,7 @@ TEST_CASE("curves along measured keys, bytes or the nominal budget", "[figures]"
       "t,prefill,quoka,tokens,0,0,64,0,0,128,0.55,2000\n"
       "t,prefill,oracle-topp,p,0,0,0.8,0,0,100,0.8,1500\n"
       "t,prefill,twilight,p,0,0,0.8,0,0,256,0.8,1500\n";
-  table_to_result(table_from_csv(csv, "t.csv"), info, result);
+  const MemoryResult result = result_of(csv, "sweep");
   FigureOptions options;
   options.metric = "mass";
   const auto x_of = [&](const std::string& figure_name, const std::string& axis,

@@ -8,12 +8,14 @@
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/heads.hpp"
 #include "core/trace/result.hpp"
+#include "tests/analysis/figures/drawn.hpp"
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::head_kinds_test {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
+using testing::marks_of;
 
 struct Heads {
   Heads() {
@@ -28,21 +30,11 @@ struct Heads {
     ThreadPool pool(1);
     analyze_heads(trace, options, result, pool, {}, {});
   }
-  plot::Figure drawn(const std::string& name, FigureOptions options = {}) const {
-    const MemoryResultView view(result, "heads.h5");
-    return make_figure(find_figure_kind(name), {{&view}, std::move(options)});
+  plot::Figure drawn(const std::string& name, const FigureOptions& options = {}) const {
+    return testing::drawn(result, name, options);
   }
   MemoryResult result;
 };
-
-template <class M>
-std::vector<M> marks_of(const plot::Panel& panel) {
-  std::vector<M> found;
-  for (const plot::Mark& mark : panel.marks) {
-    if (const auto* one = std::get_if<M>(&mark)) found.push_back(*one);
-  }
-  return found;
-}
 
 TEST_CASE("heads: each tile is the head's map, upright, with its number", "[figures]") {
   const Heads heads;

@@ -17,7 +17,7 @@
 #include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/trace/result.hpp"
-#include "tests/support/figure_bands.hpp"
+#include "tests/analysis/figures/drawn.hpp"
 
 namespace kvscope::kinds_test {
 namespace {
@@ -25,26 +25,12 @@ namespace {
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
 
-const FigureKind& kind_named(const std::string& name) {
-  static const std::vector<FigureKind> kinds = figure_kinds();
-  const auto it = std::find_if(kinds.begin(), kinds.end(),
-                               [&](const FigureKind& kind) { return kind.name == name; });
-  REQUIRE(it != kinds.end());
-  return *it;
-}
-
 /// A table as a result, and a figure made of it.
 struct TableResult {
-  explicit TableResult(const std::string& csv, const std::string& kind = "table") {
-    ResultInfo info;
-    info.kind = kind;
-    table_to_result(table_from_csv(csv, "t.csv"), info, memory);
-  }
+  explicit TableResult(const std::string& csv, const std::string& kind = "table")
+      : memory(testing::result_of(csv, kind)) {}
   plot::Figure make(const std::string& name, const FigureOptions& options = {}) const {
-    const MemoryResultView view(memory, "t.csv");
-    plot::Figure figure = make_figure(kind_named(name), {{&view}, options});
-    testing::check_bands(figure);
-    return figure;
+    return testing::drawn(memory, name, options);
   }
   MemoryResult memory;
 };
@@ -133,7 +119,7 @@ TEST_CASE("selections that leave nothing and unknown choices are refused", "[fig
   const TableResult nan(kSweepHead + "a,prefill,quest,tokens,1,0,32,0,0,,,,\n", "sweep");
   CHECK_THROWS_WITH(nan.make("budget"), ContainsSubstring("nothing to draw"));
   CHECK_THROWS_WITH(TableResult("x,y\n1,2\n").make("budget"), ContainsSubstring("selector"));
-  CHECK_THROWS_WITH(make_figure(kind_named("budget"), {{}, {}}),
+  CHECK_THROWS_WITH(make_figure(find_figure_kind("budget"), {{}, {}}),
                     ContainsSubstring("found 0 results"));
 }
 
@@ -206,7 +192,7 @@ TEST_CASE("a layer map boxes the monotone cells", "[figures]") {
   put("argmax_map", {3}, {"verifier_layer"}, std::vector<std::int64_t>{0, 0, 0});
   memory.finish({{"totals", {{"rows", 8}}}});
   const MemoryResultView view(memory, "m.h5");
-  const plot::Figure figure = make_figure(kind_named("layer-map"), {{&view}, {}});
+  const plot::Figure figure = make_figure(find_figure_kind("layer-map"), {{&view}, {}});
   const auto& boxes = std::get<plot::Boxes>(figure.panels[0].marks[1]);
   REQUIRE(boxes.x.size() == 2);
   CHECK(boxes.x[1] == plot::Range{2.0, 3.0});

@@ -13,39 +13,16 @@
 #include "analysis/plot/theme.hpp"
 #include "analysis/read_table.hpp"
 #include "core/trace/result.hpp"
-#include "tests/support/figure_bands.hpp"
+#include "tests/analysis/figures/drawn.hpp"
 
 namespace kvscope::legible_test {
 namespace {
 
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
-
-plot::Figure drawn(const std::string& name, std::vector<const ResultView*> results) {
-  for (const FigureKind& kind : figure_kinds()) {
-    if (kind.name == name) return make_figure(kind, {std::move(results), {}});
-  }
-  FAIL("no figure " << name);
-  return {};
-}
-
-plot::Figure drawn_from(const std::string& csv, const std::string& name, const std::string& kind) {
-  MemoryResult memory;
-  ResultInfo info;
-  info.kind = kind;
-  table_to_result(table_from_csv(csv, "t.csv"), info, memory);
-  const MemoryResultView view(memory, "t.csv");
-  return drawn(name, {&view});
-}
-
-template <class M>
-std::vector<M> marks_of(const plot::Panel& panel) {
-  std::vector<M> marks;
-  for (const plot::Mark& mark : panel.marks) {
-    if (const auto* found = std::get_if<M>(&mark)) marks.push_back(*found);
-  }
-  return marks;
-}
+using testing::drawn;
+using testing::marks_of;
+using testing::result_of;
 
 TEST_CASE("figures call methods by their names, as tables do", "[figures]") {
   CHECK(figures::method_label("quoka") == "QuoKA");
@@ -98,7 +75,8 @@ TEST_CASE("attention-map: the stars of many chunks stand apart", "[figures]") {
       queries);
   const MemoryResultView weights_view(map, "m.h5");
   const MemoryResultView quoka_view(quoka, "q.h5");
-  const plot::Figure figure = drawn("attention-map", {&weights_view, &quoka_view});
+  const plot::Figure figure =
+      make_figure(find_figure_kind("attention-map"), {{&weights_view, &quoka_view}, {}});
   const auto stars = marks_of<plot::Scatter>(figure.panels.at(0)).at(0);
   // all but some in the corner, where the map ends
   CHECK(stars.y.size() >= 360);
@@ -119,7 +97,7 @@ TEST_CASE("attention-map: the stars of many chunks stand apart", "[figures]") {
 TEST_CASE("perplexity: long curves are few points, whose dashes can be seen", "[figures]") {
   std::string csv = "selector,position,log_perplexity\n";
   for (int t = 0; t < 2000; ++t) csv += "quest," + std::to_string(t) + ",3\n";
-  const plot::Figure figure = drawn_from(csv, "perplexity", "table");
+  const plot::Figure figure = drawn(result_of(csv), "perplexity");
   const auto line = marks_of<plot::Line>(figure.panels[0]).at(0);
   CHECK(line.x.size() == 40);
   CHECK(line.x.back() == 1999.0);
@@ -138,7 +116,7 @@ TEST_CASE("cost: a row of panels per batch, one colour per method", "[figures]")
                ",0,0\n";
     }
   }
-  const plot::Figure figure = drawn_from(csv, "cost", "cost");
+  const plot::Figure figure = drawn(result_of(csv, "cost"), "cost");
   REQUIRE(figure.panels.size() == 4);
   CHECK(figure.columns == 2);
   CHECK(figure.panels[0].title == "batch 1");

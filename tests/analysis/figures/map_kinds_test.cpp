@@ -10,46 +10,18 @@
 #include "analysis/figures/figure_kind.hpp"
 #include "core/base/error.hpp"
 #include "core/trace/result.hpp"
-#include "tests/support/figure_bands.hpp"
+#include "tests/analysis/figures/drawn.hpp"
 
 namespace kvscope::map_kinds_test {
 namespace {
 
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
+using testing::begin_result;
+using testing::mark_of;
+using testing::put;
 
 constexpr float kHidden = std::numeric_limits<float>::quiet_NaN();
-
-FigureKind kind_of(const std::string& name) {
-  for (const FigureKind& kind : figure_kinds()) {
-    if (kind.name == name) return kind;
-  }
-  FAIL("no figure " << name);
-  return {};
-}
-
-void begin_result(MemoryResult& result, const std::string& kind) {
-  ResultInfo info;
-  info.kind = kind;
-  result.begin(info);
-}
-
-template <class T>
-void put(MemoryResult& result, const std::string& name, ResultType type, const Shape& shape,
-         const std::vector<std::string>& dims, const std::vector<T>& values) {
-  result.declare({name, type, shape, dims, "1", name});
-  result.write<T>(name, 0, values);
-}
-
-template <class M>
-const M& mark_of(const plot::Panel& panel, std::size_t nth = 0) {
-  for (const plot::Mark& mark : panel.marks) {
-    const auto* found = std::get_if<M>(&mark);
-    if (found != nullptr && nth-- == 0) return *found;
-  }
-  FAIL("no such mark");
-  return std::get<M>(panel.marks[0]);
-}
 
 /// Equal, and NaN where NaN is expected.
 bool same(const std::vector<float>& found, const std::vector<float>& expected) {
@@ -91,7 +63,7 @@ TEST_CASE("geometry: the clouds of one head, its mean query and the axes' varian
   FigureOptions options;
   options.layers = "4";
   options.heads = "2";
-  const plot::Figure figure = make_figure(kind_of("geometry"), {{&view}, options});
+  const plot::Figure figure = make_figure(find_figure_kind("geometry"), {{&view}, options});
   REQUIRE(figure.panels.size() == 1);
   const plot::Panel& panel = figure.panels[0];
   // Layer 4 is the second; query head 2 lies on KV head 1, whose basis it shares.
@@ -113,9 +85,9 @@ TEST_CASE("geometry: the clouds of one head, its mean query and the axes' varian
       figure.caption.at(0),
       ContainsSubstring("Layer 4, query head 2 and its KV head 1: n = 2 queries and 2 keys"));
   options.layers = "5";
-  CHECK_THROWS_AS(make_figure(kind_of("geometry"), {{&view}, options}), ConfigError);
+  CHECK_THROWS_AS(make_figure(find_figure_kind("geometry"), {{&view}, options}), ConfigError);
   // Unasked: the clouds that lie farthest apart, here those with the largest numbers.
-  const plot::Figure best = make_figure(kind_of("geometry"), {{&view}, {}});
+  const plot::Figure best = make_figure(find_figure_kind("geometry"), {{&view}, {}});
   CHECK_THAT(best.caption.at(0), ContainsSubstring("Layer 4, query head 3"));
   CHECK_THAT(testing::caption_of(best), ContainsSubstring("farthest apart"));
 }
@@ -144,7 +116,7 @@ TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it
   const MemoryResultView view(result, "c.h5");
   FigureOptions options;
   options.layers = "7";
-  plot::Figure figure = make_figure(kind_of("coverage-pages"), {{&view}, options});
+  plot::Figure figure = make_figure(find_figure_kind("coverage-pages"), {{&view}, options});
   REQUIRE(figure.panels.size() == 3);
   const auto& attention = mark_of<plot::HeatMap>(figure.panels[0]);
   CHECK(same(attention.values, of_layer_7));
@@ -162,7 +134,7 @@ TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it
 
   options.metric = "selected";
   options.selector = "quoka";
-  figure = make_figure(kind_of("coverage-pages"), {{&view}, options});
+  figure = make_figure(find_figure_kind("coverage-pages"), {{&view}, options});
   REQUIRE(figure.panels.size() == 2);
   CHECK_THAT(figure.panels[1].title, ContainsSubstring("QuoKA"));
   CHECK(same(mark_of<plot::HeatMap>(figure.panels[1]).values,
@@ -198,7 +170,7 @@ TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoK
   const MemoryResultView weights_view(map, "m.h5");
   const MemoryResultView quoka_view(quoka, "q.h5");
 
-  const plot::Figure alone = make_figure(kind_of("attention-map"), {{&weights_view}, {}});
+  const plot::Figure alone = make_figure(find_figure_kind("attention-map"), {{&weights_view}, {}});
   REQUIRE(alone.panels.size() == 1);
   CHECK(same(mark_of<plot::HeatMap>(alone.panels[0]).values, weights));
   CHECK(mark_of<plot::HeatMap>(alone.panels[0]).x.high == 8.0);
@@ -206,7 +178,7 @@ TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoK
   CHECK_THAT(alone.caption.at(1), ContainsSubstring("largest of 2 x 2 weights"));
 
   const plot::Figure both =
-      make_figure(kind_of("attention-map"), {{&weights_view, &quoka_view}, {}});
+      make_figure(find_figure_kind("attention-map"), {{&weights_view, &quoka_view}, {}});
   REQUIRE(both.panels.size() == 2);
   CHECK(same(mark_of<plot::HeatMap>(both.panels[0]).values, weights));
   // Head 1 chose query 2 in the first chunk (one slot is empty), 6 and 5 in the second.
@@ -244,7 +216,7 @@ TEST_CASE("attention-map: as much of the map is drawn as is kept", "[figures]") 
   const MemoryResultView weights_view(map, "m.h5");
   const MemoryResultView quoka_view(quoka, "q.h5");
   const plot::Figure figure =
-      make_figure(kind_of("attention-map"), {{&weights_view, &quoka_view}, {}});
+      make_figure(find_figure_kind("attention-map"), {{&weights_view, &quoka_view}, {}});
   const auto& values = mark_of<plot::HeatMap>(figure.panels.at(1)).values;
   // every cell of the last row has a kept key, a quarter of 7 is 2; and the chunk's own
   CHECK(std::count_if(values.begin() + 56, values.end(), [](float v) { return v == 0.5f; }) == 3);

@@ -1,0 +1,167 @@
+#include "analysis/figures/beyond_oracle.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "analysis/statistics.hpp"
+#include "core/base/nan.hpp"
+#include "core/selectors/method_spec.hpp"
+
+namespace kvscope::figures {
+
+namespace {
+
+/// A difference that can be seen.
+constexpr double kVisible = 0.002;
+
+bool is_error(const SweepMetric& metric) {
+  return metric.column.starts_with("output_error");
+}
+
+/// Whether no selection of as many keys can lie beyond the oracle, or one should not:
+/// mass, recall, errors.
+bool is_bounded_by_oracle(const SweepMetric& metric) {
+  return metric.column.starts_with("mass") || metric.column.starts_with("recall") ||
+         is_error(metric);
+}
+
+std::string short_label(const std::string& selector) {
+  return method_label(selector.size() <= 14 ? selector : method_name(selector));
+}
+
+std::string is_beyond_text(const std::string& who, std::size_t n_methods, bool is_error) {
+  return fmt::format(
+      "{}{} {} the oracle", short_label(who),
+      n_methods > 1 ? fmt::format(" and {} more are", n_methods - 1) : std::string(" is"),
+      is_error ? "below" : "above");
+}
+
+/// What lies furthest beyond the oracle, and all methods that do.
+struct Beyond {
+  double by = kVisible;
+  std::string who;
+  BudgetKey key;
+  const SweepCell* cell = nullptr;  // null: nothing does
+  std::set<std::string> methods;
+};
+
+/// `bound`: the oracle's value where a cell lies; NaN: it has none there.
+Beyond furthest_beyond(const SweepCells& cells, const SweepMetric& metric,
+                       const std::function<double(const BudgetKey&, const SweepCell&)>& bound) {
+  Beyond most;
+  for (const auto& [selector, by_budget] : cells.of) {
+    if (selector == "full" || selector.starts_with("oracle")) continue;
+    for (const auto& [key, cell] : by_budget) {
+      const double by = (mean(cell.values) - bound(key, cell)) * (is_error(metric) ? -1.0 : 1.0);
+      if (by > kVisible) most.methods.insert(selector);
+      if (by > most.by) most = {by, selector, key, &cell, std::move(most.methods)};
+    }
+  }
+  return most;
+}
+
+/// Why methods lie beyond the oracle, for the caption: it is bound by the nominal budget, they may
+/// keep more keys. Empty where none does.
+std::string why_beyond_at_budget(const SweepCells& cells, const SweepMetric& metric) {
+  const auto oracle = cells.of.find("oracle-topk");
+  if (oracle == cells.of.end() || !is_bounded_by_oracle(metric)) return "";
+  const Beyond most =
+      furthest_beyond(cells, metric, [&](const BudgetKey& key, const SweepCell& /*cell*/) {
+        const auto at = oracle->second.find(key);
+        return at == oracle->second.end() ? kNan : mean(at->second.values);
+      });
+  if (most.cell == nullptr) return "";
+  const double kept = most.cell->kept.value();
+  const double bound_kept = oracle->second.at(most.key).kept.value();
+  const bool keeps_more = is_error(metric) ? kept > 1.05 * bound_kept : kept > bound_kept + 0.5;
+  return fmt::format("At budget {:g} {}{}.", most.key.second,
+                     is_beyond_text(most.who, most.methods.size(), is_error(metric)),
+                     keeps_more ? fmt::format(": {:.0f} keys to its {:.0f}", kept, bound_kept)
+                     : is_error(metric) ? ", which does not minimise errors"
+                                        : ", with other keys");
+}
+
+/// A curve's value at x, straight between its points; NaN beyond them.
+struct OnCurve {
+  double value = kNan;
+  bool is_between = false;  // of two points that lie apart
+};
+
+OnCurve on_curve(const std::map<double, double>& curve, double x) {
+  constexpr double kSame = 0.015;  // of log2: one in a hundred keys
+  auto right = curve.lower_bound(x);
+  if (right == curve.end() && !curve.empty() && x - curve.rbegin()->first < kSame)
+    right = std::prev(curve.end());
+  if (right == curve.end()) return {};
+  const bool meets = std::abs(right->first - x) < kSame;
+  if (right == curve.begin() && !meets) return {};
+  const auto left = meets ? right : std::prev(right);
+  const double part = meets ? 0.0 : (x - left->first) / (right->first - left->first);
+  return {left->second + part * (right->second - left->second),
+          right->first - left->first > 0.4 && part > 0.02 && part < 0.98};
+}
+
+/// The same along measured keys or bytes, against the oracle's curve as it is drawn. As many keys
+/// in every row cannot hold more than the oracle's: what lies beyond divides its keys over rows and
+/// heads, or the curve is straight where the oracle is not. As many bytes can: the oracle reads
+/// every key to choose.
+std::string why_beyond_as_measured(const SweepCells& cells, const SweepMetric& metric,
+                                   Along along) {
+  const auto oracle = cells.of.find("oracle-topk");
+  if (oracle == cells.of.end() || !is_bounded_by_oracle(metric)) return "";
+  std::map<double, double> curve;  // log2 of keys or bytes -> value
+  for (const auto& [key, cell] : oracle->second) {
+    if (cell.x.value() > 0.0) curve[std::log2(cell.x.value())] = mean(cell.values);
+  }
+  const auto at = [&](const SweepCell& cell) {
+    return cell.x.value() > 0.0 ? on_curve(curve, std::log2(cell.x.value())) : OnCurve{};
+  };
+  const Beyond most = furthest_beyond(
+      cells, metric,
+      [&](const BudgetKey& /*key*/, const SweepCell& cell) { return at(cell).value; });
+  if (most.cell == nullptr) return "";
+  const std::string beyond = is_beyond_text(most.who, most.methods.size(), is_error(metric));
+  const double x = most.cell->x.value();
+  if (along == Along::bytes)
+    return fmt::format("At {:.3g} KiB {}, which reads every key to choose.", x / 1024.0, beyond);
+  if (along == Along::flops)
+    return fmt::format("At {:.3g} MFLOPs {}, which scores every key to choose.", x / 1e6, beyond);
+  return fmt::format("At {:.0f} keys {}{}.", x, beyond,
+                     is_error(metric)            ? ", which does not minimise errors"
+                     : at(*most.cell).is_between ? "'s line between two of its budgets"
+                                                 : ": it gives some rows more keys");
+}
+
+}  // namespace
+
+std::string why_beyond_oracle(const SweepCells& cells, const SweepMetric& metric, Along along) {
+  return along == Along::budget ? why_beyond_at_budget(cells, metric)
+                                : why_beyond_as_measured(cells, metric, along);
+}
+
+std::string why_beyond_live_oracle(const LiveResult& oracle, const std::vector<LiveResult>& others,
+                                   bool is_better_low) {
+  const LiveResult* worst = nullptr;
+  std::set<std::string> methods;
+  for (const LiveResult& one : others) {
+    if (one.selector == "full" || one.selector.starts_with("oracle")) continue;
+    const double beyond = (one.value - oracle.value) * (is_better_low ? -1.0 : 1.0);
+    // of a value that may be large: a thousandth of it cannot be seen
+    if (!(beyond > 1e-3 * std::max(1.0, std::abs(oracle.value)))) continue;
+    methods.insert(one.selector);
+    if (worst == nullptr || (one.value - worst->value) * (is_better_low ? -1.0 : 1.0) > 0.0)
+      worst = &one;
+  }
+  if (worst == nullptr) return "";
+  const bool keeps_more = worst->kept > oracle.kept + 0.5;
+  return fmt::format("{}: {}.", is_beyond_text(worst->selector, methods.size(), is_better_low),
+                     keeps_more ? fmt::format("{:.0f} keys to its {:.0f}", worst->kept, oracle.kept)
+                                : "it ranks weights, not answers");
+}
+
+}  // namespace kvscope::figures

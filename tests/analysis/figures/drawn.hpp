@@ -1,0 +1,65 @@
+// Results for tests of figures, figures drawn from them, and their marks.
+#pragma once
+
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+#include <vector>
+
+#include "analysis/figures/figure_kind.hpp"
+#include "analysis/read_table.hpp"
+#include "core/trace/result.hpp"
+#include "tests/support/figure_bands.hpp"
+
+namespace kvscope::testing {
+
+inline void begin_result(MemoryResult& result, const std::string& kind) {
+  ResultInfo info;
+  info.kind = kind;
+  result.begin(info);
+}
+
+template <class T>
+void put(MemoryResult& result, const std::string& name, ResultType type, const Shape& shape,
+         const std::vector<std::string>& dims, const std::vector<T>& values) {
+  result.declare({name, type, shape, dims, "1", name});
+  result.write<T>(name, 0, values);
+}
+
+/// A table as a result.
+inline MemoryResult result_of(const std::string& csv, const std::string& kind = "table") {
+  ResultInfo info;
+  info.kind = kind;
+  MemoryResult result;
+  table_to_result(table_from_csv(csv, "t.csv"), info, result);
+  return result;
+}
+
+/// A figure whose means lie in their bands.
+inline plot::Figure drawn(const MemoryResult& result, const std::string& name,
+                          const FigureOptions& options = {}) {
+  const MemoryResultView view(result, "r.h5");
+  plot::Figure figure = make_figure(find_figure_kind(name), {{&view}, options});
+  check_bands(figure);
+  return figure;
+}
+
+template <class M>
+std::vector<M> marks_of(const plot::Panel& panel) {
+  std::vector<M> marks;
+  for (const plot::Mark& mark : panel.marks) {
+    if (const auto* found = std::get_if<M>(&mark)) marks.push_back(*found);
+  }
+  return marks;
+}
+
+template <class M>
+const M& mark_of(const plot::Panel& panel, std::size_t nth = 0) {
+  for (const plot::Mark& mark : panel.marks) {
+    const auto* found = std::get_if<M>(&mark);
+    if (found != nullptr && nth-- == 0) return *found;
+  }
+  FAIL("no such mark");
+  return std::get<M>(panel.marks[0]);
+}
+
+}  // namespace kvscope::testing
