@@ -176,7 +176,7 @@ Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options, Re
   LayerColumns columns(output, n_of(part.layers));
   ColumnsOf<Overlap> heads(columns, {n_of(part.q_heads), n_of(couples)}, {"q_head", "couple"});
   for (const OverlapColumn& column : kOverlapColumns) {
-    heads.add<float>(column.name, column.member, "1", column.meaning, {mean_as(column.name)});
+    heads.add<float>(column.name, column.member, "1", column.meaning, {{Total::mean, column.name}});
     output.add_plot({fmt::format("plot_{}", column.name),
                      column.name,
                      {"layer", "q_head", "."},
