@@ -22,6 +22,9 @@ AnalysisCard overlap_card() {
                   {"shared_mass", "shared mass"},
                   {"first_mass", "first alone"},
                   {"second_mass", "second alone"}};
+  card.headline =
+      "on average two sides share {jaccard:%} of their keys and {shared_mass:%} of the attention; "
+      "{first_mass:%} and {second_mass:%} of it one alone keeps";
   return card;
 }
 
