@@ -17,7 +17,7 @@ plot::Figure make_overlap(const FigureInput& input) {
   const auto& summary = input.results[0]->summary();
   const std::string metric = input.options.metric.empty() ? "jaccard" : input.options.metric;
   const std::string_view label =
-      std::array{"Shared keys / keys of either (Jaccard)", "Attention on keys that both keep",
+      std::array{"Jaccard index of the keys", "Attention on keys that both keep",
                  "Attention that the row keeps and the column drops"}[figures::metric_slot(
           metric, {"jaccard", "shared_mass", "first_mass"})];
 
@@ -57,12 +57,15 @@ plot::Figure make_overlap(const FigureInput& input) {
     figures::fail_empty(input.results[0]->name(), fmt::format("no budget of \"{}\"", budget));
 
   std::vector<double> rows, columns;
-  std::vector<plot::Tick> names;
+  std::vector<plot::Tick> row_names, column_names;  // columns by number: names would not fit
   for (std::size_t i = 0; i < n_columns; ++i) {
     columns.push_back(static_cast<double>(i));
-    if (i < n) rows.push_back(static_cast<double>(i));
-    names.push_back({static_cast<double>(i) + 0.5,
-                     i < n ? figures::method_label(methods[i]) : std::string("all others")});
+    const double middle = static_cast<double>(i) + 0.5;
+    const std::string number = fmt::format("{}", i + 1);
+    column_names.push_back({middle, i < n ? number : "others"});
+    if (i == n) break;
+    rows.push_back(static_cast<double>(i));
+    row_names.push_back({middle, figures::method_label(methods[i]) + " " + number});
   }
   plot::ColourAxis colour;
   colour.axis.label = label;
@@ -70,10 +73,9 @@ plot::Figure make_overlap(const FigureInput& input) {
   plot::Panel panel = figures::head_panel(rows, columns, std::move(values), colour);
   std::get<plot::HeatMap>(panel.marks[0]).print_values = true;
   panel.x.label = panel.y.label = "";
-  panel.x.ticks = names;
+  panel.x.ticks = std::move(column_names);
   panel.y.has_names = panel.y.reversed = true;
-  names.resize(n);
-  panel.y.ticks = names;
+  panel.y.ticks = std::move(row_names);
   plot::Figure figure;
   figure.panels.push_back(std::move(panel));
   figure.caption.push_back(
