@@ -26,14 +26,15 @@
 
 #include "analysis/analysis.hpp"
 #include "analysis/pooled_rows.hpp"
+#include "analysis/replay_pairs.hpp"
 #include "analysis/trace_selection.hpp"
 #include "core/base/fields.hpp"
 #include "core/base/progress.hpp"
-#include "core/selectors/selector.hpp"
 
 namespace kvscope {
 
-struct HeadsOptions {
+struct HeadsOptions : ReplayedCalls {
+  using SharedOptions = ReplayedCalls;
   TraceSelection selection;
   Index rows = option(rows, "rows", 512,
                       "query rows per head, evenly spaced over the trace; all if it has no more",
@@ -53,12 +54,6 @@ struct HeadsOptions {
   std::string budget =
       option(budget, "budget", "256",
              "one budget for them, as tokens=256 or ratio=0.1; a number is tokens");
-  Phase phase = option(phase, "phase", Phase::prefill, "which calls are replayed for the losses");
-  Index chunk = option(chunk, "chunk", 128, "B_CP: queries per prefill call", at_least(1));
-  Index steps =
-      option(steps, "steps", 16, "decode and verify: calls measured, evenly spaced", at_least(1));
-  Index rows_per_chunk = option(rows_per_chunk, "rows-per-chunk", 8,
-                                "measured queries of a call, evenly spaced", at_least(1));
   Index dense_layers = option(dense_layers, "dense-layers", 0,
                               "leading layers that the methods leave dense", at_least(0));
   Index cells =

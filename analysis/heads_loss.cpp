@@ -23,14 +23,9 @@ HeadLosses measure_head_losses(const TraceSource& trace, const TraceInfo& part,
   out.pairs = std::move(plan.pairs);
   out.skipped = std::move(plan.skipped);
 
-  ReplayOptions replay;
-  replay.calls.phase = options.phase;
-  replay.calls.chunk = options.chunk;
-  replay.calls.steps = options.steps;
-  replay.rows_per_chunk = options.rows_per_chunk;
+  ReplayOptions replay = options.replay(part.q_heads);
   replay.dense_layers = options.dense_layers;
   replay.n_sink = options.sink_tokens;
-  replay.q_heads = part.q_heads;
   const std::vector<LayerReplay> layers =
       replay_layers(trace, /*draft=*/nullptr, part.layers, out.pairs, replay, pool, progress, stop);
   for (std::size_t l = 0; l < layers.size(); ++l) {

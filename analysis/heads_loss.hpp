@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "analysis/heads.hpp"
-#include "analysis/replay_pairs.hpp"
 
 namespace kvscope {
 

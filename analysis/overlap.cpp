@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/columns.hpp"
-#include "analysis/replay_pairs.hpp"
+#include "analysis/measure_layers.hpp"
 #include "analysis/reproducible_sums.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
@@ -36,28 +36,36 @@ std::vector<Couple> couples_of(const std::vector<ReplayPair>& pairs) {
     throw ConfigError(fmt::format(
         "overlap: expected at most 64 methods with their budgets at once, found {}", pairs.size()));
   }
-  std::vector<std::string> texts;  // of budgets; empty: the method has none
-  for (const ReplayPair& pair : pairs)
-    texts.push_back(pair.budget ? pair.budget->to_string() : std::string());
-  std::vector<Couple> couples, with_others;
-  for (std::size_t a = 0; a < pairs.size(); ++a) {
-    Members partners = 0;
-    for (std::size_t b = 0; b < pairs.size(); ++b) {
-      if (a == b || (!texts[a].empty() && !texts[b].empty() && texts[a] != texts[b])) continue;
-      const std::string& budget = texts[a].empty() ? texts[b] : texts[a];
-      partners |= Members{1} << b;
-      const auto name = [&](const std::string& second) {
-        return Json{{"first", pairs[a].selector.text()},
-                    {"second", second},
-                    {"budget", budget.empty() ? Json(nullptr) : Json(budget)}};
-      };
-      if (a < b)
-        couples.push_back({Members{1} << a, Members{1} << b, name(pairs[b].selector.text())});
-      if (std::popcount(partners) == 2) with_others.push_back({Members{1} << a, 0, name("others")});
-    }
-    if (std::popcount(partners) >= 2) with_others.back().second = partners;
+  const auto budget_of = [&](std::size_t p) {
+    return pairs[p].budget ? pairs[p].budget->to_string() : std::string();
+  };
+  std::vector<std::string> budgets;
+  for (std::size_t p = 0; p < pairs.size(); ++p) {
+    if (pairs[p].budget && std::ranges::find(budgets, budget_of(p)) == budgets.end())
+      budgets.push_back(budget_of(p));
   }
-  couples.insert(couples.end(), with_others.begin(), with_others.end());
+  if (budgets.empty()) budgets.emplace_back();
+  std::vector<Couple> couples;
+  for (const std::string& budget : budgets) {
+    Members there = 0;
+    for (std::size_t p = 0; p < pairs.size(); ++p) {
+      if (!pairs[p].budget || budget_of(p) == budget) there |= Members{1} << p;
+    }
+    const auto add = [&](std::size_t first, Members second, const std::string& name) {
+      couples.push_back({Members{1} << first,
+                         second,
+                         {{"first", pairs[first].selector.text()},
+                          {"second", name},
+                          {"budget", budget.empty() ? Json(nullptr) : Json(budget)}}});
+    };
+    const auto is_there = [&](std::size_t p) { return (there >> p & 1) != 0; };
+    for (std::size_t a = 0; a < pairs.size(); ++a) {
+      for (std::size_t b = a + 1; b < pairs.size(); ++b)
+        if (is_there(a) && is_there(b)) add(a, Members{1} << b, pairs[b].selector.text());
+    }
+    for (std::size_t p = 0; std::popcount(there) > 2 && p < pairs.size(); ++p)
+      if (is_there(p)) add(p, there & ~(Members{1} << p), "others");
+  }
   if (couples.empty()) {
     throw ConfigError(
         "overlap: expected at least two methods with the same budget; name them with --selector");
@@ -153,17 +161,13 @@ Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options, Re
   const std::vector<Couple> couples = couples_of(plan.pairs);
   std::vector<OverlapSums> sums(part.layers.size(), OverlapSums(couples, part.q_heads.size()));
 
-  ReplayOptions replay;
-  replay.calls = {.phase = options.phase, .chunk = options.chunk, .steps = options.steps};
-  replay.rows_per_chunk = options.rows_per_chunk;
+  ReplayOptions replay = options.replay(part.q_heads);
   replay.dense_layers = 0;
-  replay.q_heads = part.q_heads;
   const std::vector<TokenRange> calls = plan_calls(trace.info(), replay.calls, trace.where());
   replay.on_row = [&](const MeasuredRow& row) {
-    const auto call = std::ranges::find_if(
-        calls, [&](const TokenRange& one) { return row.pos >= one.begin && row.pos < one.end; });
+    const auto behind = std::ranges::upper_bound(calls, row.pos, {}, &TokenRange::begin);
     sums[static_cast<std::size_t>(part.layer_slot(row.layer))].add(
-        static_cast<std::size_t>(part.q_slot(row.q_head)), row, call->begin);
+        static_cast<std::size_t>(part.q_slot(row.q_head)), row, std::prev(behind)->begin);
   };
   replay_layers(trace, /*draft=*/nullptr, part.layers, plan.pairs, replay, pool, progress, stop);
 
@@ -183,25 +187,26 @@ Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options, Re
                      column.meaning});
   }
   Totals totals(columns);
-  Json summary;
-  summary["layers"] = Json::array();
   std::vector<std::array<Mean, std::size(kOverlapColumns)>> of_couple(couples.size());
-  for (std::size_t l = 0; l < part.layers.size(); ++l) {
+  const auto measure = [&](Index slot, Index /*layer*/) {
     for (std::size_t h = 0; h < part.q_heads.size(); ++h) {
       for (std::size_t c = 0; c < couples.size(); ++c) {
-        const Overlap overlap = sums[l].mean(h, c);
+        const Overlap overlap = sums[static_cast<std::size_t>(slot)].mean(h, c);
         heads.put(static_cast<Index>(h), static_cast<Index>(c), overlap);
         for (std::size_t i = 0; i < of_couple[c].size(); ++i)
           of_couple[c][i].add(overlap.*kOverlapColumns[i].member);
       }
     }
-    columns.arrays.write(static_cast<Index>(l));
+  };
+  const auto summarize = [&](Index, Index, Json& entry) {
     totals.add();
     Totals of_layer(columns);
     of_layer.add();
-    summary["layers"].push_back({{"layer", part.layers[l]}});
-    summary["layers"].back().update(of_layer.to_json());
-  }
+    entry.update(of_layer.to_json());
+  };
+  Json summary;
+  summary["layers"] =
+      measure_layers("overlap", part.layers, columns.arrays, {}, measure, summarize);
   summary["totals"] = totals.to_json();
   summary["couples"] = Json::array();
   for (std::size_t c = 0; c < couples.size(); ++c) {

@@ -2,34 +2,30 @@
 // keep, and who keeps what the others drop.
 //
 // Keys are those before the call: its own keys, which nearly every method keeps, count nowhere.
-// Couples are two methods with the same budget (a method without budgets makes one with every
-// other), and with three or more also one method and all its others together. All numbers are means
-// over the measured rows that see a key before their call.
+// Couples are two methods at one budget and, where it has three or more, each of them and all the
+// others together; methods without budgets take part at every budget. All layers choose, also those
+// that a method leaves dense by default. All numbers are means over the measured rows that see a
+// key before their call.
 #pragma once
 
 #include <stop_token>
 #include <string>
 
 #include "analysis/analysis.hpp"
+#include "analysis/replay_pairs.hpp"
 #include "analysis/trace_selection.hpp"
 #include "core/base/fields.hpp"
 #include "core/base/progress.hpp"
-#include "core/selectors/selector.hpp"
 
 namespace kvscope {
 
-struct OverlapOptions {
+struct OverlapOptions : ReplayedCalls {
+  using SharedOptions = ReplayedCalls;
   TraceSelection selection;
   std::string selector = option(selector, "selector", "quoka,sparq,snapkv,streamingllm",
                                 "methods that are compared, as a sweep names them");
   std::string budget =
       option(budget, "budget", "256", "budgets, as 64,256 or ratio=0.1; a number is tokens");
-  Phase phase = option(phase, "phase", Phase::prefill, "which calls are replayed");
-  Index chunk = option(chunk, "chunk", 128, "B_CP: queries per prefill call", at_least(1));
-  Index steps =
-      option(steps, "steps", 16, "decode and verify: calls measured, evenly spaced", at_least(1));
-  Index rows_per_chunk = option(rows_per_chunk, "rows-per-chunk", 8,
-                                "measured queries of a call, evenly spaced", at_least(1));
 };
 
 /// Arrays [layer, q_head, couple], in the order of summary["couples"]:

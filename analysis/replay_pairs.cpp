@@ -4,6 +4,16 @@
 
 namespace kvscope {
 
+ReplayOptions ReplayedCalls::replay(const std::vector<Index>& q_heads) const {
+  ReplayOptions options;
+  options.calls.phase = phase;
+  options.calls.chunk = chunk;
+  options.calls.steps = steps;
+  options.rows_per_chunk = rows_per_chunk;
+  options.q_heads = q_heads;
+  return options;
+}
+
 PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<Budget>& budgets,
                     Phase phase, const std::optional<std::string>& without_draft,
                     std::string_view analysis) {

@@ -11,9 +11,23 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/fields.hpp"
 #include "core/sim/replay.hpp"
 
 namespace kvscope {
+
+/// Which calls an analysis replays, among its options.
+struct ReplayedCalls {
+  Phase phase = option(phase, "phase", Phase::prefill, "which calls are replayed");
+  Index chunk = option(chunk, "chunk", 128, "B_CP: queries per prefill call", at_least(1));
+  Index steps =
+      option(steps, "steps", 16, "decode and verify: calls measured, evenly spaced", at_least(1));
+  Index rows_per_chunk = option(rows_per_chunk, "rows-per-chunk", 8,
+                                "measured queries of a call, evenly spaced", at_least(1));
+
+  /// A replay of these calls that measures these heads.
+  ReplayOptions replay(const std::vector<Index>& q_heads) const;
+};
 
 struct PairPlan {
   std::vector<ReplayPair> pairs;

@@ -9,10 +9,6 @@
 namespace kvscope::cli {
 namespace {
 
-std::string number_or_dash(const nlohmann::ordered_json& value, int digits = 3) {
-  return value.is_number() ? number_text(value.get<double>(), digits) : "-";
-}
-
 AnalysisCard heads_card() {
   AnalysisCard card;
   card.kind = "heads";
@@ -48,9 +44,11 @@ class AnalyzeHeads final : public AnalyzeOne<HeadsOptions> {
     if (!summary["methods"].empty()) {
       TextTable table({"method", "attention lost", "worst layer", "head", "it loses"});
       for (const Json& method : summary["methods"]) {
-        table.add_row({method["pair"].get<std::string>(), number_or_dash(method["lost_mass"]),
-                       number_or_dash(method["worst_layer"]), number_or_dash(method["worst_head"]),
-                       number_or_dash(method["worst_lost_mass"])});
+        table.add_row({method["pair"].get<std::string>(),
+                       number_text(total_of(method, "lost_mass"), 3),
+                       number_text(total_of(method, "worst_layer"), 3),
+                       number_text(total_of(method, "worst_head"), 3),
+                       number_text(total_of(method, "worst_lost_mass"), 3)});
       }
       text = "\n" + table.text();
     }

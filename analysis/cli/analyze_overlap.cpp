@@ -36,14 +36,12 @@ class AnalyzeOverlap final : public AnalyzeOne<OverlapOptions> {
   std::string more_text(const Json& summary) const override {
     TextTable table(
         {"first", "second", "budget", "Jaccard", "shared mass", "first alone", "second alone"});
-    const auto number = [](const Json& value) {
-      return value.is_number() ? number_text(value.get<double>(), 3) : "-";
-    };
     for (const Json& one : summary["couples"]) {
-      table.add_row({one["first"].get<std::string>(), one["second"].get<std::string>(),
-                     one["budget"].is_string() ? one["budget"].get<std::string>() : "-",
-                     number(one["jaccard"]), number(one["shared_mass"]), number(one["first_mass"]),
-                     number(one["second_mass"])});
+      std::vector<std::string> cells = {one["first"], one["second"], "-"};
+      if (one["budget"].is_string()) cells.back() = one["budget"];
+      for (const ReportColumn& column : card().columns)
+        cells.push_back(number_text(total_of(one, column.key), 3));
+      table.add_row(std::move(cells));
     }
     std::string text = "\n" + table.text();
     for (const Json& sentence : summary["skipped"])

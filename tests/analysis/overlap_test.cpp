@@ -114,12 +114,21 @@ TEST_CASE("overlap: the call's own keys count nowhere, and budgets do not mix", 
   options.chunk = 16;
   MemoryResult result;
   const auto summary = run(trace, options, result);
-  // recent x strided, each x full at its budget; each x its others
-  CHECK(summary["couples"].size() == 2 + 4 + 5);
+  REQUIRE(summary["couples"].size() == 2 * (3 + 3));
   for (const auto& one : summary["couples"]) {
     if (one["second"] == "full") CHECK(one["first_mass"] == 0.0);
     CHECK(one["jaccard"].get<double>() < 1.0);
   }
+  // full is the last one of each budget: the more its others keep, the less it keeps alone
+  const auto& small = summary["couples"][5];
+  const auto& large = summary["couples"][11];
+  CHECK(small["first"] == "full");
+  CHECK(small["second"] == "others");
+  CHECK(small["budget"] == "tokens=4");
+  CHECK(large["budget"] == "tokens=8");
+  CHECK(small["first_mass"].get<double>() > large["first_mass"].get<double>());
+  CHECK(small["shared_mass"].get<double>() + small["first_mass"].get<double>() ==
+        Approx(large["shared_mass"].get<double>() + large["first_mass"].get<double>()));
 }
 
 TEST_CASE("overlap: what cannot be compared is said before anything runs", "[overlap]") {
