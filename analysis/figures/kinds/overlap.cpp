@@ -1,60 +1,78 @@
 // Which keys methods share: a method per row and column, and in the last column all the others.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
+#include "analysis/figures/summary_rows.hpp"
+#include "core/base/error.hpp"
 #include "core/base/nan.hpp"
+#include "core/selectors/selector.hpp"
 
 namespace kvscope {
 
 namespace {
 
+using Json = nlohmann::ordered_json;
+using figures::text_at;
+
+constexpr const char* kOthers = "others";
+
 plot::Figure make_overlap(const FigureInput& input) {
-  const auto& summary = input.results[0]->summary();
+  const ResultView& result = *input.results[0];
+  const Json* couples = figures::list_at(result.summary(), "couples");
+  if (couples == nullptr)
+    throw FormatError(fmt::format("{}: the summary has no couples", result.name()));
   const std::string metric = input.options.metric.empty() ? "jaccard" : input.options.metric;
   const std::string_view label =
       std::array{"Jaccard index of the keys", "Attention on keys that both keep",
                  "Attention that the row keeps and the column drops"}[figures::metric_slot(
           metric, {"jaccard", "shared_mass", "first_mass"})];
 
-  std::vector<std::string> budgets, methods;
-  const auto note = [](std::vector<std::string>& list, const std::string& word) {
-    if (std::ranges::find(list, word) == list.end()) list.push_back(word);
-  };
-  for (const auto& one : summary.at("couples")) {
-    if (one.at("budget").is_string()) note(budgets, one.at("budget"));
-    note(methods, one.at("first"));
-    note(methods, one.at("second"));
+  std::vector<std::string> budgets;
+  for (const Json& one : *couples) {
+    if (std::ranges::find(budgets, text_at(one, "budget")) == budgets.end())
+      budgets.push_back(text_at(one, "budget"));
   }
-  std::erase(methods, "others");
-  const std::string budget = !input.options.budget.empty() ? input.options.budget
-                             : budgets.empty()             ? ""
-                                                           : budgets[budgets.size() / 2];
-  const auto slot = [&](const std::string& method) {
-    return static_cast<std::size_t>(std::ranges::find(methods, method) - methods.begin());
-  };
+  std::string budget = budgets[budgets.size() / 2];
+  if (!input.options.budget.empty()) budget = Budget::parse(input.options.budget).to_string();
+  if (std::ranges::find(budgets, budget) == budgets.end()) {
+    figures::fail_empty(result.name(), fmt::format("budget: there is no {}; choose from {}", budget,
+                                                   fmt::join(budgets, ", ")));
+  }
 
-  plot::HeatMap map;
-  const std::size_t n = methods.size();
-  const std::size_t n_columns = n + (n > 2 ? 1 : 0);
-  std::vector<float> values(n * n_columns, kNanF);
-  bool is_empty = true;
-  for (const auto& one : summary.at("couples")) {
-    if (one.at("budget").is_string() && one.at("budget") != budget) continue;
-    const auto number = [&](const std::string& key) {
-      return one.at(key).is_number() ? one.at(key).get<float>() : kNanF;
-    };
-    const std::size_t a = slot(one.at("first")), b = slot(one.at("second"));
-    values[a * n_columns + b] = number(metric);
-    if (b < n) values[b * n_columns + a] = number(metric == "first_mass" ? "second_mass" : metric);
-    is_empty = false;
+  std::vector<const Json*> shown;
+  std::vector<std::string> methods;
+  for (const Json& one : *couples) {
+    if (text_at(one, "budget") != budget) continue;
+    shown.push_back(&one);
+    for (const char* side : {"first", "second"}) {
+      const std::string name = text_at(one, side);
+      if (name != kOthers && std::ranges::find(methods, name) == methods.end())
+        methods.push_back(name);
+    }
   }
-  if (is_empty)
-    figures::fail_empty(input.results[0]->name(), fmt::format("no budget of \"{}\"", budget));
+  const std::size_t n = methods.size();
+  const bool has_others = std::ranges::any_of(
+      shown, [](const Json* one) { return text_at(*one, "second") == kOthers; });
+  const std::size_t n_columns = n + (has_others ? 1 : 0);
+  std::vector<float> values(n * n_columns, kNanF);
+  const auto slot = [&](const std::string& name) {  // n: the others
+    return static_cast<std::size_t>(std::ranges::find(methods, name) - methods.begin());
+  };
+  for (const Json* one : shown) {
+    const std::size_t a = slot(text_at(*one, "first"));
+    const std::size_t b = slot(text_at(*one, "second"));
+    const auto put = [&](std::size_t row, std::size_t column, const std::string& key) {
+      if (row < n)
+        values[row * n_columns + column] = static_cast<float>(figures::number_at(*one, key));
+    };
+    put(a, b, metric);
+    put(b, a, metric == "first_mass" ? "second_mass" : metric);
+  }
 
   std::vector<double> rows, columns;
   std::vector<plot::Tick> row_names, column_names;  // columns by number: names would not fit
@@ -62,7 +80,7 @@ plot::Figure make_overlap(const FigureInput& input) {
     columns.push_back(static_cast<double>(i));
     const double middle = static_cast<double>(i) + 0.5;
     const std::string number = fmt::format("{}", i + 1);
-    column_names.push_back({middle, i < n ? number : "others"});
+    column_names.push_back({middle, i < n ? number : kOthers});
     if (i == n) break;
     rows.push_back(static_cast<double>(i));
     row_names.push_back({middle, figures::method_label(methods[i]) + " " + number});

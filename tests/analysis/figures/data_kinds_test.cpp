@@ -3,6 +3,7 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
 #include <limits>
 
 #include <nlohmann/json.hpp>
@@ -169,6 +170,45 @@ TEST_CASE("ties: a point per case and number type", "[figures]") {
   CHECK(mark_of<plot::Scatter>(figure.panels[0], 2).x == std::vector<double>{1.0});
   CHECK(mark_of<plot::Scatter>(figure.panels[1], 1).x == std::vector<double>{5.0});
   CHECK(mark_of<plot::Note>(figure.panels[0]).text == "not taken");
+}
+
+TEST_CASE("overlap: a method per row and column, the other way round below the diagonal",
+          "[figures]") {
+  MemoryResult result;
+  begin_result(result, "overlap");
+  const auto couple = [](const char* first, const char* second, const char* budget, double x) {
+    return nlohmann::ordered_json{
+        {"first", first},       {"second", second},    {"budget", budget},    {"jaccard", x},
+        {"shared_mass", 2 * x}, {"first_mass", 3 * x}, {"second_mass", 4 * x}};
+  };
+  result.finish(
+      {{"couples",
+        {couple("quest", "full", "tokens=8", 0.05), couple("quest", "full", "tokens=16", 0.1),
+         couple("quest", "others", "tokens=16", 0.2)}}});
+  const auto cells = [&](const FigureOptions& options) {
+    return mark_of<plot::HeatMap>(drawn(result, "overlap", options).panels[0]).values;
+  };
+  const std::vector<float> middle = cells({});  // rows of quest, full; columns with the others
+  REQUIRE(middle.size() == 6);
+  CHECK(middle[1] == 0.1f);
+  CHECK(middle[2] == 0.2f);
+  CHECK(middle[3] == 0.1f);
+  CHECK(std::isnan(middle[0]));
+  const std::vector<float> dropped = cells({.metric = "first_mass", .budget = "8"});
+  REQUIRE(dropped.size() == 4);  // no others there
+  CHECK(dropped[1] == Approx(0.15));
+  CHECK(dropped[2] == Approx(0.2));
+  CHECK_THROWS_WITH(drawn(result, "overlap", {.budget = "9"}), ContainsSubstring("tokens=16"));
+  CHECK_THROWS_WITH(drawn(result, "overlap", {.metric = "mass"}), ContainsSubstring("shared_mass"));
+
+  MemoryResult foreign;
+  begin_result(foreign, "overlap");
+  foreign.finish({{"couples", {{{"first", 3}, {"second", "others"}}, "no object"}}});
+  CHECK_THROWS_WITH(drawn(foreign, "overlap"), ContainsSubstring("nothing to draw"));
+  MemoryResult empty;
+  begin_result(empty, "overlap");
+  empty.finish({});
+  CHECK_THROWS_WITH(drawn(empty, "overlap"), ContainsSubstring("no couples"));
 }
 
 TEST_CASE("top10-recall: means over heads of the recall column", "[figures]") {
