@@ -31,7 +31,8 @@ struct Couple {
   Json names;
 };
 
-std::vector<Couple> couples_of(const std::vector<ReplayPair>& pairs) {
+std::vector<Couple> couples_of(const PairPlan& plan) {
+  const std::vector<ReplayPair>& pairs = plan.pairs;
   if (pairs.size() > 64) {
     throw ConfigError(fmt::format(
         "overlap: expected at most 64 methods with their budgets at once, found {}", pairs.size()));
@@ -67,8 +68,11 @@ std::vector<Couple> couples_of(const std::vector<ReplayPair>& pairs) {
       if (is_there(p)) add(p, there & ~(Members{1} << p), "others");
   }
   if (couples.empty()) {
+    std::string left_out;
+    for (const std::string& sentence : plan.skipped) left_out += "; left out: " + sentence;
     throw ConfigError(
-        "overlap: expected at least two methods with the same budget; name them with --selector");
+        "overlap: expected at least two methods with the same budget; name them with --selector" +
+        left_out);
   }
   return couples;
 }
@@ -158,7 +162,7 @@ Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options, Re
   const PairPlan plan =
       plan_pairs(parse_methods({options.selector}, "selector"), split_budgets({options.budget}),
                  options.phase, trace.where(), "overlap");
-  const std::vector<Couple> couples = couples_of(plan.pairs);
+  const std::vector<Couple> couples = couples_of(plan);
   std::vector<OverlapSums> sums(part.layers.size(), OverlapSums(couples, part.q_heads.size()));
 
   ReplayOptions replay = options.replay(part.q_heads);

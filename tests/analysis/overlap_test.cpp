@@ -142,6 +142,9 @@ TEST_CASE("overlap: what cannot be compared is said before anything runs", "[ove
   };
   CHECK_THROWS_WITH(refused("quoka", "8,16"),
                     Catch::Matchers::ContainsSubstring("at least two methods"));
+  // a method that takes no tokens is named with its reason
+  CHECK_THROWS_WITH(refused("quoka,oracle-topp", "8"),
+                    Catch::Matchers::ContainsSubstring("left out: oracle-topp"));
   CHECK_THROWS_AS(refused("recent,nobody", "8"), ConfigError);
 }
 
