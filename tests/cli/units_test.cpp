@@ -326,7 +326,8 @@ std::vector<pid_t> workers_of(pid_t parent) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     std::ifstream words(entry.path() / "cmdline", std::ios::binary);
-    const std::string line{std::istreambuf_iterator<char>(words), {}};
+    std::string line;  // getline takes it quietly that a process ends meanwhile
+    std::getline(words, line);
     if (line.find("--unit") == std::string::npos || line.find("--units") != std::string::npos)
       continue;  // one that looks at a file for its parent has the parent's words
     std::ifstream status(entry.path() / "status");
