@@ -1,11 +1,13 @@
 """What methods ask about a call's queries and keys, answered in torch where these lie: on a GPU nothing but the answers is copied.
 
 The operations of core/attention/remote_rows.hpp, for one layer of one sequence. Sums are in f64, in an order that gives keys with
-equal elements equal sums. Lists are arrays of positions, one per KV head, or none: every key.
+equal elements equal sums (but for softmax_votes, whose rows are many: a matrix product, whose tiles decide the order). Lists are
+arrays of positions, one per KV head, or none: every key.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -59,7 +61,12 @@ class TorchRows:
     def largest_scores(self, vectors: Any, begin: int, end: int) -> Any:
         """The largest of each key's products with its KV head's vectors [n_kv, n * d]: [n_kv, end - begin]."""
         of_heads = torch.from_numpy(vectors).to(self._k.device).reshape(self._k.shape[0], -1, self._k.shape[2])
-        out = [(keys[begin:end].double() @ rows.mT).amax(-1) for keys, rows in zip(self._k, of_heads, strict=True)]
+        out = []
+        for keys, rows in zip(self._k, of_heads, strict=True):
+            wide = keys[begin:end].double()
+            # not a matrix product: its sums may differ by the key's place in a tile
+            products = ((wide * vector).sum(-1) for vector in rows)
+            out.append(functools.reduce(torch.maximum, products))
         return _numbers(torch.stack(out))
 
     def value_sums(self, begin: int, end: int) -> list[Any]:
