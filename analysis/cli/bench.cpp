@@ -334,7 +334,9 @@ class BenchDecode final : public BenchCommand {
     report["rows"] = Json::array({{{"selector", "full"},
                                    {"length", n_tokens_},
                                    {"steps", n_steps_},
-                                   {"seconds", median(seconds)}}});
+                                   {"seconds", median(seconds)},
+                                   {"seconds_low", *std::ranges::min_element(seconds)},
+                                   {"seconds_high", *std::ranges::max_element(seconds)}}});
   }
 
   Index n_steps_ = 64;

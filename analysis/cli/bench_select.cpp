@@ -51,20 +51,24 @@ Json row_json(const SelectBenchRow& row, const SelectBenchCase& one) {
     if (!row.attend_seconds.empty())
       speedups.push_back(dense[i] / (row.seconds[i] + row.attend_seconds[i]));
   }
-  return {{"selector", row.selector},
-          {"budget", row.budget ? Json(row.budget->to_string()) : Json(nullptr)},
-          {"select_over_dense", median(ratios)},
-          {"speedup", speedups.empty() ? Json(nullptr) : Json(median(speedups))},
-          {"attend_seconds_median",
-           speedups.empty() ? Json(nullptr) : Json(median(row.attend_seconds))},
-          {"flops_over_dense", row.work.score_flops / one.dense_flops},
-          {"append_over_dense", row.append_seconds / median(dense)},
-          {"seconds_median", median(row.seconds)},
-          {"append_seconds", row.append_seconds},
-          {"kept", row.kept},
-          {"work", work_json(row.work)},
-          {"seconds", row.seconds},
-          {"attend_seconds", row.attend_seconds}};
+  return {
+      {"selector", row.selector},
+      {"budget", row.budget ? Json(row.budget->to_string()) : Json(nullptr)},
+      {"select_over_dense", median(ratios)},
+      {"speedup", speedups.empty() ? Json(nullptr) : Json(median(speedups))},
+      {"speedup_low", speedups.empty() ? Json(nullptr) : Json(*std::ranges::min_element(speedups))},
+      {"speedup_high",
+       speedups.empty() ? Json(nullptr) : Json(*std::ranges::max_element(speedups))},
+      {"attend_seconds_median",
+       speedups.empty() ? Json(nullptr) : Json(median(row.attend_seconds))},
+      {"flops_over_dense", row.work.score_flops / one.dense_flops},
+      {"append_over_dense", row.append_seconds / median(dense)},
+      {"seconds_median", median(row.seconds)},
+      {"append_seconds", row.append_seconds},
+      {"kept", row.kept},
+      {"work", work_json(row.work)},
+      {"seconds", row.seconds},
+      {"attend_seconds", row.attend_seconds}};
 }
 
 Json case_json(const SelectBenchCase& one) {

@@ -15,6 +15,8 @@
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/papers/doubts.hpp"
+#include "analysis/papers/plan.hpp"
 #include "analysis/papers/report.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
@@ -40,8 +42,11 @@ class PapersCommand final : public Command {
            "them, by running the program's own commands; results are in DIR/runs, pictures in "
            "DIR/items. The report (report.html, report.tex, items.json) has for each item the "
            "paper's claim and number, the number on this model with its interval, the command, "
-           "and one of four verdicts: holds, holds in form (not in size), does not hold, cannot "
-           "be tested. A failed step is reported in its item, and the rest continues; an item for "
+           "and one of five verdicts: holds, holds in form (not in size), does not hold, not "
+           "decided (how many more prompts would tell is said), cannot be tested. Methods on the "
+           "same prompts, tokens or heads are compared by their paired difference; --plan prints "
+           "what is asked, and how small a difference the prompts can show, before anything runs. "
+           "A failed step is reported in its item, and the rest continues; an item for "
            "which the system refused a write or memory is \"not run\", and the code is 4. The same "
            "command continues an interrupted report: results of the same command and inputs are "
            "reused. Facts are asked in the model's chat template if the dense model answers less "
@@ -53,6 +58,7 @@ class PapersCommand final : public Command {
   std::vector<Example> examples() const override {
     return {{"kvscope papers --quick --out papers",
              "the embedded pair, a few minutes; open papers/report.html"},
+            {"kvscope papers --plan --quick", "what will be asked, of how many prompts"},
             {"kvscope papers --model ~/models/Llama-3.2-1B --out llama",
              "another model; its first layers are the draft of SpecAttn's items"}};
   }
@@ -72,6 +78,8 @@ class PapersCommand final : public Command {
     options.add("device", "WORD",
                 "where the model is computed: cpu, or cuda or cuda:N, an NVIDIA GPU (H100, H200)",
                 engine_.device);
+    options.flag("plan", "print the checks of every item, and what they can show; run nothing",
+                 plan_);
     options.add("items", "LIST", "only these, as quoka-fig-4,error-theorem-b1 [all]", only_);
     options.add("example", "NAME",
                 "write a constructed recording that contradicts a paper to --out instead: "
@@ -82,6 +90,7 @@ class PapersCommand final : public Command {
   }
 
   int run(const OptionSet&, const std::string& command_line) override {
+    if (plan_) return tell_plan();
     if (!out_) throw UsageError("--out is missing: expected a folder for the report");
     if (example_) {
       write_example(*example_, *out_, /*overwrite=*/false);
@@ -151,13 +160,25 @@ class PapersCommand final : public Command {
     return chosen;
   }
 
+  int tell_plan() const {
+    const auto plan = papers::plan_of(chosen_items(), quick_);
+    if (json_) {
+      print_json(papers::plan_json(plan));
+    } else {
+      print(papers::plan_text(plan));
+    }
+    return kOk;
+  }
+
   static papers::ItemOutcome outcome_of(const papers::Item& item, PapersRunner& runner,
                                         const std::stop_token& stop) {
     papers::ItemOutcome outcome;
     outcome.item = &item;
     outcome.measured =
         papers::measure(item, [&](const std::string& run) { return runner.result(run); });
-    outcome.judgement = papers::judge(item, outcome.measured);
+    const papers::FindRun find_run = [&](const std::string& run) { return runner.result(run); };
+    outcome.judgement = papers::judge(item, outcome.measured, find_run);
+    outcome.doubts = papers::doubts_of(item, find_run);
     std::set<std::string> told;
     for (const papers::Value& value : item.values) {
       if (runner.uses_own_draft(value.run)) outcome.remark = kOwnDraftRemark;
@@ -216,9 +237,10 @@ class PapersCommand final : public Command {
                      values.empty() ? "" : values[0].label});
     }
     print(table.text());
-    print(fmt::format("\npapers: {} of the claims; of the errors: {}\nreport: {}\n",
-                      papers::tally(outcomes, /*errors=*/false),
-                      papers::tally(outcomes, /*errors=*/true), (*out_ / "report.html").string()));
+    print(fmt::format(
+        "\npapers: {} of the claims; of the errors: {}; of the ambiguities: {}\nreport: {}\n",
+        papers::tally(outcomes, papers::Kind::claim), papers::tally(outcomes, papers::Kind::error),
+        papers::tally(outcomes, papers::Kind::ambiguity), (*out_ / "report.html").string()));
   }
 
   std::optional<fs::path> out_;
@@ -228,6 +250,7 @@ class PapersCommand final : public Command {
   std::optional<std::string> draft_;
   EngineOptions engine_;  // its device
   bool quick_ = false;
+  bool plan_ = false;
   bool json_ = false;
   WorkOptions work_;
 };

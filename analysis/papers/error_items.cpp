@@ -44,7 +44,8 @@ std::vector<Item> quoka_errors() {
        .claim =
            "For ||q|| = 1 and all squared norms below M: (log(n/(n+1)) - log(1-w)) / (2M) - 1 <= "
            "CosSim(k*, q).",
-       .published = "Printed without conditions on the norms.",
+       .published =
+           "Printed with an upper bound M of the squared norms, and no other condition on them.",
        .values = {{.key = "violations",
                    .label =
                        "number of rows of the constructed recording that violate the printed bound",
@@ -63,7 +64,7 @@ std::vector<Item> quoka_errors() {
        .note = "Layer 0: q = (1, 0), k = (-1, 0), k* = (-0.001, 0): w = .731, the printed bound is "
                "-.69, the cosine is -1. Layer 1: k* = (.1, 0), k = (-.1, 0), M = .01: the printed "
                "bound is 4.25. True for keys of equal norm of at least 1/2; Jensen's form always.",
-       .is_error = true},
+       .kind = Kind::error},
       {.id = "error-normalised-keys",
        .paper = Paper::quoka,
        .place = "Algorithm 1, lines 7 and 12",
@@ -81,7 +82,7 @@ std::vector<Item> quoka_errors() {
              "attention over the gathered unit keys would divide every logit by that norm; the "
              "original rows must be meant"}},
        .pictures = {{"table --rows layer --value k_norm_mean,k_norm_p05,k_norm_p95 {geometry}"}},
-       .is_error = true},
+       .kind = Kind::error},
       {.id = "error-pairing",
        .paper = Paper::quoka,
        .place = "Algorithm 1, lines 4 and 8",
@@ -109,7 +110,7 @@ std::vector<Item> quoka_errors() {
                      "{sweep-prefill}"}},
        .note = "How much is kept barely depends on the reading here; which keys are kept does. The "
                "program's tests hold a call in which the readings keep keys 0, 2 and 1, 3.",
-       .is_error = true},
+       .kind = Kind::ambiguity},
   };
 }
 
@@ -141,7 +142,7 @@ std::vector<Item> quest_errors() {
            {{Role::form, "kept", Op::at_most, "32", 0.0,
              "three pages of 16 are 48 tokens (a little less where the last page is not full)"}},
        .pictures = {{"table --rows selector --columns layer --value kept --where q_head= {pages}"}},
-       .is_error = true},
+       .kind = Kind::error},
   };
 }
 
@@ -165,7 +166,7 @@ std::vector<Item> specattn_errors() {
                      "least_mass_safe_low,least_mass_exact {nucleus-time}"}},
        .note = "Made-up rows, softmax of normal numbers; the same on recorded rows with kvscope "
                "sweep --phase verify --selector specattn:nucleus=paper_10.",
-       .is_error = true},
+       .kind = Kind::error},
       {.id = "error-bound-factor",
        .paper = Paper::specattn,
        .place = "Appendix A.3",
@@ -185,7 +186,7 @@ std::vector<Item> specattn_errors() {
        .checks = {{Role::form, "renormalised", Op::at_most, "1", 0.001,
                    "renormalised attention has twice the printed bound, and reaches it"}},
        .note = "A constructed recording: kept keys have the value u, all others -u, ||u|| = 1.",
-       .is_error = true},
+       .kind = Kind::error},
       {.id = "error-77-percent",
        .paper = Paper::specattn,
        .place = "Table 1",
@@ -219,7 +220,7 @@ std::vector<Item> specattn_errors() {
             {Role::form, "all", Op::at_least, "0.774", 0.001,
              "the printed number comes out only if the two dense layers are left out, which the "
              "paper does not say"}},
-       .is_error = true},
+       .kind = Kind::error},
   };
 }
 

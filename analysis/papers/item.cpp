@@ -22,6 +22,8 @@ std::string verdict_word(Verdict verdict) {
       return "holds in form";
     case Verdict::does_not_hold:
       return "does not hold";
+    case Verdict::not_decided:
+      return "not decided";
     case Verdict::cannot_test:
       return "cannot be tested";
     case Verdict::not_run:

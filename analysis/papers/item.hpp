@@ -16,9 +16,11 @@ namespace kvscope::papers {
 enum class Paper { quoka, quest, specattn };
 std::string paper_name(Paper paper);
 
-/// The words of a verdict, in this order: holds, holds in form, does not hold, cannot be tested;
-/// and not run, which is none: the system failed (a write, memory), and another start may go well.
-enum class Verdict { holds, in_form, does_not_hold, cannot_test, not_run };
+/// The words of a verdict, in this order: holds, holds in form, does not hold, not decided, cannot
+/// be tested; and not run, which is none: the system failed (a write, memory), and another start
+/// may go well.
+enum class Verdict { holds, in_form, does_not_hold, not_decided, cannot_test, not_run };
+inline constexpr std::size_t kVerdicts = 6;
 std::string verdict_word(Verdict verdict);
 
 /// A command whose result lies below runs/. Words in braces are put in by expand()
@@ -66,8 +68,10 @@ enum class Op { above, below, at_least, at_most };
 enum class Role { needs, form, size };
 
 /// left op right (needs: by the values alone, they are no claim), where right is the key of a value
-/// or a number. above and below want intervals apart; at_least and at_most compare with right minus
-/// or plus the slack: no if even the better end misses it, open if only the worse one does.
+/// or a number; at_least and at_most compare with right minus or plus the slack. It holds if the
+/// whole interval says so, does not if the whole interval says the opposite, and is open else. Two
+/// values over the same prompts, blocks or heads are compared by the interval of their paired
+/// difference (paired.hpp), others by their own intervals.
 struct Check {
   Role role = Role::form;
   std::string left;
@@ -75,6 +79,9 @@ struct Check {
   std::string right;
   double slack = 0.0;
   std::string says;  // why this check matters, if it fails; may be empty
+  /// The smallest paired difference that counts: above and below do not hold where even the better
+  /// end of the interval is nearer to 0. 0: the usual one of the pairing.
+  double counts = 0.0;
 };
 
 /// A figure or table in the paper's form, made by a command into items/ID/.
@@ -82,6 +89,9 @@ struct Picture {
   /// "figure needle {needle} --metric accuracy", "table quest-passkey {passkey}".
   std::string command;
 };
+
+/// What a paper says is so; what is printed and is not so; what can be read in two ways.
+enum class Kind { claim, error, ambiguity };
 
 struct Item {
   std::string id;  // "quoka-fig-4"
@@ -93,9 +103,11 @@ struct Item {
   std::vector<Value> values;  // the first one is "ours"
   std::vector<Check> checks;
   std::vector<Picture> pictures;
-  std::string note;       // what a reader should know about ours
-  std::string never;      // not empty: why this program cannot test it
-  bool is_error = false;  // an error found in the paper: the claim is what is printed there
+  std::string note;   // what a reader should know about ours
+  std::string never;  // not empty: why this program cannot test it
+  Kind kind = Kind::claim;
+  /// Not empty: why no result of this program could show the claim's size.
+  std::string only_form;
 };
 
 /// Everything, in the order of the report. Valid for the life of the program.

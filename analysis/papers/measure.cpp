@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "analysis/papers/rows_where.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/table.hpp"
 #include "core/base/error.hpp"
@@ -17,45 +18,6 @@
 namespace kvscope::papers {
 
 namespace {
-
-/// One part of a Value's `where`.
-struct Condition {
-  std::string column;
-  std::string op;  // = != >= <=
-  std::string value;
-};
-
-std::vector<Condition> conditions_of(const std::string& where) {
-  std::vector<Condition> conditions;
-  for (std::size_t begin = 0; begin < where.size();) {
-    const std::size_t end = std::min(where.find(';', begin), where.size());
-    const std::string part = where.substr(begin, end - begin);
-    begin = end + 1;
-    const std::size_t at = part.find_first_of("!<>=");
-    if (at == part.npos) throw ConfigError(fmt::format("\"{}\": expected a comparison", part));
-    const std::size_t after = part[at] == '=' ? at + 1 : at + 2;
-    conditions.push_back({part.substr(0, at), part.substr(at, after - at), part.substr(after)});
-  }
-  return conditions;
-}
-
-bool matches(const Table& table, std::size_t row, const Condition& condition) {
-  const TableColumn* column = table.find(condition.column);
-  if (column == nullptr) {  // CSV leaves out nothing, other tasks' rows have fewer columns
-    return condition.op == "=" && condition.value.empty();
-  }
-  const std::string cell = column->cell(row);
-  if (condition.op == "=" || condition.op == "!=") {
-    const auto number = number_from<double>(condition.value);
-    const auto found = number_from<double>(cell);
-    const bool equal = number && found ? *number == *found : cell == condition.value;
-    return equal == (condition.op == "=");
-  }
-  const auto number = number_from<double>(condition.value);
-  const auto found = number_from<double>(cell);
-  if (!number || !found) return false;
-  return condition.op == ">=" ? *found >= *number : *found <= *number;
-}
 
 double reduced(const std::vector<double>& x, Reduce how) {
   if (how == Reduce::min) return *std::min_element(x.begin(), x.end());
@@ -121,16 +83,13 @@ class Reader {
   }
 
   void read_rows(const Value& value, const Table& table, Measured& measured) {
-    const auto conditions = conditions_of(value.where);
     std::vector<double> x, low, high;
     double prompts = 0.0;
     const auto column = table.numbers(value.column);
     const std::string ends[2] = {value.column + "_low", value.column + "_high"};
     const bool has_ends = table.has(ends[0]) && table.has(ends[1]);
-    for (std::size_t row = 0; row < table.n_rows(); ++row) {
-      const bool counts = std::all_of(conditions.begin(), conditions.end(),
-                                      [&](const Condition& c) { return matches(table, row, c); });
-      if (!counts || std::isnan(column[row])) continue;
+    for (const std::size_t row : rows_where(table, value.where)) {
+      if (std::isnan(column[row])) continue;
       x.push_back(column[row]);
       if (has_ends) {
         low.push_back(table.numbers(ends[0])[row]);

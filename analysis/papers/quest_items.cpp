@@ -55,16 +55,19 @@ std::vector<Item> quest_motivation_items() {
                    .run = "decode-8000",
                    .column = "seconds",
                    .unit = Unit::factor,
+                   .spread = Spread::recorded,
                    .derive = Derive::ratio,
                    .than = "short"},
                   {.key = "short",
                    .label = "seconds of the steps after 1000 tokens, median",
                    .run = "decode-1000",
-                   .column = "seconds"},
+                   .column = "seconds",
+                   .spread = Spread::recorded},
                   {.key = "long",
                    .label = "seconds of the steps after 8000 tokens, median",
                    .run = "decode-8000",
-                   .column = "seconds"}},
+                   .column = "seconds",
+                   .spread = Spread::recorded}},
        .checks = {{Role::form, "slower", Op::above, "1"},
                   {Role::size, "slower", Op::at_least, "1.7", 0.0,
                    "36.8 over 21.6 ms is the paper's factor from 8k to 32k"}},
@@ -147,11 +150,10 @@ std::vector<Item> quest_quality_items() {
                                  "selector=quest-paper;budget>=64")},
        .checks = {{Role::needs, "full", Op::at_least, "0.75", 0.0,
                    "this model does not find the keys with full attention"},
-                  {Role::form, "quest", Op::above, "h2o"},
-                  {Role::form, "quest", Op::above, "tova"},
-                  {Role::form, "quest", Op::above, "window"},
-                  {Role::size, "quest", Op::at_least, "0.99", 0.05,
-                   "more prompts (full mode) narrow the interval"}},
+                  {Role::form, "quest", Op::above, "h2o", 0.0, "", 0.3},
+                  {Role::form, "quest", Op::above, "tova", 0.0, "", 0.3},
+                  {Role::form, "quest", Op::above, "window", 0.0, "", 0.3},
+                  {Role::size, "quest", Op::at_least, "0.99", 0.05}},
        .pictures = {{"table quest-passkey {passkey}"}},
        .note = "Judged by the rule of the published kernels, which keep the current page; the "
                "evaluator that made the paper's tables lets it compete. Asked are pass keys, or "
@@ -212,7 +214,8 @@ std::vector<Item> quest_speed_items() {
                  .run = "select",
                  .column = "speedup",
                  .where = "selector=quest;" + std::move(where),
-                 .unit = Unit::factor};
+                 .unit = Unit::factor,
+                 .spread = Spread::recorded};
   };
   return {
       {.id = "quest-attention-time",
@@ -275,14 +278,16 @@ std::vector<Item> quest_speed_items() {
                   quest_accuracy("h2o", "by H2O at 256 tokens", "selector=h2o;budget=256")},
        .checks = {{Role::needs, "full", Op::at_least, "0.75", 0.0,
                    "this model does not find the keys with full attention"},
-                  {Role::form, "quest", Op::above, "tova"},
-                  {Role::form, "quest", Op::above, "h2o"},
+                  {Role::form, "quest", Op::above, "tova", 0.0, "", 0.3},
+                  {Role::form, "quest", Op::above, "h2o", 0.0, "", 0.3},
                   {Role::size, "gain", Op::at_least, "4.54"}},
        .pictures = {{"figure bytes {sweep-decode}"}},
        .note =
            "Bytes instead of time, facts instead of LongBench. In kept attention (the figure) "
            "TOVA is level with Quest on this recording at half the bytes: the next word of a novel "
-           "needs no far fact."},
+           "needs no far fact.",
+       .only_form = "Bytes of the full cache over Quest's stand for seconds of TOVA's over "
+                    "Quest's, so the size is not judged."},
   };
 }
 

@@ -142,13 +142,12 @@ std::vector<Item> quoka_geometry_items() {
                    .unit = Unit::factor,
                    .derive = Derive::ratio,
                    .than = "k"}},
-       .checks = {{Role::form, "k_ratio", Op::at_most, "2"},
-                  {Role::size, "k_ratio", Op::at_most, "0", 0.0,
-                   "the half about RoPE is not tested: recordings hold queries and keys after RoPE "
-                   "only"}},
+       .checks = {{Role::form, "k_ratio", Op::at_most, "2"}},
        .pictures = {{"table --rows layer --value q_norm_mean,q_norm_p95,k_norm_mean,k_norm_p95 "
                      "{geometry}"}},
-       .note = "Only the half about norms is judged."},
+       .note = "Only the half about norms is judged.",
+       .only_form = "The half about RoPE is not judged: no analysis reads keys before their "
+                    "rotation yet (kvscope record --capture k-pre-rope keeps them)."},
   };
 }
 
@@ -167,9 +166,8 @@ std::vector<Item> quoka_accuracy_items() {
                   quoka_accuracy("window", "StreamingLLM, 25 %", "needle",
                                  "selector=streamingllm")},
        .checks = {quoka_dense_finds(),
-                  {Role::form, "quoka", Op::above, "window"},
-                  {Role::size, "quoka", Op::at_least, "full", 0.05,
-                   "more prompts (full mode) narrow the interval"}},
+                  {Role::form, "quoka", Op::above, "window", 0.0, "", 0.3},
+                  {Role::size, "quoka", Op::at_least, "full", 0.05}},
        .pictures = {{"figure needle {needle}"}},
        .note =
            "Prompt by chunks and answer under the method (protocol all). The needle is a pass key, "
@@ -200,22 +198,25 @@ std::vector<Item> quoka_accuracy_items() {
                   {Role::form, "quoka", Op::above, "sparq"},
                   {Role::form, "quoka", Op::above, "sample"}},
        .pictures = {{"table quoka-1 {ruler}"}},
-       .note = "Of RULER's tasks only those are asked that this model can do densely."},
+       .note = "Of RULER's tasks only those are asked that this model can do densely. Loki's "
+               "directions are fitted on the first keys of each prompt; its authors fit them on a "
+               "corpus."},
       {.id = "quoka-table-2",
        .paper = Paper::quoka,
        .place = "Table 2",
        .title = "RULER with a quarter of the cache",
-       .claim = "With B_SA = 25 % of the cache QuoKA stays within three points of full attention.",
+       .claim =
+           "With B_SA = 25 % of the cache QuoKA loses little: at most 3.5 points in the table.",
        .published = "At 32k, full and QuoKA: Llama-3.2-3B 76.31 and 74.14, Qwen3-4B 88.54 and "
-                    "87.87, SmolLM3 75.18 and 73.55.",
+                    "87.87, SmolLM3 75.18 and 73.55; the largest loss is Qwen2.5-3B's at 4096, "
+                    "89.56 to 86.07.",
        .values = {quoka_accuracy("quoka", "QuoKA, 25 % of the cache", "needle", "selector=quoka"),
                   quoka_accuracy("full", "full attention", "needle", "selector=full"),
                   quoka_accuracy("window", "StreamingLLM, 25 %", "needle",
                                  "selector=streamingllm")},
        .checks = {quoka_dense_finds(),
-                  {Role::form, "quoka", Op::above, "window"},
-                  {Role::size, "quoka", Op::at_least, "full", 0.03,
-                   "more prompts (full mode) narrow the interval"}},
+                  {Role::form, "quoka", Op::above, "window", 0.0, "", 0.3},
+                  {Role::size, "quoka", Op::at_least, "full", 0.035}},
        .pictures = {{"table quoka-2 {needle}"}},
        .note = "Pass keys, or magic numbers in prose where the dense model finds these more often, "
                "stand for RULER's retrieval tasks; its other tasks small models cannot do "
@@ -279,7 +280,8 @@ std::vector<Item> quoka_cost_items() {
        .title = "Time to the first token",
        .claim = "The first token comes up to three times sooner than with dense attention, and the "
                 "gain grows with the prompt.",
-       .published = "About 3x on an A100, Qwen3-4B, B_CP = 128, at about 50k tokens.",
+       .published = "About 3x on an A100, Qwen3-4B, B_CP = 128; the length, about 50k tokens, is "
+                    "read off the axis.",
        .values = {ratio("best", "dense over QuoKA, longest prompt measured", "ttft_ratio",
                         Reduce::max),
                   ratio("least", "the same, shortest prompt", "ttft_ratio", Reduce::min)},
@@ -312,21 +314,23 @@ std::vector<Item> quoka_cost_items() {
        .claim = "QuoKA uses 88 % fewer key-value pairs at near-baseline accuracy.",
        .published = "88 %; the configuration is not stated (1024 of 8192 keys would be 87.5 %).",
        .values = {{.key = "kv",
-                   .label = "key-value pairs not attended to, QuoKA at 25 %",
-                   .run = "needle",
+                   .label = "key-value pairs not attended to, QuoKA at 12 %",
+                   .run = "needle-eighth",
                    .column = "kv_reduction",
                    .where = "selector=quoka",
                    .unit = Unit::percent,
                    .spread = Spread::rows},
-                  quoka_accuracy("quoka", "QuoKA's accuracy there", "needle", "selector=quoka"),
-                  quoka_accuracy("full", "full attention", "needle", "selector=full"),
-                  quoka_accuracy("window", "StreamingLLM, 25 %", "needle",
+                  quoka_accuracy("quoka", "QuoKA's accuracy there", "needle-eighth",
+                                 "selector=quoka"),
+                  quoka_accuracy("full", "full attention", "needle-eighth", "selector=full"),
+                  quoka_accuracy("window", "StreamingLLM, 12 %", "needle-eighth",
                                  "selector=streamingllm")},
        .checks = {quoka_dense_finds(),
-                  {Role::form, "kv", Op::at_least, "0.5"},
-                  {Role::form, "quoka", Op::above, "window"},
+                  {Role::form, "quoka", Op::above, "window", 0.0, "", 0.3},
                   {Role::size, "kv", Op::at_least, "0.88", 0.005,
-                   "a quarter of the cache cannot save 88 %; a smaller budget would"}}},
+                   "a chunk's own keys are attended to beside the chosen ones, which weighs more "
+                   "in short prompts"},
+                  {Role::size, "quoka", Op::at_least, "full", 0.05}}},
   };
 }
 

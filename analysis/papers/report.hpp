@@ -32,7 +32,8 @@ struct ItemOutcome {
   std::vector<std::string> commands;
   std::vector<std::string> files;  // their results, relative to the report's folder
   std::vector<DrawnPicture> pictures;
-  std::string remark;  // what this report's runs add to the item's note
+  std::string remark;               // what this report's runs add to the item's note
+  std::vector<std::string> doubts;  // what its runs say against themselves
 };
 
 struct ReportHead {
@@ -46,19 +47,21 @@ struct ReportHead {
 };
 
 /// {"format", "model", ..., "items": [{"item", "paper", "place", "claim", "published", "ours",
-/// "low", "high", "unit", "verdict", "reason", "command", "values", "files", ...}]}.
+/// "low", "high", "unit", "verdict", "reason", "checks": [{"hypothesis", "pairing", "threshold",
+/// "power", "difference", "low", "high", ...}], "doubts", "command", "values", "files", ...}]}.
 nlohmann::ordered_json report_json(const ReportHead& head,
                                    const std::vector<ItemOutcome>& outcomes);
 std::string report_html(const ReportHead& head, const std::vector<ItemOutcome>& outcomes);
 std::string report_tex(const ReportHead& head, const std::vector<ItemOutcome>& outcomes);
 
-/// "12 hold, 8 hold in form, ...": what the report begins with.
-std::string tally(const std::vector<ItemOutcome>& outcomes, bool errors);
+/// "12 hold, 8 hold in form, ...": what the report begins with; verdicts that nobody got are left
+/// out.
+std::string tally(const std::vector<ItemOutcome>& outcomes, Kind kind);
 
 /// The item's note and the outcome's remark.
 std::string note_of(const ItemOutcome& outcome);
 
-/// The heading that an item stands under: its paper, or the errors.
+/// The heading that an item stands under: its paper, the errors, or what is ambiguous.
 std::string section_of(const Item& item);
 
 /// `svg` as part of a page: without the XML declaration, its ids prefixed so that those of

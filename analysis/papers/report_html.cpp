@@ -27,8 +27,8 @@ section.item { margin: 1.75rem 0; padding: 1.1rem 1.25rem; border: 1px solid var
 .head { display: flex; gap: .75rem; align-items: baseline; justify-content: space-between; flex-wrap: wrap; }
 .verdict { display: inline-block; border-radius: 999px; padding: .05rem .7rem; font-size: .85rem; font-weight: 600; white-space: nowrap; }
 .v0 { background: #d9f0e1; color: #0d5a2c; } .v1 { background: #e3ecfb; color: #123f86; }
-.v2 { background: #fbe0dc; color: #8a1c0c; } .v3 { background: #eceef1; color: #4a5462; }
-.v4 { background: #fff; color: #8a1c0c; outline: 1px dashed #8a1c0c; }
+.v2 { background: #fbe0dc; color: #8a1c0c; } .v3 { background: #fdf0cf; color: #6b4a00; }
+.v4 { background: #eceef1; color: #4a5462; } .v5 { background: #fff; color: #8a1c0c; outline: 1px dashed #8a1c0c; }
 dl { display: grid; grid-template-columns: 7.5rem 1fr; gap: .35rem 1rem; margin: .8rem 0; }
 dt { color: var(--soft); } dd { margin: 0; }
 figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; display: block; }
@@ -80,8 +80,9 @@ std::string overview_html(const std::vector<ItemOutcome>& outcomes) {
     html += fmt::format(
         "<tr><td><a href=\"#{}\">{}</a><br><span class=\"soft small\">{}{}</span></td><td>{}</td>"
         "<td>{}</td></tr>\n",
-        item.id, xml_escape(item.title), item.is_error ? paper_name(item.paper) + ", " : "",
-        xml_escape(item.place), ours, chip(outcome.judgement.verdict));
+        item.id, xml_escape(item.title),
+        item.kind != Kind::claim ? paper_name(item.paper) + ", " : "", xml_escape(item.place), ours,
+        chip(outcome.judgement.verdict));
   }
   return html + "</table></div>\n";
 }
@@ -98,6 +99,28 @@ std::string values_html(const ItemOutcome& outcome) {
     html += fmt::format(
         "<tr><td>{}</td><td class=\"number\">{}</td><td class=\"soft\">{}</td></tr>\n",
         xml_escape(value.label), xml_escape(number_of(measured, value.unit)), xml_escape(interval));
+  }
+  return html + "</table></div>\n";
+}
+
+/// What was asked before anything ran, and what came out.
+std::string checks_html(const ItemOutcome& outcome) {
+  const auto& checks = outcome.judgement.checks;
+  if (checks.empty()) return "";
+  std::string html =
+      "<div class=\"scroll\"><table><tr><th>Asked</th><th>Compared by</th><th>Answer</th></tr>\n";
+  for (const CheckOutcome& one : checks) {
+    const bool is_paired = one.pairing != Pairing::none;
+    html += fmt::format(
+        "<tr><td>{}</td><td class=\"soft\">{}</td><td class=\"number\">{}</td></tr>\n",
+        xml_escape(hypothesis_of(*outcome.item, *one.check)),
+        xml_escape(is_paired ? fmt::format("{} {}, paired", one.units, pairing_word(one.pairing))
+                   : one.check->role == Role::needs ? "the value alone"
+                                                    : "its own interval"),
+        !one.missing.empty()         ? "not measured"
+        : one.answer == Answer::yes  ? "yes"
+        : one.answer == Answer::open ? "open"
+                                     : "no");
   }
   return html + "</table></div>\n";
 }
@@ -143,11 +166,13 @@ std::string item_html(const ItemOutcome& outcome) {
       "<span class=\"soft small\">{}, {}</span></div>{}</div>\n<dl>"
       "<dt>{}</dt><dd>{}</dd><dt>Published</dt><dd>{}</dd><dt>Because</dt><dd>{}</dd>",
       item.id, xml_escape(item.title), paper_name(item.paper), xml_escape(item.place),
-      chip(outcome.judgement.verdict), item.is_error ? "As printed" : "Claim",
+      chip(outcome.judgement.verdict), item.kind != Kind::claim ? "As printed" : "Claim",
       xml_escape(item.claim), xml_escape(item.published), xml_escape(outcome.judgement.reason));
   const std::string note = note_of(outcome);
   if (!note.empty()) html += fmt::format("<dt>Note</dt><dd>{}</dd>", xml_escape(note));
-  html += "</dl>\n" + values_html(outcome);
+  for (const std::string& doubt : outcome.doubts)
+    html += fmt::format("<dt>Doubt</dt><dd>{}</dd>", xml_escape(doubt));
+  html += "</dl>\n" + checks_html(outcome) + values_html(outcome);
   for (std::size_t i = 0; i < outcome.pictures.size(); ++i)
     html += picture_html(outcome.pictures[i], fmt::format("{}-{}-", item.id, i));
   return html + commands_html(outcome) + "</section>\n";
@@ -185,17 +210,23 @@ std::string report_html(const ReportHead& head, const std::vector<ItemOutcome>& 
   html += fmt::format(
       "<h1>QuoKA, Quest and SpecAttn: what holds on the model {}</h1>\n"
       "<p>Every table and figure of three papers on sparse attention, made again on one model{}, "
-      "and the errors found in them. Of the claims {}. Of what is printed in error, {}.</p>\n",
+      "and the errors found in them. Of the claims {}. Of what is printed in error, {}. Of what can "
+      "be read in two ways, {}.</p>\n",
       xml_escape(fmt::format("\"{}\"", head.model)),
       head.draft.empty() ? "" : xml_escape(fmt::format(" (draft: \"{}\")", head.draft)),
-      tally(outcomes, false), tally(outcomes, true));
+      tally(outcomes, Kind::claim), tally(outcomes, Kind::error), tally(outcomes, Kind::ambiguity));
   html +=
       "<p><b>How to read it.</b> <i>Holds</i>: the claim and its size. <i>Holds in form</i>: the "
-      "order or the sign, not the size. <i>Does not hold</i>: this model shows the opposite. "
-      "<i>Cannot be tested</i>: this model, machine or number of prompts cannot tell; the reason "
+      "order or the sign, not the size. <i>Does not hold</i>: this model shows the opposite, or no "
+      "difference that counts. <i>Not decided</i>: the interval leaves both; how many more prompts "
+      "would tell is said. <i>Cannot be tested</i>: this model or machine cannot tell; the reason "
       "is given. A verdict is about this model: the papers measured others, most of them a "
-      "thousand times larger. A comparison is decided only if the 95 % intervals are apart. The "
-      "mass of a choice of keys is the share of full attention that falls on them.</p>\n";
+      "thousand times larger. What was asked stands in <code>kvscope papers --plan</code> before "
+      "anything runs. Two methods on the same prompts, tokens or heads are compared by the 95 % "
+      "interval of their difference there; what refutes a claim is asked for at 95 % over all its "
+      "checks together, so that one true claim in forty is refuted by chance. Brackets behind a "
+      "value are what the column \"Interval\" says. The mass of a choice of keys is the share of "
+      "full attention that falls on them.</p>\n";
   if (head.quick) {
     html +=
         "<p><b>Quick mode</b>: short prompts and few of them, so intervals are wide and more items "

@@ -40,10 +40,37 @@ Json value_json(const Value& value, const Measured& measured) {
           {"missing", measured.missing}};
 }
 
+std::string role_word(Role role) {
+  return role == Role::needs ? "needs" : role == Role::form ? "form" : "size";
+}
+
+std::string answer_word(Answer answer) {
+  return answer == Answer::yes ? "yes" : answer == Answer::open ? "open" : "no";
+}
+
+Json check_json(const Item& item, const CheckOutcome& one) {
+  return {{"hypothesis", hypothesis_of(item, *one.check)},
+          {"role", role_word(one.check->role)},
+          {"answer", one.missing.empty() ? Json(answer_word(one.answer)) : Json(nullptr)},
+          {"pairing", pairing_word(one.pairing)},
+          {"units", one.units},
+          {"threshold",
+           one.pairing == Pairing::none ? Json(nullptr) : Json(threshold_of(item, *one.check))},
+          {"difference", json_number(one.difference)},
+          {"low", json_number(one.low)},
+          {"high", json_number(one.high)},
+          {"p", json_number(one.p)},
+          {"power", json_number(one.power)},
+          {"more_units", json_number(one.more)},
+          {"sentence", one.missing.empty() ? one.sentence : one.missing}};
+}
+
 }  // namespace
 
 std::string section_of(const Item& item) {
-  return item.is_error ? "Errors found in the papers" : paper_name(item.paper);
+  return item.kind == Kind::error       ? "Errors found in the papers"
+         : item.kind == Kind::ambiguity ? "What can be read in two ways"
+                                        : paper_name(item.paper);
 }
 
 std::string note_of(const ItemOutcome& outcome) {
@@ -51,28 +78,33 @@ std::string note_of(const ItemOutcome& outcome) {
   return note + (note.empty() || outcome.remark.empty() ? "" : " ") + outcome.remark;
 }
 
-std::string tally(const std::vector<ItemOutcome>& outcomes, bool errors) {
-  std::array<int, 5> counts{};
+std::string tally(const std::vector<ItemOutcome>& outcomes, Kind kind) {
+  static constexpr std::array<const char*, kVerdicts> kWords = {
+      "hold", "hold in form", "do not hold", "are not decided", "cannot be tested", "were not run"};
+  std::array<int, kVerdicts> counts{};
   for (const ItemOutcome& outcome : outcomes) {
-    if (outcome.item->is_error == errors)
-      ++counts[static_cast<std::size_t>(outcome.judgement.verdict)];
+    if (outcome.item->kind == kind) ++counts[static_cast<std::size_t>(outcome.judgement.verdict)];
   }
-  const std::string not_run = counts[4] == 0 ? "" : fmt::format(", {} were not run", counts[4]);
-  return fmt::format("{} hold, {} hold in form, {} do not hold, {} cannot be tested{}", counts[0],
-                     counts[1], counts[2], counts[3], not_run);
+  std::string text;
+  for (std::size_t v = 0; v < kVerdicts; ++v) {
+    if (counts[v] > 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", counts[v], kWords[v]);
+  }
+  return text.empty() ? "none was looked at" : text;
 }
 
 Json report_json(const ReportHead& head, const std::vector<ItemOutcome>& outcomes) {
   Json json = {{"format", "kvscope-papers"},
-               {"version", 1},
+               {"version", 2},
                {"model", head.model},
                {"draft", head.draft},
                {"quick", head.quick},
                {"writer", head.writer},
                {"command_line", head.command_line},
                {"seconds", json_number(head.seconds)},
-               {"claims", tally(outcomes, false)},
-               {"errors", tally(outcomes, true)},
+               {"claims", tally(outcomes, Kind::claim)},
+               {"errors", tally(outcomes, Kind::error)},
+               {"ambiguities", tally(outcomes, Kind::ambiguity)},
                {"items", Json::array()}};
   for (const ItemOutcome& outcome : outcomes) {
     const Item& item = *outcome.item;
@@ -80,6 +112,9 @@ Json report_json(const ReportHead& head, const std::vector<ItemOutcome>& outcome
     Json values = Json::array();
     for (std::size_t i = 0; i < item.values.size(); ++i)
       values.push_back(value_json(item.values[i], outcome.measured[i]));
+    Json checks = Json::array();
+    for (const CheckOutcome& one : outcome.judgement.checks)
+      checks.push_back(check_json(item, one));
     Json pictures = Json::array();
     for (const DrawnPicture& picture : outcome.pictures) {
       pictures.push_back({{"command", picture.command},
@@ -92,7 +127,8 @@ Json report_json(const ReportHead& head, const std::vector<ItemOutcome>& outcome
          {"paper", paper_name(item.paper)},
          {"place", item.place},
          {"title", item.title},
-         {"error", item.is_error},
+         {"error", item.kind == Kind::error},
+         {"ambiguity", item.kind == Kind::ambiguity},
          {"claim", item.claim},
          {"published", item.published},
          {"ours", has_value ? json_number(outcome.measured[0].value) : Json(nullptr)},
@@ -101,6 +137,8 @@ Json report_json(const ReportHead& head, const std::vector<ItemOutcome>& outcome
          {"unit", has_value ? unit_word(item.values[0].unit) : ""},
          {"verdict", verdict_word(outcome.judgement.verdict)},
          {"reason", outcome.judgement.reason},
+         {"checks", checks},
+         {"doubts", outcome.doubts},
          {"command", outcome.commands.empty() ? Json(nullptr) : Json(outcome.commands[0])},
          {"commands", outcome.commands},
          {"files", outcome.files},

@@ -90,10 +90,12 @@ std::string item_tex(const ItemOutcome& outcome) {
       "\\emph{{{}, {}}}: \\textbf{{{}}}. {}\n\n\\textbf{{{}.}} {}\n\n\\textbf{{Published.}} {}\n\n",
       tex_escape(item.title), item.id, tex_escape(item.title), paper_name(item.paper),
       tex_escape(item.place), verdict_word(outcome.judgement.verdict),
-      tex_escape(outcome.judgement.reason), item.is_error ? "As printed" : "Claim",
+      tex_escape(outcome.judgement.reason), item.kind != Kind::claim ? "As printed" : "Claim",
       tex_escape(item.claim), tex_escape(item.published));
   const std::string note = note_of(outcome);
   if (!note.empty()) tex += fmt::format("\\textbf{{Note.}} {}\n\n", tex_escape(note));
+  for (const std::string& doubt : outcome.doubts)
+    tex += fmt::format("\\textbf{{Doubt.}} {}\n\n", tex_escape(doubt));
   tex += values_tex(outcome);
   for (const DrawnPicture& picture : outcome.pictures) tex += picture_tex(picture);
   for (const std::string& command : outcome.commands) tex += command_tex(command);
@@ -112,12 +114,14 @@ std::string report_tex(const ReportHead& head, const std::vector<ItemOutcome>& o
       "\\author{{made by {}}}\n\\date{{}}\n\\begin{{document}}\n\\maketitle\n",
       tex_escape(head.model), tex_escape(head.writer));
   tex += fmt::format(
-      "Of the claims {}. Of what is printed in error, {}.{} \\emph{{Holds}}: the claim and its "
+      "Of the claims {}. Of what is printed in error, {}. Of what can be read in two ways, {}.{} "
+      "\\emph{{Holds}}: the claim and its "
       "size. \\emph{{Holds in form}}: the order or the sign, not the size. \\emph{{Does not "
-      "hold}}: this model shows the opposite. \\emph{{Cannot be tested}}: this model, machine or "
-      "number of prompts cannot tell. A verdict is about this model; the papers measured others. A "
-      "comparison is decided only if the 95\\,\\% intervals are apart.\n\n",
-      tally(outcomes, false), tally(outcomes, true),
+      "hold}}: this model shows the opposite, or no difference that counts. \\emph{{Not decided}}: "
+      "the interval leaves both. \\emph{{Cannot be tested}}: this model or machine cannot tell. A "
+      "verdict is about this model; the papers measured others. Two methods on the same prompts, "
+      "tokens or heads are compared by the 95\\,\\% interval of their difference.\n\n",
+      tally(outcomes, Kind::claim), tally(outcomes, Kind::error), tally(outcomes, Kind::ambiguity),
       head.quick ? " Quick mode: few and short prompts." : "");
   tex += command_tex(head.command_line) + overview_tex(outcomes);
   std::string section;

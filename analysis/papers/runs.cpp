@@ -86,6 +86,13 @@ std::vector<Run> simulation_runs() {
        "simulate ruler {--model} --chat=auto --kinds {pick:asked:accuracy:kind} "
        "--selector full,quoka,streamingllm --budget ratio=0.25 --lengths 768,1536 --depths 5 "
        "--trials 2 --out {out}"},
+      {"needle-eighth", ".h5",
+       "simulate ruler {--model} --chat=auto --kinds {pick:asked:accuracy:kind} "
+       "--selector full,quoka,streamingllm --budget ratio=0.12 --lengths 1024,2048,4096,8000 "
+       "--depths 10 --trials 2 --out {out}",
+       "simulate ruler {--model} --chat=auto --kinds {pick:asked:accuracy:kind} "
+       "--selector full,quoka,streamingllm --budget ratio=0.12 --lengths 768,1536 --depths 5 "
+       "--trials 2 --out {out}"},
       {"ruler", ".h5",
        "simulate ruler {--model} --chat=auto "
        "--kinds passkey,multi_key --selector full,quoka,sampleattention,"
@@ -136,9 +143,9 @@ std::vector<Run> bench_runs() {
        "8192,16384,32768 --repeat 3 --json"},
       {"nucleus-time", ".json", "bench nucleus --json", ""},
       {"decode-1000", ".json", "bench decode {--model} --lengths 1000 --repeat 3 --json",
-       "bench decode {--model} --lengths 1000 --steps 32 --repeat 1 --json"},
+       "bench decode {--model} --lengths 1000 --steps 32 --repeat 3 --json"},
       {"decode-8000", ".json", "bench decode {--model} --lengths 8000 --repeat 3 --json",
-       "bench decode {--model} --lengths 8000 --steps 32 --repeat 1 --json"},
+       "bench decode {--model} --lengths 8000 --steps 32 --repeat 3 --json"},
   };
 }
 

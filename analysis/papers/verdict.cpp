@@ -2,16 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
+#include <cmath>
 
 #include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::papers {
 
 namespace {
-
-enum class Answer { yes, open, no };
 
 /// One side of a check.
 struct Side {
@@ -21,7 +22,8 @@ struct Side {
 
 Side side_of(const Item& item, const std::vector<Measured>& measured, const std::string& word) {
   for (std::size_t i = 0; i < item.values.size(); ++i) {
-    if (item.values[i].key == word) return {&item.values[i], measured[i]};
+    if (item.values[i].key == word)
+      return {&item.values[i], measured.empty() ? Measured{} : measured[i]};
   }
   const auto number = number_from<double>(word);
   if (!number) {
@@ -59,6 +61,47 @@ Answer answer_of(const Check& check, const Measured& left, const Measured& right
   return left.high <= bar ? Answer::yes : left.low > bar ? Answer::no : Answer::open;
 }
 
+/// A bare timing decides nothing: the next one differs.
+bool is_single_timing(const Side& side) {
+  if (side.value == nullptr) return false;
+  const std::string& column = side.value->column;
+  const bool is_time = column.ends_with("seconds") || column == "tokens_per_second" ||
+                       column == "speedup" || column.ends_with("_ratio");
+  return is_time && side.measured.interval.empty();
+}
+
+/// The answer of a paired difference, and its numbers.
+void decide_paired(const Differences& differences, double threshold, std::size_t n_refuting,
+                   CheckOutcome& outcome) {
+  const Check& check = *outcome.check;
+  const bool is_upward = check.op == Op::above || check.op == Op::at_least;
+  const bool is_strict = check.op == Op::above || check.op == Op::below;
+  const double size = check.counts > 0.0 ? check.counts : usual_size(differences.pairing);
+  const double spread = spread_of(differences);
+  const Interval shown = interval_of(differences, 0.95);
+  const Interval wide = interval_of(
+      differences, 1.0 - 0.05 / static_cast<double>(std::max<std::size_t>(1, n_refuting)));
+  outcome.pairing = differences.pairing;
+  outcome.units = static_cast<Index>(differences.of.size());
+  outcome.difference = mean_of(differences);
+  outcome.low = shown.low;
+  outcome.high = shown.high;
+  outcome.counts = size;
+  outcome.p = p_of(differences);
+  outcome.power = power(size, spread, static_cast<double>(outcome.units));
+  const double worse = is_upward ? shown.low - threshold : threshold - shown.high;
+  const double better = is_upward ? wide.high - threshold : threshold - wide.low;
+  const bool is_shown = worse > 0.0 || (worse == 0.0 && !is_strict);
+  const bool is_refuted = better < (is_strict ? size : 0.0);
+  outcome.answer = is_shown ? Answer::yes : is_refuted ? Answer::no : Answer::open;
+  outcome.is_too_small = outcome.answer == Answer::no && better > 0.0;
+  if (outcome.answer != Answer::open) return;
+  const double from_threshold = std::abs(outcome.difference - threshold);
+  outcome.more = from_threshold == 0.0 ? INFINITY
+                                       : std::max(1.0, units_needed(from_threshold, spread) -
+                                                           static_cast<double>(outcome.units));
+}
+
 std::string words_of(const Side& side, Unit unit) {
   if (side.value == nullptr) return plain_number(side.measured.value, unit);
   return fmt::format("{} ({})", side.value->label, number_of(side.measured, unit));
@@ -82,76 +125,154 @@ std::string relation(Op op, Answer answer) {
   return one("stays within", "is not shown to stay within", "exceeds");
 }
 
-std::string sentence(const Check& check, const Side& left, const Side& right, Answer answer) {
-  const Unit unit = left.value != nullptr ? left.value->unit : Unit::number;
-  std::string bar = words_of(right, unit);
-  if (right.value == nullptr) {
-    const double sign = check.op == Op::at_least ? -1.0 : check.op == Op::at_most ? 1.0 : 0.0;
-    const double shifted = right.measured.value + sign * check.slack;
-    bar = plain_number(shifted, unit);
-    if (bar == plain_number(right.measured.value, unit)) bar = words_of(right, unit);
-  } else if (check.slack != 0.0) {
-    bar += fmt::format(" to within {}", plain_number(check.slack, unit));
-  }
-  std::string text = fmt::format("{} {} {}", words_of(left, unit), relation(check.op, answer), bar);
-  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-  if (answer != Answer::yes && !check.says.empty()) text += ": " + check.says;
-  return text + ".";
+/// What the left side is compared with: a value, or a number with its slack.
+std::string bar_words(const Check& check, const Side& right, Unit unit, std::string words) {
+  if (right.value != nullptr)
+    return check.slack == 0.0
+               ? words
+               : fmt::format("{} to within {}", words, plain_number(check.slack, unit));
+  const double sign = check.op == Op::at_least ? -1.0 : check.op == Op::at_most ? 1.0 : 0.0;
+  return plain_number(right.measured.value + sign * check.slack, unit);
 }
 
-/// The answers of the checks of one role, the first that is not yes, and the first that is.
-struct RoleAnswer {
-  Answer worst = Answer::yes;
-  std::string bad;   // the sentence of the worst
-  std::string good;  // of the first one that holds
-};
+std::string upper_first(std::string text) {
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
+/// "+33.3 points [12, 52] over 20 prompts", "a ratio of 1.059 [1.021, 1.106] over 28 blocks".
+std::string paired_words(const CheckOutcome& outcome) {
+  const auto of = [&](double x) {
+    return outcome.pairing == Pairing::block ? fmt::format("{:.3f}", std::exp(x))
+                                             : fmt::format("{:+.1f}", 100.0 * x);
+  };
+  return fmt::format("{}{}{} [{}, {}] over {} {}",
+                     outcome.pairing == Pairing::block ? "a ratio of " : "", of(outcome.difference),
+                     outcome.pairing == Pairing::block ? "" : " points", of(outcome.low),
+                     of(outcome.high), outcome.units, pairing_word(outcome.pairing));
+}
+
+std::string sentence(const CheckOutcome& outcome, const Side& left, const Side& right) {
+  const Check& check = *outcome.check;
+  const Unit unit = left.value != nullptr ? left.value->unit : Unit::number;
+  std::string text =
+      fmt::format("{} {} {}", words_of(left, unit), relation(check.op, outcome.answer),
+                  bar_words(check, right, unit, words_of(right, unit)));
+  if (outcome.pairing != Pairing::none) text += ", paired " + paired_words(outcome);
+  if (outcome.is_too_small)
+    text += outcome.pairing == Pairing::block
+                ? fmt::format(", which leaves no {:.2g} %", 100.0 * outcome.counts)
+                : fmt::format(", which leaves no {:.2g} points", 100.0 * outcome.counts);
+  if (outcome.answer == Answer::open && (is_single_timing(left) || is_single_timing(right)))
+    text += ", since one timing without repeats decides nothing";
+  if (outcome.answer == Answer::open && std::isfinite(outcome.more))
+    text += fmt::format("; about {:.0f} {} more would tell", outcome.more,
+                        pairing_word(outcome.pairing));
+  const bool is_missed =
+      check.role == Role::needs ? outcome.answer != Answer::yes : outcome.answer == Answer::no;
+  if (is_missed && !check.says.empty()) text += ": " + check.says;
+  return upper_first(text + ".");
+}
+
+CheckOutcome looked_at(const Item& item, const Check& check, const std::vector<Measured>& measured,
+                       const FindRun& find_run, std::size_t n_refuting) {
+  const Side left = side_of(item, measured, check.left);
+  const Side right = side_of(item, measured, check.right);
+  CheckOutcome outcome;
+  outcome.check = &check;
+  outcome.difference = outcome.low = outcome.high = outcome.p = outcome.power = outcome.more = kNan;
+  for (const Side* side : {&left, &right}) {
+    if (side->measured.missing.empty() || !outcome.missing.empty()) continue;
+    outcome.missing =
+        fmt::format("{} was not measured: {}.", side->value->label, side->measured.missing);
+  }
+  if (outcome.missing.empty()) {
+    if (const auto differences = differences_of(item, check, find_run)) {
+      decide_paired(*differences, threshold_of(item, check), n_refuting, outcome);
+    } else if (check.role != Role::needs && (is_single_timing(left) || is_single_timing(right))) {
+      outcome.answer = Answer::open;
+    } else {
+      outcome.answer = answer_of(check, comparable(left.measured, check.role),
+                                 comparable(right.measured, check.role));
+    }
+  }
+  outcome.sentence = sentence(outcome, left, right);
+  return outcome;
+}
+
+/// The sentences of the checks of a role with that answer, one after another.
+std::string sentences(const std::vector<CheckOutcome>& checks, Role role, Answer answer) {
+  std::string text;
+  for (const CheckOutcome& one : checks) {
+    if (one.check->role == role && one.answer == answer)
+      text += (text.empty() ? "" : " ") + one.sentence;
+  }
+  return text;
+}
+
+std::string first_good(const std::vector<CheckOutcome>& checks, Role role) {
+  const auto good = std::ranges::find_if(checks, [&](const CheckOutcome& one) {
+    return one.check->role == role && one.answer == Answer::yes;
+  });
+  return good == checks.end() ? "" : good->sentence;
+}
+
+Judgement judgement_of(const Item& item, std::vector<CheckOutcome> checks) {
+  const auto text = [&](Role role, Answer answer) { return sentences(checks, role, answer); };
+  const auto give = [&](Verdict verdict, std::string reason) {
+    return Judgement{verdict, std::move(reason), std::move(checks)};
+  };
+  for (const CheckOutcome& one : checks) {
+    if (!one.missing.empty() && one.check->role != Role::size)
+      return give(Verdict::cannot_test, one.missing);
+  }
+  for (const Answer answer : {Answer::no, Answer::open}) {
+    if (const std::string why = text(Role::needs, answer); !why.empty())
+      return give(Verdict::cannot_test, why);
+  }
+  if (const std::string why = text(Role::form, Answer::no); !why.empty())
+    return give(Verdict::does_not_hold, why);
+  if (const std::string why = text(Role::form, Answer::open); !why.empty())
+    return give(Verdict::not_decided, why);
+  std::string why = first_good(checks, Role::form);
+  for (const std::string& small :
+       {text(Role::size, Answer::no), text(Role::size, Answer::open), item.only_form})
+    why += (why.empty() || small.empty() ? "" : " ") + small;
+  const bool is_whole = text(Role::size, Answer::no).empty() &&
+                        text(Role::size, Answer::open).empty() && item.only_form.empty();
+  if (!is_whole) return give(Verdict::in_form, why);
+  return give(Verdict::holds, why.empty() ? first_good(checks, Role::size) : why);
+}
 
 }  // namespace
 
-Judgement judge(const Item& item, const std::vector<Measured>& measured) {
-  if (!item.never.empty()) return {Verdict::cannot_test, item.never};
+std::string hypothesis_of(const Item& item, const Check& check) {
+  const Side left = side_of(item, {}, check.left);
+  const Side right = side_of(item, {}, check.right);
+  const Unit unit = left.value != nullptr ? left.value->unit : Unit::number;
+  return upper_first(fmt::format(
+      "{} {} {}", left.value != nullptr ? left.value->label : check.left,
+      relation(check.op, Answer::yes),
+      bar_words(check, right, unit, right.value != nullptr ? right.value->label : check.right)));
+}
+
+Judgement judge(const Item& item, const std::vector<Measured>& measured, const FindRun& find_run) {
+  if (!item.never.empty()) return {Verdict::cannot_test, item.never, {}};
   for (const Check& check : item.checks) {
     for (const std::string& word : {check.left, check.right}) {
       const Side side = side_of(item, measured, word);
       if (side.measured.not_run)
         return {Verdict::not_run,
-                fmt::format("{} was not run: {}.", side.value->label, side.measured.missing)};
+                fmt::format("{} was not run: {}.", side.value->label, side.measured.missing),
+                {}};
     }
   }
-  RoleAnswer by_role[3];
-  for (const Role role : {Role::needs, Role::form, Role::size}) {
-    RoleAnswer& sum = by_role[static_cast<int>(role)];
-    for (const Check& check : item.checks) {
-      if (check.role != role) continue;
-      const Side left = side_of(item, measured, check.left);
-      const Side right = side_of(item, measured, check.right);
-      for (const Side* side : {&left, &right}) {
-        if (!side->measured.missing.empty() && role != Role::size) {
-          return {Verdict::cannot_test, fmt::format("{} was not measured: {}.", side->value->label,
-                                                    side->measured.missing)};
-        }
-      }
-      const bool missing = !left.measured.missing.empty() || !right.measured.missing.empty();
-      const Answer answer = missing ? Answer::open
-                                    : answer_of(check, comparable(left.measured, role),
-                                                comparable(right.measured, role));
-      const std::string text = sentence(check, left, right, answer);
-      if (answer == Answer::yes && sum.good.empty()) sum.good = text;
-      if (static_cast<int>(answer) > static_cast<int>(sum.worst)) {
-        sum.worst = answer;
-        sum.bad = text;
-      }
-    }
-    if (role == Role::needs && sum.worst != Answer::yes) return {Verdict::cannot_test, sum.bad};
-    if (role == Role::form && sum.worst == Answer::no) return {Verdict::does_not_hold, sum.bad};
-    if (role == Role::form && sum.worst == Answer::open) return {Verdict::cannot_test, sum.bad};
-  }
-  const RoleAnswer& form = by_role[static_cast<int>(Role::form)];
-  const RoleAnswer& size = by_role[static_cast<int>(Role::size)];
-  if (size.worst != Answer::yes) {
-    return {Verdict::in_form, form.good.empty() ? size.bad : form.good + " " + size.bad};
-  }
-  return {Verdict::holds, !size.good.empty() && form.good.empty() ? size.good : form.good};
+  const auto n_refuting = static_cast<std::size_t>(std::ranges::count_if(
+      item.checks, [](const Check& check) { return check.role == Role::form; }));
+  std::vector<CheckOutcome> checks;
+  for (const Check& check : item.checks)
+    checks.push_back(looked_at(item, check, measured, find_run, n_refuting));
+  return judgement_of(item, std::move(checks));
 }
 
 }  // namespace kvscope::papers

@@ -1,5 +1,4 @@
-// The verdict over an item: what its checks say of the values that were measured, with one
-// sentence of reason.
+// The verdict over an item: what its checks say of the values that were measured, and why.
 #pragma once
 
 #include <string>
@@ -7,18 +6,46 @@
 
 #include "analysis/papers/item.hpp"
 #include "analysis/papers/measure.hpp"
+#include "analysis/papers/paired.hpp"
 
 namespace kvscope::papers {
 
-struct Judgement {
-  Verdict verdict = Verdict::cannot_test;
-  std::string reason;  // one sentence
+enum class Answer { yes, open, no };
+
+/// A check as it came out. Numbers of the paired difference are NaN where nothing was paired.
+struct CheckOutcome {
+  const Check* check = nullptr;
+  Answer answer = Answer::open;
+  Pairing pairing = Pairing::none;
+  Index units = 0;
+  double difference = 0.0;  // left - right: a share, the logarithm of a ratio of perplexities
+  double low = 0.0;         // its 95 % interval
+  double high = 0.0;
+  double p = 0.0;
+  double counts = 0.0;        // the smallest difference that counts
+  bool is_too_small = false;  // "no", since what the interval leaves does not count
+  double power = 0.0;   // to see the smallest difference that counts, at the spread that was found
+  double more = 0.0;    // units that would decide it, if it is open; infinity: no number of them
+  std::string missing;  // not measured: why
+  std::string sentence;
 };
 
+struct Judgement {
+  Verdict verdict = Verdict::cannot_test;
+  std::string reason;                // of every check that decides
+  std::vector<CheckOutcome> checks;  // in the item's order; empty where no check was looked at
+};
+
+/// "QuoKA, 25 % of the cache is above StreamingLLM, 25 %": what a check asks, before anything
+/// runs.
+std::string hypothesis_of(const Item& item, const Check& check);
+
 /// In this order: `never`; a value that was not run (not run); a value that a check needs is
-/// missing; a need that is not met (all: cannot be tested); a form check that fails (does not
-/// hold); one whose intervals overlap (cannot be tested); a size check that does not hold (holds
-/// in form); else holds. Throws ConfigError if a check names a value that the item lacks.
-Judgement judge(const Item& item, const std::vector<Measured>& measured);
+/// missing; a need that is not met (all: cannot be tested); form checks that fail (does not hold);
+/// some that are open (not decided); size checks that do not hold, or only_form (holds in form);
+/// else holds. A claim that is true is called false in at most 2.5 % of all reports, however many
+/// checks it has: what refutes is asked for at 95 % over all its form checks together. Throws
+/// ConfigError if a check names a value that the item lacks.
+Judgement judge(const Item& item, const std::vector<Measured>& measured, const FindRun& find_run);
 
 }  // namespace kvscope::papers

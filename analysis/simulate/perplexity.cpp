@@ -12,6 +12,7 @@
 #include "analysis/analysis.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/prefill_chunks.hpp"
+#include "analysis/simulate/row_units.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
@@ -165,6 +166,16 @@ class Perplexity final : public SimulationTask {
                      "nat",
                      "mean loss up to this position"});
     output->write<double>("curve/log_perplexity", 0, curves);
+    std::vector<std::vector<double>> of_blocks;
+    for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
+      of_blocks.emplace_back();
+      for (const UnitResult* unit : units_of(units, p)) {
+        const auto blocks = block_losses(*unit);
+        of_blocks.back().insert(of_blocks.back().end(), blocks.begin(), blocks.end());
+      }
+    }
+    write_row_units(*output, of_blocks,
+                    "mean loss of each block of 64 scored tokens, in nats, the same in every row");
     output->add_plot({"log_perplexity",
                       "curve/log_perplexity",
                       {"curve/pair", "curve/position"},
@@ -229,29 +240,35 @@ class Perplexity final : public SimulationTask {
     return sum / n;
   }
 
+  /// Losses of neighbouring tokens depend on each other: what is drawn and compared is blocks.
+  Index n_blocks() const {
+    constexpr Index kBlock = 64;  // tokens
+    return std::max<Index>(1, n_scored() / kBlock);
+  }
+  std::vector<double> block_losses(const UnitResult& unit) const {
+    std::vector<double> blocks;
+    for (Index b = 0; b < n_blocks(); ++b) {
+      const auto begin = static_cast<std::size_t>(b * n_scored() / n_blocks());
+      const auto end = static_cast<std::size_t>((b + 1) * n_scored() / n_blocks());
+      blocks.push_back(mean(std::span(unit.series).subspan(begin, end - begin)));
+    }
+    return blocks;
+  }
+
   /// Mean losses of resamples, [pair][resample]: texts are drawn, if there are several, in each its
   /// windows, and blocks of neighbouring tokens in them, the same for all pairs. Empty, which makes
   /// intervals NaN, for too few blocks to draw from.
   using Resampled = std::vector<std::vector<double>>;
   Resampled resample(const Units& units) const {
-    constexpr Index kBlock = 64;  // tokens; losses of neighbours depend on each other
     constexpr Index kFewestBlocks = 8;
-    const Index n_blocks = std::max<Index>(1, n_scored() / kBlock);
-    if (n_blocks * static_cast<Index>(n_cases()) < kFewestBlocks)
+    if (n_blocks() * static_cast<Index>(n_cases()) < kFewestBlocks)
       return Resampled(setup_.pairs.size());
     std::vector<std::vector<std::vector<std::vector<double>>>> losses(setup_.pairs.size());
     for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
       losses[p].resize(texts_.size());
       std::size_t c = 0;
-      for (const UnitResult* unit : units_of(units, p)) {
-        std::vector<double> blocks;
-        for (Index b = 0; b < n_blocks; ++b) {
-          const auto begin = static_cast<std::size_t>(b * n_scored() / n_blocks);
-          const auto end = static_cast<std::size_t>((b + 1) * n_scored() / n_blocks);
-          blocks.push_back(mean(std::span(unit->series).subspan(begin, end - begin)));
-        }
-        losses[p][c++ / n_windows()].push_back(std::move(blocks));
-      }
+      for (const UnitResult* unit : units_of(units, p))
+        losses[p][c++ / n_windows()].push_back(block_losses(*unit));
     }
     return nested_bootstrap(losses, kIntervalResamples,
                             {static_cast<std::uint64_t>(setup_.options.seed), 0x706572706c});

@@ -12,6 +12,7 @@
 #include "analysis/simulate/ask_prompt.hpp"
 #include "analysis/simulate/prompt_kit.hpp"
 #include "analysis/simulate/retrieval_cells.hpp"
+#include "analysis/simulate/row_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
 
@@ -263,8 +264,8 @@ class Retrieval final : public SimulationTask {
     return doubts_of(cells, judged_cells(cells, setup_, options_, grid_.depths));
   }
 
-  /// The grid of the first protocol and turn: accuracy [kind, pair, length, depth]. JSON has every
-  /// prompt's scores and the paired tests as well.
+  /// The grid of the first protocol and turn: accuracy [kind, pair, length, depth], and the score
+  /// of every prompt of a row. JSON has both by name, and the paired tests as well.
   void extras(const SimulationUnits& units, ResultWriter* output, Json& json) const override {
     Json grids = Json::array();
     std::vector<std::size_t> pairs;
@@ -315,9 +316,15 @@ class Retrieval final : public SimulationTask {
       output->add_plot(
           {"accuracy_" + name, array, {"grid/pair", "grid/length", "grid/depth"}, name});
     }
-    if (output != nullptr) return;
-    json["grids"] = std::move(grids);
     const std::vector<RetrievalCell> cells = cells_of(units);
+    if (output != nullptr) {
+      std::vector<std::vector<double>> scores;
+      for (const RetrievalCell& cell : cells) scores.push_back(cell.scores);
+      write_row_units(*output, scores,
+                      "score of each prompt, the same prompts in every row of a cell");
+      return;
+    }
+    json["grids"] = std::move(grids);
     json["comparisons"] =
         comparisons_json(cells, judged_cells(cells, setup_, options_, grid_.depths), setup_);
     json["outcomes"] = outcomes_json(units);

@@ -24,6 +24,7 @@ struct Made {
     item.note = "A note.";
     item.values = {
         {.key = "a", .label = "share of <b>", .run = "run", .column = "c", .unit = Unit::percent}};
+    item.checks = {{Role::form, "a", Op::at_least, "0.9"}};
     Measured measured;
     measured.value = 0.5;
     measured.low = 0.4;
@@ -39,9 +40,22 @@ struct Made {
     table.tex = "items/quoka-made-up/table.tex";
     DrawnPicture failed;
     failed.failed = "there is no column";
-    ItemOutcome outcome{&item,         {measured},    {Verdict::in_form, "A reason."},
-                        {"kvscope x"}, {"runs/x.h5"}, {figure, table, failed},
-                        "A remark."};
+    ItemOutcome outcome{&item,
+                        {measured},
+                        {Verdict::in_form, "A reason."},
+                        {"kvscope x"},
+                        {"runs/x.h5"},
+                        {figure, table, failed},
+                        "A remark.",
+                        {"7 trials do not tell."}};
+    outcome.judgement.checks.push_back({.check = &item.checks[0],
+                                        .answer = Answer::no,
+                                        .pairing = Pairing::prompt,
+                                        .units = 20,
+                                        .difference = -0.25,
+                                        .low = -0.4,
+                                        .high = -0.1,
+                                        .power = 0.9});
     outcomes.push_back(outcome);
   }
 };
@@ -58,7 +72,18 @@ TEST_CASE("items.json has the fixed names") {
   CHECK(item.at("verdict") == "holds in form");
   CHECK(item.at("command") == "kvscope x");
   CHECK(item.at("note") == "A note. A remark.");
-  CHECK(tally(made.outcomes, false) == "0 hold, 1 hold in form, 0 do not hold, 0 cannot be tested");
+  CHECK(tally(made.outcomes, Kind::claim) == "1 hold in form");
+  CHECK(tally(made.outcomes, Kind::error) == "none was looked at");
+  const auto& check = item.at("checks").at(0);
+  CHECK(check.at("hypothesis") == "Share of <b> reaches 90 %");
+  CHECK(check.at("pairing") == "prompts");
+  CHECK(check.at("answer") == "no");
+  CHECK(check.at("threshold") == 0.9);
+  CHECK(check.at("power") == 0.9);
+  CHECK(check.at("difference") == -0.25);
+  CHECK(check.at("low") == -0.4);
+  CHECK(check.at("high") == -0.1);
+  CHECK(item.at("doubts").at(0) == "7 trials do not tell.");
 }
 
 TEST_CASE("the page is one file, with texts as texts") {
@@ -72,6 +97,9 @@ TEST_CASE("the page is one file, with texts as texts") {
   CHECK_THAT(html, ContainsSubstring("<td><u>98%</u></td>"));
   CHECK_THAT(html, ContainsSubstring("Not drawn: there is no column."));
   CHECK_THAT(html, ContainsSubstring("50 % [40 %, 60 %]"));
+  CHECK_THAT(html, ContainsSubstring("Share of &lt;b&gt; reaches 90 %"));
+  CHECK_THAT(html, ContainsSubstring("20 prompts, paired"));
+  CHECK_THAT(html, ContainsSubstring("7 trials do not tell."));
   CHECK_THAT(html, ContainsSubstring("url(#quoka-made-up-0-clip1)"));
   CHECK_THAT(html, ContainsSubstring("A note. A remark."));
   CHECK_THAT(report_tex({.model = "m"}, made.outcomes), ContainsSubstring("A note. A remark."));

@@ -1,0 +1,230 @@
+#include "analysis/papers/paired.hpp"
+
+#include <algorithm>
+#include <boost/math/distributions/normal.hpp>
+#include <boost/math/distributions/students_t.hpp>
+#include <cmath>
+#include <map>
+
+#include "analysis/papers/rows_where.hpp"
+#include "analysis/simulate/intervals.hpp"
+#include "analysis/simulate/row_units.hpp"
+#include "analysis/statistics.hpp"
+#include "core/base/number_text.hpp"
+
+namespace kvscope::papers {
+
+namespace {
+
+const Value* value_of(const Item& item, const std::string& key) {
+  for (const Value& value : item.values) {
+    if (value.key == key) return &value;
+  }
+  return nullptr;
+}
+
+bool is_of_perplexity(const std::string& column) {
+  return column == "perplexity" || column == "relative_increase";
+}
+
+/// Left and what its units are paired with.
+struct Sides {
+  const Value* left = nullptr;
+  const Value* right = nullptr;
+};
+Sides sides_of(const Item& item, const Check& check) {
+  Sides sides{value_of(item, check.left), value_of(item, check.right)};
+  if (sides.left != nullptr && sides.right == nullptr && sides.left->derive == Derive::ratio &&
+      is_of_perplexity(sides.left->column))
+    sides.right = value_of(item, sides.left->than);
+  return sides;
+}
+
+/// Means by unit over the rows that a value reads: of the rows' units, or heads.
+using ByUnit = std::map<std::pair<std::string, std::size_t>, Mean>;
+
+ByUnit by_row_units(const ResultView& view, const Table& table, const Value& value) {
+  ByUnit units;
+  const auto all = view.read(kRowUnits);
+  const Shape& shape = view.require(kRowUnits).shape;
+  const auto width = static_cast<std::size_t>(shape[1]);
+  for (const std::size_t row : rows_where(table, value.where)) {
+    if (row >= static_cast<std::size_t>(shape[0])) continue;
+    std::string cell;  // rows of one cell have the same units
+    for (const char* name : {"protocol", "kind", "length", "depth", "turn"}) {
+      if (const TableColumn* column = table.find(name)) cell += column->cell(row) + "/";
+    }
+    for (std::size_t unit = 0; unit < width; ++unit)
+      units[{cell, unit}].add(all[row * width + unit]);
+  }
+  return units;
+}
+
+ByUnit by_heads(const Table& table, const Value& value) {
+  // rows of layers are asked for by an empty q_head: here those of their heads
+  std::string where = value.where;
+  const std::size_t at = where.find("q_head=");
+  where = at == where.npos ? where : where.substr(0, at) + "q_head>=0" + where.substr(at + 7);
+  ByUnit units;
+  const auto numbers = table.numbers(value.column);
+  for (const std::size_t row : rows_where(table, where)) {
+    units[{table.at("layer").cell(row), static_cast<std::size_t>(table.numbers("q_head")[row])}]
+        .add(numbers[row]);
+  }
+  return units;
+}
+
+bool is_of_shares(const Differences& differences) {
+  return std::ranges::all_of(differences.of,
+                             [](double d) { return d == -1.0 || d == 0.0 || d == 1.0; });
+}
+
+double normal_quantile(double p) {
+  return boost::math::quantile(boost::math::normal(), p);
+}
+
+Index count(const Differences& differences, double wanted) {
+  return static_cast<Index>(std::ranges::count(differences.of, wanted));
+}
+
+/// How far a true difference `d` is from what was seen, in standard errors under it (Tango 1998,
+/// equation 2): b pairs for left, c for right, of n.
+double tango_score(double b, double c, double n, double d) {
+  const double middle = -b - c + (2.0 * n - b + c) * d;
+  const double q = (std::sqrt(middle * middle + 8.0 * n * c * d * (1.0 - d)) - middle) / (4.0 * n);
+  const double variance = n * (2.0 * q + d * (1.0 - d));
+  return variance > 0.0 ? (b - c - n * d) / std::sqrt(variance)
+                        : std::copysign(INFINITY, b - c - n * d);
+}
+
+Interval tango_interval(double b, double c, double n, double z) {
+  const auto edge = [&](double inside, double outside) {
+    for (int i = 0; i < 60; ++i) {
+      const double middle = 0.5 * (inside + outside);
+      (std::abs(tango_score(b, c, n, middle)) <= z ? inside : outside) = middle;
+    }
+    return inside;
+  };
+  const double seen = (b - c) / n;
+  return {edge(seen, -1.0), edge(seen, 1.0)};
+}
+
+}  // namespace
+
+std::string pairing_word(Pairing pairing) {
+  switch (pairing) {
+    case Pairing::prompt:
+      return "prompts";
+    case Pairing::block:
+      return "blocks of 64 tokens";
+    case Pairing::head:
+      return "heads";
+    case Pairing::none:
+      break;
+  }
+  return "";
+}
+
+double usual_size(Pairing pairing) {
+  return pairing == Pairing::prompt  ? 0.1
+         : pairing == Pairing::block ? 0.01
+         : pairing == Pairing::head  ? 0.02
+                                     : 0.0;
+}
+
+Pairing pairing_of(const Item& item, const Check& check) {
+  const auto [left, right] = sides_of(item, check);
+  if (left == nullptr || right == nullptr || left == right || left->run != right->run ||
+      left->column != right->column || check.role == Role::needs)
+    return Pairing::none;
+  const bool same = left->derive == right->derive && left->than == right->than;
+  const bool is_ratio_to_it = left->derive == Derive::ratio && left->than == right->key;
+  if (is_of_perplexity(left->column))
+    return same || is_ratio_to_it ? Pairing::block : Pairing::none;
+  if (left->derive != Derive::none || right->derive != Derive::none) return Pairing::none;
+  if (left->column == "accuracy") return Pairing::prompt;
+  return left->where.find("q_head=") != std::string::npos && left->spread == Spread::recorded
+             ? Pairing::head
+             : Pairing::none;
+}
+
+std::optional<Differences> differences_of(const Item& item, const Check& check,
+                                          const FindRun& find_run) {
+  Differences differences;
+  differences.pairing = pairing_of(item, check);
+  if (differences.pairing == Pairing::none) return std::nullopt;
+  const auto [left, right] = sides_of(item, check);
+  const ResultView* const view = find_run(left->run).view;
+  if (view == nullptr) return std::nullopt;
+  const Table table = rows_of(*view);
+  const bool is_of_heads = differences.pairing == Pairing::head;
+  if (!is_of_heads && view->find(kRowUnits) == nullptr) return std::nullopt;
+  if (is_of_heads && (!table.has("layer") || !table.has("q_head"))) return std::nullopt;
+  const auto units = [&](const Value& value) {
+    return is_of_heads ? by_heads(table, value) : by_row_units(*view, table, value);
+  };
+  const ByUnit of_right = units(*right);
+  for (const auto& [unit, mean] : units(*left)) {
+    const auto other = of_right.find(unit);
+    if (other == of_right.end()) continue;
+    const double difference = mean.value() - other->second.value();
+    if (!std::isnan(difference)) differences.of.push_back(difference);
+  }
+  if (differences.of.size() < 2) return std::nullopt;
+  return differences;
+}
+
+double threshold_of(const Item& item, const Check& check) {
+  const double sign = check.op == Op::at_least ? -1.0 : check.op == Op::at_most ? 1.0 : 0.0;
+  if (value_of(item, check.right) != nullptr) return sign * check.slack;
+  const double number = number_from<double>(check.right).value_or(0.0) + sign * check.slack;
+  return pairing_of(item, check) == Pairing::block ? std::log(number) : number;
+}
+
+double mean_of(const Differences& differences) {
+  return mean(differences.of);
+}
+
+double spread_of(const Differences& differences) {
+  const auto n = static_cast<double>(differences.of.size());
+  const double centre = mean_of(differences);
+  double squares = 0.0;
+  for (const double d : differences.of) squares += (d - centre) * (d - centre);
+  if (squares == 0.0 && is_of_shares(differences)) return std::sqrt(1.5 / (n + 2.0));
+  return std::sqrt(squares / (n - 1.0));
+}
+
+Interval interval_of(const Differences& differences, double confidence) {
+  const auto n = static_cast<double>(differences.of.size());
+  const double tail = 0.5 + 0.5 * confidence;
+  if (is_of_shares(differences)) {
+    return tango_interval(static_cast<double>(count(differences, 1.0)),
+                          static_cast<double>(count(differences, -1.0)), n, normal_quantile(tail));
+  }
+  const double half = boost::math::quantile(boost::math::students_t(n - 1.0), tail) *
+                      spread_of(differences) / std::sqrt(n);
+  return {mean_of(differences) - half, mean_of(differences) + half};
+}
+
+double p_of(const Differences& differences) {
+  if (is_of_shares(differences))
+    return mcnemar_exact(count(differences, 1.0), count(differences, -1.0));
+  const auto n = static_cast<double>(differences.of.size());
+  const double error = spread_of(differences) / std::sqrt(n);
+  if (error == 0.0) return mean_of(differences) == 0.0 ? 1.0 : 0.0;
+  const double t = std::abs(mean_of(differences)) / error;
+  return 2.0 * boost::math::cdf(boost::math::complement(boost::math::students_t(n - 1.0), t));
+}
+
+double power(double size, double spread, double n) {
+  if (!(spread > 0.0)) return 1.0;
+  return boost::math::cdf(boost::math::normal(),
+                          std::abs(size) * std::sqrt(n) / spread - normal_quantile(0.975));
+}
+
+double units_needed(double size, double spread) {
+  const double z = normal_quantile(0.975) + normal_quantile(0.8);
+  return std::ceil(std::pow(z * spread / size, 2.0));
+}
+
+}  // namespace kvscope::papers

@@ -1,0 +1,56 @@
+// Two values of one run compared unit by unit: on the same prompts, blocks of tokens or heads. The
+// difference of two means is far surer than the two means where units are hard for both.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/papers/measure.hpp"
+#include "analysis/sweep_rows.hpp"
+
+namespace kvscope::papers {
+
+/// What a difference is taken over.
+enum class Pairing { none, prompt, block, head };
+/// "prompts", "blocks of 64 tokens", "heads"; empty for none.
+std::string pairing_word(Pairing pairing);
+/// The smallest difference that counts where a check names none: 10 points of accuracy, 1 % of
+/// perplexity, two points of a head's share.
+double usual_size(Pairing pairing);
+
+struct Differences {
+  Pairing pairing = Pairing::none;
+  std::vector<double> of;  // [unit] left - right: score, log perplexity, or the column's unit
+};
+
+/// How the two sides of a check are paired, by what they are: the same run and column, and one that
+/// holds its units. A ratio of perplexities compared with a number is paired with what it is a
+/// ratio to. Needs no result.
+Pairing pairing_of(const Item& item, const Check& check);
+
+/// Left minus right of a check, unit by unit; several rows of a side (budgets) are averaged within
+/// the unit. Empty if the run is missing, holds no units, or fewer than 2 of them.
+std::optional<Differences> differences_of(const Item& item, const Check& check,
+                                          const FindRun& find_run);
+
+/// The number that left - right is compared with: 0, the slack to either side, the logarithm of a
+/// ratio.
+double threshold_of(const Item& item, const Check& check);
+
+/// Mean difference and its interval at `confidence`: Tango's score interval (1998) where every
+/// difference is -1, 0 or 1, else Student's over units.
+Interval interval_of(const Differences& differences, double confidence);
+double mean_of(const Differences& differences);
+/// Of one unit's difference. Where all agree, as if one unit and a half more had not.
+double spread_of(const Differences& differences);
+/// Two-sided: McNemar's exact test for differences of -1, 0 and 1, else Student's.
+double p_of(const Differences& differences);
+
+/// The chance that `n` units whose differences spread by `spread` show a true difference of `size`
+/// (95 %, two-sided).
+double power(double size, double spread, double n);
+/// Units that show it four times of five.
+double units_needed(double size, double spread);
+
+}  // namespace kvscope::papers

@@ -1,0 +1,211 @@
+// Paired differences: what is paired with what, intervals whose ends are known, and the share of
+// wrong verdicts over worlds in which the truth is known.
+#include "analysis/papers/paired.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <random>
+
+#include "analysis/papers/doubts.hpp"
+#include "analysis/papers/verdict.hpp"
+#include "analysis/read_table.hpp"
+#include "analysis/simulate/row_units.hpp"
+#include "core/trace/result.hpp"
+
+namespace kvscope::papers::paired_test {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+using Rows = std::vector<std::vector<double>>;
+
+/// A table with the units of its rows, as the run "run".
+struct Simulated {
+  Simulated(const std::string& csv, const Rows& units) : view(result, "run.h5") {
+    ResultInfo info;
+    info.kind = "simulate-ruler";
+    table_to_result(table_from_csv(csv, "run.csv"), info, result,
+                    [&](ResultWriter& output) { write_row_units(output, units, "score"); });
+  }
+  FindRun find() {
+    return [this](const std::string& run) {
+      return run == "run" ? RunResult{&view, ""} : RunResult{nullptr, run + " failed"};
+    };
+  }
+  MemoryResult result;
+  MemoryResultView view;
+};
+
+Value accuracy(std::string key, std::string where) {
+  return {.key = std::move(key),
+          .label = "L",
+          .run = "run",
+          .column = "accuracy",
+          .where = std::move(where),
+          .unit = Unit::percent,
+          .spread = Spread::wilson};
+}
+
+Item two(std::string left, std::string right, std::vector<Check> checks) {
+  Item item;
+  item.id = "made-up";
+  item.values = {accuracy("a", std::move(left)), accuracy("b", std::move(right))};
+  item.checks = std::move(checks);
+  return item;
+}
+
+TEST_CASE("Tango's interval: no difference seen, and its symmetry") {
+  for (const double n : {1.0, 7.0, 40.0}) {
+    Differences none{Pairing::prompt, std::vector<double>(static_cast<std::size_t>(n), 0.0)};
+    const Interval interval = interval_of(none, 0.95);
+    const double z2 = 1.959963984540054 * 1.959963984540054;
+    CHECK(interval.high == Approx(z2 / (n + z2)));
+    CHECK(interval.low == Approx(-interval.high));
+  }
+  const Differences some{Pairing::prompt, {1, 1, 1, 0, 0, 0, 0, 0, -1, 0}};
+  Differences other = some;
+  for (double& d : other.of) d = -d;
+  CHECK(interval_of(some, 0.95).low == Approx(-interval_of(other, 0.95).high));
+  CHECK(interval_of(some, 0.95).low < 0.2);
+  CHECK(interval_of(some, 0.95).high > 0.2);
+  CHECK(interval_of(some, 0.99).low < interval_of(some, 0.95).low);
+  CHECK(p_of(some) == Approx(0.625));  // one of four discordant pairs: 2 * 5 / 16
+}
+
+TEST_CASE("Student's interval of five differences") {
+  const Differences five{Pairing::head, {1, 2, 3, 4, 5}};
+  const Interval interval = interval_of(five, 0.95);
+  CHECK(mean_of(five) == Approx(3.0));
+  CHECK(interval.low == Approx(3.0 - 2.776445105 * std::sqrt(2.5) / std::sqrt(5.0)));
+  CHECK(interval.high == Approx(6.0 - interval.low));
+  CHECK(p_of(five) == Approx(0.0132356).epsilon(1e-4));
+}
+
+TEST_CASE("units that show a difference four times of five") {
+  CHECK(units_needed(0.5, 1.0) == 32.0);  // (1.96 + 0.8416)^2 / 0.25 = 31.4
+  CHECK(power(0.5, 1.0, 32.0) == Approx(0.80).margin(0.01));
+  CHECK(power(0.0, 1.0, 100.0) == Approx(0.025).margin(1e-3));
+}
+
+TEST_CASE("prompts are paired within their cell, budgets of one side averaged") {
+  Simulated run(
+      "selector,budget,kind,length,accuracy\n"
+      "x,64,k,100,0.5\nx,128,k,100,1\ny,64,k,100,0.5\n"
+      "x,64,k,200,0\nx,128,k,200,0\ny,64,k,200,1\n",
+      {{1, 0}, {1, 1}, {0, 1}, {0}, {0}, {1}});
+  const Item item = two("selector=x", "selector=y", {{Role::form, "a", Op::above, "b"}});
+  CHECK(pairing_of(item, item.checks[0]) == Pairing::prompt);
+  const auto differences = differences_of(item, item.checks[0], run.find());
+  REQUIRE(differences);
+  CHECK(differences->of == std::vector<double>{1.0, -0.5, -1.0});
+  Item elsewhere = item;
+  elsewhere.values[1].run = "another";
+  CHECK(pairing_of(elsewhere, elsewhere.checks[0]) == Pairing::none);
+  const Check needs = {Role::needs, "a", Op::above, "b"};
+  CHECK(pairing_of(item, needs) == Pairing::none);
+}
+
+TEST_CASE("heads are paired by layer and head, where rows of layers are asked for") {
+  Simulated run(
+      "selector,layer,q_head,recall\n"
+      "x,2,,0.5\nx,2,0,0.4\nx,2,1,0.6\ny,2,,0.3\ny,2,0,0.3\ny,2,1,0.3\nx,3,0,0.9\ny,3,0,0.1\n",
+      {});
+  Item item = two("selector=x;q_head=", "selector=y;q_head=", {{Role::form, "a", Op::above, "b"}});
+  for (Value& value : item.values) {
+    value.column = "recall";
+    value.spread = Spread::recorded;
+  }
+  CHECK(pairing_of(item, item.checks[0]) == Pairing::head);
+  const auto differences = differences_of(item, item.checks[0], run.find());
+  REQUIRE(differences);
+  REQUIRE(differences->of.size() == 3);
+  CHECK(differences->of[0] == Approx(0.1));
+  CHECK(differences->of[2] == Approx(0.8));
+}
+
+TEST_CASE("a ratio of perplexities is compared with a number by the log over blocks") {
+  Simulated run("selector,perplexity\nfull,7.4\nx,9\n", {{2.0, 2.0, 2.0}, {2.1, 2.2, 2.3}});
+  Item item = two("selector=x", "selector=full", {{Role::size, "a", Op::at_most, "1.01"}});
+  for (Value& value : item.values) value.column = "perplexity";
+  item.values[0].derive = Derive::ratio;
+  item.values[0].than = "b";
+  CHECK(pairing_of(item, item.checks[0]) == Pairing::block);
+  CHECK(threshold_of(item, item.checks[0]) == Approx(std::log(1.01)));
+  const auto differences = differences_of(item, item.checks[0], run.find());
+  REQUIRE(differences);
+  CHECK(mean_of(*differences) == Approx(0.2));
+}
+
+TEST_CASE("a run's doubts stand beside the items that read its rows") {
+  Simulated run("selector,accuracy\nx,1\ny,0.5\nz,0\n", {{1}, {0}, {0}});
+  auto summary = run.result.summary();
+  summary["doubts"] = {{{"rows", {0, 1}}, {"sentence", "x and y"}},
+                       {{"rows", {0, 2}}, {"sentence", "x and z"}}};
+  run.result.finish(summary);
+  const Item item = two("selector=x", "selector=y", {});
+  CHECK(doubts_of(item, run.find()) == std::vector<std::string>{"x and y."});
+}
+
+/// The verdict on "x answers more than each of n_others", of which the truth is the shares of
+/// prompts: of those that both answer alike, `both`; beyond, x alone answers `more` of all.
+Verdict world(std::mt19937_64& random, double only_x, double only_other, int n_others, int n) {
+  std::string csv = "selector,accuracy\nx,0\n";
+  Rows units(static_cast<std::size_t>(1 + n_others));
+  std::uniform_real_distribution<double> draw(0.0, 1.0);
+  for (int i = 0; i < n; ++i) {
+    // x answers half of the prompts that tell nothing
+    const bool base = draw(random) < 0.5;
+    units[0].push_back(base ? 1.0 : 0.0);
+    for (int other = 1; other <= n_others; ++other) {
+      // P(x only) = only_x and P(other only) = only_other
+      const double flip = draw(random);
+      const bool differs = base ? flip < 2.0 * only_x : flip < 2.0 * only_other;
+      units[static_cast<std::size_t>(other)].push_back(base != differs ? 1.0 : 0.0);
+    }
+  }
+  for (int other = 1; other <= n_others; ++other) csv += "y" + std::to_string(other) + ",0\n";
+  Simulated run(csv, units);
+  Item item;
+  item.id = "world";
+  item.values = {accuracy("x", "selector=x")};
+  for (int other = 1; other <= n_others; ++other) {
+    const std::string name = "y" + std::to_string(other);
+    item.values.push_back(accuracy(name, "selector=" + name));
+    item.checks.push_back({Role::form, "x", Op::above, name});
+  }
+  return judge(item, measure(item, run.find()), run.find()).verdict;
+}
+
+TEST_CASE("planted worlds: wrong verdicts stay within their nominal share") {
+  constexpr int kWorlds = 1000;
+  const auto share = [&](Verdict wrong, double only_x, double only_other, int n_others, int n) {
+    std::mt19937_64 random(17);
+    int found = 0;
+    for (int i = 0; i < kWorlds; ++i)
+      found += world(random, only_x, only_other, n_others, n) == wrong ? 1 : 0;
+    return found / static_cast<double>(kWorlds);
+  };
+  // three standard errors above 5 % of a thousand
+  constexpr double kMost = 0.05 + 3.0 * 0.0069;
+  for (const int n : {12, 40, 150}) {
+    INFO(n);
+    // a true claim, at the smallest size that counts and above, is not refuted
+    CHECK(share(Verdict::does_not_hold, 0.15, 0.05, 1, n) <= kMost);
+    CHECK(share(Verdict::does_not_hold, 0.3, 0.05, 1, n) <= kMost);
+    // nor for having six checks
+    CHECK(share(Verdict::does_not_hold, 0.15, 0.05, 6, n) <= kMost);
+    // a false one, level or below, is not confirmed
+    CHECK(share(Verdict::holds, 0.1, 0.1, 1, n) <= kMost);
+    CHECK(share(Verdict::holds, 0.05, 0.15, 1, n) <= kMost);
+  }
+  // and where prompts suffice the truth is found
+  CHECK(share(Verdict::holds, 0.3, 0.05, 1, 150) >= 0.9);
+  CHECK(share(Verdict::does_not_hold, 0.05, 0.3, 1, 150) >= 0.9);
+  // what is undecidable with 12 prompts is left open
+  CHECK(share(Verdict::not_decided, 0.15, 0.05, 1, 12) >= 0.8);
+}
+
+}  // namespace
+}  // namespace kvscope::papers::paired_test
