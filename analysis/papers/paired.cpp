@@ -203,7 +203,9 @@ Interval interval_of(const Differences& differences, double confidence) {
   }
   const double half = boost::math::quantile(boost::math::students_t(n - 1.0), tail) *
                       spread_of(differences) / std::sqrt(n);
-  return {mean_of(differences) - half, mean_of(differences) + half};
+  const double most = differences.pairing == Pairing::prompt ? 1.0 : INFINITY;  // of scores
+  return {std::max(-most, mean_of(differences) - half),
+          std::min(most, mean_of(differences) + half)};
 }
 
 double p_of(const Differences& differences) {

@@ -111,16 +111,16 @@ std::string checks_html(const ItemOutcome& outcome) {
       "<div class=\"scroll\"><table><tr><th>Asked</th><th>Compared by</th><th>Answer</th></tr>\n";
   for (const CheckOutcome& one : checks) {
     const bool is_paired = one.pairing != Pairing::none;
-    html += fmt::format(
-        "<tr><td>{}</td><td class=\"soft\">{}</td><td class=\"number\">{}</td></tr>\n",
-        xml_escape(hypothesis_of(*outcome.item, *one.check)),
-        xml_escape(is_paired ? fmt::format("{} {}, paired", one.units, pairing_word(one.pairing))
-                   : one.check->role == Role::needs ? "the value alone"
-                                                    : "its own interval"),
-        !one.missing.empty()         ? "not measured"
-        : one.answer == Answer::yes  ? "yes"
-        : one.answer == Answer::open ? "open"
-                                     : "no");
+    html +=
+        fmt::format("<tr><td>{}</td><td class=\"soft\">{}</td><td class=\"number\">{}</td></tr>\n",
+                    xml_escape(hypothesis_of(*outcome.item, *one.check)),
+                    xml_escape(is_paired                        ? "paired: " + difference_words(one)
+                               : one.check->role == Role::needs ? "the value alone"
+                                                                : "its own interval"),
+                    !one.missing.empty()         ? "not measured"
+                    : one.answer == Answer::yes  ? "yes"
+                    : one.answer == Answer::open ? "open"
+                                                 : "no");
   }
   return html + "</table></div>\n";
 }
@@ -210,8 +210,8 @@ std::string report_html(const ReportHead& head, const std::vector<ItemOutcome>& 
   html += fmt::format(
       "<h1>QuoKA, Quest and SpecAttn: what holds on the model {}</h1>\n"
       "<p>Every table and figure of three papers on sparse attention, made again on one model{}, "
-      "and the errors found in them. Of the claims {}. Of what is printed in error, {}. Of what can "
-      "be read in two ways, {}.</p>\n",
+      "and the errors found in them. Of the claims {}. Of what is printed in error, {}. Of what "
+      "can be read in two ways, {}.</p>\n",
       xml_escape(fmt::format("\"{}\"", head.model)),
       head.draft.empty() ? "" : xml_escape(fmt::format(" (draft: \"{}\")", head.draft)),
       tally(outcomes, Kind::claim), tally(outcomes, Kind::error), tally(outcomes, Kind::ambiguity));

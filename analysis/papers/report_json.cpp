@@ -79,16 +79,25 @@ std::string note_of(const ItemOutcome& outcome) {
 }
 
 std::string tally(const std::vector<ItemOutcome>& outcomes, Kind kind) {
-  static constexpr std::array<const char*, kVerdicts> kWords = {
-      "hold", "hold in form", "do not hold", "are not decided", "cannot be tested", "were not run"};
+  struct Words {
+    const char* one;
+    const char* many;
+  };
+  static constexpr std::array<Words, kVerdicts> kWords = {{{"holds", "hold"},
+                                                           {"holds in form", "hold in form"},
+                                                           {"does not hold", "do not hold"},
+                                                           {"is not decided", "are not decided"},
+                                                           {"cannot be tested", "cannot be tested"},
+                                                           {"was not run", "were not run"}}};
   std::array<int, kVerdicts> counts{};
   for (const ItemOutcome& outcome : outcomes) {
     if (outcome.item->kind == kind) ++counts[static_cast<std::size_t>(outcome.judgement.verdict)];
   }
   std::string text;
   for (std::size_t v = 0; v < kVerdicts; ++v) {
-    if (counts[v] > 0)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", counts[v], kWords[v]);
+    if (counts[v] == 0) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", counts[v],
+                        counts[v] == 1 ? kWords[v].one : kWords[v].many);
   }
   return text.empty() ? "none was looked at" : text;
 }

@@ -140,25 +140,13 @@ std::string upper_first(std::string text) {
   return text;
 }
 
-/// "+33.3 points [12, 52] over 20 prompts", "a ratio of 1.059 [1.021, 1.106] over 28 blocks".
-std::string paired_words(const CheckOutcome& outcome) {
-  const auto of = [&](double x) {
-    return outcome.pairing == Pairing::block ? fmt::format("{:.3f}", std::exp(x))
-                                             : fmt::format("{:+.1f}", 100.0 * x);
-  };
-  return fmt::format("{}{}{} [{}, {}] over {} {}",
-                     outcome.pairing == Pairing::block ? "a ratio of " : "", of(outcome.difference),
-                     outcome.pairing == Pairing::block ? "" : " points", of(outcome.low),
-                     of(outcome.high), outcome.units, pairing_word(outcome.pairing));
-}
-
 std::string sentence(const CheckOutcome& outcome, const Side& left, const Side& right) {
   const Check& check = *outcome.check;
   const Unit unit = left.value != nullptr ? left.value->unit : Unit::number;
   std::string text =
       fmt::format("{} {} {}", words_of(left, unit), relation(check.op, outcome.answer),
                   bar_words(check, right, unit, words_of(right, unit)));
-  if (outcome.pairing != Pairing::none) text += ", paired " + paired_words(outcome);
+  if (outcome.pairing != Pairing::none) text += ", paired " + difference_words(outcome);
   if (outcome.is_too_small)
     text += outcome.pairing == Pairing::block
                 ? fmt::format(", which leaves no {:.2g} %", 100.0 * outcome.counts)
@@ -245,6 +233,17 @@ Judgement judgement_of(const Item& item, std::vector<CheckOutcome> checks) {
 }
 
 }  // namespace
+
+std::string difference_words(const CheckOutcome& outcome) {
+  const auto of = [&](double x) {
+    return outcome.pairing == Pairing::block ? fmt::format("{:.3f}", std::exp(x))
+                                             : fmt::format("{:+.1f}", 100.0 * x);
+  };
+  return fmt::format("{}{}{} [{}, {}] over {} {}",
+                     outcome.pairing == Pairing::block ? "a ratio of " : "", of(outcome.difference),
+                     outcome.pairing == Pairing::block ? "" : " points", of(outcome.low),
+                     of(outcome.high), outcome.units, pairing_word(outcome.pairing));
+}
 
 std::string hypothesis_of(const Item& item, const Check& check) {
   const Side left = side_of(item, {}, check.left);

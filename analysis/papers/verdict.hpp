@@ -40,6 +40,10 @@ struct Judgement {
 /// runs.
 std::string hypothesis_of(const Item& item, const Check& check);
 
+/// "+33.3 points [+12.0, +52.1] over 20 prompts", "a ratio of 1.059 [1.021, 1.106] over 28 blocks
+/// of 64 tokens". Only for checks that were paired.
+std::string difference_words(const CheckOutcome& outcome);
+
 /// In this order: `never`; a value that was not run (not run); a value that a check needs is
 /// missing; a need that is not met (all: cannot be tested); form checks that fail (does not hold);
 /// some that are open (not decided); size checks that do not hold, or only_form (holds in form);

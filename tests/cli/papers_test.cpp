@@ -110,7 +110,7 @@ TEST_CASE("papers makes a draft of the model's own layers, says so, and leaves t
     CHECK((item.at("verdict") == "holds" || item.at("verdict") == "holds in form" ||
            item.at("verdict") == "does not hold"));
     CHECK_THAT(item.at("note").get<std::string>(), ContainsSubstring("No draft was given"));
-    CHECK_THAT(item.at("command").get<std::string>(),
+    CHECK_THAT(item.at("commands").dump(),
                ContainsSubstring(item.at("item") == "specattn-fig-2" ? " --dense-layers 4"
                                                                      : " --layers 4-7"));
   }
@@ -123,6 +123,17 @@ TEST_CASE("papers makes a draft of the model's own layers, says so, and leaves t
   CHECK_THAT(other.err, ContainsSubstring("layer-map: kvscope analyze"));
   CHECK_THAT(items_of(out)[0].at("note").get<std::string>(), !ContainsSubstring("No draft"));
   CHECK_THAT(items_of(out)[0].at("command").get<std::string>(), !ContainsSubstring("dense-layers"));
+}
+
+TEST_CASE("papers --plan says what is asked, and runs nothing") {
+  const auto text = kvscope_run({"papers", "--plan", "--quick", "--items", "quoka-fig-4"});
+  REQUIRE(text.code == 0);
+  CHECK_THAT(text.out, ContainsSubstring("is above StreamingLLM, 25 %"));
+  CHECK_THAT(text.out, ContainsSubstring("paired over 20 prompts"));
+  const auto plan = kvscope_run({"papers", "--plan", "--json"}).json();
+  CHECK(plan.at("format") == "kvscope-papers-plan");
+  CHECK(plan.at("checks").size() > 50);
+  CHECK(kvscope_run({"papers", "--plan", "--items", "nobody"}).code == 2);
 }
 
 TEST_CASE("papers asks for the fact that the dense model finds best", "[slow]") {

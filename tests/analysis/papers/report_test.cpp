@@ -72,7 +72,7 @@ TEST_CASE("items.json has the fixed names") {
   CHECK(item.at("verdict") == "holds in form");
   CHECK(item.at("command") == "kvscope x");
   CHECK(item.at("note") == "A note. A remark.");
-  CHECK(tally(made.outcomes, Kind::claim) == "1 hold in form");
+  CHECK(tally(made.outcomes, Kind::claim) == "1 holds in form");
   CHECK(tally(made.outcomes, Kind::error) == "none was looked at");
   const auto& check = item.at("checks").at(0);
   CHECK(check.at("hypothesis") == "Share of <b> reaches 90 %");
@@ -98,7 +98,7 @@ TEST_CASE("the page is one file, with texts as texts") {
   CHECK_THAT(html, ContainsSubstring("Not drawn: there is no column."));
   CHECK_THAT(html, ContainsSubstring("50 % [40 %, 60 %]"));
   CHECK_THAT(html, ContainsSubstring("Share of &lt;b&gt; reaches 90 %"));
-  CHECK_THAT(html, ContainsSubstring("20 prompts, paired"));
+  CHECK_THAT(html, ContainsSubstring("paired: -25.0 points [-40.0, -10.0] over 20 prompts"));
   CHECK_THAT(html, ContainsSubstring("7 trials do not tell."));
   CHECK_THAT(html, ContainsSubstring("url(#quoka-made-up-0-clip1)"));
   CHECK_THAT(html, ContainsSubstring("A note. A remark."));
