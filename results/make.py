@@ -27,7 +27,7 @@ KINDS = ["niah_single_1", "niah_single_2", "niah_multikey_1", "niah_multiquery",
 CHUNKS = "full,oracle-topk,quoka,sparq,snapkv,tova,keydiff,streamingllm"
 STEPS_OF_DECODING = "full,oracle-topk,quoka,quest,sparq,snapkv,streamingllm"
 #: Folder -> lengths of the prompts: of all kinds, and of those that are asked in longer ones too.
-LENGTHS = {"smollm2": ([2048, 4096], [8192]), "gemma3": ([2048], [4096, 8192]), "verifier": ([2048, 4096], [8192, 16384])}
+LENGTHS = {"smollm2": ([2048, 4096], [8000]), "gemma3": ([2048], [4096, 8192]), "verifier": ([2048, 4096], [8192, 16384])}
 FAR_KINDS = ["niah_single_1", "niah_single_2", "niah_multikey_1"]
 #: Layers without a window, where a model has others.
 GLOBAL_LAYERS = {"gemma3": "5,11,17"}
