@@ -48,7 +48,7 @@ std::string named(const std::string& text, const std::map<std::string, std::stri
 
 RowRole role_of_method(std::string_view selector) {
   if (selector == "full" || selector == "dense" || selector == "greedy") return RowRole::full;
-  if (selector.starts_with("oracle")) return RowRole::oracle;
+  if (is_oracle(selector)) return RowRole::oracle;
   for (const SelectorEntry& entry : selector_registry().entries()) {
     if (entry.name == selector && entry.family == MethodFamily::controls) return RowRole::control;
   }

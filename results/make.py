@@ -91,7 +91,7 @@ TABLES = {
     "protocols": ("protocols.json", "--rows selector --columns protocol --value accuracy"),
     "layers": ("layers.json", "--rows selector --columns kind --value accuracy --spread recorded"),
     **{f"ruler-{length}": (f"ruler_*_{length}.json", "--rows selector --columns kind --value accuracy --spread recorded")
-       for length in (2048, 4096, 8192, 16384)},
+       for length in (2048, 4096, 8000, 8192, 16384)},
 }
 
 
@@ -119,6 +119,8 @@ def run_one(name: str, file: str, words: str, program: Path, options: list[str])
         if subprocess.run([*command, "--out", str(report), *options], stdout=subprocess.DEVNULL).returncode not in (0, 4):
             return False
         result = json.loads((report / "items.json").read_text())
+        for item in result["items"]:
+            del item["pictures"]
     else:
         command += [*options, "--out", str(out), *(["--resume"] if Path(f"{out}.journal").exists() else [])]
         if subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:

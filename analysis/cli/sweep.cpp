@@ -55,7 +55,9 @@ class SweepCommand final : public Command {
            "every method that the run supports. --match compares at equal measured cost: the "
            "knob of each method (its budget, or the option that sets its cost) is adjusted until "
            "the keys or bytes of the measured rows, dense layers and forced keys included, reach "
-           "the target; rows have the knob, the cost reached and, if it differs, the reason.";
+           "the target; rows have the knob, the cost reached and, if it differs, the reason. "
+           "Method ceiling then holds the most attention that so many keys can, however they are given "
+           "out; oracle-topk, as many for every row.";
   }
   std::vector<Example> examples() const override {
     return {

@@ -55,7 +55,7 @@ Beyond furthest_beyond(const SweepCells& cells, const SweepMetric& metric,
                        const std::function<double(const BudgetKey&, const SweepCell&)>& bound) {
   Beyond most;
   for (const auto& [selector, by_budget] : cells.of) {
-    if (selector == "full" || selector.starts_with("oracle")) continue;
+    if (selector == "full" || is_oracle(selector)) continue;
     for (const auto& [key, cell] : by_budget) {
       const double by = (mean(cell.values) - bound(key, cell)) * (is_error(metric) ? -1.0 : 1.0);
       if (by > kVisible) most.methods.insert(selector);
@@ -149,7 +149,7 @@ std::string why_beyond_live_oracle(const LiveResult& oracle, const std::vector<L
   const LiveResult* worst = nullptr;
   std::set<std::string> methods;
   for (const LiveResult& one : others) {
-    if (one.selector == "full" || one.selector.starts_with("oracle")) continue;
+    if (one.selector == "full" || is_oracle(one.selector)) continue;
     const double beyond = (one.value - oracle.value) * (is_better_low ? -1.0 : 1.0);
     // of a value that may be large: a thousandth of it cannot be seen
     if (!(beyond > 1e-3 * std::max(1.0, std::abs(oracle.value)))) continue;

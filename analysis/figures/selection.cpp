@@ -142,7 +142,7 @@ MethodTones::MethodTones(const std::vector<std::string>& selectors) {
   for (const std::string& selector : selectors) {
     const std::string_view base = method_name(selector);
     const std::optional<int> own = method_slot(selector);
-    if (base.starts_with("oracle") || base == "full") {
+    if (is_oracle(base) || base == "full") {
       const int slot_of_oracle = n_oracles == 0 ? 0 : n_oracles + 1;
       tones_[selector] = {plot::Role::reference, base == "full" ? 1 : slot_of_oracle};
       n_oracles += base == "full" ? 0 : 1;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/escape.hpp"
+#include "core/selectors/method_spec.hpp"
 
 namespace kvscope {
 
@@ -21,7 +22,7 @@ bool is_dense_row(const JudgedRow& row) {
 }
 
 bool is_ranked_row(const JudgedRow& row) {
-  return !is_dense_row(row) && !row.selector.starts_with("oracle");
+  return !is_dense_row(row) && !is_oracle(row.selector);
 }
 
 std::string row_name(const JudgedRow& row) {

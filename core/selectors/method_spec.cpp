@@ -218,6 +218,10 @@ void MethodSpec::update() {
   }
 }
 
+bool is_oracle(std::string_view text) {
+  return text.starts_with("oracle") || method_name(text) == "ceiling";
+}
+
 std::string_view method_name(std::string_view text) {
   return text.substr(0, text.find(':'));
 }

@@ -106,6 +106,9 @@ class MethodSpec {
 /// result file, say): what stands before the options. A stack is a name of its own.
 std::string_view method_name(std::string_view text);
 
+/// True for what chooses by the exact attention, to compare with: "oracle-topk", "ceiling:level=1".
+bool is_oracle(std::string_view text);
+
 }  // namespace kvscope
 
 template <>

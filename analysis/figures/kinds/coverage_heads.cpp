@@ -12,6 +12,7 @@
 #include "analysis/figures/sweep_curves.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
+#include "core/selectors/method_spec.hpp"
 
 namespace kvscope {
 
@@ -82,7 +83,7 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
   if (const auto oracle = cells.find("oracle-topk");
       oracle != cells.end() && metric.is_share && table.has("kept")) {
     for (const auto& [selector, of_method] : cells) {
-      if (selector == "full" || selector.starts_with("oracle")) continue;
+      if (selector == "full" || is_oracle(selector)) continue;
       for (const auto& [place, cell] : of_method) {
         const auto bound = oracle->second.find(place);
         is_beyond = is_beyond ||

@@ -28,6 +28,7 @@
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/selectors/method_spec.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
@@ -318,7 +319,7 @@ plot::Figure make_needle(const FigureInput& input) {
   std::vector<std::string> beyond;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const auto& [oracle, budget] = shown[names[i]];
-    if (!oracle.selector.starts_with("oracle")) continue;
+    if (!is_oracle(oracle.selector)) continue;
     std::vector<figures::LiveResult> others;
     for (const auto& [name, other] : shown) {
       if (other.second == budget) others.push_back(other.first);

@@ -14,6 +14,7 @@
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
 #include "analysis/plot/scale.hpp"
+#include "core/selectors/method_spec.hpp"
 
 namespace kvscope {
 
@@ -121,8 +122,7 @@ plot::Figure make_perplexity(const FigureInput& input) {
   }
   std::string beyond;
   for (const Curve& oracle : curves) {
-    if (!oracle.selector.starts_with("oracle") || oracle.perplexity.empty() || !beyond.empty())
-      continue;
+    if (!is_oracle(oracle.selector) || oracle.perplexity.empty() || !beyond.empty()) continue;
     std::vector<figures::LiveResult> others;
     for (const Curve& curve : curves) {
       if (curve.budget == oracle.budget && !curve.perplexity.empty())

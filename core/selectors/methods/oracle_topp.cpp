@@ -8,14 +8,12 @@
 //
 // The least that any method with an adaptive size needs. Weights are rounded to 32 bits before they
 // are compared, so the mass kept may fall short of p by the last digits of that.
-#include <algorithm>
-
 #include "core/attention/nucleus.hpp"
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/exact_weights.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_options.hpp"
-#include "core/selectors/shared_scores.hpp"
 
 namespace kvscope {
 
@@ -39,34 +37,16 @@ class OracleTopp final : public Selector {
     if (call.layer < dense_layers_) {
       return dense_selections(call, ListOwner::q_head, budgets.size());
     }
-    return select_by_owner(
-        call, ListOwner::q_head, /*rows_per_list=*/1, budgets.size(),
-        [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
-          const Index q_head = heads.index;
-          std::vector<float> weights;
-          for_each_score_row(
-              call, q_head, heads.kv_head, worker.dots, [&](Index row, std::span<double> values) {
-                const TokenRange visible = row_range(call, row);
-                softmax_over_visible(call, heads.kv_head, row, visible, values,
-                                     sink_logit_of(call, q_head));
-                weights.assign(values.begin(), values.end());
-                for (std::size_t i = 0; i < budgets.size(); ++i) {
-                  KeyList list;
-                  for (const Index key : nucleus(weights, budgets[i].value, NucleusMode::exact)) {
-                    list.scored.push_back(static_cast<KeyPos>(visible.begin + key));
-                  }
-                  answers[i].add(list);
-                }
-              });
-        });
+    return select_by_exact_weights(call, budgets.size(),
+                                   [&](std::span<const float> weights, std::size_t i) {
+                                     return nucleus(weights, budgets[i].value, NucleusMode::exact);
+                                   });
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     return exact_scoring_cost(call, call_range(call), call.n_tok);
   }
-
- private:
 };
 
 }  // namespace

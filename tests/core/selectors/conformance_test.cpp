@@ -325,6 +325,7 @@ TEST_CASE("the scale of the keys moves no list, except where weights or nonlinea
                    {"kascade", weights},
                    {"twilight", weights},
                    {"expected-attention", weights},
+                   {"ceiling", weights},
                    {"oracle-topp", weights},
                    {"oracle-topk", "a group and a chunk rank by sums of softmax weights"},
                    {"oracle-pages:page-size=4+coarsen:owner=kv_head,ties=last+every=3",

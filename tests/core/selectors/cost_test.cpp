@@ -104,6 +104,7 @@ const CostCase kCases[] = {
     {"oracle-topk-group", kExactChunk, kExactStep, kExactEvicted},
     {"oracle-topk-chunk", kExactChunk, kExactStep, kExactEvicted},
     {"oracle-topp", kExactChunk, kExactStep, kExactEvicted},
+    {"ceiling", kExactChunk, kExactStep, kExactEvicted},
     // Ada-KV votes as SnapKV does, here with all 8 rows of the chunk.
     {"adakv", kExactChunk, kSnapStep, kExactEvicted},
     {"adakv-kvpress", kExactChunk, kSnapStep, kExactEvicted},
@@ -441,8 +442,8 @@ TEST_CASE("dense layers of a method score nothing and hold nothing", "[selectors
   for (const std::string_view spec :
        {"quest:dense-layers=3", "quoka:dense-layers=3", "loki:basis=self,dense-layers=3",
         "sparq:dense-layers=3", "sampleattention:dense-layers=3", "oracle-topk:dense-layers=3",
-        "oracle-topp:dense-layers=3", "oracle-pages:dense-layers=3", "specattn:dense-layers=3",
-        "twilight:base=full,dense-layers=3", "lessismore:dense-layers=3",
+        "ceiling:dense-layers=3", "oracle-topp:dense-layers=3", "oracle-pages:dense-layers=3",
+        "specattn:dense-layers=3", "twilight:base=full,dense-layers=3", "lessismore:dense-layers=3",
         "doublesparsity:dense-layers=3", "duoattention:dense-layers=3"}) {
     INFO(spec);
     CallFixture step(shape_of(Phase::decode));

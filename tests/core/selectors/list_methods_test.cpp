@@ -1,8 +1,12 @@
 // LessIsMore, SpecAttn, Twilight and the oracles against naive references.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "core/base/error.hpp"
@@ -222,6 +226,52 @@ TEST_CASE("oracle-topp reaches p with the fewest keys; oracle-pages keeps the he
     };
     CHECK(pages.list(h, 0).scored() == expect(naive_top_k(mass, 3)));
     CHECK(by_max.list(h, 0).scored() == expect(naive_top_k(largest, 3)));
+  }
+}
+
+TEST_CASE("ceiling: no other way to give out as many keys holds more of the attention") {
+  CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 7, .n_tok = 2, .phase = Phase::prefill});
+  // heaviest first, by (head, row)
+  std::vector<std::vector<double>> rows;
+  std::vector<double> all;
+  for (Index h = 0; h < 2; ++h) {
+    for (Index row = 0; row < 2; ++row) {
+      rows.push_back(fixture.weights(h, row));
+      std::ranges::sort(rows.back(), std::greater<>());
+      all.insert(all.end(), rows.back().begin(), rows.back().end());
+    }
+  }
+  std::ranges::sort(all, std::greater<>());
+  const auto mass = [&](std::size_t of, std::size_t n) {
+    return std::accumulate(rows[of].begin(), rows[of].begin() + static_cast<Index>(n), 0.0);
+  };
+  for (const std::size_t n_keys : {1U, 5U, 12U, 20U}) {
+    double best = 0.0;
+    for (std::size_t a = 0; a <= rows[0].size(); ++a) {
+      for (std::size_t b = 0; b <= rows[1].size() && a + b <= n_keys; ++b) {
+        for (std::size_t c = 0; c <= rows[2].size() && a + b + c <= n_keys; ++c) {
+          const std::size_t d = n_keys - a - b - c;
+          if (d <= rows[3].size())
+            best = std::max(best, mass(0, a) + mass(1, b) + mass(2, c) + mass(3, d));
+        }
+      }
+    }
+    const double level = 0.5 * (all[n_keys - 1] + all[n_keys]);
+    const Selection kept =
+        made(fmt::format("ceiling:level={:.17g}", level), fixture)->select(fixture.call);
+    double found = 0.0;
+    std::size_t n = 0;
+    for (Index h = 0; h < 2; ++h) {
+      for (Index row = 0; row < 2; ++row) {
+        const auto weights = fixture.weights(h, row);
+        for (const KeyPos pos : kept.list(h, row).scored()) {
+          found += weights[static_cast<std::size_t>(pos)];
+          ++n;
+        }
+      }
+    }
+    CHECK(n == n_keys);
+    CHECK(found == Catch::Approx(best));
   }
 }
 

@@ -43,6 +43,7 @@ const std::map<std::string, Entry>& table() {
         {"flexprefill:block=16,n-voters=16,min-budget=64",
          "flexprefill:block=16,n-voters=16,min-budget=64,tau=1",
          "flexprefill-frontier:block=16,n-voters=16,min-budget=64,n-local=32,gamma=0.9"}}},
+      {"ceiling", {by_score, {"ceiling:level=0.02"}}},
       {"doublep",
        {by_score, {"doublep:n-recent=16,keys-per-cluster=4", "doublep:n-recent=16,refine=0.5"}}},
       {"doublesparsity",

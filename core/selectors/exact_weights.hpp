@@ -1,0 +1,22 @@
+// Methods that see the exact attention of every row, for comparison: per row and query head a list
+// by its weights.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "core/selectors/selector.hpp"
+
+namespace kvscope {
+
+/// Positions within the row's visible keys, ascending, that answer `answer` keeps, by their exact
+/// weights (rounded to 32 bits).
+using PickByWeights =
+    std::function<std::vector<Index>(std::span<const float> weights, std::size_t answer)>;
+
+/// n_answers selections with a list per row and query head.
+std::vector<Selection> select_by_exact_weights(const SelectCall& call, std::size_t n_answers,
+                                               const PickByWeights& pick);
+
+}  // namespace kvscope
