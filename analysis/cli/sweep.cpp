@@ -56,8 +56,8 @@ class SweepCommand final : public Command {
            "knob of each method (its budget, or the option that sets its cost) is adjusted until "
            "the keys or bytes of the measured rows, dense layers and forced keys included, reach "
            "the target; rows have the knob, the cost reached and, if it differs, the reason. "
-           "Method ceiling then holds the most attention that so many keys can, however they are given "
-           "out; oracle-topk, as many for every row.";
+           "Method ceiling then holds the most attention that so many keys can, however they "
+           "are given out; oracle-topk, as many for every row."; oracle-topk, as many for every row.";
   }
   std::vector<Example> examples() const override {
     return {
