@@ -57,7 +57,7 @@ class SweepCommand final : public Command {
            "the keys or bytes of the measured rows, dense layers and forced keys included, reach "
            "the target; rows have the knob, the cost reached and, if it differs, the reason. "
            "Method ceiling then holds the most attention that so many keys can, however they "
-           "are given out; oracle-topk, as many for every row."; oracle-topk, as many for every row.";
+           "are given out; oracle-topk, as many for every row.";
   }
   std::vector<Example> examples() const override {
     return {
