@@ -216,6 +216,8 @@ constexpr KnownMetric kKnown[] = {
     {"same_as_dense", "Runs equal to greedy decoding", kHigher, kShare},
     {"first_difference", "First differing token", kNeither, kWhole},
     {"speedup", "Speedup", kHigher, kHundredths},
+    {"speedup_low", "Speedup, lowest turn", kNeither, kHundredths},
+    {"speedup_high", "Speedup, highest turn", kNeither, kHundredths},
     {"ttft_ratio", "TTFT speedup over dense", kHigher, kHundredths},
     {"attention_ratio", "Attention speedup over dense", kHigher, kHundredths},
     {"latency", "Latency", kLower, kShare},
