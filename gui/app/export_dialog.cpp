@@ -80,14 +80,10 @@ void ExportDialog::draw(PanelContext& context, const std::function<void(std::str
     std::string words;
     for (const auto& sentence : request_.figure->caption)
       words += (words.empty() ? "" : " ") + sentence;
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(look.muted));
-    ImGui::TextWrapped("%s", words.c_str());
-    ImGui::PopStyleColor();
+    coloured_words(look.muted, words);
   }
   if (!problem_.empty()) {
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(look.error));
-    ImGui::TextWrapped("%s", problem_.c_str());
-    ImGui::PopStyleColor();
+    coloured_words(look.error, problem_);
   }
   ImGui::Dummy({0, look.px(4)});
   exports =

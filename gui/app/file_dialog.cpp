@@ -144,9 +144,7 @@ void FileDialog::draw(const Look& look) {
   const fs::path clicked = draw_entries();
   ImGui::EndChild();
   if (!problem_.empty()) {
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(look.error));
-    ImGui::TextWrapped("%s", problem_.c_str());
-    ImGui::PopStyleColor();
+    coloured_words(look.error, problem_);
   }
   const char* verb = purpose_ == Purpose::open ? "Open" : "Save";
   if (ImGui::IsWindowAppearing() || wants_keyboard_) ImGui::SetKeyboardFocusHere();

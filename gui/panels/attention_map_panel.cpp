@@ -38,11 +38,8 @@ PanelInfo AttentionMapPanel::info() const {
 }
 
 void AttentionMapPanel::controls(PanelContext& context) {
-  segmented("pooling", options_.pooling);
-  help_tooltip("Zoomed out, a cell shows the largest or the mean of its weights");
-  next_switch();
-  segmented("scale", options_.scale);
-  help_tooltip("Colours by weight, by its logarithm, or by its rank among the visible cells");
+  switch_buttons(options_, options_.pooling);
+  switch_buttons(options_, options_.scale);
   next_switch();
   mask_sink_box(options_, has_sink_);
   next_switch();
@@ -127,9 +124,7 @@ void AttentionMapPanel::report(const PanelContext& context) {
     overlay_.report(context);
     return;
   }
-  const SlotAction action = job_place(context, status, picture_.overview != nullptr, is_fine);
-  if (action == SlotAction::retry) tiles_->retry();
-  if (action == SlotAction::cancel) tiles_->stop();
+  report_job(context, *tiles_, status, picture_.overview != nullptr, is_fine);
 }
 
 void AttentionMapPanel::forget_picture() {
@@ -214,10 +209,8 @@ void AttentionMapPanel::act(PanelContext& context, const MapGesture& gesture) {
   if (gesture.moved) context.requests.redraw = true;
   if (gesture.clicked) {
     const MapPair pair = clicked_pair(*gesture.clicked);
-    session.select("attention map", [&](Selection& s) {
-      s.query = pair.query;
-      s.key = pair.key <= pair.query ? std::optional(pair.key) : std::nullopt;
-    });
+    session.select_pair("attention map", pair.query,
+                        pair.key <= pair.query ? std::optional(pair.key) : std::nullopt);
     query_ = session.selection().query;  // chosen here: it is in sight
     key_ = session.selection().key;
   }

@@ -51,28 +51,14 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
 
   void controls(PanelContext& context) override {
     const Look& look = context.look;
-    choose("##view", switches_.view, look.px(72));
-    help_tooltip("The map of heads, that of pages, or both.");
-    if (switches_.view != CoverageView::pages) {
-      next_switch();
-      choose("##metric", switches_.metric, look.px(138));
-      help_tooltip("Heads: what is measured against dense attention.");
-    }
+    switch_list(switches_, switches_.view, look.px(72));
+    if (switches_.view != CoverageView::pages)
+      switch_list(switches_, switches_.metric, look.px(138));
     if (switches_.view != CoverageView::heads) {
-      next_switch();
-      choose("##part", switches_.part, look.px(86));
-      help_tooltip(
-          "Pages: where the attention lies, what the method keeps of it, or the share of a page's "
-          "visible keys that it selects.");
-      next_switch();
-      choose("##heads", switches_.heads, look.px(88));
-      help_tooltip("Pages: the mean over all heads of the layer, or the selected head.");
+      switch_list(switches_, switches_.part, look.px(86));
+      switch_list(switches_, switches_.heads, look.px(88));
     }
-    next_switch();
-    if (ImGui::Checkbox("lock colours", &switches_.lock_colours)) lock();
-    help_tooltip(
-        "Colours keep their meaning when layer, method or budget change, so that pictures can be "
-        "compared.");
+    if (switch_box(switches_, switches_.lock_colours, "lock colours")) lock();
   }
 
   void draw_trace(PanelContext& context) override {
@@ -163,8 +149,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
 
   template <class Draw>
   static void draw_part(const char* id, ImVec2 size, Draw draw) {
-    ImGui::BeginChild(id, size, false,
-                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
+    begin_part(id, size);
     draw();
     ImGui::EndChild();
   }
@@ -317,10 +302,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     }
     detail_tooltip(lines);
     if (!hit.clicked) return;
-    context.session.select("coverage click", [&](Selection& s) {
-      s.layer = layer;
-      s.q_head = head;
-    });
+    context.session.select_head("coverage click", layer, head);
   }
 
   // ---- query block x page ----
@@ -398,10 +380,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     detail_tooltip(lines);
     if (!hit.clicked) return;
     const PagePlace place = page_place(*cell, end);
-    context.session.select("coverage click", [&](Selection& s) {
-      s.query = place.query;
-      s.key = place.key;
-    });
+    context.session.select_pair("coverage click", place.query, place.key);
   }
 
   std::string page_text(TokenRange page) const {

@@ -39,26 +39,18 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     int dimension = switches_.is_3d ? 1 : 0;
     constexpr std::array<std::string_view, 2> kDimensions = {"2D", "3D"};
     if (segmented("dimension", dimension, kDimensions)) switches_.is_3d = dimension == 1;
-    next_switch();
-    static const std::vector<std::string> kColours = {"S_q", "position", "largest weight",
-                                                      "kept keys"};
-    choose("##colour", switches_.colour, kColours, context.look.px(124));
-    help_tooltip(
-        "Colours: S_q of the queries, positions, the queries' largest attention weight, or the "
-        "keys that the method keeps for the selected query");
+    switch_list(switches_, switches_.colour, context.look.px(124),
+                {"S_q", "position", "largest weight", "kept keys"});
     next_switch();
     if (ImGui::Button("View ▾")) ImGui::OpenPopup("view");
     if (!ImGui::BeginPopup("view")) return;
     ImGui::TextDisabled("Axes fitted to");
-    segmented("basis", switches_.basis);
-    help_tooltip(
-        "group: the KV head's keys and all its queries; head: its keys and this query head; keys: "
-        "its keys alone");
+    switch_buttons(switches_, switches_.basis);
     ImGui::TextDisabled("S_q against the mean of");
-    segmented("span", switches_.span);
-    ImGui::Checkbox("Keys", &switches_.keys);
+    switch_buttons(switches_, switches_.span);
+    switch_box(switches_, switches_.keys, "Keys");
     ImGui::SameLine();
-    ImGui::Checkbox("Queries", &switches_.queries);
+    switch_box(switches_, switches_.queries, "Queries");
     if (ImGui::Button("Reset the view")) picture_.reset();
     ImGui::EndPopup();
   }
@@ -156,10 +148,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   template <class T>
   void report_overlay(PanelContext& context, AsyncValue<T>& slot, const AsyncView<T>& view) {
     if (!has_points_) return;
-    const SlotAction action =
-        job_place(context, view.status, /*has_value=*/true, /*fresh=*/view.fresh);
-    if (action == SlotAction::cancel) slot.cancel();
-    if (action == SlotAction::retry) slot.retry();
+    report_job(context, slot, view.status, /*has_value=*/true, view.fresh);
   }
 
   AsyncView<GeometryView> ask_geometry(PanelContext& context) {

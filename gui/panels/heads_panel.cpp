@@ -24,11 +24,8 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
   }
 
   void controls(PanelContext& context) override {
-    choose("##number", switches_.number, context.look.px(110));
-    help_tooltip(field_help<AtlasChoice>("number"));
-    next_switch();
-    segmented("sort", switches_.sort);
-    help_tooltip(field_help<AtlasChoice>("sort"));
+    switch_list(switches_, switches_.number, context.look.px(110));
+    switch_buttons(switches_, switches_.sort);
   }
 
   std::optional<std::string> csv() const override {
@@ -99,10 +96,7 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
     if (place == nullptr) return;
     detail_tooltip(head_lines(*value_, place->layer, place->q_head));
     if (!hit.clicked) return;
-    context.session.select("head atlas click", [&](Selection& s) {
-      s.layer = place->layer;
-      s.q_head = place->q_head;
-    });
+    context.session.select_head("head atlas click", place->layer, place->q_head);
   }
 
   AtlasPicture picture_;

@@ -98,9 +98,7 @@ void KeptOverlay::fold(PanelContext& context, const MapView& view, bool moving, 
 
 void KeptOverlay::report(const PanelContext& context) {
   if (fresh_) return;
-  const SlotAction action = job_place(context, status_, /*has_value=*/true, fresh_);
-  if (action == SlotAction::cancel) kept_slot_.cancel();
-  if (action == SlotAction::retry) kept_slot_.retry();
+  report_job(context, kept_slot_, status_, /*has_value=*/true, fresh_);
 }
 
 std::optional<bool> KeptOverlay::keeps(MapPair pair) const {

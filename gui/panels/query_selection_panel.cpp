@@ -36,25 +36,20 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
   }
 
   void controls(PanelContext& context) override {
-    ImGui::AlignTextToFramePadding();
-    ImGui::TextDisabled("mean of");
-    ImGui::SameLine();
-    segmented("span", switches_.span);
-    help_tooltip("S_q compares a query with the mean of the whole prompt, or of its own chunk");
+    switch_label("mean of");
+    switch_buttons(switches_, switches_.span);
     next_switch();
     if (ImGui::Button("View ▾")) ImGui::OpenPopup("view");
     if (!ImGui::BeginPopup("view")) return;
-    ImGui::Checkbox("Leave the sink out", &switches_.skip_sink);
-    help_tooltip("Key 0 does not count as the key of largest weight, and query 0 not as a query");
-    ImGui::Checkbox("Show the queries that QuoKA keeps of the chunk", &switches_.picks);
+    switch_box(switches_, switches_.skip_sink, "Leave the sink out");
+    switch_box(switches_, switches_.picks, "Show the queries that QuoKA keeps of the chunk");
     ImGui::SetNextItemWidth(context.look.px(90));
     const Index step = 1;
     if (ImGui::InputScalar("recent keys left out", ImGuiDataType_S64, &switches_.skip_recent,
                            &step)) {
       switches_.skip_recent = std::clamp<Index>(switches_.skip_recent, 0, 4096);
     }
-    help_tooltip(
-        "The last visible keys, the query's own first, do not count as the key of largest weight");
+    help_tooltip(field_at(switches_, switches_.skip_recent).help);
     if (ImGui::Button("Correlations of all layers")) feed_.ask_all_layers();
     help_tooltip("Long traces compute the map of heads one layer at a time, as layers are visited");
     ImGui::EndPopup();
@@ -63,9 +58,7 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
   void draw_trace(PanelContext& context) override {
     feed_.update(context.session, switches_);
     const bool has_value = feed_.value() != nullptr;
-    const SlotAction action = job_place(context, feed_.status(), has_value, feed_.is_fresh());
-    if (action == SlotAction::retry) feed_.retry();
-    if (action == SlotAction::cancel) feed_.cancel();
+    report_job(context, feed_, feed_.status(), has_value, feed_.is_fresh());
     if (!has_value) return;
     try {
       make_figures(context);
@@ -182,8 +175,7 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
       const float side = std::clamp(0.32f * room.x, look.px(190), look.px(380));
       draw_scatter(context, {room.x - side - gap, room.y});
       ImGui::SameLine();
-      ImGui::BeginChild("side", {side, room.y}, false,
-                        ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
+      begin_part("side", {side, room.y});
       draw_numbers(context);
       draw_strip(context, ImGui::GetContentRegionAvail());
       ImGui::EndChild();
@@ -196,8 +188,7 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
     }
     draw_scatter(context, {room.x, room.y - below - ImGui::GetStyle().ItemSpacing.y});
     const float words = std::min(look.px(190), 0.45f * room.x);
-    ImGui::BeginChild("numbers", {words, below}, false,
-                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
+    begin_part("numbers", {words, below});
     draw_numbers(context);
     ImGui::EndChild();
     ImGui::SameLine();
@@ -314,12 +305,7 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
                     {"Pearson r", !known          ? std::string("not computed: click to go there")
                                   : std::isnan(r) ? std::string("not defined")
                                                   : fmt::format("{:.4f}", r)}});
-    if (hit->clicked) {
-      context.session.select("query-selection head", [&](Selection& s) {
-        s.layer = layer;
-        s.q_head = q_head;
-      });
-    }
+    if (hit->clicked) context.session.select_head("query-selection head", layer, q_head);
   }
 
   QuerySelectionFeed feed_;

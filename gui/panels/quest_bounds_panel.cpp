@@ -47,15 +47,12 @@ class QuestBoundsPanel final : public TracePanel<QuestSwitches> {
   }
 
   void controls(PanelContext& context) override {
-    segmented("picture", switches_.picture);
-    help_tooltip(field_help<QuestSwitches>("picture"));
+    switch_buttons(switches_, switches_.picture);
     next_switch(context.look.px(14));
-    segmented("program", switches_.program);
-    help_tooltip(field_help<QuestSwitches>("program"));
+    switch_buttons(switches_, switches_.program);
     if (switches_.picture != QuestPicture::scatter) return;
     next_switch(context.look.px(14));
-    choose("##steps", switches_.steps, context.look.px(98));
-    help_tooltip(field_help<QuestSwitches>("steps"));
+    switch_list(switches_, switches_.steps, context.look.px(98));
   }
 
   void draw_trace(PanelContext& context) override {
@@ -228,10 +225,7 @@ class QuestBoundsPanel final : public TracePanel<QuestSwitches> {
   }
 
   void go_to(PanelContext& context, Index query, Index key) {
-    context.session.select("quest bounds click", [&](Selection& s) {
-      s.query = query;
-      s.key = key;
-    });
+    context.session.select_pair("quest bounds click", query, key);
   }
 
   void explain(const QuestPages& pages, std::size_t slot, double scale) const {

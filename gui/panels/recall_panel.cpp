@@ -42,20 +42,11 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   void controls(PanelContext& context) override {
     const Look& look = context.look;
     if (!is_wide_) draw_methods_button(context);
-    choose("##metric", switches_.metric, look.px(138));
-    help_tooltip("What is measured against dense attention, as the mean over heads.");
-    next_switch();
-    if (is_wide_) {
-      ImGui::AlignTextToFramePadding();
-      ImGui::TextDisabled("along");
-      ImGui::SameLine();
-    }
-    choose("##along", switches_.along, look.px(128));
+    switch_list(switches_, switches_.metric, look.px(138));
+    if (is_wide_) switch_label("along");
+    switch_list(switches_, switches_.along, look.px(128));
     landmark("along");
-    help_tooltip(field_help<RecallOptions>("along"));
-    next_switch();
-    choose("##scope", switches_.scope, look.px(88));
-    help_tooltip("The selected head, all heads of its layer, or all recorded layers.");
+    switch_list(switches_, switches_.scope, look.px(88));
   }
 
   void draw_trace(PanelContext& context) override {
@@ -66,8 +57,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
       draw_choices(context, {context.look.px(216), room.y});
       ImGui::SameLine();
     }
-    ImGui::BeginChild("recall", {0, 0}, false,
-                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
+    begin_part("recall", {0, 0});
     draw_result(context);
     ImGui::EndChild();
   }
@@ -279,44 +269,36 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     method_list(context, list_, tones_, field_.typed);
     ImGui::EndChild();
     ImGui::Separator();
-    const auto line = [&](const char* name, const char* id, auto& value, std::string_view help) {
+    const auto name = [&](const char* words) {
       ImGui::AlignTextToFramePadding();
-      ImGui::TextDisabled("%s", name);
+      ImGui::TextDisabled("%s", words);
       ImGui::SameLine(look.px(52));
-      choose(id, value, -1.0f);
-      help_tooltip(help);
     };
-    line("phase", "##phase", switches_.phase,
-         "Prefill chunks, decode steps, or the phase of the selected query.");
-    line("bands", "##band", switches_.band,
-         "Over heads: 95 % interval of the mean (ci), median and middle half, smallest to largest, "
-         "or no bands.");
-    ImGui::AlignTextToFramePadding();
-    ImGui::TextDisabled("log");
-    ImGui::SameLine(look.px(52));
+    name("phase");
+    switch_list(switches_, switches_.phase, -1.0f);
+    name("bands");
+    switch_list(switches_, switches_.band, -1.0f);
+    name("log");
     log_switch("x", switches_.x);
     ImGui::SameLine();
     log_switch("y", switches_.y);
-    draw_target(context);
+    name("target");
+    draw_target();
     if (n_sweeps_ > 0) {
-      ImGui::Checkbox("opened sweeps", &switches_.opened);
+      switch_box(switches_, switches_.opened, "opened sweeps");
       landmark("opened sweeps");
-      help_tooltip(field_help<RecallOptions>("opened"));
     }
     ImGui::EndChild();
   }
 
-  void draw_target(const PanelContext& context) {
-    ImGui::AlignTextToFramePadding();
-    ImGui::TextDisabled("target");
-    ImGui::SameLine(context.look.px(52));
+  void draw_target() {
     ImGui::SetNextItemWidth(-1.0f);
     const double low = 0.0;
     const double high = 1.0;
     ImGui::SliderScalar("##target", ImGuiDataType_Double, &switches_.target, &low, &high, "%.2f",
                         ImGuiSliderFlags_AlwaysClamp);
     landmark("target");
-    help_tooltip(field_help<RecallOptions>("target") + " (0: off)");
+    help_tooltip(field_at(switches_, switches_.target).help);
   }
 
   static void log_switch(const char* name, AxisScale& scale) {

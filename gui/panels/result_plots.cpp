@@ -102,9 +102,7 @@ std::string label_of(const plot::Mark& mark) {
 }
 
 void show_caption(const PanelContext& context, const plot::Figure& figure) {
-  ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
-  for (const std::string& sentence : figure.caption) ImGui::TextWrapped("%s", sentence.c_str());
-  ImGui::PopStyleColor();
+  for (const std::string& sentence : figure.caption) coloured_words(context.look.muted, sentence);
 }
 
 }  // namespace

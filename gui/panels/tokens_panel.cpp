@@ -25,9 +25,13 @@ constexpr float kStripHeight = 170.0f;  // points: below, a second line of words
 constexpr float kWide = 560.0f;         // points: from here on the words stand beside the search
 
 struct TokensOptions {
-  WeightScale scale = option(scale, "scale", WeightScale::log, "how weights become shades");
+  WeightScale scale = option(
+      scale, "scale", WeightScale::log,
+      "how weights become shades: four decades down from the largest, in proportion to it, or "
+      "by rank");
   bool mask_sinks =
-      option(mask_sinks, "mask-sinks", false, "leave the first tokens out of the shading");
+      option(mask_sinks, "mask-sinks", false,
+             "excludes the first 4 positions, to which many heads attend most, from the shading");
   bool compare = option(compare, "compare", false, "underline what the other method keeps as well");
   bool search_sets_key =
       option(search_sets_key, "search-sets-key", false, "search goes to keys instead of queries");
@@ -46,15 +50,8 @@ class TokensPanel final : public Panel {
   }
 
   void controls(PanelContext& context) override {
-    segmented("scale", options_.scale);
-    help_tooltip(
-        "How weights become shades: four decades down from the largest, in proportion to it, or "
-        "by rank.");
-    next_switch();
-    ImGui::Checkbox("mask sinks", &options_.mask_sinks);
-    help_tooltip(fmt::format(
-        "Excludes the first {} positions, to which many heads attend most, from the shading.",
-        kSinkTokens));
+    switch_buttons(options_, options_.scale);
+    switch_box(options_, options_.mask_sinks, "mask sinks");
     next_switch();
     ImGui::Checkbox(fmt::format("against {}###compare", context.session.selection().other).c_str(),
                     &options_.compare);

@@ -274,6 +274,16 @@ void wrapped_words(std::string_view words) {
   ImGui::TextUnformatted(wrap_words(words, ImGui::GetContentRegionAvail().x).c_str());
 }
 
+void coloured_words(plot::Colour colour, const std::string& words) {
+  ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
+  ImGui::TextWrapped("%s", words.c_str());
+  ImGui::PopStyleColor();
+}
+
+void begin_part(const char* id, ImVec2 size) {
+  ImGui::BeginChild(id, size, false, ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
+}
+
 void detail_tooltip(const HoverLines& lines) {
   hover_lines = lines;
   float names = 0.0f;

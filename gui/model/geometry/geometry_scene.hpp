@@ -31,7 +31,9 @@ struct GeometrySwitches {
       "axes fitted to: group (a KV head's keys and all its queries), head (its keys and this "
       "query head) or keys (its keys alone)");
   GeometryColour colour = option(colour, "colour", GeometryColour::s_q,
-                                 "what the colours say: s_q, position, max_weight or kept");
+                                 "colours: S_q of the queries, positions, the queries' largest "
+                                 "attention weight, or the keys that the method keeps for the "
+                                 "selected query");
   QuerySpan span = option(span, "span", QuerySpan::prompt,
                           "S_q compares a query with the mean of the prompt or of its own chunk");
   bool keys = option(keys, "keys", true, "show the keys");

@@ -15,8 +15,9 @@ namespace kvscope::gui {
 
 /// The panel's switches.
 struct QuerySelectionSwitches {
-  QuerySpan span = option(span, "span", QuerySpan::prompt,
-                          "S_q compares a query with the mean of the prompt or of its own chunk");
+  QuerySpan span =
+      option(span, "span", QuerySpan::prompt,
+             "S_q compares a query with the mean of the whole prompt or of its own chunk");
   bool skip_sink =
       option(skip_sink, "skip-sink", true,
              "the first position counts neither as the largest weight's key nor as a query");
