@@ -159,10 +159,7 @@ ComparePanel::KeptPair ComparePanel::ask_kept(PanelContext& context, bool has_pi
   const auto ask_side = [&](AsyncValue<KeptRows>& slot, const CompareSide& side, const char* name) {
     return ask(context, slot, side.key(),
                {fmt::format("Kept keys of {}: {}", name, side.label), Lane::heavy},
-               [side](JobContext& job) {
-                 return kept_rows(side.document->source(),
-                                  side.draft ? &side.draft->source() : nullptr, side.request, job);
-               });
+               on_traces(side.document, side.draft, side.request, kept_rows));
   };
   const auto report = [&](AsyncValue<KeptRows>& slot, const AsyncView<KeptRows>& view) {
     report_job(context, slot, view.status, has_picture, view.fresh);

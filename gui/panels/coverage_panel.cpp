@@ -308,13 +308,9 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
   // ---- query block x page ----
 
   void draw_pages(PanelContext& context) {
-    const auto result =
-        ask(context, pages_slot_, sources_ + request_.key(),
-            {fmt::format("Pages of layer {}", request_.layer), Lane::heavy},
-            [document = document_, draft = second_, request = request_](JobContext& job) {
-              return coverage_pages(document->source(), draft ? &draft->source() : nullptr, request,
-                                    job);
-            });
+    const auto result = ask(context, pages_slot_, sources_ + request_.key(),
+                            {fmt::format("Pages of layer {}", request_.layer), Lane::heavy},
+                            on_traces(document_, second_, request_, coverage_pages));
     if (!async_place(context, pages_slot_, result)) return;
     const PagesPart part = result.value->has_method() ? switches_.part : PagesPart::attention;
     const auto picture = ask(context, pages_picture_slot_,

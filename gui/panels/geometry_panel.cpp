@@ -160,13 +160,9 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     if (options.span == QuerySpan::chunk) options.chunk = context.session.parameters().chunk;
     const GeometryRequest request =
         geometry_request(document_->info(), selected.layer, selected.q_head, options);
-    const auto view =
-        ask(context, geometry_, sources_ + request.key(),
-            {fmt::format("Geometry of layer {}, KV head {}", request.layer, request.kv_head)},
-            [document = document_, request](JobContext& job) {
-              return geometry_view(document->source(), request, job);
-            });
-    return view;
+    return ask(context, geometry_, sources_ + request.key(),
+               {fmt::format("Geometry of layer {}, KV head {}", request.layer, request.kv_head)},
+               on_trace(document_, request, geometry_view));
   }
 
   /// The largest weights of the selected head; null while they are not wanted or not there.
@@ -185,9 +181,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     const auto view =
         ask(context, weights_, sources_ + request.key(),
             {fmt::format("Largest weights of layer {}, head {}", request.layer, selected.q_head)},
-            [document = document_, request](JobContext& job) {
-              return query_selection_view(document->source(), request, job);
-            });
+            on_trace(document_, request, query_selection_view));
     report_overlay(context, weights_, view);
     return view.fresh ? view.value : nullptr;
   }
@@ -207,11 +201,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     const auto view =
         ask(context, kept_, question.key,
             {fmt::format("What {} keeps in layer {}", selected.selector, selected.layer)},
-            [question](JobContext& job) {
-              return kept_rows(question.trace->source(),
-                               question.draft ? &question.draft->source() : nullptr,
-                               question.request, job);
-            });
+            on_traces(question.trace, question.draft, question.request, kept_rows));
     report_overlay(context, kept_, view);
     return view.fresh ? view.value : nullptr;
   }

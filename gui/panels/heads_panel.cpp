@@ -66,9 +66,7 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
     const HeadsOptions options = options_of(context);
     return Question{head_atlas_key(options),
                     {fmt::format("Heads of {}", document_->name()), Lane::heavy},
-                    [options, document = document_](JobContext& job) {
-                      return head_atlas_of(document->source(), options, job);
-                    }};
+                    on_trace(document_, options, head_atlas_of)};
   }
 
   bool lacks_figure(PanelContext& context) override {

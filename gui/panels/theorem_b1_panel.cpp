@@ -82,9 +82,7 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
     return Question{
         request.key(),
         {fmt::format("Theorem B.1 of layer {}, head {}", request.layer, request.q_head)},
-        [request, document = document_](JobContext& job) {
-          return theorem_rows(document->source(), request, job);
-        }};
+        on_trace(document_, request, theorem_rows)};
   }
 
   bool lacks_figure(PanelContext& context) override {

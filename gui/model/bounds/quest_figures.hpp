@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -36,15 +35,14 @@ QuestCloud quest_cloud(const QuestSteps& steps, QuestSemantics semantics);
 /// Adds the pages of one query to the cloud's figure, that with `key` larger.
 void mark_query(plot::Figure& cloud, const QuestPages& pages, std::optional<Index> key);
 
-/// Bound and truth of each page of one query over the positions of its context, kept pages filled.
-plot::Figure quest_profile(const QuestQuery& query, QuestSemantics semantics);
+/// Bound and truth of each page of a single query over its context, kept pages filled.
+plot::Figure quest_profile(const QuestSteps& query, QuestSemantics semantics);
 
 /// Boxes the page that holds `key` in the profile's figure; nothing if the query does not see it.
 void mark_page(plot::Figure& profile, const QuestPages& pages, Index key);
 
 /// One line per page: query,page,first_key,last_key,bound,true_max,gap_logits,kept,violated.
-std::string quest_csv(std::span<const QuestPages* const> pages, double scale,
-                      QuestSemantics semantics);
+std::string quest_csv(const QuestSteps& steps, QuestSemantics semantics);
 
 /// A page whose bound is below its true maximum.
 struct QuestViolation {
@@ -54,7 +52,6 @@ struct QuestViolation {
 };
 
 /// At most `most` of them.
-std::vector<QuestViolation> quest_violations(std::span<const QuestPages* const> pages,
-                                             std::size_t most);
+std::vector<QuestViolation> quest_violations(const QuestSteps& steps, std::size_t most);
 
 }  // namespace kvscope::gui

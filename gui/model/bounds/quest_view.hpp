@@ -20,6 +20,7 @@ struct QuestRequest {
   Index page_size = 16;
   Index budget = 256;  // tokens
   StepSource steps = StepSource::automatic;
+  std::optional<Index> query;  // this one alone, and not those of `steps`
   /// For keys of a cache.
   std::string key() const;
 };
@@ -58,10 +59,9 @@ struct QuestPages {
   std::optional<std::size_t> slot_of(Index position) const;
   /// Slot of the page with the largest true maximum, the first among equals.
   std::size_t best() const;
-  std::size_t bytes() const;
 };
 
-/// The same for many steps of one head.
+/// The same for many steps of one head, or for one query.
 struct QuestSteps {
   std::string trace;  // file name
   QuestRequest request;
@@ -73,20 +73,8 @@ struct QuestSteps {
   std::size_t bytes() const;
 };
 
-/// One query, and where it comes from.
-struct QuestQuery {
-  std::string trace;  // file name
-  QuestRequest request;
-  QuestPages pages;
-  double scale = 1.0;  // logits per unit of q.k
-  std::size_t bytes() const { return sizeof *this + pages.bytes(); }
-};
-
-/// analyze_quest over the head's KV group. Throws what that throws.
+/// analyze_quest over the head's KV group. Throws what that throws; for a single query ConfigError
+/// if its position, layer or head was not recorded.
 QuestSteps quest_steps(const TraceSource& trace, const QuestRequest& request, JobContext& job);
-
-/// The same numbers for any one query. Throws ConfigError for a position, layer or head that was
-/// not recorded.
-QuestQuery quest_query(const TraceSource& trace, const QuestRequest& request, Index query);
 
 }  // namespace kvscope::gui

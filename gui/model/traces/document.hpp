@@ -97,4 +97,18 @@ class Document {
 /// draft, or what it is compared with. Null: there is none.
 std::string documents_key(const Document& document, const Document* second);
 
+/// compute(trace, request, job) as the work of a job, which holds the document.
+template <class Request, class Compute>
+auto on_trace(std::shared_ptr<const Document> trace, Request request, Compute compute) {
+  return [=](auto& job) { return compute(trace->source(), request, job); };
+}
+/// compute(trace, second, request, job); `second`: null, or a draft or what is compared with.
+template <class Request, class Compute>
+auto on_traces(std::shared_ptr<const Document> trace, std::shared_ptr<const Document> second,
+               Request request, Compute compute) {
+  return [=](auto& job) {
+    return compute(trace->source(), second ? &second->source() : nullptr, request, job);
+  };
+}
+
 }  // namespace kvscope::gui
