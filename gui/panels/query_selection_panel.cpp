@@ -11,9 +11,9 @@
 #include "gui/model/queries/query_selection_feed.hpp"
 #include "gui/model/queries/query_selection_figure.hpp"
 #include "gui/model/results/compact_figure.hpp"
+#include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
-#include "gui/render/colour.hpp"
 #include "gui/render/figure_view.hpp"
 
 namespace kvscope::gui {
@@ -118,6 +118,7 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
 
  private:
   void forget() override {
+    feed_.forget();
     value_.reset();
     picks_.reset();
     head_ = {};
@@ -221,22 +222,13 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
     const Selection& selected = context.session.selection();
     const auto& measured = feed_.selected();
     if (!measured || layer_ != selected.layer || q_head_ != selected.q_head) return;
-    const auto place =
-        figure_->place(0, measured->s_q(switches_.span)[0], std::exp(measured->log_max_weight[0]));
-    const auto frame = figure_->frame(0);
-    if (!place || !frame) return;
-    const Look& look = context.look;
-    ImDrawList& list = *ImGui::GetWindowDrawList();
-    list.PushClipRect(frame->low, frame->high, /*intersect_with_current_clip_rect=*/true);
-    list.AddCircle(*place, look.px(6), packed(plot::with_alpha(look.surface, 0.9)), 0, look.px(4));
-    list.AddCircle(*place, look.px(6), packed(look.accent), 0, look.px(2));
-    list.PopClipRect();
+    AccentMarks(context, *figure_, 0)
+        .ring(measured->s_q(switches_.span)[0], std::exp(measured->log_max_weight[0]));
   }
 
   void explain_query(PanelContext& context, Index pos) const {
-    std::vector<std::pair<std::string, std::string>> lines;
-    lines.emplace_back("query", token_words(*document_, pos));
-    lines.emplace_back("head", fmt::format("{} of layer {}", q_head_, layer_));
+    HoverLines lines = {{"query", token_words(*document_, pos)},
+                        {"head", fmt::format("{} of layer {}", q_head_, layer_)}};
     const auto number = [](double x) {
       return std::isfinite(x) ? fmt::format("{:.5g}", x) : std::string("not defined");
     };

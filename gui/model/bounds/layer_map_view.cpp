@@ -8,19 +8,13 @@
 
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/result_view.hpp"
-#include "core/trace/result.hpp"
 #include "gui/model/tokens/token_text.hpp"
-#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
 namespace {
 
 constexpr double kStarSize = 1.6;
-
-double number_of(const nlohmann::ordered_json& json, const char* key) {
-  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : std::nan("");
-}
 
 std::vector<Index> axis_of(const MemoryResult& result, const char* name) {
   const auto values = result.values<std::int64_t>(name);
@@ -97,10 +91,6 @@ const LayerMapCell* LayerMap::mapped(Index verifier_layer) const {
   return found == cells.end() ? nullptr : &*found;
 }
 
-std::size_t LayerMap::bytes() const {
-  return sizeof *this + cells.size() * sizeof(LayerMapCell) + bytes_of(result);
-}
-
 LayerMap layer_map(const TraceSource& verifier, const TraceSource& draft,
                    const LayerMapOptions& options, JobContext& job) {
   LayerMap map;
@@ -118,7 +108,6 @@ LayerMap layer_map(const TraceSource& verifier, const TraceSource& draft,
   map.argmax_cost = number_of(totals, "argmax_cost");
   map.smoothing_change = number_of(totals, "largest_change_by_smoothing");
   map.n_smoothed = totals["smoothed_layer_rows"].get<Index>();
-
   const auto kl = map.result.values<double>("kl");
   const auto smoothed = map.result.values<double>("kl_smoothed");
   const auto variation = map.result.values<double>("total_variation");

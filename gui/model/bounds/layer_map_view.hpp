@@ -9,10 +9,10 @@
 
 #include "analysis/layer_map.hpp"
 #include "analysis/plot/figure.hpp"
-#include "core/trace/result.hpp"
 #include "core/trace/source.hpp"
 #include "gui/model/jobs/jobs.hpp"
 #include "gui/model/session/session.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -69,7 +69,9 @@ struct LayerMap {
   /// The cell that the monotone map has for a verifier layer; null if that layer stays dense or is
   /// not in the map.
   const LayerMapCell* mapped(Index verifier_layer) const;
-  std::size_t bytes() const;
+  std::size_t bytes() const {
+    return sizeof *this + cells.size() * sizeof(LayerMapCell) + bytes_of(result);
+  }
 };
 
 /// Throws what analyze_layer_map throws.

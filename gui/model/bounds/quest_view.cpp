@@ -34,7 +34,6 @@ QuestPages pages_of(const QuestHeadStep& head, Index query, Index page_size, Tok
   pages.true_max.assign(head.true_max.begin(), head.true_max.end());
   pages.violated = head.violated;
   pages.gap_mean = head.gap_mean;
-  pages.gap_best = head.gap_best;
   pages.rank_correlation = head.rank_correlation;
   pages.best_rank = head.best_rank;
   pages.violations = head.violations;

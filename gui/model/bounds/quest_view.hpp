@@ -43,7 +43,6 @@ struct QuestPages {
   std::vector<std::uint8_t> violated;  // [n_pages], 0 or 1
   std::array<QuestChoice, 2> choices;
   double gap_mean = 0.0;          // logits
-  double gap_best = 0.0;          // logits, at the truly best page
   double rank_correlation = 0.0;  // Spearman over the pages; NaN where it is not defined
   Index best_rank = 0;            // place of the truly best page by the bound; 0 is first
   Index violations = 0;

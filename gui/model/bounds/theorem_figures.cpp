@@ -13,7 +13,7 @@ namespace {
 
 constexpr plot::Range kRange{-1.04, 1.04};  // cosines, with room for points on the edge
 
-double theorem_value(const std::vector<float>& column, std::size_t row) {
+double theorem_value(std::span<const float> column, std::size_t row) {
   return static_cast<double>(column[row]);
 }
 
@@ -80,7 +80,7 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
   figure.span = plot::Span::full;
   figure.legend = plot::LegendPlace::above;
   for (const TheoremBound bound : bounds) {
-    const std::vector<float>& measured = rows.measured(bound);
+    const std::span<const float> measured = rows.measured(bound);
     const TheoremColumn& column = rows.column(bound);
     figures::TheoremCounts counts(bound);
     plot::Scatter all, broken;

@@ -3,27 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/base/fields_json.hpp"
-#include "core/trace/result.hpp"
-#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
-
-namespace {
-
-template <class T>
-std::vector<T> copied(std::span<const T> values) {
-  return {values.begin(), values.end()};
-}
-
-double number_or_nan(const nlohmann::ordered_json& json, const std::string& key) {
-  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : std::nan("");
-}
-
-}  // namespace
 
 std::string TheoremRequest::key() const {
   return fmt::format("theorem-b1/{}/{}/{}", layer, q_head, fields_to_json(options).dump());
@@ -38,37 +22,32 @@ std::optional<std::size_t> TheoremRows::nearest(Index query_pos) const {
   return before + 1;
 }
 
-std::size_t TheoremRows::bytes() const {
-  return sizeof *this +
-         n_rows() * (2 * sizeof(Index) + 5 * sizeof(float) + kTheoremBounds * (sizeof(float) + 1));
-}
-
 TheoremRows theorem_rows(const TraceSource& trace, const TheoremRequest& request, JobContext& job) {
   const TracePart part(trace, {{request.layer}, {request.q_head}});
-  MemoryResult result;
+  TheoremRows rows;
+  MemoryResult& result = rows.result;
   const auto summary =
       analyze_theorem_b1(part, request.options, result, job.pool, job.progress, job.stop);
   const auto& totals = summary["totals"];
-  TheoremRows rows;
   rows.trace = file_name_of(trace);
   rows.request = request;
   rows.n_tokens = part.info().n_tokens;
   rows.n_stated = totals["rows"].get<Index>();
-  for (const auto pos : result.values<std::int64_t>("row_pos")) rows.query.push_back(pos);
-  for (const auto pos : result.values<std::int32_t>("star_pos")) rows.star.push_back(pos);
-  rows.cos = copied(result.values<float>("cos"));
-  rows.weight = copied(result.values<float>("weight"));
-  rows.log_odds = copied(result.values<float>("log_odds"));
-  rows.norm_eff = copied(result.values<float>("norm_eff"));
-  rows.cos_mean_query = copied(result.values<float>("cos_mean_query"));
+  rows.query = result.values<std::int64_t>("row_pos");
+  rows.star = result.values<std::int32_t>("star_pos");
+  rows.cos = result.values<float>("cos");
+  rows.weight = result.values<float>("weight");
+  rows.log_odds = result.values<float>("log_odds");
+  rows.norm_eff = result.values<float>("norm_eff");
+  rows.cos_mean_query = result.values<float>("cos_mean_query");
   for (std::size_t b = 0; b < kTheoremBounds; ++b) {
     const auto bound = static_cast<TheoremBound>(b);
     const std::string name(enum_name(bound));
     TheoremColumn& column = rows.columns[b];
-    column.bound = copied(result.values<float>(figures::array_of(bound)));
-    column.violated = copied(result.values<std::uint8_t>("violated/" + name));
+    column.bound = result.values<float>(figures::array_of(bound));
+    column.violated = result.values<std::uint8_t>("violated/" + name);
     column.violations = totals[name + "_violations"].get<Index>();
-    column.gap_mean = number_or_nan(totals, name + "_mean_gap");
+    column.gap_mean = number_of(totals, name + "_mean_gap");
   }
   return rows;
 }

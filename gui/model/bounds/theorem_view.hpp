@@ -5,12 +5,11 @@
 #include <array>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "analysis/figures/theorem_panel.hpp"
 #include "analysis/theorem_b1.hpp"
-#include "core/trace/source.hpp"
 #include "gui/model/jobs/jobs.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -34,23 +33,25 @@ struct TheoremRequest {
 
 /// One bound over all rows.
 struct TheoremColumn {
-  std::vector<float> bound;            // [row]
-  std::vector<std::uint8_t> violated;  // [row], 0 or 1
+  std::span<const float> bound;            // [row]
+  std::span<const std::uint8_t> violated;  // [row], 0 or 1
   Index violations = 0;
   double gap_mean = 0.0;  // how far the bound is from the cosine on its good side, mean over rows
 };
 
-/// Every measured row of one head; rows in which k* is the only visible key hold NaN.
+/// analyze_theorem_b1's result, and its arrays. Rows in which k* is the only visible key hold NaN.
+/// Moving keeps the arrays where they are.
 struct TheoremRows {
   std::string trace;  // file name
   TheoremRequest request;
-  std::vector<Index> query;                           // [row], ascending
-  std::vector<Index> star;                            // [row], position of k*
-  std::vector<float> cos;                             // [row], cos(k*, q)
-  std::vector<float> weight;                          // [row], softmax weight of k*
-  std::vector<float> log_odds;                        // [row]
-  std::vector<float> norm_eff;                        // [row], N_eff
-  std::vector<float> cos_mean_query;                  // [row], cos(M_Q, q)
+  MemoryResult result;
+  std::span<const std::int64_t> query;                // [row], ascending
+  std::span<const std::int32_t> star;                 // [row], position of k*
+  std::span<const float> cos;                         // [row], cos(k*, q)
+  std::span<const float> weight;                      // [row], softmax weight of k*
+  std::span<const float> log_odds;                    // [row]
+  std::span<const float> norm_eff;                    // [row], N_eff
+  std::span<const float> cos_mean_query;              // [row], cos(M_Q, q)
   std::array<TheoremColumn, kTheoremBounds> columns;  // by TheoremBound
   Index n_stated = 0;                                 // rows that make a statement
   Index n_tokens = 0;
@@ -60,12 +61,12 @@ struct TheoremRows {
     return columns[static_cast<std::size_t>(bound)];
   }
   /// What the bound is about: cos(k*, q), or cos(M_Q, q).
-  const std::vector<float>& measured(TheoremBound bound) const {
+  std::span<const float> measured(TheoremBound bound) const {
     return is_upper(bound) ? cos_mean_query : cos;
   }
   /// The measured row nearest to a query; empty if there is none.
   std::optional<std::size_t> nearest(Index query_pos) const;
-  std::size_t bytes() const;
+  std::size_t bytes() const { return sizeof *this + bytes_of(result); }
 };
 
 /// analyze_theorem_b1 over one head. Throws what that throws.

@@ -8,8 +8,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
-#include "core/trace/result.hpp"
-#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -59,10 +57,6 @@ GeometryRequest geometry_request(const TraceInfo& info, Index layer, Index q_hea
   request.options = std::move(options);
   request.options.max_points = kMostGeometryPoints;
   return request;
-}
-
-std::size_t GeometryView::bytes() const {
-  return sizeof *this + bytes_of(result);
 }
 
 GeometryView geometry_view(const TraceSource& trace, const GeometryRequest& request,

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "analysis/geometry.hpp"
-#include "core/trace/result.hpp"
 #include "gui/model/geometry/cloud.hpp"
 #include "gui/model/jobs/jobs.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -38,7 +38,7 @@ struct GeometryView {
   GeometryRequest request;
   Index n_prompt = 0;
   Index n_tokens = 0;
-  std::size_t bytes() const;
+  std::size_t bytes() const { return sizeof *this + bytes_of(result); }
 };
 
 /// Throws what analyze_geometry throws.

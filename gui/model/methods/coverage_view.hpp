@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "analysis/figures/figure_kind.hpp"
-#include "core/trace/result.hpp"
 #include "gui/model/methods/method_rows.hpp"
 #include "gui/model/methods/recall_view.hpp"
 #include "gui/model/session/method_items.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -129,7 +129,7 @@ class CoveragePages {
   const MemoryResult& result() const { return result_; }
   const PagesRequest& request() const { return request_; }
   bool has_method() const { return has_method_; }
-  std::size_t bytes() const;
+  std::size_t bytes() const { return sizeof *this + bytes_of(result_); }
   /// The cell at a key and a query position; empty outside the maps.
   std::optional<PageCell> cell_at(double key, double query) const;
   /// First positions (query, key) of the last block's first page and of each block's diagonal

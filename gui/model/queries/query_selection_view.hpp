@@ -10,9 +10,9 @@
 
 #include "analysis/query_correlation.hpp"
 #include "analysis/query_selection.hpp"
-#include "core/trace/result.hpp"
 #include "gui/model/jobs/cache.hpp"
 #include "gui/model/jobs/jobs.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -31,7 +31,7 @@ struct QuerySelectionView {
   MemoryResult result;
   Index layer = 0;
   std::vector<Index> q_heads;
-  std::size_t bytes() const;
+  std::size_t bytes() const { return sizeof *this + bytes_of(result); }
   bool has_head(Index q_head) const;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/trace_selection.hpp"
+#include "core/base/nan.hpp"
 #include "core/trace/result.hpp"
 #include "core/trace/source.hpp"
 
@@ -61,6 +62,11 @@ inline std::size_t bytes_of(const MemoryResult& result) {
     bytes += static_cast<std::size_t>(array.shape.count()) * size_of(array.type);
   }
   return bytes;
+}
+
+/// A number of a summary; NaN where there is none.
+inline double number_of(const nlohmann::ordered_json& json, const std::string& key) {
+  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : kNan;
 }
 
 /// The recorded query heads that share a KV head with this one, ascending.
