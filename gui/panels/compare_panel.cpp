@@ -69,7 +69,6 @@ class ComparePanel final : public TracePanel<CompareOptions> {
   void draw_rows(PanelContext& context);
 
   CompareSides sides_;
-  std::optional<std::pair<std::uint64_t, CompareOptions>> sides_of_;  // revision, options
 
   AsyncValue<KeptRows> kept_a_;
   AsyncValue<KeptRows> kept_b_;
@@ -136,7 +135,6 @@ void ComparePanel::draw_side_controls(PanelContext& context) {
 
 void ComparePanel::forget() {
   sides_ = {};
-  sides_of_.reset();
   kept_a_.clear();
   kept_b_.clear();
   maps_.clear();
@@ -149,10 +147,7 @@ void ComparePanel::forget() {
 }
 
 void ComparePanel::update_sides(const Session& session) {
-  std::pair now{session.revision(), switches_};
-  if (sides_of_ == now) return;
-  sides_ = compare_sides(session, switches_);
-  sides_of_ = std::move(now);
+  if (has_changed(session)) sides_ = compare_sides(session, switches_);
 }
 
 ComparePanel::KeptPair ComparePanel::ask_kept(PanelContext& context, bool has_picture) {

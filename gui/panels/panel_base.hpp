@@ -105,7 +105,10 @@ class TracePanel : public Panel {
     const std::string recordings =
         document_ ? document_->growing_key() + (second_ ? second_->growing_key() : std::string())
                   : std::string();
-    if (recordings != recordings_) forget();
+    if (recordings != recordings_) {
+      asked_.reset();
+      forget();
+    }
     recordings_ = recordings;
     if (!needs_trace(context)) draw_trace(context);
   }
@@ -132,6 +135,14 @@ class TracePanel : public Panel {
   /// whatever else keeps those traces open.
   virtual void forget() = 0;
 
+  /// Since the last call something was selected or switched: the questions are other ones.
+  bool has_changed(const Session& session) {
+    std::pair now{session.revision(), switches_};
+    if (asked_ == now) return false;
+    asked_ = std::move(now);
+    return true;
+  }
+
   template <class T, class Compute>
   AsyncView<T> ask(PanelContext& context, AsyncValue<T>& slot, const std::string& key,
                    const JobRequest& request, Compute compute) {
@@ -147,6 +158,9 @@ class TracePanel : public Panel {
   std::string recordings_;                    // the two, whatever they have grown to
   PanelFigure figure_;
   bool busy_ = false;  // something is being computed
+
+ private:
+  std::optional<std::pair<std::uint64_t, Switches>> asked_;  // at the last has_changed()
 };
 
 /// A panel that shows a value as a figure; which of several, its switches say.

@@ -121,7 +121,6 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   };
 
   void forget() override {
-    revision_.reset();
     plan_.clear();
     items_.clear();
     queue_.clear();
@@ -147,9 +146,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   /// Question, list of methods and items to compute, anew when something was selected or switched.
   void update_question(const PanelContext& context) {
     const Session& session = context.session;
-    if (revision_ == session.revision() && asked_options_ == switches_) return;
-    revision_ = session.revision();
-    asked_options_ = switches_;
+    if (!has_changed(session)) return;
     const auto document = session.document();
     const TraceInfo& info = document->info();
     RecallQuestion question;
@@ -457,8 +454,6 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   std::shared_ptr<const Sweeps> sweeps_;
   std::string sweeps_key_;  // of these
 
-  std::optional<std::uint64_t> revision_;
-  std::optional<RecallOptions> asked_options_;
   RecallQuestion question_;
   std::vector<MethodItem> list_;
   std::vector<plot::Tone> tones_;  // of the ticked ones

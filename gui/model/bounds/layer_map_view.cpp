@@ -32,46 +32,35 @@ std::string token_of(const TraceSource& trace, Index pos) {
 
 }  // namespace
 
-TokenAgreement token_agreement(const TraceSource& first, const TraceSource& second) {
-  const auto held = [](const TraceSource& trace) {
-    return trace.tokens().first(std::min<std::size_t>(
-        trace.tokens().size(), static_cast<std::size_t>(trace.info().n_tokens)));
-  };
-  const auto a = held(first);
-  const auto b = held(second);
-  const std::size_t n = std::min(a.size(), b.size());
-  const auto end = a.begin() + static_cast<std::ptrdiff_t>(n);
-  const auto differ = std::mismatch(a.begin(), end, b.begin()).first;
-  return {differ - a.begin(), first.info().n_tokens, second.info().n_tokens};
-}
-
 std::optional<LayerMapObstacle> layer_map_obstacle(const TraceSource& verifier,
                                                    const TraceSource& draft,
                                                    const LayerMapOptions& options) {
-  const TokenAgreement shared = token_agreement(verifier, draft);
-  const bool enough = shared.agree >= options.min_visible;
-  if (shared.is_whole() && enough) return std::nullopt;
+  const Index agree = n_common_tokens(verifier, draft);
+  const Index n_verifier = verifier.info().n_tokens;
+  const Index n_draft = draft.info().n_tokens;
+  const bool enough = agree >= options.min_visible;
+  if (agree == n_verifier && agree == n_draft && enough) return std::nullopt;
   if (options.token_match == TokenMatch::common_prefix && enough) return std::nullopt;
   LayerMapObstacle obstacle;
   obstacle.prefix_helps = enough;
-  if (shared.agree < std::min(shared.first_tokens, shared.second_tokens)) {
+  if (agree < std::min(n_verifier, n_draft)) {
     obstacle.sentence =
         fmt::format("The two traces hold different texts: at position {} {} has {} and {} has {}. ",
-                    shared.agree, file_name_of(verifier), token_of(verifier, shared.agree),
-                    file_name_of(draft), token_of(draft, shared.agree));
+                    agree, file_name_of(verifier), token_of(verifier, agree), file_name_of(draft),
+                    token_of(draft, agree));
   } else {
     obstacle.sentence = fmt::format("{} holds {} tokens and {} holds {}. ", file_name_of(verifier),
-                                    shared.first_tokens, file_name_of(draft), shared.second_tokens);
+                                    n_verifier, file_name_of(draft), n_draft);
   }
   obstacle.sentence +=
       enough ? fmt::format(
                    "The first {} tokens are the same in both: compare those, or record both "
                    "models on the same tokens.",
-                   shared.agree)
+                   agree)
              : fmt::format(
                    "They share {} tokens from the start, and a row needs {}: record both "
                    "models on the same tokens.",
-                   shared.agree, options.min_visible);
+                   agree, options.min_visible);
   return obstacle;
 }
 

@@ -19,15 +19,6 @@ namespace kvscope::gui {
 /// Which matrix is shown.
 enum class LayerMapMetric { kl, total_variation, pinsker_floor };
 
-/// Tokens that two traces share from the start.
-struct TokenAgreement {
-  Index agree = 0;
-  Index first_tokens = 0;
-  Index second_tokens = 0;
-  bool is_whole() const { return agree == first_tokens && agree == second_tokens; }
-};
-TokenAgreement token_agreement(const TraceSource& first, const TraceSource& second);
-
 /// Why the traces cannot be compared, as sentences; empty if they can.
 struct LayerMapObstacle {
   std::string sentence;

@@ -64,7 +64,4 @@ CompareSides compare_sides(const Session& session, const CompareOptions& options
 /// and B recorded it, else the recorded one at the same relative depth.
 Index matching_index(Index of_a, Index n_a, Index n_b, const std::vector<Index>& recorded_b);
 
-/// Positions from 0 on at which both traces hold the same tokens.
-Index n_common_tokens(const Document& a, const Document& b);
-
 }  // namespace kvscope::gui

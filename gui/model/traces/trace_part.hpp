@@ -2,6 +2,7 @@
 // longer than that head.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -53,6 +54,14 @@ class TracePart final : public TraceSource {
 /// The file name of a trace without folders, for titles and captions.
 inline std::string file_name_of(const TraceSource& trace) {
   return std::filesystem::path(trace.where()).filename().string();
+}
+
+/// Positions from 0 on at which both traces hold the same tokens.
+inline Index n_common_tokens(const TraceSource& a, const TraceSource& b) {
+  const auto n = static_cast<std::size_t>(std::min(a.info().n_tokens, b.info().n_tokens));
+  const auto x = a.tokens().first(std::min(n, a.tokens().size()));
+  const auto y = b.tokens().first(std::min(n, b.tokens().size()));
+  return std::mismatch(x.begin(), x.end(), y.begin(), y.end()).first - x.begin();
 }
 
 /// What its arrays cost to keep.
