@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "gui/model/compare/compare_csv.hpp"
+#include "gui/model/compare/compare_figures.hpp"
 #include "gui/panels/compare_picture.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"

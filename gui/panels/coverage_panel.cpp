@@ -15,7 +15,6 @@
 #include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/methods/coverage_view.hpp"
 #include "gui/model/results/compact_figure.hpp"
-#include "gui/model/tokens/range_text.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
@@ -343,7 +342,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
         {"queries", fmt::format("{} to {}", cell->block.begin, std::min(cell->block.end, end) - 1)},
         {"keys",
          fmt::format("{} to {}", cell->page.begin, std::min(cell->page.end, info.n_tokens) - 1)}};
-    if (document_->has_text()) lines.emplace_back("text", range_text(*document_, cell->page, 72));
+    if (document_->has_text()) lines.emplace_back("text", document_->text_of(cell->page, 72));
     if (std::isnan(cell->attention)) {
       lines.emplace_back("", "no measured query sees this page");
     } else {

@@ -9,7 +9,7 @@
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "gui/model/queries/query_selection_feed.hpp"
-#include "gui/model/queries/query_selection_figure.hpp"
+#include "gui/model/queries/query_selection_view.hpp"
 #include "gui/model/results/compact_figure.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"

@@ -6,8 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "gui/model/bounds/quest_figures.hpp"
-#include "gui/model/tokens/range_text.hpp"
+#include "gui/model/bounds/quest_view.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
@@ -164,7 +163,7 @@ class QuestBoundsPanel final : public FigurePanel<QuestSteps, QuestSwitches> {
         {{"query", token_words(*document_, pages.query)},
          {"page", fmt::format("{}  (keys {} to {})", pages.first_page + static_cast<Index>(slot),
                               keys.begin, keys.end - 1)},
-         {"text", range_text(*document_, keys, 64)},
+         {"text", document_->text_of(keys, 64)},
          {"bound", fmt::format("{:.6g}", bound)},
          {"true maximum", fmt::format("{:.6g}", truth)},
          {"gap", fmt::format("{:.4g} logits{}", value_->scale * (bound - truth),

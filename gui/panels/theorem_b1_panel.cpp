@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "gui/model/bounds/theorem_figures.hpp"
+#include "gui/model/bounds/theorem_view.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"

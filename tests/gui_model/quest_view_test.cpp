@@ -15,7 +15,6 @@
 
 #include "analysis/plot/theme.hpp"
 #include "core/base/error.hpp"
-#include "gui/model/bounds/quest_figures.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 

@@ -13,7 +13,6 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
-#include "gui/model/bounds/theorem_figures.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 

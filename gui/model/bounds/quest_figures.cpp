@@ -1,4 +1,4 @@
-#include "gui/model/bounds/quest_figures.hpp"
+#include "gui/model/bounds/quest_view.hpp"
 
 #include <fmt/format.h>
 

@@ -94,8 +94,4 @@ plot::Figure flat_figure(const GeometryScene& scene, bool with_points);
 /// What is seen from the side of the orbit, as a flat figure; its axes are those of the screen.
 plot::Figure orbit_figure(const GeometryScene& scene, const Orbit& orbit);
 
-/// Columns layer, what (query or key), head, pos, token_id, pc1, pc2, pc3, s_q, cos_mean, norm: one
-/// line per query and key of the head, whatever is switched on. Keys have no s_q.
-std::string geometry_csv(const GeometryHead& head, std::span<const TokenId> tokens);
-
 }  // namespace kvscope::gui

@@ -69,4 +69,8 @@ struct GeometryHead {
 /// Throws ConfigError for a head outside the group.
 GeometryHead head_of(const GeometryView& view, Index q_head);
 
+/// Columns layer, what (query or key), head, pos, token_id, pc1, pc2, pc3, s_q, cos_mean, norm: one
+/// line per query and key of the head, whatever is switched on. Keys have no s_q.
+std::string geometry_csv(const GeometryHead& head, std::span<const TokenId> tokens);
+
 }  // namespace kvscope::gui

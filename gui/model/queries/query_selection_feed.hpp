@@ -7,7 +7,6 @@
 #include <string>
 
 #include "gui/model/jobs/async_value.hpp"
-#include "gui/model/queries/query_selection_figure.hpp"
 #include "gui/model/queries/query_selection_view.hpp"
 #include "gui/model/session/session.hpp"
 

@@ -62,6 +62,9 @@ class Document {
   const std::vector<std::string>& token_bytes() const { return token_bytes_; }
   /// "id 1234" without recorded text. Positions beyond the trace give an empty text.
   std::string token_text(Index pos) const;
+  /// Texts of the tokens in the range as one line, for tooltips; beyond about `most` bytes whole
+  /// tokens are left out and "…" stands for them. Without recorded text: the ids.
+  std::string text_of(TokenRange range, std::size_t most) const;
   /// The file on disk is another one than the one that was opened, or is gone.
   bool has_changed() const;
   bool is_gone() const;
