@@ -40,18 +40,7 @@ void ExportDialog::ask(
 
 void ExportDialog::draw(PanelContext& context, const std::function<void(std::string)>& report) {
   const Look& look = context.look;
-  if (should_open_) {
-    ImGui::OpenPopup(kExportId);
-    should_open_ = false;
-  }
-  const ImVec2 room = ImGui::GetIO().DisplaySize;
-  ImGui::SetNextWindowPos({room.x / 2, room.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
-  ImGui::SetNextWindowSize({std::min(room.x * 0.9f, look.px(520)), 0});
-  if (!ImGui::BeginPopupModal(kExportId, nullptr,
-                              ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
-                                  ImGuiWindowFlags_AlwaysAutoResize)) {
-    return;
-  }
+  if (!begin_dialog(look, kExportId, should_open_, {520, 0})) return;
   ImGui::TextDisabled("formats; the numbers always come as csv");
   if (request_.figure) {
     choose_formats();

@@ -140,6 +140,10 @@ std::string wrap_words(std::string_view words, float width);
 /// A part of a panel that does not scroll; to be ended with ImGui::EndChild().
 void begin_part(const char* id, ImVec2 size);
 
+/// A dialog in the middle of the window; true if it is open: ends with ImGui::EndPopup(). `size` in
+/// points, at most 0.9 of the window; a height of 0: as high as its contents.
+bool begin_dialog(const Look& look, const char* id, bool& should_open, ImVec2 size);
+
 /// Lines "name  value" in a tooltip at the mouse.
 void detail_tooltip(const HoverLines& lines);
 /// What detail_tooltip showed since the last call, for the state file.
