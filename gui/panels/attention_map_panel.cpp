@@ -352,13 +352,12 @@ bool AttentionMapPanel::is_busy() const {
   return !is_whole || awaits_sink_ || overlay_.is_busy();
 }
 
-std::vector<std::pair<std::string, ImVec2>> AttentionMapPanel::landmarks() const {
+Places AttentionMapPanel::landmarks() const {
   const ImVec2 low = canvas_.low();
   const ImVec2 high = canvas_.high();
-  std::vector<std::pair<std::string, ImVec2>> places = {
-      {"map low corner", low},
-      {"map high corner", high},
-      {"colour bar", {high.x + 20.0f, (low.y + high.y) / 2}}};
+  Places places = {{"map low corner", low},
+                   {"map high corner", high},
+                   {"colour bar", {high.x + 20.0f, (low.y + high.y) / 2}}};
   if (query_) {
     const auto query = static_cast<double>(*query_) + 0.5;
     const double key = key_ ? static_cast<double>(*key_) + 0.5 : query;

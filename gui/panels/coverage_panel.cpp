@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "core/base/number_text.hpp"
-#include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/methods/coverage_view.hpp"
 #include "gui/model/results/compact_figure.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
+#include "gui/panels/queue_picture.hpp"
 #include "gui/panels/switch_row.hpp"
 #include "gui/render/colour.hpp"
 
@@ -96,25 +96,24 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
   }
 
   /// The middle of cells: "head LAYER/HEAD", and "page QUERY/KEY" (first positions) for some.
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
+  Places landmarks() const override {
     constexpr std::size_t kMost = 256;
-    std::vector<std::pair<std::string, ImVec2>> places;
-    const auto add = [&](std::string name, std::optional<ImVec2> at) {
-      if (at) places.emplace_back(std::move(name), *at);
-    };
+    Places places;
     const std::size_t n_heads = question_.q_heads.size();
     if (heads_.current() && question_.layers.size() * n_heads <= kMost) {
       for (std::size_t cell = 0; cell < question_.layers.size() * n_heads; ++cell) {
         const std::size_t row = cell / n_heads;
         const std::size_t col = cell % n_heads;
-        add(fmt::format("head {}/{}", question_.layers[row], question_.q_heads[col]),
+        places.add(
+            fmt::format("head {}/{}", question_.layers[row], question_.q_heads[col]),
             heads_.view.place(0, static_cast<double>(col) + 0.5, static_cast<double>(row) + 0.5));
       }
     }
     if (pages_.current() && pages_value_) {
       const PagesRequest& request = pages_value_->request();
       for (const auto& [query, key] : pages_value_->some_cells()) {
-        add(fmt::format("page {}/{}", query, key),
+        places.add(
+            fmt::format("page {}/{}", query, key),
             pages_.view.place(
                 0, static_cast<double>(key) + 0.5 * static_cast<double>(request.page_size),
                 static_cast<double>(query) + 0.5 * static_cast<double>(request.query_block)));
@@ -149,12 +148,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
   }
 
   void forget() override {
-    items_.clear();
-    queue_.clear();
-    picture_key_.clear();
-    picture_work_ = nullptr;
-    picture_slot_.clear();
-    picture_.reset();
+    picture_.forget();
     heads_.made.reset();
     pages_slot_.clear();
     pages_picture_slot_.clear();
@@ -187,10 +181,11 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
                                          session.second() != nullptr)) {
       if (item.name == selected) question.method = std::move(item);
     }
-    items_.clear();
+    picture_.items.clear();
     if (question.method.obstacle.empty()) {
       for (const MethodRowsRequest& request : plan_heads(question))
-        items_.push_back(method_rows_item(document_, second_, question.method.name, request));
+        picture_.items.push_back(
+            method_rows_item(document_, second_, question.method.name, request));
     }
     const bool one_head = switches_.heads == PagesHeads::selected;
     request_ = pages_request(info, question.layer,
@@ -207,37 +202,20 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
       heads_.made.reset();
       return;
     }
-    const auto rows = queue_.ask(context.session.bench(), items_);
-    busy_ = busy_ || rows.is_busy();
-    ask_heads_picture(context, rows);
-    const bool has_picture = picture_ && !picture_->figure.panels.empty();
-    const bool is_said = queue_place(context, queue_, rows, has_picture);
-    if (!has_picture) {
-      if (!is_said && picture_) empty_place(context, "Nothing to compare", picture_->sentence);
-      return;
-    }
-    show(context, heads_, {picture_, &picture_->figure}, switches_.heads_low, switches_.heads_high);
+    const bool has_picture = picture_.update(context, "Map of heads", sources_ + question_.key(),
+                                             "", [&](const auto& values) {
+                                               return [question = question_, values](JobContext&) {
+                                                 return heads_picture(question, values);
+                                               };
+                                             });
+    busy_ = busy_ || picture_.is_busy();
+    if (!has_picture) return;
+    show(context, heads_, {picture_.get(), &picture_->figure}, switches_.heads_low,
+         switches_.heads_high);
     mark_head(context);
     if (const auto& hit = heads_.view.hit(); hit && hit->row && hit->col) {
       follow_head(context, *hit);
     }
-  }
-
-  void ask_heads_picture(PanelContext& context, const QueueView<MethodRows>& rows) {
-    if (rows.n_known > 0) {
-      const std::string wanted =
-          fmt::format("{}{}/{}", sources_, question_.key(), rows.known_mask());
-      if (wanted != picture_key_) {
-        picture_key_ = wanted;
-        picture_work_ = [question = question_, values = rows.values](JobContext&) {
-          return heads_picture(question, values);
-        };
-      }
-    }
-    if (picture_key_.empty()) return;
-    const auto made = ask(context, picture_slot_, picture_key_,
-                          {"Map of heads", Lane::quick, /*urgent=*/true}, picture_work_);
-    picture_ = made.value;
   }
 
   void mark_head(const PanelContext& context) {
@@ -374,12 +352,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
   HeadsQuestion question_;
   PagesRequest request_;
 
-  std::vector<QueueItem<MethodRows>> items_;
-  AsyncQueue<MethodRows> queue_;
-  std::string picture_key_;
-  std::function<HeadsPicture(JobContext&)> picture_work_;
-  AsyncValue<HeadsPicture> picture_slot_;
-  std::shared_ptr<const HeadsPicture> picture_;
+  QueuePicture<MethodRows, HeadsPicture> picture_;
   Shown heads_;
 
   AsyncValue<CoveragePages> pages_slot_;

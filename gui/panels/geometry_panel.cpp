@@ -110,8 +110,8 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   }
 
   /// The outermost queries and keys along the first axis, which hardly lie below others.
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
-    std::vector<std::pair<std::string, ImVec2>> places;
+  Places landmarks() const override {
+    Places places;
     const auto add = [&](const char* what, const std::vector<CloudPoint>& points) {
       const auto ends =
           std::minmax_element(points.begin(), points.end(),
@@ -119,9 +119,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
       for (const auto end : {ends.first, ends.second}) {
         if (end == points.end()) return;
         const Index pos = head_.pos[static_cast<std::size_t>(end - points.begin())];
-        if (const auto at = picture_.place(*end)) {
-          places.emplace_back(fmt::format("{} {}", what, pos), *at);
-        }
+        places.add(fmt::format("{} {}", what, pos), picture_.place(*end));
       }
     };
     if (scene_.shows_queries) add("query", head_.queries);
@@ -192,10 +190,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     const Selection& selected = context.session.selection();
     const KeptQuestion question = kept_question(context.session, selected.selector);
     if (!question.obstacle.empty()) {
-      ImGui::PushTextWrapPos(0.0f);
-      ImGui::TextColored(ImGui::ColorConvertU32ToFloat4(packed(context.look.warning)), "%s",
-                         question.obstacle.c_str());
-      ImGui::PopTextWrapPos();
+      coloured_words(context.look.warning, question.obstacle);
       return nullptr;
     }
     const auto view =
@@ -300,11 +295,10 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     const std::size_t i = hovered.slot;
     const Index pos = head_.pos[i];
     const bool is_query = hovered.is_query;
-    std::vector<std::pair<std::string, std::string>> lines;
-    lines.emplace_back(is_query ? "query" : "key", token_words(*document_, pos));
-    lines.emplace_back("head", is_query
-                                   ? fmt::format("{} of layer {}", head_.q_head, head_.layer)
-                                   : fmt::format("KV {} of layer {}", head_.kv_head, head_.layer));
+    HoverLines lines = {
+        {is_query ? "query" : "key", token_words(*document_, pos)},
+        {"head", is_query ? fmt::format("{} of layer {}", head_.q_head, head_.layer)
+                          : fmt::format("KV {} of layer {}", head_.kv_head, head_.layer)}};
     if (is_query) lines.emplace_back("S_q", number(head_.s_q[i]));
     lines.emplace_back(is_query ? "cos with mean query" : "cos with mean key",
                        number(is_query ? head_.q_cos[i] : head_.k_cos[i]));

@@ -32,12 +32,12 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
     if (!figure_.is_shown()) return std::nullopt;
     return head_atlas_csv(*value_);
   }
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
-    std::vector<std::pair<std::string, ImVec2>> places;
+  Places landmarks() const override {
+    Places places;
     if (!figure_.is_shown()) return places;
     for (const AtlasPlace& place : picture_.places) {
-      if (const auto at = figure_->place(0, place.x + 0.5, place.y + 0.5))
-        places.emplace_back(fmt::format("layer {} head {}", place.layer, place.q_head), *at);
+      places.add(fmt::format("layer {} head {}", place.layer, place.q_head),
+                 figure_->place(0, place.x + 0.5, place.y + 0.5));
     }
     return places;
   }

@@ -39,11 +39,7 @@ void KeptOverlay::ask(PanelContext& context, const MapView& view, bool moving, b
       session.bench(), question.key,
       {fmt::format("Keys that {} keeps in layer {}", selection.selector, selection.layer),
        Lane::heavy},
-      [question](JobContext& job) {
-        return kept_rows(question.trace->source(),
-                         question.draft ? &question.draft->source() : nullptr, question.request,
-                         job);
-      });
+      on_traces(question.trace, question.draft, question.request, kept_rows));
   status_ = kept.status;
   fresh_ = kept.fresh;
   busy_ = kept.is_pending();

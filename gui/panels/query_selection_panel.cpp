@@ -88,24 +88,22 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
   }
 
   /// The queries of smallest and largest S_q; the first and the last head of the map.
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
-    std::vector<std::pair<std::string, ImVec2>> places;
+  Places landmarks() const override {
+    Places places;
     if (!document_) return places;
     if (figure_ && !points_.s_q.empty()) {
       const auto ends = std::minmax_element(points_.s_q.begin(), points_.s_q.end());
       for (const auto end : {ends.first, ends.second}) {
         const auto i = static_cast<std::size_t>(end - points_.s_q.begin());
-        if (const auto at = figure_->place(0, points_.s_q[i], points_.weight[i])) {
-          places.emplace_back(fmt::format("query {}", head_.pos[points_.index[i]]), *at);
-        }
+        places.add(fmt::format("query {}", head_.pos[points_.index[i]]),
+                   figure_->place(0, points_.s_q[i], points_.weight[i]));
       }
     }
     const TraceInfo& info = document_->info();
     const auto add_head = [&](std::size_t l, std::size_t h) {
-      const auto at =
-          strip_figure_->place(0, static_cast<double>(h) + 0.5, static_cast<double>(l) + 0.5);
-      if (!at) return;
-      places.emplace_back(fmt::format("layer {} head {}", info.layers[l], info.q_heads[h]), *at);
+      places.add(
+          fmt::format("layer {} head {}", info.layers[l], info.q_heads[h]),
+          strip_figure_->place(0, static_cast<double>(h) + 0.5, static_cast<double>(l) + 0.5));
     };
     if (strip_figure_) {
       add_head(0, 0);

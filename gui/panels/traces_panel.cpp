@@ -86,7 +86,7 @@ class TracesPanel final : public Panel {
     return head_table_csv(document->info(), checks_);
   }
 
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
+  Places landmarks() const override {
     auto places = entry_places_;
     for (const GridLayer& layer : grid_.layers) {
       for (std::size_t head = 0; head < grid_.recorded_heads.size(); ++head) {
@@ -385,7 +385,7 @@ class TracesPanel final : public Panel {
   std::string grid_of_;
   HeadGrid grid_;
   DrawnHeadGrid drawn_;
-  std::vector<std::pair<std::string, ImVec2>> entry_places_;
+  Places entry_places_;
   std::string facts_of_;
   std::vector<FactSection> facts_;
   std::string banner_of_;

@@ -90,14 +90,12 @@ class WhyPanel final : public TracePanel<WhySwitches> {
   }
 
   /// "key N": the points of the heaviest keys.
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
-    std::vector<std::pair<std::string, ImVec2>> places;
+  Places landmarks() const override {
+    Places places;
     if (!figure_.is_shown() || !picture_) return places;
     for (const KeyFate& fate : picture_->heaviest) {
-      const auto place = why_place(fate, along());
-      if (!place) continue;
-      if (const auto at = figure_->place(0, place->x, place->y))
-        places.emplace_back(fmt::format("key {}", fate.key), *at);
+      if (const auto place = why_place(fate, along()))
+        places.add(fmt::format("key {}", fate.key), figure_->place(0, place->x, place->y));
     }
     return places;
   }
