@@ -13,6 +13,7 @@
 #include "gui/app/app.hpp"
 #include "gui/model/session/methods.hpp"
 #include "gui/panels/landmarks.hpp"
+#include "gui/panels/widgets.hpp"
 #include "gui/platform/picture_clipboard.hpp"
 
 namespace kvscope::gui {
@@ -197,18 +198,7 @@ void App::ask_bookmark() {
 }
 
 void App::draw_bookmark_dialog() {
-  if (asks_note_) {
-    ImGui::OpenPopup(kBookmarkId);
-    asks_note_ = false;
-  }
-  const ImVec2 room = ImGui::GetIO().DisplaySize;
-  ImGui::SetNextWindowPos({room.x / 2, room.y * 0.3f}, ImGuiCond_Always, {0.5f, 0.0f});
-  ImGui::SetNextWindowSize({std::min(room.x * 0.9f, look_.px(480)), 0});
-  if (!ImGui::BeginPopupModal(kBookmarkId, nullptr,
-                              ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
-                                  ImGuiWindowFlags_AlwaysAutoResize)) {
-    return;
-  }
+  if (!begin_dialog(look_, kBookmarkId, asks_note_, {480, 0})) return;
   const Selection& s = session_->selection();
   Bookmark here;
   here.layer = s.layer;

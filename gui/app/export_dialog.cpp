@@ -40,18 +40,7 @@ void ExportDialog::ask(
 
 void ExportDialog::draw(PanelContext& context, const std::function<void(std::string)>& report) {
   const Look& look = context.look;
-  if (should_open_) {
-    ImGui::OpenPopup(kExportId);
-    should_open_ = false;
-  }
-  const ImVec2 room = ImGui::GetIO().DisplaySize;
-  ImGui::SetNextWindowPos({room.x / 2, room.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
-  ImGui::SetNextWindowSize({std::min(room.x * 0.9f, look.px(520)), 0});
-  if (!ImGui::BeginPopupModal(kExportId, nullptr,
-                              ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
-                                  ImGuiWindowFlags_AlwaysAutoResize)) {
-    return;
-  }
+  if (!begin_dialog(look, kExportId, should_open_, {520, 0})) return;
   ImGui::TextDisabled("formats; the numbers always come as csv");
   if (request_.figure) {
     choose_formats();
@@ -80,14 +69,10 @@ void ExportDialog::draw(PanelContext& context, const std::function<void(std::str
     std::string words;
     for (const auto& sentence : request_.figure->caption)
       words += (words.empty() ? "" : " ") + sentence;
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(look.muted));
-    ImGui::TextWrapped("%s", words.c_str());
-    ImGui::PopStyleColor();
+    coloured_words(look.muted, words);
   }
   if (!problem_.empty()) {
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(look.error));
-    ImGui::TextWrapped("%s", problem_.c_str());
-    ImGui::PopStyleColor();
+    coloured_words(look.error, problem_);
   }
   ImGui::Dummy({0, look.px(4)});
   exports =

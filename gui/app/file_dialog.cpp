@@ -115,17 +115,7 @@ fs::path FileDialog::draw_entries() {
 
 void FileDialog::draw(const Look& look) {
   const std::string id = title_ + "###file-dialog";
-  if (should_open_) {
-    ImGui::OpenPopup(id.c_str());
-    should_open_ = false;
-  }
-  const ImVec2 room = ImGui::GetIO().DisplaySize;
-  ImGui::SetNextWindowPos({room.x / 2, room.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
-  ImGui::SetNextWindowSize(
-      {std::min(room.x * 0.9f, look.px(640)), std::min(room.y * 0.9f, look.px(480))});
-  if (!ImGui::BeginPopupModal(id.c_str(), nullptr,
-                              ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove))
-    return;
+  if (!begin_dialog(look, id.c_str(), should_open_, {640, 480})) return;
   if (ImGui::Button("Up")) go_to(listing_.folder.parent_path());
   ImGui::SameLine();
   const bool by_name = order_ == FolderOrder::by_name;
@@ -144,9 +134,7 @@ void FileDialog::draw(const Look& look) {
   const fs::path clicked = draw_entries();
   ImGui::EndChild();
   if (!problem_.empty()) {
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(look.error));
-    ImGui::TextWrapped("%s", problem_.c_str());
-    ImGui::PopStyleColor();
+    coloured_words(look.error, problem_);
   }
   const char* verb = purpose_ == Purpose::open ? "Open" : "Save";
   if (ImGui::IsWindowAppearing() || wants_keyboard_) ImGui::SetKeyboardFocusHere();

@@ -135,9 +135,7 @@ std::optional<Index> draw_results(PanelContext& context) {
     if (ImGui::SmallButton("×")) closed = static_cast<Index>(i);
     landmark(fmt::format("close result {}", i));
     help_tooltip("Close this result. The file stays.");
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
-    ImGui::TextWrapped("%s", origin_of(session, *results[i]).c_str());
-    ImGui::PopStyleColor();
+    coloured_words(context.look.muted, origin_of(session, *results[i]));
     ImGui::PopID();
   }
   ImGui::Separator();

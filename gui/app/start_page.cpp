@@ -25,9 +25,7 @@ constexpr Index kSampleTokens = 2048;
 constexpr Index kSampleDecode = 32;
 
 void muted(const PanelContext& context, const std::string& words) {
-  ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
-  ImGui::TextWrapped("%s", words.c_str());
-  ImGui::PopStyleColor();
+  coloured_words(context.look.muted, words);
 }
 
 /// A button in the accent colour: what one would press here.

@@ -38,11 +38,8 @@ PanelInfo AttentionMapPanel::info() const {
 }
 
 void AttentionMapPanel::controls(PanelContext& context) {
-  segmented("pooling", options_.pooling);
-  help_tooltip("Zoomed out, a cell shows the largest or the mean of its weights");
-  next_switch();
-  segmented("scale", options_.scale);
-  help_tooltip("Colours by weight, by its logarithm, or by its rank among the visible cells");
+  switch_buttons(options_, options_.pooling);
+  switch_buttons(options_, options_.scale);
   next_switch();
   mask_sink_box(options_, has_sink_);
   next_switch();
@@ -127,9 +124,7 @@ void AttentionMapPanel::report(const PanelContext& context) {
     overlay_.report(context);
     return;
   }
-  const SlotAction action = job_place(context, status, picture_.overview != nullptr, is_fine);
-  if (action == SlotAction::retry) tiles_->retry();
-  if (action == SlotAction::cancel) tiles_->stop();
+  report_job(context, *tiles_, status, picture_.overview != nullptr, is_fine);
 }
 
 void AttentionMapPanel::forget_picture() {
@@ -214,10 +209,8 @@ void AttentionMapPanel::act(PanelContext& context, const MapGesture& gesture) {
   if (gesture.moved) context.requests.redraw = true;
   if (gesture.clicked) {
     const MapPair pair = clicked_pair(*gesture.clicked);
-    session.select("attention map", [&](Selection& s) {
-      s.query = pair.query;
-      s.key = pair.key <= pair.query ? std::optional(pair.key) : std::nullopt;
-    });
+    session.select_pair("attention map", pair.query,
+                        pair.key <= pair.query ? std::optional(pair.key) : std::nullopt);
     query_ = session.selection().query;  // chosen here: it is in sight
     key_ = session.selection().key;
   }
@@ -359,13 +352,12 @@ bool AttentionMapPanel::is_busy() const {
   return !is_whole || awaits_sink_ || overlay_.is_busy();
 }
 
-std::vector<std::pair<std::string, ImVec2>> AttentionMapPanel::landmarks() const {
+Places AttentionMapPanel::landmarks() const {
   const ImVec2 low = canvas_.low();
   const ImVec2 high = canvas_.high();
-  std::vector<std::pair<std::string, ImVec2>> places = {
-      {"map low corner", low},
-      {"map high corner", high},
-      {"colour bar", {high.x + 20.0f, (low.y + high.y) / 2}}};
+  Places places = {{"map low corner", low},
+                   {"map high corner", high},
+                   {"colour bar", {high.x + 20.0f, (low.y + high.y) / 2}}};
   if (query_) {
     const auto query = static_cast<double>(*query_) + 0.5;
     const double key = key_ ? static_cast<double>(*key_) + 0.5 : query;

@@ -25,7 +25,7 @@ class AttentionMapPanel final : public Panel {
   void set_options(const nlohmann::ordered_json& options) override;
   std::vector<PanelChoice> choices() const override;
   bool is_busy() const override;
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override;
+  Places landmarks() const override;
 
   /// For tests: where the map lies on screen, and its viewport.
   const AttentionMapView& canvas() const { return canvas_; }

@@ -41,6 +41,10 @@ void AttentionMapView::draw_token_texts(const PanelContext& context, const MapVi
   const auto draw = [&](ImVec2 at, ImU32 ink, const std::string& text) {
     list.AddText(font, font->FontSize, at, ink, text.data(), text.data() + text.size());
   };
+  const auto width_of = [&](const std::string& text) {
+    const char* begin = text.data();
+    return font->CalcTextSizeA(font->FontSize, FLT_MAX, 0.0f, begin, begin + text.size()).x;
+  };
   const auto ink_of = [&](bool is_selected) {
     return packed(is_selected ? look.accent : look.ink);
   };
@@ -49,10 +53,7 @@ void AttentionMapView::draw_token_texts(const PanelContext& context, const MapVi
     const float y = low_.y + static_cast<float>(view.y_of(static_cast<double>(query) + 0.5));
     if (y < low_.y || y > high_.y) continue;
     const std::string text = fitting_text(font, document->token_text(query), room);
-    const float width =
-        font->CalcTextSizeA(font->FontSize, FLT_MAX, 0.0f, text.data(), text.data() + text.size())
-            .x;
-    draw({std::round(low_.x - gap - width), std::round(y - font->FontSize / 2)},
+    draw({std::round(low_.x - gap - width_of(text)), std::round(y - font->FontSize / 2)},
          ink_of(query == selection.query), text);
   }
   const TokenRange keys = view.keys();
@@ -61,11 +62,8 @@ void AttentionMapView::draw_token_texts(const PanelContext& context, const MapVi
     const float x = low_.x + static_cast<float>(view.x_of(static_cast<double>(key) + 0.5));
     if (x < low_.x || x > high_.x) continue;
     const std::string text = fitting_text(font, document->token_text(key), room);
-    const float width =
-        font->CalcTextSizeA(font->FontSize, FLT_MAX, 0.0f, text.data(), text.data() + text.size())
-            .x;
     // Upwards, ending at the axis.
-    const ImVec2 at{std::round(x - font->FontSize / 2), std::round(high_.y + gap + width)};
+    const ImVec2 at{std::round(x - font->FontSize / 2), std::round(high_.y + gap + width_of(text))};
     const int first = list.VtxBuffer.Size;
     draw(at, ink_of(selection.key == key), text);
     for (int i = first; i < list.VtxBuffer.Size; ++i) {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "gui/model/compare/compare_csv.hpp"
+#include "gui/model/compare/compare_figures.hpp"
 #include "gui/panels/compare_picture.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
@@ -30,10 +30,6 @@ class ComparePanel final : public TracePanel<CompareOptions> {
     return picture_.place(panel, x, y);
   }
   std::optional<std::string> csv() const override;
-  void set_options(const nlohmann::ordered_json& options) override {
-    TracePanel::set_options(options);
-    ++options_version_;
-  }
 
  private:
   std::shared_ptr<const Document> second_of(const Session& session) const override {
@@ -72,9 +68,7 @@ class ComparePanel final : public TracePanel<CompareOptions> {
   void draw_keys(PanelContext& context);
   void draw_rows(PanelContext& context);
 
-  std::uint64_t options_version_ = 0;
   CompareSides sides_;
-  std::optional<std::pair<std::uint64_t, std::uint64_t>> sides_of_;  // revision, options
 
   AsyncValue<KeptRows> kept_a_;
   AsyncValue<KeptRows> kept_b_;
@@ -91,19 +85,13 @@ class ComparePanel final : public TracePanel<CompareOptions> {
 // ---- controls ----
 
 void ComparePanel::controls(PanelContext&) {
-  bool changed = segmented("what", switches_.what);
-  next_switch();
-  changed |= segmented("show", switches_.show);
-  if (switches_.show == CompareShow::maps) {
-    next_switch();
-    changed |= ImGui::Checkbox("shared scale", &switches_.shared_scale);
-    help_tooltip("The colours of A and B mean the same numbers.");
-  }
-  if (changed) ++options_version_;
+  switch_buttons(switches_, switches_.what);
+  switch_buttons(switches_, switches_.show);
+  if (switches_.show == CompareShow::maps)
+    switch_box(switches_, switches_.shared_scale, "shared scale");
 }
 
 void ComparePanel::draw_side_controls(PanelContext& context) {
-  bool changed = false;
   const float width = context.look.px(150);
   if (switches_.what == CompareWhat::budgets) {
     const auto budget = sides_.a.request.budget;
@@ -112,21 +100,19 @@ void ComparePanel::draw_side_controls(PanelContext& context) {
     if (is_mass) {
       const double low = 0.01;
       const double high = 1.0;
-      changed = ImGui::SliderScalar("p of B", ImGuiDataType_Double, &switches_.other_nucleus, &low,
-                                    &high, "%.3g", ImGuiSliderFlags_AlwaysClamp);
+      ImGui::SliderScalar("p of B", ImGuiDataType_Double, &switches_.other_nucleus, &low, &high,
+                          "%.3g", ImGuiSliderFlags_AlwaysClamp);
     } else {
       const Index low = 1;
       const Index high = 65536;
-      changed = ImGui::SliderScalar("budget of B", ImGuiDataType_S64, &switches_.other_budget, &low,
-                                    &high, "%lld",
-                                    ImGuiSliderFlags_AlwaysClamp | ImGuiSliderFlags_Logarithmic);
+      ImGui::SliderScalar("budget of B", ImGuiDataType_S64, &switches_.other_budget, &low, &high,
+                          "%lld", ImGuiSliderFlags_AlwaysClamp | ImGuiSliderFlags_Logarithmic);
     }
     help_tooltip("A has the budget of the slider at the left.");
   }
   if (switches_.what == CompareWhat::traces) {
-    changed = ImGui::Checkbox("own layer and head for B", &switches_.own_head);
-    help_tooltip("Otherwise B shows the same layer and head, or the ones at the same depth.");
-    if (changed && switches_.own_head) {
+    if (switch_box(switches_, switches_.own_head, "own layer and head for B") &&
+        switches_.own_head) {
       switches_.other_layer = sides_.b.request.layer;
       switches_.other_head = sides_.b.request.q_head;
     }
@@ -134,23 +120,21 @@ void ComparePanel::draw_side_controls(PanelContext& context) {
       const Index step = 1;
       ImGui::SameLine();
       ImGui::SetNextItemWidth(context.look.px(90));
-      changed |= ImGui::InputScalar("layer", ImGuiDataType_S64, &switches_.other_layer, &step);
+      ImGui::InputScalar("layer", ImGuiDataType_S64, &switches_.other_layer, &step);
       ImGui::SameLine();
       ImGui::SetNextItemWidth(context.look.px(90));
-      changed |= ImGui::InputScalar("head", ImGuiDataType_S64, &switches_.other_head, &step);
+      ImGui::InputScalar("head", ImGuiDataType_S64, &switches_.other_head, &step);
       const TraceInfo& info = sides_.b.document->info();
       switches_.other_layer = std::clamp<Index>(switches_.other_layer, 0, info.n_layers - 1);
       switches_.other_head = std::clamp<Index>(switches_.other_head, 0, info.n_q - 1);
     }
   }
-  if (changed) ++options_version_;
 }
 
 // ---- what is shown ----
 
 void ComparePanel::forget() {
   sides_ = {};
-  sides_of_.reset();
   kept_a_.clear();
   kept_b_.clear();
   maps_.clear();
@@ -163,25 +147,17 @@ void ComparePanel::forget() {
 }
 
 void ComparePanel::update_sides(const Session& session) {
-  const std::pair now{session.revision(), options_version_};
-  if (sides_of_ == now) return;
-  sides_ = compare_sides(session, switches_);
-  sides_of_ = now;
+  if (has_changed(session)) sides_ = compare_sides(session, switches_);
 }
 
 ComparePanel::KeptPair ComparePanel::ask_kept(PanelContext& context, bool has_picture) {
   const auto ask_side = [&](AsyncValue<KeptRows>& slot, const CompareSide& side, const char* name) {
     return ask(context, slot, side.key(),
                {fmt::format("Kept keys of {}: {}", name, side.label), Lane::heavy},
-               [side](JobContext& job) {
-                 return kept_rows(side.document->source(),
-                                  side.draft ? &side.draft->source() : nullptr, side.request, job);
-               });
+               on_traces(side.document, side.draft, side.request, kept_rows));
   };
   const auto report = [&](AsyncValue<KeptRows>& slot, const AsyncView<KeptRows>& view) {
-    const SlotAction action = job_place(context, view.status, has_picture, view.fresh);
-    if (action == SlotAction::cancel) slot.cancel();
-    if (action == SlotAction::retry) slot.retry();
+    report_job(context, slot, view.status, has_picture, view.fresh);
   };
   const auto a = ask_side(kept_a_, sides_.a, "A");
   const bool are_same = sides_.a.key() == sides_.b.key();

@@ -11,11 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "gui/model/jobs/async_queue.hpp"
+#include "core/base/number_text.hpp"
 #include "gui/model/methods/coverage_view.hpp"
 #include "gui/model/results/compact_figure.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
+#include "gui/panels/queue_picture.hpp"
 #include "gui/panels/switch_row.hpp"
 #include "gui/render/colour.hpp"
 
@@ -26,18 +27,14 @@ namespace {
 constexpr float kSideBySide = 1.15f;  // width / height from which two maps stand beside each other
 constexpr float kOut = -1.0f;         // points: frames stand around cells
 
-std::string share_text(double value) {
-  return std::isnan(value) ? std::string("-") : fmt::format("{:.6g}", value);
-}
-
 std::string budget_text(const std::optional<Budget>& budget) {
   return budget ? budget->to_string() : "none";
 }
 
 /// The colour range of a figure's first panel.
-std::optional<plot::Range> colours_of(const plot::Figure& figure) {
-  if (figure.panels.empty() || !figure.panels[0].colour) return std::nullopt;
-  return figure.panels[0].colour->axis.range;
+std::optional<plot::Range> colours_of(const std::shared_ptr<const plot::Figure>& figure) {
+  if (!figure || !figure->panels[0].colour) return std::nullopt;
+  return figure->panels[0].colour->axis.range;
 }
 
 class CoveragePanel final : public TracePanel<CoverageSwitches> {
@@ -51,45 +48,34 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
 
   void controls(PanelContext& context) override {
     const Look& look = context.look;
-    choose("##view", switches_.view, look.px(72));
-    help_tooltip("The map of heads, that of pages, or both.");
-    if (switches_.view != CoverageView::pages) {
-      next_switch();
-      choose("##metric", switches_.metric, look.px(138));
-      help_tooltip("Heads: what is measured against dense attention.");
-    }
+    switch_list(switches_, switches_.view, look.px(72));
+    if (switches_.view != CoverageView::pages)
+      switch_list(switches_, switches_.metric, look.px(138));
     if (switches_.view != CoverageView::heads) {
-      next_switch();
-      choose("##part", switches_.part, look.px(86));
-      help_tooltip(
-          "Pages: where the attention lies, what the method keeps of it, or the share of a page's "
-          "visible keys that it selects.");
-      next_switch();
-      choose("##heads", switches_.heads, look.px(88));
-      help_tooltip("Pages: the mean over all heads of the layer, or the selected head.");
+      switch_list(switches_, switches_.part, look.px(86));
+      switch_list(switches_, switches_.heads, look.px(88));
     }
-    next_switch();
-    if (ImGui::Checkbox("lock colours", &switches_.lock_colours)) lock();
-    help_tooltip(
-        "Colours keep their meaning when layer, method or budget change, so that pictures can be "
-        "compared.");
+    if (switch_box(switches_, switches_.lock_colours, "lock colours")) lock();
   }
 
   void draw_trace(PanelContext& context) override {
     update_questions(context);
     const ImVec2 room = ImGui::GetContentRegionAvail();
     const float gap = ImGui::GetStyle().ItemSpacing.x;
-    if (switches_.view == CoverageView::both) {
-      const bool beside = room.x > kSideBySide * room.y;
-      const ImVec2 first = beside ? ImVec2{std::floor((room.x - gap) * 0.42f), room.y}
-                                  : ImVec2{room.x, std::floor((room.y - gap) * 0.45f)};
-      draw_part("heads", first, [&] { draw_heads(context); });
-      if (beside) ImGui::SameLine();
-      draw_part("pages", {0, 0}, [&] { draw_pages(context); });
-    } else if (switches_.view == CoverageView::heads) {
-      draw_part("heads", {0, 0}, [&] { draw_heads(context); });
-    } else {
-      draw_part("pages", {0, 0}, [&] { draw_pages(context); });
+    const bool are_both = switches_.view == CoverageView::both;
+    const bool beside = room.x > kSideBySide * room.y;
+    const ImVec2 first = beside ? ImVec2{std::floor((room.x - gap) * 0.42f), room.y}
+                                : ImVec2{room.x, std::floor((room.y - gap) * 0.45f)};
+    if (switches_.view != CoverageView::pages) {
+      begin_part("heads", are_both ? first : ImVec2{0, 0});
+      draw_heads(context);
+      ImGui::EndChild();
+    }
+    if (are_both && beside) ImGui::SameLine();
+    if (switches_.view != CoverageView::heads) {
+      begin_part("pages", {0, 0});
+      draw_pages(context);
+      ImGui::EndChild();
     }
   }
 
@@ -109,31 +95,26 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     return both;
   }
 
-  void set_options(const nlohmann::ordered_json& options) override {
-    TracePanel::set_options(options);
-    ++n_switched_;
-  }
   /// The middle of cells: "head LAYER/HEAD", and "page QUERY/KEY" (first positions) for some.
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
+  Places landmarks() const override {
     constexpr std::size_t kMost = 256;
-    std::vector<std::pair<std::string, ImVec2>> places;
-    const auto add = [&](std::string name, std::optional<ImVec2> at) {
-      if (at) places.emplace_back(std::move(name), *at);
-    };
+    Places places;
     const std::size_t n_heads = question_.q_heads.size();
-    if (heads_.current() && heads_.view && question_.layers.size() * n_heads <= kMost) {
+    if (heads_.current() && question_.layers.size() * n_heads <= kMost) {
       for (std::size_t cell = 0; cell < question_.layers.size() * n_heads; ++cell) {
         const std::size_t row = cell / n_heads;
         const std::size_t col = cell % n_heads;
-        add(fmt::format("head {}/{}", question_.layers[row], question_.q_heads[col]),
-            heads_.view->place(0, static_cast<double>(col) + 0.5, static_cast<double>(row) + 0.5));
+        places.add(
+            fmt::format("head {}/{}", question_.layers[row], question_.q_heads[col]),
+            heads_.view.place(0, static_cast<double>(col) + 0.5, static_cast<double>(row) + 0.5));
       }
     }
-    if (pages_.current() && pages_.view && pages_value_) {
+    if (pages_.current() && pages_value_) {
       const PagesRequest& request = pages_value_->request();
       for (const auto& [query, key] : pages_value_->some_cells()) {
-        add(fmt::format("page {}/{}", query, key),
-            pages_.view->place(
+        places.add(
+            fmt::format("page {}/{}", query, key),
+            pages_.view.place(
                 0, static_cast<double>(key) + 0.5 * static_cast<double>(request.page_size),
                 static_cast<double>(query) + 0.5 * static_cast<double>(request.query_block)));
       }
@@ -142,60 +123,37 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
   }
 
  private:
-  /// One map on screen: a figure, its view, and the colours it is shown with.
+  /// One map on screen.
   struct Shown {
+    std::shared_ptr<const plot::Figure> made;  // with its own colours; null: nothing
+    CoverageSwitches switches;                 // with which it is shown
     plot::Figure figure;
-    std::optional<plot::Range> own_colours;
-    std::shared_ptr<const void> source;  // what the figure was made of
-    std::uint64_t n_switched = 0;        // with which switches
     PanelFigure view;
 
-    std::optional<plot::Figure> current() const {
-      if (figure.panels.empty()) return std::nullopt;
-      return view ? view->current_figure() : figure;
-    }
-    void forget() {
-      figure = {};
-      own_colours.reset();
-      source.reset();
-    }
+    std::optional<plot::Figure> current() const { return made ? view.current() : std::nullopt; }
   };
-
-  template <class Draw>
-  static void draw_part(const char* id, ImVec2 size, Draw draw) {
-    ImGui::BeginChild(id, size, false,
-                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
-    draw();
-    ImGui::EndChild();
-  }
 
   /// Keeps the colours that are shown now.
   void lock() {
-    ++n_switched_;
     if (!switches_.lock_colours) return;
-    if (heads_.own_colours) {
-      switches_.heads_low = heads_.own_colours->low;
-      switches_.heads_high = heads_.own_colours->high;
+    if (const auto own = colours_of(heads_.made)) {
+      switches_.heads_low = own->low;
+      switches_.heads_high = own->high;
     }
-    if (pages_.own_colours && switches_.part != PagesPart::selected) {
-      switches_.pages_low = pages_.own_colours->low;
-      switches_.pages_high = pages_.own_colours->high;
+    const auto own = colours_of(pages_.made);
+    if (own && switches_.part != PagesPart::selected) {
+      switches_.pages_low = own->low;
+      switches_.pages_high = own->high;
     }
   }
 
   void forget() override {
-    revision_.reset();
-    items_.clear();
-    queue_.clear();
-    picture_key_.clear();
-    picture_work_ = nullptr;
-    picture_slot_.clear();
-    picture_.reset();
-    heads_.forget();
+    picture_.forget();
+    heads_.made.reset();
     pages_slot_.clear();
     pages_picture_slot_.clear();
     pages_value_.reset();
-    pages_.forget();
+    pages_.made.reset();
   }
 
   // ---- what is asked ----
@@ -206,9 +164,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
 
   void update_questions(const PanelContext& context) {
     const Session& session = context.session;
-    if (revision_ == session.revision() && asked_switches_ == switches_) return;
-    revision_ = session.revision();
-    asked_switches_ = switches_;
+    if (!has_changed(session)) return;
     const auto document = session.document();
     const TraceInfo& info = document->info();
     HeadsQuestion& question = question_;
@@ -225,10 +181,11 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
                                          session.second() != nullptr)) {
       if (item.name == selected) question.method = std::move(item);
     }
-    items_.clear();
+    picture_.items.clear();
     if (question.method.obstacle.empty()) {
       for (const MethodRowsRequest& request : plan_heads(question))
-        items_.push_back(method_rows_item(document_, second_, question.method.name, request));
+        picture_.items.push_back(
+            method_rows_item(document_, second_, question.method.name, request));
     }
     const bool one_head = switches_.heads == PagesHeads::selected;
     request_ = pages_request(info, question.layer,
@@ -242,40 +199,23 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     if (!question_.method.obstacle.empty()) {
       empty_place(context, fmt::format("{} does not answer here", question_.method.name),
                   question_.method.obstacle);
-      heads_.figure = {};
+      heads_.made.reset();
       return;
     }
-    const auto rows = queue_.ask(context.session.bench(), items_);
-    busy_ = busy_ || rows.is_busy();
-    ask_heads_picture(context, rows);
-    const bool has_picture = picture_ && !picture_->figure.panels.empty();
-    const bool is_said = queue_place(context, queue_, rows, has_picture);
-    if (!has_picture) {
-      if (!is_said && picture_) empty_place(context, "Nothing to compare", picture_->sentence);
-      return;
-    }
-    show(context, heads_, picture_, picture_->figure, switches_.heads_low, switches_.heads_high);
+    const bool has_picture = picture_.update(context, "Map of heads", sources_ + question_.key(),
+                                             "", [&](const auto& values) {
+                                               return [question = question_, values](JobContext&) {
+                                                 return heads_picture(question, values);
+                                               };
+                                             });
+    busy_ = busy_ || picture_.is_busy();
+    if (!has_picture) return;
+    show(context, heads_, {picture_.get(), &picture_->figure}, switches_.heads_low,
+         switches_.heads_high);
     mark_head(context);
     if (const auto& hit = heads_.view.hit(); hit && hit->row && hit->col) {
       follow_head(context, *hit);
     }
-  }
-
-  void ask_heads_picture(PanelContext& context, const QueueView<MethodRows>& rows) {
-    if (rows.n_known > 0) {
-      const std::string wanted =
-          fmt::format("{}{}/{}", sources_, question_.key(), rows.known_mask());
-      if (wanted != picture_key_) {
-        picture_key_ = wanted;
-        picture_work_ = [question = question_, values = rows.values](JobContext&) {
-          return heads_picture(question, values);
-        };
-      }
-    }
-    if (picture_key_.empty()) return;
-    const auto made = ask(context, picture_slot_, picture_key_,
-                          {"Map of heads", Lane::quick, /*urgent=*/true}, picture_work_);
-    picture_ = made.value;
   }
 
   void mark_head(const PanelContext& context) {
@@ -295,7 +235,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     const Index layer = question_.layers[row];
     const Index head = question_.q_heads[col];
     const SweepRow* found = picture_->find(layer, head);
-    std::vector<std::pair<std::string, std::string>> lines = {
+    HoverLines lines = {
         {"layer", fmt::format("{}", layer)},
         {"query head", fmt::format("{} (KV head {})", head,
                                    head / std::max<Index>(1, document_->info().group()))},
@@ -309,30 +249,23 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
       lines.emplace_back("", "the method leaves this layer dense");
     } else {
       lines.emplace_back(std::string(enum_name(question_.metric)),
-                         share_text(metric_of(*found, question_.metric)));
-      lines.emplace_back("keys kept", share_text(found->number(SweepNumber::kept)));
+                         number_text(metric_of(*found, question_.metric), 6));
+      lines.emplace_back("keys kept", number_text(found->number(SweepNumber::kept), 6));
       if (question_.metric == RecallMetric::mass) {
-        lines.emplace_back("worst row", share_text(found->number(SweepNumber::mass_min)));
+        lines.emplace_back("worst row", number_text(found->number(SweepNumber::mass_min), 6));
       }
     }
     detail_tooltip(lines);
     if (!hit.clicked) return;
-    context.session.select("coverage click", [&](Selection& s) {
-      s.layer = layer;
-      s.q_head = head;
-    });
+    context.session.select_head("coverage click", layer, head);
   }
 
   // ---- query block x page ----
 
   void draw_pages(PanelContext& context) {
-    const auto result =
-        ask(context, pages_slot_, sources_ + request_.key(),
-            {fmt::format("Pages of layer {}", request_.layer), Lane::heavy},
-            [document = document_, draft = second_, request = request_](JobContext& job) {
-              return coverage_pages(document->source(), draft ? &draft->source() : nullptr, request,
-                                    job);
-            });
+    const auto result = ask(context, pages_slot_, sources_ + request_.key(),
+                            {fmt::format("Pages of layer {}", request_.layer), Lane::heavy},
+                            on_traces(document_, second_, request_, coverage_pages));
     if (!async_place(context, pages_slot_, result)) return;
     const PagesPart part = result.value->has_method() ? switches_.part : PagesPart::attention;
     const auto picture = ask(context, pages_picture_slot_,
@@ -347,7 +280,7 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
       return;
     }
     pages_value_ = result.value;
-    show(context, pages_, picture.value, picture.value->figure, switches_.pages_low,
+    show(context, pages_, {picture.value, &picture.value->figure}, switches_.pages_low,
          switches_.pages_high);
     mark_page(context);
     if (const auto& hit = pages_.view.hit()) follow_page(context, *hit);
@@ -383,65 +316,43 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
         .frame({static_cast<double>(cell->page.begin), static_cast<double>(cell->page.end)},
                {static_cast<double>(cell->block.begin), static_cast<double>(cell->block.end)},
                kOut);
-    std::vector<std::pair<std::string, std::string>> lines = {
+    HoverLines lines = {
         {"queries", fmt::format("{} to {}", cell->block.begin, std::min(cell->block.end, end) - 1)},
         {"keys",
          fmt::format("{} to {}", cell->page.begin, std::min(cell->page.end, info.n_tokens) - 1)}};
-    if (document_->has_text()) lines.emplace_back("text", page_text(cell->page));
+    if (document_->has_text()) lines.emplace_back("text", document_->text_of(cell->page, 72));
     if (std::isnan(cell->attention)) {
       lines.emplace_back("", "no measured query sees this page");
     } else {
-      lines.emplace_back("attention", share_text(cell->attention));
-      if (cell->kept) lines.emplace_back("kept", share_text(*cell->kept));
-      if (cell->selected) lines.emplace_back("keys selected", share_text(*cell->selected));
+      lines.emplace_back("attention", number_text(cell->attention, 6));
+      if (cell->kept) lines.emplace_back("kept", number_text(*cell->kept, 6));
+      if (cell->selected) lines.emplace_back("keys selected", number_text(*cell->selected, 6));
     }
     detail_tooltip(lines);
     if (!hit.clicked) return;
     const PagePlace place = page_place(*cell, end);
-    context.session.select("coverage click", [&](Selection& s) {
-      s.query = place.query;
-      s.key = place.key;
-    });
-  }
-
-  std::string page_text(TokenRange page) const {
-    constexpr std::size_t kLongest = 72;  // bytes
-    std::string text;
-    for (Index pos = page.begin; pos < page.end && text.size() < kLongest; ++pos) {
-      text += document_->token_text(pos);
-    }
-    return text.size() >= kLongest ? text + " ..." : text;
+    context.session.select_pair("coverage click", place.query, place.key);
   }
 
   // ---- both ----
 
-  void show(PanelContext& context, Shown& shown, const std::shared_ptr<const void>& source,
-            const plot::Figure& figure, double low, double high) {
-    if (shown.source != source || shown.n_switched != n_switched_ || shown.figure.panels.empty()) {
-      shown.figure = figure;
-      shown.own_colours = colours_of(figure);
+  void show(PanelContext& context, Shown& shown, const std::shared_ptr<const plot::Figure>& made,
+            double low, double high) {
+    if (shown.made != made || shown.switches != switches_) {
+      shown.made = made;
+      shown.switches = switches_;
+      shown.figure = *made;
       const bool is_share_of_keys = &shown == &pages_ && switches_.part == PagesPart::selected;
       if (switches_.lock_colours && !is_share_of_keys) set_colours(shown.figure, low, high);
-      shown.source = source;
-      shown.n_switched = n_switched_;
       shown.view.renew();
     }
     shown.view.show(context, shown.figure, ImGui::GetContentRegionAvail());
   }
 
-  std::uint64_t n_switched_ = 0;
-
-  std::optional<std::uint64_t> revision_;
-  std::optional<CoverageSwitches> asked_switches_;
   HeadsQuestion question_;
   PagesRequest request_;
 
-  std::vector<QueueItem<MethodRows>> items_;
-  AsyncQueue<MethodRows> queue_;
-  std::string picture_key_;
-  std::function<HeadsPicture(JobContext&)> picture_work_;
-  AsyncValue<HeadsPicture> picture_slot_;
-  std::shared_ptr<const HeadsPicture> picture_;
+  QueuePicture<MethodRows, HeadsPicture> picture_;
   Shown heads_;
 
   AsyncValue<CoveragePages> pages_slot_;

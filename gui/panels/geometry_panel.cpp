@@ -39,26 +39,18 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     int dimension = switches_.is_3d ? 1 : 0;
     constexpr std::array<std::string_view, 2> kDimensions = {"2D", "3D"};
     if (segmented("dimension", dimension, kDimensions)) switches_.is_3d = dimension == 1;
-    next_switch();
-    static const std::vector<std::string> kColours = {"S_q", "position", "largest weight",
-                                                      "kept keys"};
-    choose("##colour", switches_.colour, kColours, context.look.px(124));
-    help_tooltip(
-        "Colours: S_q of the queries, positions, the queries' largest attention weight, or the "
-        "keys that the method keeps for the selected query");
+    switch_list(switches_, switches_.colour, context.look.px(124),
+                {"S_q", "position", "largest weight", "kept keys"});
     next_switch();
     if (ImGui::Button("View ▾")) ImGui::OpenPopup("view");
     if (!ImGui::BeginPopup("view")) return;
     ImGui::TextDisabled("Axes fitted to");
-    segmented("basis", switches_.basis);
-    help_tooltip(
-        "group: the KV head's keys and all its queries; head: its keys and this query head; keys: "
-        "its keys alone");
+    switch_buttons(switches_, switches_.basis);
     ImGui::TextDisabled("S_q against the mean of");
-    segmented("span", switches_.span);
-    ImGui::Checkbox("Keys", &switches_.keys);
+    switch_buttons(switches_, switches_.span);
+    switch_box(switches_, switches_.keys, "Keys");
     ImGui::SameLine();
-    ImGui::Checkbox("Queries", &switches_.queries);
+    switch_box(switches_, switches_.queries, "Queries");
     if (ImGui::Button("Reset the view")) picture_.reset();
     ImGui::EndPopup();
   }
@@ -118,8 +110,8 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   }
 
   /// The outermost queries and keys along the first axis, which hardly lie below others.
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
-    std::vector<std::pair<std::string, ImVec2>> places;
+  Places landmarks() const override {
+    Places places;
     const auto add = [&](const char* what, const std::vector<CloudPoint>& points) {
       const auto ends =
           std::minmax_element(points.begin(), points.end(),
@@ -127,9 +119,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
       for (const auto end : {ends.first, ends.second}) {
         if (end == points.end()) return;
         const Index pos = head_.pos[static_cast<std::size_t>(end - points.begin())];
-        if (const auto at = picture_.place(*end)) {
-          places.emplace_back(fmt::format("{} {}", what, pos), *at);
-        }
+        places.add(fmt::format("{} {}", what, pos), picture_.place(*end));
       }
     };
     if (scene_.shows_queries) add("query", head_.queries);
@@ -156,10 +146,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   template <class T>
   void report_overlay(PanelContext& context, AsyncValue<T>& slot, const AsyncView<T>& view) {
     if (!has_points_) return;
-    const SlotAction action =
-        job_place(context, view.status, /*has_value=*/true, /*fresh=*/view.fresh);
-    if (action == SlotAction::cancel) slot.cancel();
-    if (action == SlotAction::retry) slot.retry();
+    report_job(context, slot, view.status, /*has_value=*/true, view.fresh);
   }
 
   AsyncView<GeometryView> ask_geometry(PanelContext& context) {
@@ -171,13 +158,9 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     if (options.span == QuerySpan::chunk) options.chunk = context.session.parameters().chunk;
     const GeometryRequest request =
         geometry_request(document_->info(), selected.layer, selected.q_head, options);
-    const auto view =
-        ask(context, geometry_, sources_ + request.key(),
-            {fmt::format("Geometry of layer {}, KV head {}", request.layer, request.kv_head)},
-            [document = document_, request](JobContext& job) {
-              return geometry_view(document->source(), request, job);
-            });
-    return view;
+    return ask(context, geometry_, sources_ + request.key(),
+               {fmt::format("Geometry of layer {}, KV head {}", request.layer, request.kv_head)},
+               on_trace(document_, request, geometry_view));
   }
 
   /// The largest weights of the selected head; null while they are not wanted or not there.
@@ -196,9 +179,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     const auto view =
         ask(context, weights_, sources_ + request.key(),
             {fmt::format("Largest weights of layer {}, head {}", request.layer, selected.q_head)},
-            [document = document_, request](JobContext& job) {
-              return query_selection_view(document->source(), request, job);
-            });
+            on_trace(document_, request, query_selection_view));
     report_overlay(context, weights_, view);
     return view.fresh ? view.value : nullptr;
   }
@@ -209,20 +190,13 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     const Selection& selected = context.session.selection();
     const KeptQuestion question = kept_question(context.session, selected.selector);
     if (!question.obstacle.empty()) {
-      ImGui::PushTextWrapPos(0.0f);
-      ImGui::TextColored(ImGui::ColorConvertU32ToFloat4(packed(context.look.warning)), "%s",
-                         question.obstacle.c_str());
-      ImGui::PopTextWrapPos();
+      coloured_words(context.look.warning, question.obstacle);
       return nullptr;
     }
     const auto view =
         ask(context, kept_, question.key,
             {fmt::format("What {} keeps in layer {}", selected.selector, selected.layer)},
-            [question](JobContext& job) {
-              return kept_rows(question.trace->source(),
-                               question.draft ? &question.draft->source() : nullptr,
-                               question.request, job);
-            });
+            on_traces(question.trace, question.draft, question.request, kept_rows));
     report_overlay(context, kept_, view);
     return view.fresh ? view.value : nullptr;
   }
@@ -321,11 +295,10 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
     const std::size_t i = hovered.slot;
     const Index pos = head_.pos[i];
     const bool is_query = hovered.is_query;
-    std::vector<std::pair<std::string, std::string>> lines;
-    lines.emplace_back(is_query ? "query" : "key", token_words(*document_, pos));
-    lines.emplace_back("head", is_query
-                                   ? fmt::format("{} of layer {}", head_.q_head, head_.layer)
-                                   : fmt::format("KV {} of layer {}", head_.kv_head, head_.layer));
+    HoverLines lines = {
+        {is_query ? "query" : "key", token_words(*document_, pos)},
+        {"head", is_query ? fmt::format("{} of layer {}", head_.q_head, head_.layer)
+                          : fmt::format("KV {} of layer {}", head_.kv_head, head_.layer)}};
     if (is_query) lines.emplace_back("S_q", number(head_.s_q[i]));
     lines.emplace_back(is_query ? "cos with mean query" : "cos with mean key",
                        number(is_query ? head_.q_cos[i] : head_.k_cos[i]));

@@ -24,23 +24,20 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
   }
 
   void controls(PanelContext& context) override {
-    choose("##number", switches_.number, context.look.px(110));
-    help_tooltip(field_help<AtlasChoice>("number"));
-    next_switch();
-    segmented("sort", switches_.sort);
-    help_tooltip(field_help<AtlasChoice>("sort"));
+    switch_list(switches_, switches_.number, context.look.px(110));
+    switch_buttons(switches_, switches_.sort);
   }
 
   std::optional<std::string> csv() const override {
     if (!figure_.is_shown()) return std::nullopt;
     return head_atlas_csv(*value_);
   }
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
-    std::vector<std::pair<std::string, ImVec2>> places;
+  Places landmarks() const override {
+    Places places;
     if (!figure_.is_shown()) return places;
     for (const AtlasPlace& place : picture_.places) {
-      if (const auto at = figure_->place(0, place.x + 0.5, place.y + 0.5))
-        places.emplace_back(fmt::format("layer {} head {}", place.layer, place.q_head), *at);
+      places.add(fmt::format("layer {} head {}", place.layer, place.q_head),
+                 figure_->place(0, place.x + 0.5, place.y + 0.5));
     }
     return places;
   }
@@ -69,9 +66,7 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
     const HeadsOptions options = options_of(context);
     return Question{head_atlas_key(options),
                     {fmt::format("Heads of {}", document_->name()), Lane::heavy},
-                    [options, document = document_](JobContext& job) {
-                      return head_atlas_of(document->source(), options, job);
-                    }};
+                    on_trace(document_, options, head_atlas_of)};
   }
 
   bool lacks_figure(PanelContext& context) override {
@@ -99,10 +94,7 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
     if (place == nullptr) return;
     detail_tooltip(head_lines(*value_, place->layer, place->q_head));
     if (!hit.clicked) return;
-    context.session.select("head atlas click", [&](Selection& s) {
-      s.layer = place->layer;
-      s.q_head = place->q_head;
-    });
+    context.session.select_head("head atlas click", place->layer, place->q_head);
   }
 
   AtlasPicture picture_;

@@ -39,11 +39,7 @@ void KeptOverlay::ask(PanelContext& context, const MapView& view, bool moving, b
       session.bench(), question.key,
       {fmt::format("Keys that {} keeps in layer {}", selection.selector, selection.layer),
        Lane::heavy},
-      [question](JobContext& job) {
-        return kept_rows(question.trace->source(),
-                         question.draft ? &question.draft->source() : nullptr, question.request,
-                         job);
-      });
+      on_traces(question.trace, question.draft, question.request, kept_rows));
   status_ = kept.status;
   fresh_ = kept.fresh;
   busy_ = kept.is_pending();
@@ -98,9 +94,7 @@ void KeptOverlay::fold(PanelContext& context, const MapView& view, bool moving, 
 
 void KeptOverlay::report(const PanelContext& context) {
   if (fresh_) return;
-  const SlotAction action = job_place(context, status_, /*has_value=*/true, fresh_);
-  if (action == SlotAction::cancel) kept_slot_.cancel();
-  if (action == SlotAction::retry) kept_slot_.retry();
+  report_job(context, kept_slot_, status_, /*has_value=*/true, fresh_);
 }
 
 std::optional<bool> KeptOverlay::keeps(MapPair pair) const {

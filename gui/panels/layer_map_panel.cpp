@@ -50,15 +50,11 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
   }
 
   void controls(PanelContext& context) override {
-    segmented("metric", switches_.metric);
-    help_tooltip(field_help<LayerMapSwitches>("metric"));
-    next_switch();
+    switch_buttons(switches_, switches_.metric);
     choose_rows(context);
-    next_switch();
-    choose_smoothing(context);
-    next_switch();
-    ImGui::Checkbox("drop sink", &switches_.drop_sink);
-    help_tooltip(field_help<LayerMapSwitches>("drop-sink"));
+    switch_list(switches_, switches_.smoothing, context.look.px(132),
+                {"smooth zeros", "smooth all", "no smoothing"});
+    switch_box(switches_, switches_.drop_sink, "drop sink");
     if (!context.session.second()) return;
     next_switch();
     if (ImGui::Button("Swap")) swap_traces(context.session);
@@ -79,17 +75,12 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
     std::string chosen = switches_.row_choice == RowChoice::all
                              ? kNames.back()
                              : fmt::format("{} rows", switches_.rows);
+    next_switch();
     if (choose("##rows", chosen, kNames, context.look.px(98))) {
       switches_.row_choice = chosen == kNames.back() ? RowChoice::all : RowChoice::spaced;
       if (switches_.row_choice == RowChoice::spaced) switches_.rows = std::stoll(chosen);
     }
-    help_tooltip(field_help<LayerMapSwitches>("rows"));
-  }
-
-  void choose_smoothing(PanelContext& context) {
-    static const std::vector<std::string> kNames = {"smooth zeros", "smooth all", "no smoothing"};
-    choose("##smoothing", switches_.smoothing, kNames, context.look.px(132));
-    help_tooltip(field_help<LayerMapSwitches>("smoothing"));
+    help_tooltip(field_at(switches_, switches_.rows).help);
   }
 
   // ---- the two traces ----
@@ -134,12 +125,10 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
     const std::size_t n_verifier = verifier.info().layers.size();
     const std::size_t n_draft = draft.info().layers.size();
     if (n_draft <= n_verifier) return;
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.warning));
-    ImGui::TextWrapped("%s", fmt::format("The draft is the smaller model, but {} has {} layers and "
-                                         "{} has {}.",
-                                         draft.name(), n_draft, verifier.name(), n_verifier)
-                                 .c_str());
-    ImGui::PopStyleColor();
+    coloured_words(
+        context.look.warning,
+        fmt::format("The draft is the smaller model, but {} has {} layers and {} has {}.",
+                    draft.name(), n_draft, verifier.name(), n_verifier));
     if (ImGui::SmallButton(fmt::format("Take {} as the draft", verifier.name()).c_str())) {
       swap_traces(context.session);
     }

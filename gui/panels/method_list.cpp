@@ -83,9 +83,7 @@ void method_field(PanelContext& context, MethodField& field) {
   }
   if (field.typed.empty()) field.problem.clear();
   if (!field.problem.empty()) {
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.error));
-    ImGui::TextWrapped("%s", field.problem.c_str());
-    ImGui::PopStyleColor();
+    coloured_words(context.look.error, field.problem);
   }
   if (const SelectorEntry* entry = typed_method(field.typed)) draw_options(context, *entry);
 }

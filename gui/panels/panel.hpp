@@ -44,6 +44,14 @@ struct Requests {
 /// What the tooltip of the last frame said: "name", "value" lines.
 using HoverLines = std::vector<std::pair<std::string, std::string>>;
 
+/// Named places, in pixels of the window.
+struct Places : std::vector<std::pair<std::string, ImVec2>> {
+  using vector::vector;
+  void add(std::string name, const std::optional<ImVec2>& at) {
+    if (at) emplace_back(std::move(name), *at);
+  }
+};
+
 struct PanelContext {
   Session& session;
   const Look& look;
@@ -91,7 +99,7 @@ class Panel {
 
   /// Places inside the panel that a program may want to click, in pixels of the window, by name:
   /// those of the last frame.
-  virtual std::vector<std::pair<std::string, ImVec2>> landmarks() const { return {}; }
+  virtual Places landmarks() const { return {}; }
 
   /// Where the point (x, y) of a panel of figure() was drawn in the last frame, in pixels of the
   /// window; empty if nothing is drawn or the panel gives no such answer. Tests click there.

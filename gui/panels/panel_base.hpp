@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -104,7 +105,10 @@ class TracePanel : public Panel {
     const std::string recordings =
         document_ ? document_->growing_key() + (second_ ? second_->growing_key() : std::string())
                   : std::string();
-    if (recordings != recordings_) forget();
+    if (recordings != recordings_) {
+      asked_.reset();
+      forget();
+    }
     recordings_ = recordings;
     if (!needs_trace(context)) draw_trace(context);
   }
@@ -131,6 +135,14 @@ class TracePanel : public Panel {
   /// whatever else keeps those traces open.
   virtual void forget() = 0;
 
+  /// Since the last call something was selected or switched: the questions are other ones.
+  bool has_changed(const Session& session) {
+    std::pair now{session.revision(), switches_};
+    if (asked_ == now) return false;
+    asked_ = std::move(now);
+    return true;
+  }
+
   template <class T, class Compute>
   AsyncView<T> ask(PanelContext& context, AsyncValue<T>& slot, const std::string& key,
                    const JobRequest& request, Compute compute) {
@@ -146,9 +158,12 @@ class TracePanel : public Panel {
   std::string recordings_;                    // the two, whatever they have grown to
   PanelFigure figure_;
   bool busy_ = false;  // something is being computed
+
+ private:
+  std::optional<std::pair<std::uint64_t, Switches>> asked_;  // at the last has_changed()
 };
 
-/// A panel that shows one value as one figure.
+/// A panel that shows a value as a figure; which of several, its switches say.
 template <class Value, class Switches>
 class FigurePanel : public TracePanel<Switches> {
  public:
@@ -161,6 +176,7 @@ class FigurePanel : public TracePanel<Switches> {
     std::string key;  // of the cache, behind sources_
     JobRequest request;
     std::function<Value(JobContext&)> compute;
+    std::size_t slot = 0;  // values of one slot stand in for each other while one is computed
   };
   /// Empty: there is nothing to show, which was said.
   virtual std::optional<Question> question(PanelContext& context) = 0;
@@ -175,7 +191,7 @@ class FigurePanel : public TracePanel<Switches> {
   virtual void draw_below(PanelContext&) {}
 
   void forget() override {
-    slot_.clear();
+    for (auto& slot : slots_) slot.clear();
     value_.reset();
     drawn_.reset();
   }
@@ -183,11 +199,12 @@ class FigurePanel : public TracePanel<Switches> {
   void draw_trace(PanelContext& context) final {
     const auto asked = question(context);
     if (!asked) return;
+    auto& slot = slots_[asked->slot];
     const auto view =
-        this->ask(context, slot_, this->sources_ + asked->key, asked->request, asked->compute);
-    if (!async_place(context, slot_, view)) return;
+        this->ask(context, slot, this->sources_ + asked->key, asked->request, asked->compute);
     if (view.value != value_) drawn_.reset();
     value_ = view.value;
+    if (!async_place(context, slot, view)) return;
     if (lacks_figure(context)) return;
     if (drawn_ != this->switches_) {
       picture_ = &make_picture();
@@ -200,10 +217,10 @@ class FigurePanel : public TracePanel<Switches> {
     draw_below(context);
   }
 
+  std::array<AsyncValue<Value>, 2> slots_;
   std::shared_ptr<const Value> value_;
 
  private:
-  AsyncValue<Value> slot_;
   const plot::Figure* picture_ = nullptr;
   std::optional<Switches> drawn_;  // with which switches
 };

@@ -9,11 +9,11 @@
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "gui/model/queries/query_selection_feed.hpp"
-#include "gui/model/queries/query_selection_figure.hpp"
+#include "gui/model/queries/query_selection_view.hpp"
 #include "gui/model/results/compact_figure.hpp"
+#include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
-#include "gui/render/colour.hpp"
 #include "gui/render/figure_view.hpp"
 
 namespace kvscope::gui {
@@ -36,25 +36,20 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
   }
 
   void controls(PanelContext& context) override {
-    ImGui::AlignTextToFramePadding();
-    ImGui::TextDisabled("mean of");
-    ImGui::SameLine();
-    segmented("span", switches_.span);
-    help_tooltip("S_q compares a query with the mean of the whole prompt, or of its own chunk");
+    switch_label("mean of");
+    switch_buttons(switches_, switches_.span);
     next_switch();
     if (ImGui::Button("View ▾")) ImGui::OpenPopup("view");
     if (!ImGui::BeginPopup("view")) return;
-    ImGui::Checkbox("Leave the sink out", &switches_.skip_sink);
-    help_tooltip("Key 0 does not count as the key of largest weight, and query 0 not as a query");
-    ImGui::Checkbox("Show the queries that QuoKA keeps of the chunk", &switches_.picks);
+    switch_box(switches_, switches_.skip_sink, "Leave the sink out");
+    switch_box(switches_, switches_.picks, "Show the queries that QuoKA keeps of the chunk");
     ImGui::SetNextItemWidth(context.look.px(90));
     const Index step = 1;
     if (ImGui::InputScalar("recent keys left out", ImGuiDataType_S64, &switches_.skip_recent,
                            &step)) {
       switches_.skip_recent = std::clamp<Index>(switches_.skip_recent, 0, 4096);
     }
-    help_tooltip(
-        "The last visible keys, the query's own first, do not count as the key of largest weight");
+    help_tooltip(field_at(switches_, switches_.skip_recent).help);
     if (ImGui::Button("Correlations of all layers")) feed_.ask_all_layers();
     help_tooltip("Long traces compute the map of heads one layer at a time, as layers are visited");
     ImGui::EndPopup();
@@ -63,9 +58,7 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
   void draw_trace(PanelContext& context) override {
     feed_.update(context.session, switches_);
     const bool has_value = feed_.value() != nullptr;
-    const SlotAction action = job_place(context, feed_.status(), has_value, feed_.is_fresh());
-    if (action == SlotAction::retry) feed_.retry();
-    if (action == SlotAction::cancel) feed_.cancel();
+    report_job(context, feed_, feed_.status(), has_value, feed_.is_fresh());
     if (!has_value) return;
     try {
       make_figures(context);
@@ -95,24 +88,22 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
   }
 
   /// The queries of smallest and largest S_q; the first and the last head of the map.
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
-    std::vector<std::pair<std::string, ImVec2>> places;
+  Places landmarks() const override {
+    Places places;
     if (!document_) return places;
     if (figure_ && !points_.s_q.empty()) {
       const auto ends = std::minmax_element(points_.s_q.begin(), points_.s_q.end());
       for (const auto end : {ends.first, ends.second}) {
         const auto i = static_cast<std::size_t>(end - points_.s_q.begin());
-        if (const auto at = figure_->place(0, points_.s_q[i], points_.weight[i])) {
-          places.emplace_back(fmt::format("query {}", head_.pos[points_.index[i]]), *at);
-        }
+        places.add(fmt::format("query {}", head_.pos[points_.index[i]]),
+                   figure_->place(0, points_.s_q[i], points_.weight[i]));
       }
     }
     const TraceInfo& info = document_->info();
     const auto add_head = [&](std::size_t l, std::size_t h) {
-      const auto at =
-          strip_figure_->place(0, static_cast<double>(h) + 0.5, static_cast<double>(l) + 0.5);
-      if (!at) return;
-      places.emplace_back(fmt::format("layer {} head {}", info.layers[l], info.q_heads[h]), *at);
+      places.add(
+          fmt::format("layer {} head {}", info.layers[l], info.q_heads[h]),
+          strip_figure_->place(0, static_cast<double>(h) + 0.5, static_cast<double>(l) + 0.5));
     };
     if (strip_figure_) {
       add_head(0, 0);
@@ -125,6 +116,7 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
 
  private:
   void forget() override {
+    feed_.forget();
     value_.reset();
     picks_.reset();
     head_ = {};
@@ -182,8 +174,7 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
       const float side = std::clamp(0.32f * room.x, look.px(190), look.px(380));
       draw_scatter(context, {room.x - side - gap, room.y});
       ImGui::SameLine();
-      ImGui::BeginChild("side", {side, room.y}, false,
-                        ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
+      begin_part("side", {side, room.y});
       draw_numbers(context);
       draw_strip(context, ImGui::GetContentRegionAvail());
       ImGui::EndChild();
@@ -196,8 +187,7 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
     }
     draw_scatter(context, {room.x, room.y - below - ImGui::GetStyle().ItemSpacing.y});
     const float words = std::min(look.px(190), 0.45f * room.x);
-    ImGui::BeginChild("numbers", {words, below}, false,
-                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
+    begin_part("numbers", {words, below});
     draw_numbers(context);
     ImGui::EndChild();
     ImGui::SameLine();
@@ -230,22 +220,13 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
     const Selection& selected = context.session.selection();
     const auto& measured = feed_.selected();
     if (!measured || layer_ != selected.layer || q_head_ != selected.q_head) return;
-    const auto place =
-        figure_->place(0, measured->s_q(switches_.span)[0], std::exp(measured->log_max_weight[0]));
-    const auto frame = figure_->frame(0);
-    if (!place || !frame) return;
-    const Look& look = context.look;
-    ImDrawList& list = *ImGui::GetWindowDrawList();
-    list.PushClipRect(frame->low, frame->high, /*intersect_with_current_clip_rect=*/true);
-    list.AddCircle(*place, look.px(6), packed(plot::with_alpha(look.surface, 0.9)), 0, look.px(4));
-    list.AddCircle(*place, look.px(6), packed(look.accent), 0, look.px(2));
-    list.PopClipRect();
+    AccentMarks(context, *figure_, 0)
+        .ring(measured->s_q(switches_.span)[0], std::exp(measured->log_max_weight[0]));
   }
 
   void explain_query(PanelContext& context, Index pos) const {
-    std::vector<std::pair<std::string, std::string>> lines;
-    lines.emplace_back("query", token_words(*document_, pos));
-    lines.emplace_back("head", fmt::format("{} of layer {}", q_head_, layer_));
+    HoverLines lines = {{"query", token_words(*document_, pos)},
+                        {"head", fmt::format("{} of layer {}", q_head_, layer_)}};
     const auto number = [](double x) {
       return std::isfinite(x) ? fmt::format("{:.5g}", x) : std::string("not defined");
     };
@@ -314,12 +295,7 @@ class QuerySelectionPanel final : public TracePanel<QuerySelectionSwitches> {
                     {"Pearson r", !known          ? std::string("not computed: click to go there")
                                   : std::isnan(r) ? std::string("not defined")
                                                   : fmt::format("{:.4f}", r)}});
-    if (hit->clicked) {
-      context.session.select("query-selection head", [&](Selection& s) {
-        s.layer = layer;
-        s.q_head = q_head;
-      });
-    }
+    if (hit->clicked) context.session.select_head("query-selection head", layer, q_head);
   }
 
   QuerySelectionFeed feed_;

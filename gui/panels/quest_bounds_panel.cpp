@@ -6,8 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "gui/model/bounds/quest_figures.hpp"
-#include "gui/model/tokens/range_text.hpp"
+#include "gui/model/bounds/quest_view.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
@@ -36,9 +35,10 @@ struct QuestSwitches {
       program, "program", QuestSemantics::eval,
       "budget as the accuracy tables read it (eval), or the speed figures (kernel: the last page "
       "is always kept)");
+  bool operator==(const QuestSwitches&) const = default;
 };
 
-class QuestBoundsPanel final : public TracePanel<QuestSwitches> {
+class QuestBoundsPanel final : public FigurePanel<QuestSteps, QuestSwitches> {
  public:
   PanelInfo info() const override {
     return {"quest-bounds", "Quest bounds",
@@ -47,194 +47,114 @@ class QuestBoundsPanel final : public TracePanel<QuestSwitches> {
   }
 
   void controls(PanelContext& context) override {
-    segmented("picture", switches_.picture);
-    help_tooltip(field_help<QuestSwitches>("picture"));
+    switch_buttons(switches_, switches_.picture);
     next_switch(context.look.px(14));
-    segmented("program", switches_.program);
-    help_tooltip(field_help<QuestSwitches>("program"));
+    switch_buttons(switches_, switches_.program);
     if (switches_.picture != QuestPicture::scatter) return;
     next_switch(context.look.px(14));
-    choose("##steps", switches_.steps, context.look.px(98));
-    help_tooltip(field_help<QuestSwitches>("steps"));
-  }
-
-  void draw_trace(PanelContext& context) override {
-    const auto query = ask_query(context);
-    query_ = query.value;
-    if (switches_.picture == QuestPicture::scatter) {
-      draw_scatter(context, query);
-    } else {
-      draw_pages(context, query);
-    }
+    switch_list(switches_, switches_.steps, context.look.px(98));
   }
 
   std::optional<plot::Figure> figure() const override {
-    auto figure = figure_.current();
+    auto figure = FigurePanel::figure();
     if (!figure || !query_) return figure;
-    if (switches_.picture == QuestPicture::scatter) {
-      mark_query(*figure, query_->pages, key_);
+    if (is_cloud()) {
+      mark_query(*figure, selected(), key_);
     } else if (key_) {
-      mark_page(*figure, query_->pages, *key_);
+      mark_page(*figure, selected(), *key_);
     }
     return figure;
   }
 
   std::optional<std::string> csv() const override {
-    if (switches_.picture == QuestPicture::scatter) {
-      if (!steps_) return std::nullopt;
-      return quest_csv(all_pages(), steps_->scale, switches_.program);
-    }
-    if (!query_) return std::nullopt;
-    const QuestPages* const one[] = {&query_->pages};
-    return quest_csv(one, query_->scale, switches_.program);
+    if (!value_) return std::nullopt;
+    return quest_csv(*value_, switches_.program);
   }
 
  private:
+  bool is_cloud() const { return switches_.picture == QuestPicture::scatter; }
+  /// The pages of the selected query. Only with query_.
+  const QuestPages& selected() const { return query_->steps.front(); }
+
   void forget() override {
-    steps_slot_.clear();
-    query_slot_.clear();
-    steps_.reset();
+    FigurePanel::forget();
     query_.reset();
-    drawn_ = nullptr;
   }
 
-  // ---- what is asked for ----
-
-  QuestRequest request_of(const Session& session) const {
-    QuestRequest request;
-    request.layer = session.selection().layer;
-    request.q_head = session.selection().q_head;
-    request.page_size = session.parameters().page_size;
-    request.budget = session.parameters().budget;
-    request.steps = switches_.steps;
-    return request;
+  std::optional<Question> question(PanelContext& context) override {
+    const Selection& selection = context.session.selection();
+    key_ = selection.key;
+    QuestRequest all;
+    all.layer = selection.layer;
+    all.q_head = selection.q_head;
+    all.page_size = context.session.parameters().page_size;
+    all.budget = context.session.parameters().budget;
+    all.steps = switches_.steps;
+    QuestRequest one = all;
+    one.query = selection.query;
+    const JobRequest quick{fmt::format("Pages of position {}", *one.query), Lane::quick};
+    const auto compute = on_trace(document_, one, quest_steps);
+    query_ = ask(context, slots_[1], sources_ + one.key(), quick, compute).value;
+    if (!is_cloud()) return Question{one.key(), quick, compute, /*slot=*/1};
+    return Question{all.key(),
+                    {fmt::format("Quest bounds of layer {}, head {}", all.layer, all.q_head)},
+                    on_trace(document_, all, quest_steps)};
   }
 
-  AsyncView<QuestSteps> ask_steps(PanelContext& context) {
-    const QuestRequest request = request_of(context.session);
-    return ask(context, steps_slot_, sources_ + request.key(),
-               {fmt::format("Quest bounds of layer {}, head {}", request.layer, request.q_head)},
-               [request, document = document_](JobContext& job) {
-                 return quest_steps(document->source(), request, job);
-               });
+  const plot::Figure& make_picture() override {
+    violations_ = quest_violations(*value_, kMostListed);
+    if (!is_cloud()) return profile_ = quest_profile(*value_, switches_.program);
+    cloud_ = quest_cloud(*value_, switches_.program);
+    return cloud_.figure;
   }
 
-  AsyncView<QuestQuery> ask_query(PanelContext& context) {
-    QuestRequest request = request_of(context.session);
-    request.steps = StepSource::automatic;  // has no say in one query
-    const Index query = context.session.selection().query;
-    key_ = context.session.selection().key;
-    return ask(context, query_slot_, fmt::format("{}{}/query{}", sources_, request.key(), query),
-               {fmt::format("Pages of position {}", query), Lane::quick},
-               [request, query, document = document_](JobContext&) {
-                 return quest_query(document->source(), request, query);
-               });
+  float height_below(PanelContext& context) override {
+    const float lines = 1.0f + std::min<float>(4.0f, static_cast<float>(violations_.size()));
+    return accent_words_height(query_words()) + lines * ImGui::GetTextLineHeightWithSpacing() +
+           context.look.px(2);
   }
 
-  // ---- the cloud ----
-
-  void draw_scatter(PanelContext& context, const AsyncView<QuestQuery>& query) {
-    const auto view = ask_steps(context);
-    if (!async_place(context, steps_slot_, view)) return;
-    if (drawn_ != view.value.get() || drawn_program_ != switches_.program) {
-      steps_ = view.value;
-      cloud_ = quest_cloud(*steps_, switches_.program);
-      violations_ = quest_violations(all_pages(), kMostListed);
-      remember(steps_.get());
-    }
-    show_figure(context, cloud_.figure);
-    if (query.value) draw_selected(context, query.value->pages);
-    if (const auto& hit = figure_.hit(); hit && hit->mark && hit->point) {
-      if (const auto place = cloud_.at(*hit->mark, *hit->point)) {
-        explain_and_choose(context, *place, hit->clicked);
-      }
-    }
-    draw_numbers(context, query.value.get());
-  }
-
-  void draw_selected(const PanelContext& context, const QuestPages& pages) const {
-    AccentMarks marks(context, *figure_, 0);
+  void draw_over(PanelContext& context) override {
+    if (!query_) return;
+    const QuestPages& pages = selected();
     const std::size_t none = pages.n_pages();
     const std::size_t chosen = key_ ? pages.slot_of(*key_).value_or(none) : none;
-    const auto place = [&](std::size_t slot) {
-      return std::pair{static_cast<double>(pages.true_max[slot]),
-                       static_cast<double>(pages.bound[slot])};
+    AccentMarks marks(context, *figure_, 0);
+    if (!is_cloud()) {
+      if (chosen == none) return;
+      const TokenRange keys = pages.keys_of(chosen);
+      marks.frame({static_cast<double>(keys.begin), static_cast<double>(keys.end)},
+                  *profile_.panels[0].y.range);
+      return;
+    }
+    const auto at = [](const std::vector<float>& values, std::size_t slot) {
+      return static_cast<double>(values[slot]);
     };
-    for (std::size_t slot = 0; slot < pages.n_pages(); ++slot) {
-      const auto [x, y] = place(slot);
-      if (slot != chosen) marks.dot(x, y);
+    for (std::size_t slot = 0; slot < pages.n_pages(); ++slot)
+      if (slot != chosen) marks.dot(at(pages.true_max, slot), at(pages.bound, slot));
+    if (chosen != none) marks.ring(at(pages.true_max, chosen), at(pages.bound, chosen));
+  }
+
+  void follow(PanelContext& context, const FigureHit& hit) override {
+    if (is_cloud() && (!hit.mark || !hit.point)) return;
+    const auto place = is_cloud() ? cloud_.at(*hit.mark, *hit.point) : std::nullopt;
+    if (is_cloud() && !place) return;
+    for (const QuestPages& pages : value_->steps) {
+      if (place && pages.query != place->query) continue;
+      const auto slot = place ? place->slot : pages.slot_of(static_cast<Index>(std::floor(hit.x)));
+      if (!slot) continue;
+      explain(pages, *slot);
+      if (hit.clicked) go_to(context, pages.query, pages.keys_of(*slot).begin);
     }
-    if (chosen == none) return;
-    const auto [x, y] = place(chosen);
-    marks.ring(x, y);
   }
 
-  void explain_and_choose(PanelContext& context, QuestPlace place, bool clicked) {
-    for (const QuestPages& pages : steps_->steps) {
-      if (pages.query != place.query) continue;
-      explain(pages, place.slot, steps_->scale);
-      if (clicked) go_to(context, place.query, pages.keys_of(place.slot).begin);
-    }
-  }
-
-  // ---- one query ----
-
-  void draw_pages(PanelContext& context, const AsyncView<QuestQuery>& query) {
-    if (!async_place(context, query_slot_, query)) return;
-    if (drawn_ != query.value.get() || drawn_program_ != switches_.program) {
-      profile_ = quest_profile(*query.value, switches_.program);
-      const QuestPages* const one[] = {&query.value->pages};
-      violations_ = quest_violations(one, kMostListed);
-      drawn_query_ = query.value;
-      remember(query.value.get());
-    }
-    show_figure(context, profile_);
-    const QuestPages& pages = query.value->pages;
-    if (key_ && pages.slot_of(*key_)) {
-      const TokenRange keys = pages.keys_of(*pages.slot_of(*key_));
-      AccentMarks(context, *figure_, 0)
-          .frame({static_cast<double>(keys.begin), static_cast<double>(keys.end)},
-                 *profile_.panels[0].y.range);
-    }
-    if (const auto& hit = figure_.hit()) {
-      if (const auto slot = pages.slot_of(static_cast<Index>(std::floor(hit->x)))) {
-        explain(pages, *slot, query.value->scale);
-        if (hit->clicked) go_to(context, pages.query, pages.keys_of(*slot).begin);
-      }
-    }
-    draw_numbers(context, query.value.get());
-  }
-
-  // ---- both ----
-
-  std::vector<const QuestPages*> all_pages() const {
-    std::vector<const QuestPages*> pages;
-    for (const QuestPages& step : steps_->steps) pages.push_back(&step);
-    return pages;
-  }
-
-  void remember(const void* value) {
-    drawn_ = value;
-    drawn_program_ = switches_.program;
-    figure_.renew();
-  }
-
-  /// The figure above the numbers.
-  void show_figure(PanelContext& context, const plot::Figure& figure) {
-    const float lines = 1.0f + std::min<float>(4.0f, static_cast<float>(violations_.size()));
-    const float below = accent_words_height(query_words()) +
-                        lines * ImGui::GetTextLineHeightWithSpacing() + context.look.px(2);
-    figure_.show_above(context, figure, below);
-  }
+  // ---- words ----
 
   void go_to(PanelContext& context, Index query, Index key) {
-    context.session.select("quest bounds click", [&](Selection& s) {
-      s.query = query;
-      s.key = key;
-    });
+    context.session.select_pair("quest bounds click", query, key);
   }
 
-  void explain(const QuestPages& pages, std::size_t slot, double scale) const {
+  void explain(const QuestPages& pages, std::size_t slot) const {
     const TokenRange keys = pages.keys_of(slot);
     const double truth = static_cast<double>(pages.true_max[slot]);
     const double bound = static_cast<double>(pages.bound[slot]);
@@ -243,10 +163,10 @@ class QuestBoundsPanel final : public TracePanel<QuestSwitches> {
         {{"query", token_words(*document_, pages.query)},
          {"page", fmt::format("{}  (keys {} to {})", pages.first_page + static_cast<Index>(slot),
                               keys.begin, keys.end - 1)},
-         {"text", range_text(*document_, keys, 64)},
+         {"text", document_->text_of(keys, 64)},
          {"bound", fmt::format("{:.6g}", bound)},
          {"true maximum", fmt::format("{:.6g}", truth)},
-         {"gap", fmt::format("{:.4g} logits{}", scale * (bound - truth),
+         {"gap", fmt::format("{:.4g} logits{}", value_->scale * (bound - truth),
                              pages.violated[slot] != 0 ? "  (violated)" : "")},
          {"kept", is_kept ? "yes" : "no"}});
   }
@@ -254,7 +174,7 @@ class QuestBoundsPanel final : public TracePanel<QuestSwitches> {
   /// The selected query in numbers.
   std::string query_words() const {
     if (!query_) return "the selected query is being read";
-    const QuestPages& pages = query_->pages;
+    const QuestPages& pages = selected();
     const QuestChoice& choice = pages.choice(switches_.program);
     std::string words = fmt::format(
         "query {}: {} of {} pages kept, {:.1f}% of the attention, top-10 recall {:.2f}; ",
@@ -268,20 +188,12 @@ class QuestBoundsPanel final : public TracePanel<QuestSwitches> {
                                pages.best_rank + 1);
   }
 
-  void draw_numbers(PanelContext& context, const QuestQuery* query) {
+  void draw_below(PanelContext& context) override {
     accent_words(context, query_words());
-    if (switches_.picture == QuestPicture::scatter || query != nullptr) {
-      draw_violations(context, query);
-    }
-  }
-
-  void draw_violations(PanelContext& context, const QuestQuery* query) {
-    const bool is_cloud = switches_.picture == QuestPicture::scatter;
-    const Index n = is_cloud ? steps_->violations : query->pages.violations;
-    const std::size_t of = is_cloud ? steps_->n_points() : query->pages.n_pages();
+    const Index n = value_->violations;
     const plot::Colour colour = n > 0 ? context.look.error : context.look.muted;
     ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
-    ImGui::TextUnformatted(fmt::format("violations {} of {} pages", n, of).c_str());
+    ImGui::TextUnformatted(fmt::format("violations {} of {} pages", n, value_->n_points()).c_str());
     help_tooltip(
         "Pages whose bound is below their true maximum by more than rounding: none if all "
         "is right.");
@@ -296,20 +208,11 @@ class QuestBoundsPanel final : public TracePanel<QuestSwitches> {
     ImGui::PopStyleColor();
   }
 
-  AsyncValue<QuestSteps> steps_slot_;
-  AsyncValue<QuestQuery> query_slot_;
-
-  // what is shown
-  std::shared_ptr<const QuestSteps> steps_;
-  std::shared_ptr<const QuestQuery> query_;        // of the selected query
-  std::shared_ptr<const QuestQuery> drawn_query_;  // of the profile
+  std::shared_ptr<const QuestSteps> query_;  // the selected one
   std::optional<Index> key_;
   QuestCloud cloud_;
   plot::Figure profile_;
   std::vector<QuestViolation> violations_;
-  // The value that the figure shows; kept alive by the pointers above.
-  const void* drawn_ = nullptr;
-  QuestSemantics drawn_program_ = QuestSemantics::eval;
 };
 
 }  // namespace

@@ -116,10 +116,7 @@ void draw_failing(PanelContext& context, const RecallPicture& picture, const Rec
     ImGui::PushID(static_cast<int>(head.layer * 4096 + head.q_head));
     if (ImGui::Selectable(fmt::format("{}", head.layer).c_str(), is_selected,
                           ImGuiSelectableFlags_SpanAllColumns)) {
-      context.session.select("failing head", [&](Selection& s) {
-        s.layer = head.layer;
-        s.q_head = head.q_head;
-      });
+      context.session.select_head("failing head", head.layer, head.q_head);
     }
     landmark(fmt::format("failing layer {} head {}", head.layer, head.q_head));
     ImGui::PopID();

@@ -14,12 +14,12 @@
 
 #include "analysis/figures/result_view.hpp"
 #include "analysis/plot/scale.hpp"
-#include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/methods/recall_view.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/method_list.hpp"
 #include "gui/panels/panel_base.hpp"
+#include "gui/panels/queue_picture.hpp"
 #include "gui/panels/recall_numbers.hpp"
 #include "gui/panels/result_parts.hpp"
 #include "gui/panels/switch_row.hpp"
@@ -42,20 +42,11 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   void controls(PanelContext& context) override {
     const Look& look = context.look;
     if (!is_wide_) draw_methods_button(context);
-    choose("##metric", switches_.metric, look.px(138));
-    help_tooltip("What is measured against dense attention, as the mean over heads.");
-    next_switch();
-    if (is_wide_) {
-      ImGui::AlignTextToFramePadding();
-      ImGui::TextDisabled("along");
-      ImGui::SameLine();
-    }
-    choose("##along", switches_.along, look.px(128));
+    switch_list(switches_, switches_.metric, look.px(138));
+    if (is_wide_) switch_label("along");
+    switch_list(switches_, switches_.along, look.px(128));
     landmark("along");
-    help_tooltip(field_help<RecallOptions>("along"));
-    next_switch();
-    choose("##scope", switches_.scope, look.px(88));
-    help_tooltip("The selected head, all heads of its layer, or all recorded layers.");
+    switch_list(switches_, switches_.scope, look.px(88));
   }
 
   void draw_trace(PanelContext& context) override {
@@ -66,22 +57,21 @@ class RecallPanel final : public TracePanel<RecallOptions> {
       draw_choices(context, {context.look.px(216), room.y});
       ImGui::SameLine();
     }
-    ImGui::BeginChild("recall", {0, 0}, false,
-                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
+    begin_part("recall", {0, 0});
     draw_result(context);
     ImGui::EndChild();
   }
 
   std::optional<plot::Figure> figure() const override {
-    if (!picture_ || picture_->figure.panels.empty()) return std::nullopt;
-    const bool is_drawn = figure_ && shown_ == picture_;
+    if (!picture_.get() || picture_->figure.panels.empty()) return std::nullopt;
+    const bool is_drawn = figure_ && shown_ == picture_.get();
     return with_budget_rule(is_drawn ? figure_->current_figure() : picture_->figure, *picture_,
                             question_.parameters.budget);
   }
 
   /// "METHOD@BUDGET": the points of the curves.
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
-    std::vector<std::pair<std::string, ImVec2>> places;
+  Places landmarks() const override {
+    Places places;
     if (!figure_ || !shown_ || shown_->figure.panels.empty()) return places;
     const auto& marks = shown_->figure.panels.front().marks;
     for (std::size_t m = 0; m < marks.size(); ++m) {
@@ -89,11 +79,9 @@ class RecallPanel final : public TracePanel<RecallOptions> {
       for (std::size_t i = 0; line != nullptr && i < line->x.size(); ++i) {
         if (shown_->mark_methods[m].empty()) continue;
         const double budget = shown_->mark_budgets[m][i];
-        if (const auto at = figure_->place(0, line->x[i], line->y[i])) {
-          places.emplace_back(fmt::format("{}@{}", shown_->mark_methods[m],
-                                          std::isnan(budget) ? line->x[i] : budget),
-                              *at);
-        }
+        places.add(
+            fmt::format("{}@{}", shown_->mark_methods[m], std::isnan(budget) ? line->x[i] : budget),
+            figure_->place(0, line->x[i], line->y[i]));
       }
     }
     return places;
@@ -112,13 +100,6 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     return Extent::trace;
   }
 
-  /// What a picture is made of; shared with the job that makes it.
-  struct Inputs {
-    RecallQuestion question;
-    std::vector<RecallItem> items;
-    std::vector<std::shared_ptr<const MethodRows>> rows;
-    std::vector<OpenedSweep> opened;
-  };
   /// The tables of all opened sweeps.
   struct Sweeps {
     std::vector<OpenedSweep> tables;
@@ -131,16 +112,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   };
 
   void forget() override {
-    revision_.reset();
     plan_.clear();
-    items_.clear();
-    queue_.clear();
-    inputs_.reset();
-    picture_key_.clear();
-    picture_question_.clear();
-    picture_is_over_ = true;
-    slot_.clear();
-    picture_.reset();
+    picture_.forget();
     shown_.reset();
   }
 
@@ -157,9 +130,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   /// Question, list of methods and items to compute, anew when something was selected or switched.
   void update_question(const PanelContext& context) {
     const Session& session = context.session;
-    if (revision_ == session.revision() && asked_options_ == switches_) return;
-    revision_ = session.revision();
-    asked_options_ = switches_;
+    if (!has_changed(session)) return;
     const auto document = session.document();
     const TraceInfo& info = document->info();
     RecallQuestion question;
@@ -181,10 +152,10 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     }
     tones_ = recall_tones(question.methods);
     plan_ = plan_recall(question);
-    items_.clear();
+    picture_.items.clear();
     for (const RecallItem& item : plan_) {
       const MethodItem& method = question.methods[item.method];
-      items_.push_back(
+      picture_.items.push_back(
           method_rows_item(document, session.draft_for(method.spec), method.name, item.request));
     }
     question_ = std::move(question);
@@ -219,41 +190,6 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     sweeps_key_ = key;
   }
 
-  /// The picture of what is there; a new one is begun when rows come or the question changes, but
-  /// never so often that none is finished.
-  void update_picture(PanelContext& context, const QueueView<MethodRows>& view) {
-    const Workbench bench = context.session.bench();
-    update_sweeps(context);
-    if (view.n_known > 0 || items_.empty()) {
-      const std::string question = sources_ + question_.key();
-      const std::string wanted =
-          fmt::format("{}/{}/{}", question, view.known_mask(), sweeps_ ? sweeps_key_ : "");
-      const bool may_change = question != picture_question_ || picture_is_over_;
-      if (wanted != picture_key_ && may_change) {
-        picture_key_ = wanted;
-        picture_question_ = question;
-        inputs_ = std::make_shared<const Inputs>(Inputs{
-            question_, plan_, view.values, sweeps_ ? sweeps_->tables : std::vector<OpenedSweep>()});
-      }
-      is_picture_wanted_ = wanted == picture_key_;
-    } else {
-      is_picture_wanted_ = true;  // nothing new to draw
-    }
-    if (!inputs_) return;
-    const auto made = slot_.ask(bench, picture_key_, {"Curves", Lane::quick, /*urgent=*/true},
-                                [inputs = inputs_](JobContext&) {
-                                  return recall_picture(inputs->question, inputs->items,
-                                                        inputs->rows, inputs->opened);
-                                });
-    picture_is_over_ = !made.is_pending();
-    if (made.value && made.value != picture_) {
-      picture_ = made.value;
-      figure_.renew();
-    }
-    busy_ = busy_ || !made.fresh || !is_picture_wanted_;
-    if (made.failed()) busy_ = false;
-  }
-
   // ---- what is drawn ----
 
   void draw_methods_button(PanelContext& context) {
@@ -279,44 +215,36 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     method_list(context, list_, tones_, field_.typed);
     ImGui::EndChild();
     ImGui::Separator();
-    const auto line = [&](const char* name, const char* id, auto& value, std::string_view help) {
+    const auto name = [&](const char* words) {
       ImGui::AlignTextToFramePadding();
-      ImGui::TextDisabled("%s", name);
+      ImGui::TextDisabled("%s", words);
       ImGui::SameLine(look.px(52));
-      choose(id, value, -1.0f);
-      help_tooltip(help);
     };
-    line("phase", "##phase", switches_.phase,
-         "Prefill chunks, decode steps, or the phase of the selected query.");
-    line("bands", "##band", switches_.band,
-         "Over heads: 95 % interval of the mean (ci), median and middle half, smallest to largest, "
-         "or no bands.");
-    ImGui::AlignTextToFramePadding();
-    ImGui::TextDisabled("log");
-    ImGui::SameLine(look.px(52));
+    name("phase");
+    switch_list(switches_, switches_.phase, -1.0f);
+    name("bands");
+    switch_list(switches_, switches_.band, -1.0f);
+    name("log");
     log_switch("x", switches_.x);
     ImGui::SameLine();
     log_switch("y", switches_.y);
-    draw_target(context);
+    name("target");
+    draw_target();
     if (n_sweeps_ > 0) {
-      ImGui::Checkbox("opened sweeps", &switches_.opened);
+      switch_box(switches_, switches_.opened, "opened sweeps");
       landmark("opened sweeps");
-      help_tooltip(field_help<RecallOptions>("opened"));
     }
     ImGui::EndChild();
   }
 
-  void draw_target(const PanelContext& context) {
-    ImGui::AlignTextToFramePadding();
-    ImGui::TextDisabled("target");
-    ImGui::SameLine(context.look.px(52));
+  void draw_target() {
     ImGui::SetNextItemWidth(-1.0f);
     const double low = 0.0;
     const double high = 1.0;
     ImGui::SliderScalar("##target", ImGuiDataType_Double, &switches_.target, &low, &high, "%.2f",
                         ImGuiSliderFlags_AlwaysClamp);
     landmark("target");
-    help_tooltip(field_help<RecallOptions>("target") + " (0: off)");
+    help_tooltip(field_at(switches_, switches_.target).help);
   }
 
   static void log_switch(const char* name, AxisScale& scale) {
@@ -326,15 +254,17 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   }
 
   void draw_result(PanelContext& context) {
-    const auto view = queue_.ask(context.session.bench(), items_);
-    busy_ = view.is_busy();
-    update_picture(context, view);
-    const bool has_picture = picture_ && !picture_->figure.panels.empty();
-    const bool is_said = queue_place(context, queue_, view, has_picture);
-    if (!has_picture) {
-      if (!is_said && picture_) empty_place(context, "Nothing to compare", picture_->sentence);
-      return;
-    }
+    update_sweeps(context);
+    const bool has_picture = picture_.update(
+        context, "Curves", sources_ + question_.key(), sweeps_ ? sweeps_key_ : "",
+        [&](const auto& rows) {
+          return [question = question_, plan = plan_, rows,
+                  opened = sweeps_ ? sweeps_->tables : std::vector<OpenedSweep>()](JobContext&) {
+            return recall_picture(question, plan, rows, opened);
+          };
+        });
+    busy_ = busy_ || picture_.is_busy();
+    if (!has_picture) return;
     if (!picture_->notes.empty()) {
       ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.warning));
       one_line(fmt::format("{}", fmt::join(picture_->notes, " ")));
@@ -349,8 +279,9 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     has_table_ = !picture_->numbers.empty() &&
                  size.y > recall_numbers_height(*picture_) + context.look.px(160);
     if (has_table_) size.y -= recall_numbers_height(*picture_) + ImGui::GetStyle().ItemSpacing.y;
-    figure_.show(context, picture_->figure, size);
-    shown_ = picture_;
+    if (shown_ != picture_.get()) figure_.renew();
+    shown_ = picture_.get();
+    figure_.show(context, shown_->figure, size);
     const auto budget = static_cast<double>(context.session.parameters().budget);
     if (const auto at = reference_place(budget))
       mark_budget(context, *at, budget, context.look.accent);
@@ -443,7 +374,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     if (line == nullptr || point >= line->x.size()) return;
     const auto budget = budget_of(method, question_.parameters);
     const bool takes_share = budget && budget->kind != Budget::Kind::tokens;
-    std::vector<std::pair<std::string, std::string>> lines = {{"method", method}};
+    HoverLines lines = {{"method", method}};
     if (takes_share) lines.emplace_back("share", fmt::format("p = {}", budget->value));
     const double tokens = picture_->mark_budgets[mark][point];
     if (!std::isnan(tokens)) lines.emplace_back("budget", fmt::format("{} tokens", tokens));
@@ -475,22 +406,11 @@ class RecallPanel final : public TracePanel<RecallOptions> {
   std::shared_ptr<const Sweeps> sweeps_;
   std::string sweeps_key_;  // of these
 
-  std::optional<std::uint64_t> revision_;
-  std::optional<RecallOptions> asked_options_;
   RecallQuestion question_;
   std::vector<MethodItem> list_;
   std::vector<plot::Tone> tones_;  // of the ticked ones
   std::vector<RecallItem> plan_;
-  std::vector<QueueItem<MethodRows>> items_;
-  AsyncQueue<MethodRows> queue_;
-
-  std::shared_ptr<const Inputs> inputs_;
-  std::string picture_key_;
-  std::string picture_question_;
-  bool picture_is_over_ = true;
-  bool is_picture_wanted_ = true;
-  AsyncValue<RecallPicture> slot_;
-  std::shared_ptr<const RecallPicture> picture_;
+  QueuePicture<MethodRows, RecallPicture> picture_;
   std::shared_ptr<const RecallPicture> shown_;
 };
 

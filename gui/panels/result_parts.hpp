@@ -155,7 +155,6 @@ class ResultAbout {
 std::string result_key(const ResultPtr& result);
 
 /// Tooltip lines of what lies under the cursor of any figure.
-std::vector<std::pair<std::string, std::string>> hit_lines(const plot::Figure& figure,
-                                                           const FigureHit& hit);
+HoverLines hit_lines(const plot::Figure& figure, const FigureHit& hit);
 
 }  // namespace kvscope::gui

@@ -20,8 +20,6 @@ namespace {
 constexpr float kChoicesWidth = 200.0f;  // points, right of the figure
 constexpr float kBesideFrom = 640.0f;    // narrower panels have them in a popup
 
-using TipLines = std::vector<std::pair<std::string, std::string>>;
-
 /// A column at the right for choices, or a button that opens them; false: nothing to draw into.
 /// The figure goes to the left of it, from `figure_size` on.
 class Choices {
@@ -102,17 +100,15 @@ std::string label_of(const plot::Mark& mark) {
 }
 
 void show_caption(const PanelContext& context, const plot::Figure& figure) {
-  ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
-  for (const std::string& sentence : figure.caption) ImGui::TextWrapped("%s", sentence.c_str());
-  ImGui::PopStyleColor();
+  for (const std::string& sentence : figure.caption) coloured_words(context.look.muted, sentence);
 }
 
 }  // namespace
 
-TipLines hit_lines(const plot::Figure& figure, const FigureHit& hit) {
+HoverLines hit_lines(const plot::Figure& figure, const FigureHit& hit) {
   if (hit.panel >= figure.panels.size()) return {};
   const plot::Panel& panel = figure.panels[hit.panel];
-  TipLines lines;
+  HoverLines lines;
   if (!panel.title.empty()) lines.emplace_back("panel", plot::plain_text(panel.title));
   if (hit.mark && *hit.mark < panel.marks.size()) {
     if (const std::string label = label_of(panel.marks[*hit.mark]); !label.empty()) {
@@ -121,13 +117,10 @@ TipLines hit_lines(const plot::Figure& figure, const FigureHit& hit) {
   }
   const double x = hit.point ? hit.point_x : hit.x;
   const double y = hit.point ? hit.point_y : hit.y;
-  if (hit.row && hit.col) {
-    if (const RowTarget target = target_of_cell(panel, *hit.row, *hit.col); !target.empty()) {
-      lines.emplace_back("cell", target.words());
-    } else {
-      lines.emplace_back(axis_name(panel.x, "x"), fmt::format("{:.6g}", x));
-      lines.emplace_back(axis_name(panel.y, "y"), fmt::format("{:.6g}", y));
-    }
+  const RowTarget target =
+      hit.row && hit.col ? target_of_cell(panel, *hit.row, *hit.col) : RowTarget{};
+  if (!target.empty()) {
+    lines.emplace_back("cell", target.words());
   } else {
     lines.emplace_back(axis_name(panel.x, "x"), fmt::format("{:.6g}", x));
     lines.emplace_back(axis_name(panel.y, "y"), fmt::format("{:.6g}", y));

@@ -205,9 +205,7 @@ std::optional<ResultRows> ResultsPanel::ask_rows(PanelContext& context) {
   busy_ |= loaded.is_pending();
   // Another table's lines would be taken for this one's.
   if (!loaded.fresh) {
-    const SlotAction action = job_place(context, loaded.status, /*has_value=*/false, false);
-    if (action == SlotAction::cancel) loaded_.cancel();
-    if (action == SlotAction::retry) loaded_.retry();
+    report_job(context, loaded_, loaded.status, /*has_value=*/false, /*fresh=*/false);
     return std::nullopt;
   }
   rows.loaded = loaded.value;

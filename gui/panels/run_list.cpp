@@ -31,12 +31,6 @@ bool line_button(const Run& run, const char* label, const char* name, const char
   return pressed;
 }
 
-void coloured_words(plot::Colour colour, const std::string& words) {
-  ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
-  ImGui::TextWrapped("%s", words.c_str());
-  ImGui::PopStyleColor();
-}
-
 void draw_progress(const PanelContext& context, const Run& run) {
   const Progress& p = run.status.progress;
   const float share = p.total > 0 ? static_cast<float>(p.done) / static_cast<float>(p.total) : 0.0f;

@@ -109,9 +109,7 @@ class RunsPanel final : public Panel {
     if (found == commands.end()) return;
     const CommandSpec& command = *found;
     Form& form = form_of(command, context.session);
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
-    ImGui::TextWrapped("%s", command.summary.c_str());
-    ImGui::PopStyleColor();
+    coloured_words(context.look.muted, command.summary);
     help_tooltip(command.description);
 
     const std::vector<std::string> words = command_words(command, form.values);
@@ -127,9 +125,7 @@ class RunsPanel final : public Panel {
     ImGui::EndChild();
     ImGui::Separator();
     ImGui::PushFont(context.fonts.small());
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
-    ImGui::TextWrapped("%s", line.c_str());
-    ImGui::PopStyleColor();
+    coloured_words(context.look.muted, line);
     ImGui::PopFont();
     if (ImGui::Button("Run", {context.look.px(90), 0})) start(context, form, words);
     landmark("run command");

@@ -1,6 +1,6 @@
 #include "gui/panels/switch_row.hpp"
 
-#include <imgui.h>
+#include <imgui_internal.h>
 
 namespace kvscope::gui {
 
@@ -13,8 +13,10 @@ void SwitchRow::begin(float right) {
   right_ = right;
   drawn_.assign(1, {});
   const ImVec2 at = ImGui::GetCursorScreenPos();
+  start_ = at;
   left_ = at.x;
   top_ = at.y;
+  window_ = ImGui::GetCurrentWindow();
 }
 
 /// What has been drawn since the last switch is as wide as it is.
@@ -42,7 +44,10 @@ float SwitchRow::width() const {
 }
 
 void next_switch(float gap) {
+  if (current == nullptr || ImGui::GetCurrentWindow() != current->window_) return;
   SwitchRow& row = *current;
+  const ImVec2 now = ImGui::GetCursorScreenPos();
+  if (now.x == row.start_.x && now.y == row.start_.y) return;  // nothing stands there yet
   row.close();
   const float distance = gap < 0.0f ? ImGui::GetStyle().ItemSpacing.x : gap;
   const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -54,7 +59,16 @@ void next_switch(float gap) {
     ImGui::SetCursorScreenPos({at.x + distance, at.y});
   }
   row.drawn_.push_back({distance, 0.0f});
-  row.left_ = ImGui::GetCursorScreenPos().x;
+  row.start_ = ImGui::GetCursorScreenPos();
+  row.left_ = row.start_.x;
+}
+
+void switch_label(const char* words) {
+  next_switch();
+  ImGui::AlignTextToFramePadding();
+  ImGui::TextDisabled("%s", words);
+  ImGui::SameLine();
+  if (current != nullptr) current->start_ = ImGui::GetCursorScreenPos();
 }
 
 }  // namespace kvscope::gui

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "gui/model/bounds/theorem_figures.hpp"
+#include "gui/model/bounds/theorem_view.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
@@ -41,28 +41,23 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
   }
 
   void controls(PanelContext& context) override {
-    segmented("picture", switches_.picture);
-    help_tooltip(field_help<TheoremSwitches>("picture"));
-    next_switch();
+    switch_buttons(switches_, switches_.picture);
     if (switches_.picture == TheoremPicture::one) {
-      choose_bound(context);
-      next_switch();
+      std::vector<std::string> titles;
+      for (std::size_t b = 0; b < kTheoremBounds; ++b)
+        titles.emplace_back(title_of(static_cast<TheoremBound>(b)));
+      switch_list(switches_, switches_.bound, context.look.px(168), titles);
     }
-    choose("##colour", switches_.colour, context.look.px(92));
-    help_tooltip(field_help<TheoremSwitches>("colour"));
-    next_switch();
-    ImGui::AlignTextToFramePadding();
-    ImGui::TextDisabled("k*");
-    ImGui::SameLine();
-    choose("##star", switches_.analysis.star, context.look.px(92));
-    help_tooltip(field_help<TheoremSwitches>("star"));
+    switch_list(switches_, switches_.colour, context.look.px(92));
+    switch_label("k*");
+    switch_list(switches_, switches_.analysis.star, context.look.px(92));
     if (switches_.analysis.star != StarKey::rank) return;
     next_switch();
     ImGui::SetNextItemWidth(context.look.px(86));
     const Index step = 1;
     ImGui::InputScalar("##rank", ImGuiDataType_S64, &switches_.analysis.rank, &step);
     switches_.analysis.rank = std::max<Index>(1, switches_.analysis.rank);
-    help_tooltip(field_help<TheoremSwitches>("rank"));
+    help_tooltip(field_at(switches_, switches_.analysis.rank).help);
   }
 
   std::optional<plot::Figure> figure() const override {
@@ -77,15 +72,6 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
   }
 
  private:
-  void choose_bound(PanelContext& context) {
-    std::vector<std::string> titles;
-    for (std::size_t b = 0; b < kTheoremBounds; ++b) {
-      titles.emplace_back(title_of(static_cast<TheoremBound>(b)));
-    }
-    choose("##bound", switches_.bound, titles, context.look.px(168));
-    help_tooltip(field_help<TheoremSwitches>("bound"));
-  }
-
   // ---- what is asked for, and its figure ----
 
   std::optional<Question> question(PanelContext& context) override {
@@ -96,9 +82,7 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
     return Question{
         request.key(),
         {fmt::format("Theorem B.1 of layer {}, head {}", request.layer, request.q_head)},
-        [request, document = document_](JobContext& job) {
-          return theorem_rows(document->source(), request, job);
-        }};
+        on_trace(document_, request, theorem_rows)};
   }
 
   bool lacks_figure(PanelContext& context) override {
@@ -136,10 +120,7 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
     if (!row) return;
     explain(plot_.bounds[hit.panel], *row);
     if (!hit.clicked) return;
-    context.session.select("theorem B.1 click", [&](Selection& s) {
-      s.query = value_->query[*row];
-      s.key = value_->star[*row];
-    });
+    context.session.select_pair("theorem B.1 click", value_->query[*row], value_->star[*row]);
   }
 
   // ---- words ----

@@ -44,10 +44,7 @@ void KeptFeed::ask(const Session& session, const MethodSpec& method, bool is_new
   } else {
     const auto view = slot_.ask(
         session.bench(), question_.key, {fmt::format("Keys that {} keeps", method), Lane::heavy},
-        [question = question_](JobContext& job) {
-          const TraceSource* draft = question.draft ? &question.draft->source() : nullptr;
-          return kept_rows(question.trace->source(), draft, question.request, job);
-        });
+        on_traces(question_.trace, question_.draft, question_.request, kept_rows));
     if (view.fresh) rows_ = view.value;
     if (view.failed()) {
       problem_ = view.status.error;
@@ -76,8 +73,6 @@ void KeptFeed::forget() {
 void TokenFeed::update(PanelContext& context, const TokenWish& wish) {
   const Session& session = context.session;
   const auto document = session.document();
-  if (document->key() != document_) forget();
-  document_ = document->key();
   busy_ = false;
   const bool is_new = revision_ != session.revision();
   revision_ = session.revision();
@@ -95,7 +90,6 @@ void TokenFeed::update(PanelContext& context, const TokenWish& wish) {
 }
 
 void TokenFeed::forget() {
-  document_.clear();
   revision_.reset();
   compared_ = false;
   busy_ = false;
@@ -113,7 +107,7 @@ void TokenFeed::ask_text(PanelContext& context, const Open& document, float widt
       bench, document->key() + "texts", {"Reading the text", Lane::quick, /*urgent=*/true},
       [document](JobContext& job) { return TokenTexts::of(*document, job); });
   text_status_ = texts.status;
-  note_busy(texts);
+  busy_ = busy_ || texts.is_pending();
   if (!texts.fresh) return;
   if (advances_of_ != texts.value || generation_ != context.fonts.generation()) {
     // Letters that are missing are there from the next frame on, with another generation.
@@ -134,7 +128,7 @@ void TokenFeed::ask_text(PanelContext& context, const Open& document, float widt
         return LaidOutText{texts, break_lines(*texts, *advances, request)};
       });
   if (lines.value && lines.value->texts == texts.value) text_ = lines.value;
-  note_busy(lines);
+  busy_ = busy_ || lines.is_pending();
 }
 
 void TokenFeed::ask_row(const Session& session, const Open& document) {
@@ -157,7 +151,7 @@ void TokenFeed::ask_row(const Session& session, const Open& document) {
     row_problem_ = row.status.error;
     row_.reset();
   }
-  note_busy(row);
+  busy_ = busy_ || row.is_pending();
 }
 
 void TokenFeed::ask_search(const Session& session, const Open& document,
@@ -172,7 +166,7 @@ void TokenFeed::ask_search(const Session& session, const Open& document,
                     return FoundTokens{find_text(document->token_bytes(), needle)};
                   });
   if (found.fresh) found_ = found.value;
-  note_busy(found);
+  busy_ = busy_ || found.is_pending();
 }
 
 }  // namespace kvscope::gui

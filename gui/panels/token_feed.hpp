@@ -62,8 +62,9 @@ class TokenFeed {
   /// Null until the text was read.
   const LaidOutText* text() const { return text_.get(); }
   JobStatus text_status() const { return text_status_; }
-  void cancel_text() { texts_.cancel(); }
-  void retry_text() { texts_.retry(); }
+  /// Reading the text.
+  void cancel() { texts_.cancel(); }
+  void retry() { texts_.retry(); }
   /// Null until it was computed; perhaps of the query before.
   const RankedRow* row() const { return row_.get(); }
   /// A sentence: why there is none.
@@ -79,15 +80,7 @@ class TokenFeed {
   void ask_text(PanelContext& context, const Open& document, float width);
   void ask_row(const Session& session, const Open& document);
   void ask_search(const Session& session, const Open& document, const std::string& needle);
-  template <class T>
-  void note_busy(const AsyncView<T>& view) {
-    // What is done but not delivered yet is still to come.
-    const bool is_hopeless =
-        view.status.state == JobState::failed || view.status.state == JobState::cancelled;
-    busy_ = busy_ || (!view.fresh && !is_hopeless);
-  }
 
-  std::string document_;  // its key
   std::optional<std::uint64_t> revision_;
   bool compared_ = false;
   bool busy_ = false;

@@ -8,13 +8,10 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "core/base/fields_json.hpp"
-#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/panel_base.hpp"
 #include "gui/panels/switch_row.hpp"
 #include "gui/panels/token_canvas.hpp"
 #include "gui/panels/token_feed.hpp"
-#include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -24,20 +21,21 @@ namespace {
 constexpr float kStripHeight = 170.0f;  // points: below, a second line of words takes too much
 constexpr float kWide = 560.0f;         // points: from here on the words stand beside the search
 
-struct TokensOptions {
-  WeightScale scale = option(scale, "scale", WeightScale::log, "how weights become shades");
+struct TokensSwitches {
+  WeightScale scale = option(
+      scale, "scale", WeightScale::log,
+      "how weights become shades: four decades down from the largest, in proportion to it, or "
+      "by rank");
   bool mask_sinks =
-      option(mask_sinks, "mask-sinks", false, "leave the first tokens out of the shading");
+      option(mask_sinks, "mask-sinks", false,
+             "excludes the first 4 positions, to which many heads attend most, from the shading");
   bool compare = option(compare, "compare", false, "underline what the other method keeps as well");
   bool search_sets_key =
       option(search_sets_key, "search-sets-key", false, "search goes to keys instead of queries");
+  bool operator==(const TokensSwitches&) const = default;
 };
 
-using Lines = std::vector<std::pair<std::string, std::string>>;
-
-}  // namespace
-
-class TokensPanel final : public Panel {
+class TokensPanel final : public TracePanel<TokensSwitches> {
  public:
   PanelInfo info() const override {
     return {"tokens", "Tokens",
@@ -46,54 +44,33 @@ class TokensPanel final : public Panel {
   }
 
   void controls(PanelContext& context) override {
-    segmented("scale", options_.scale);
-    help_tooltip(
-        "How weights become shades: four decades down from the largest, in proportion to it, or "
-        "by rank.");
-    next_switch();
-    ImGui::Checkbox("mask sinks", &options_.mask_sinks);
-    help_tooltip(fmt::format(
-        "Excludes the first {} positions, to which many heads attend most, from the shading.",
-        kSinkTokens));
+    switch_buttons(switches_, switches_.scale);
+    switch_box(switches_, switches_.mask_sinks, "mask sinks");
     next_switch();
     ImGui::Checkbox(fmt::format("against {}###compare", context.session.selection().other).c_str(),
-                    &options_.compare);
+                    &switches_.compare);
     help_tooltip("Underlines what the other method keeps as well, dashed.");
   }
 
-  void draw(PanelContext& context) override {
-    const auto document = context.session.document();
-    if (document != document_.lock()) seen_query_.reset();
-    document_ = document;
-    if (document == nullptr) feed_.forget();
-    if (needs_trace(context)) return;
-    feed_.update(context, {ImGui::GetContentRegionAvail().x, options_.compare, needle_});
-    draw_toolbar(context, *document);
-    draw_text(context, *document);
+  void draw_trace(PanelContext& context) override {
+    feed_.update(context, {ImGui::GetContentRegionAvail().x, switches_.compare, needle_});
+    busy_ = feed_.is_busy();
+    draw_toolbar(context, *document_);
+    draw_text(context, *document_);
   }
 
   std::optional<plot::Figure> figure() const override {
-    const auto document = document_.lock();
-    if (!document || feed_.row() == nullptr) return std::nullopt;
-    return token_figure(figure_input(*document));
+    if (!document_ || feed_.row() == nullptr) return std::nullopt;
+    return token_figure(figure_input(*document_));
   }
 
   std::optional<std::string> csv() const override {
-    const auto document = document_.lock();
-    if (!document || feed_.row() == nullptr) return std::nullopt;
-    return token_csv(figure_input(*document));
+    if (!document_ || feed_.row() == nullptr) return std::nullopt;
+    return token_csv(figure_input(*document_));
   }
 
-  nlohmann::ordered_json options() const override { return fields_to_json(options_); }
-  std::vector<PanelChoice> choices() const override { return choices_of(options_); }
-  void set_options(const nlohmann::ordered_json& json) override {
-    TokensOptions wanted = options_;
-    fields_from_json(json, wanted);
-    options_ = wanted;
-  }
-
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
-    std::vector<std::pair<std::string, ImVec2>> places;
+  Places landmarks() const override {
+    Places places;
     if (feed_.text() == nullptr) return places;
     for (const auto& [pos, place] : canvas_.places(feed_.text()->lines)) {
       places.emplace_back(fmt::format("token {}", pos), place);
@@ -102,11 +79,15 @@ class TokensPanel final : public Panel {
   }
 
   bool takes_right_click() const override { return true; }
-  bool is_busy() const override { return feed_.is_busy(); }
 
  private:
+  void forget() override {
+    seen_query_.reset();
+    feed_.forget();
+  }
+
   TokenFigureInput figure_input(const Document& document) const {
-    TokenFigureInput input{document, *feed_.row(), options_.scale, options_.mask_sinks, {}};
+    TokenFigureInput input{document, *feed_.row(), switches_.scale, switches_.mask_sinks, {}};
     if (feed_.kept().has_keys()) input.kept.push_back(feed_.kept().keys());
     const bool is_another = feed_.other().spec() != feed_.kept().spec();
     if (feed_.other().has_keys() && is_another) input.kept.push_back(feed_.other().keys());
@@ -158,20 +139,20 @@ class TokensPanel final : public Panel {
     ImGui::TextDisabled("%s", words.c_str());
     ImGui::SameLine();
     static constexpr std::array<std::string_view, 2> kSets = {"query", "key"};
-    int sets = options_.search_sets_key ? 1 : 0;
-    if (segmented("sets", sets, kSets)) options_.search_sets_key = sets == 1;
+    int sets = switches_.search_sets_key ? 1 : 0;
+    if (segmented("sets", sets, kSets)) switches_.search_sets_key = sets == 1;
     help_tooltip("What becomes the match: the query, or the key that it looks at.");
   }
 
   Index search_place(const Session& session) const {
     const Selection& selected = session.selection();
-    return options_.search_sets_key ? selected.key.value_or(-1) : selected.query;
+    return switches_.search_sets_key ? selected.key.value_or(-1) : selected.query;
   }
 
   void go_to_match(Session& session, bool forward) {
     if (feed_.found() == nullptr) return;
     std::vector<std::size_t> positions = feed_.found()->positions;
-    if (options_.search_sets_key) {
+    if (switches_.search_sets_key) {
       // A key cannot lie after its query.
       std::erase_if(positions, [&](std::size_t pos) {
         return static_cast<Index>(pos) > session.selection().query;
@@ -180,7 +161,7 @@ class TokensPanel final : public Panel {
     const auto match = next_match(positions, search_place(session), forward);
     if (!match) return;
     session.select("token search", [&](Selection& s) {
-      if (options_.search_sets_key) {
+      if (switches_.search_sets_key) {
         s.key = *match;
       } else {
         s.query = *match;
@@ -217,7 +198,7 @@ class TokensPanel final : public Panel {
     }
     ImGui::BeginGroup();
     say_kept(context, feed_.kept(), colours.kept, /*dashed=*/false);
-    if (options_.compare) {
+    if (switches_.compare) {
       ImGui::SameLine(0, look.px(14));
       say_kept(context, feed_.other(), colours.other, /*dashed=*/true);
     }
@@ -255,17 +236,14 @@ class TokensPanel final : public Panel {
   void draw_text(PanelContext& context, const Document& document) {
     const LaidOutText* text = feed_.text();
     if (text == nullptr) {
-      const SlotAction action =
-          job_place(context, feed_.text_status(), /*has_value=*/false, /*fresh=*/false);
-      if (action == SlotAction::cancel) feed_.cancel_text();
-      if (action == SlotAction::retry) feed_.retry_text();
+      report_job(context, feed_, feed_.text_status(), /*has_value=*/false, /*fresh=*/false);
       return;
     }
     Session& session = context.session;
     const Selection selected = session.selection();
     const RankedRow* row = feed_.row();
     const Shading shading =
-        row != nullptr ? Shading(*row, options_.scale, options_.mask_sinks) : Shading();
+        row != nullptr ? Shading(*row, switches_.scale, switches_.mask_sinks) : Shading();
     TokenMarks marks;
     marks.query = selected.query;
     marks.key = selected.key;
@@ -296,9 +274,9 @@ class TokensPanel final : public Panel {
     seen_key_ = session.selection().key;
   }
 
-  Lines details(const Document& document, Index pos) const {
+  HoverLines details(const Document& document, Index pos) const {
     const TokenId id = document.source().tokens()[static_cast<std::size_t>(pos)];
-    Lines lines = {{"position", fmt::format("{}", pos)}, {"id", fmt::format("{}", id)}};
+    HoverLines lines = {{"position", fmt::format("{}", pos)}, {"id", fmt::format("{}", id)}};
     if (document.has_text()) {
       lines.emplace_back("text", fmt::format("“{}”", document.token_text(pos)));
     }
@@ -319,16 +297,16 @@ class TokensPanel final : public Panel {
     return lines;
   }
 
-  TokensOptions options_;
   TokenFeed feed_;
   TokenCanvas canvas_;
-  std::weak_ptr<const Document> document_;  // of the last frame
   std::string needle_;
   std::string position_;  // what is typed into "position"
   std::optional<Index> seen_query_;
   std::optional<Index> seen_key_;
   std::optional<Index> show_;  // to be brought into sight
 };
+
+}  // namespace
 
 std::unique_ptr<Panel> make_tokens_panel() {
   return std::make_unique<TokensPanel>();

@@ -29,12 +29,6 @@ void coloured(plot::Colour colour, const std::string& text) {
   ImGui::PopStyleColor();
 }
 
-void wrapped(plot::Colour colour, const std::string& text) {
-  ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
-  ImGui::TextWrapped("%s", text.c_str());
-  ImGui::PopStyleColor();
-}
-
 /// A small word to press, without a frame; in the accent colour while it is on.
 bool word_button(const PanelContext& context, const char* label, bool on) {
   ImGui::PushStyleColor(ImGuiCol_Button, packed(on ? with_alpha(context.look.accent, 0.22)
@@ -66,7 +60,7 @@ class TracesPanel final : public Panel {
       grid_ = {};
       grid_of_.clear();
       if (context.session.is_opening()) {
-        wrapped(context.look.muted, "Opening...");
+        coloured_words(context.look.muted, "Opening...");
       } else {
         needs_trace(context);
       }
@@ -92,7 +86,7 @@ class TracesPanel final : public Panel {
     return head_table_csv(document->info(), checks_);
   }
 
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
+  Places landmarks() const override {
     auto places = entry_places_;
     for (const GridLayer& layer : grid_.layers) {
       for (std::size_t head = 0; head < grid_.recorded_heads.size(); ++head) {
@@ -251,10 +245,10 @@ class TracesPanel final : public Panel {
     if (word_button(context, folded_ ? "Show" : "Put away", false)) folded_ = !folded_;
     if (!folded_) {
       for (std::size_t i = 0; i < std::min(n, kMostSentences); ++i) {
-        wrapped(look.ink, sentence(i));
+        coloured_words(look.ink, sentence(i));
       }
       if (n > kMostSentences) {
-        wrapped(look.muted, fmt::format("and {} more", n - kMostSentences));
+        coloured_words(look.muted, fmt::format("and {} more", n - kMostSentences));
       }
     }
     ImGui::PopTextWrapPos();
@@ -285,10 +279,7 @@ class TracesPanel final : public Panel {
                                  [&](Index layer, Index head) { return details_of(layer, head); }});
     const auto& clicked = drawn_.clicked;
     if (!clicked) return;
-    context.session.select("head grid click", [&](Selection& s) {
-      s.layer = clicked->first;
-      s.q_head = clicked->second;
-    });
+    context.session.select_head("head grid click", clicked->first, clicked->second);
   }
 
   void update_atlas(const Workbench& bench, const Document* document) {
@@ -394,7 +385,7 @@ class TracesPanel final : public Panel {
   std::string grid_of_;
   HeadGrid grid_;
   DrawnHeadGrid drawn_;
-  std::vector<std::pair<std::string, ImVec2>> entry_places_;
+  Places entry_places_;
   std::string facts_of_;
   std::vector<FactSection> facts_;
   std::string banner_of_;

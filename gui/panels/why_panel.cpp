@@ -36,8 +36,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
   }
 
   void controls(PanelContext& context) override {
-    segmented("along", switches_.along);
-    help_tooltip(field_help<WhySwitches>("along"));
+    switch_buttons(switches_, switches_.along);
     next_switch(context.look.px(14));
     if (ImGui::Button("Copy as command") && look_ && document_) {
       const std::string words = why_command(*look_, key_, document_->path().string(),
@@ -91,14 +90,12 @@ class WhyPanel final : public TracePanel<WhySwitches> {
   }
 
   /// "key N": the points of the heaviest keys.
-  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
-    std::vector<std::pair<std::string, ImVec2>> places;
+  Places landmarks() const override {
+    Places places;
     if (!figure_.is_shown() || !picture_) return places;
     for (const KeyFate& fate : picture_->heaviest) {
-      const auto place = why_place(fate, along());
-      if (!place) continue;
-      if (const auto at = figure_->place(0, place->x, place->y))
-        places.emplace_back(fmt::format("key {}", fate.key), *at);
+      if (const auto place = why_place(fate, along()))
+        places.add(fmt::format("key {}", fate.key), figure_->place(0, place->x, place->y));
     }
     return places;
   }
@@ -249,10 +246,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     if (own < slot.queries.size() && slot.queries[own] != look_->question.query &&
         button(fmt::format("Go to query {}", slot.queries[own]), "go to the query",
                "The representative query that gave the key its score, of this head.")) {
-      context.session.select("why query", [&](Selection& s) {
-        s.query = slot.queries[own];
-        s.key = key_;
-      });
+      context.session.select_pair("why query", slot.queries[own], key_);
     }
   }
 
@@ -268,8 +262,7 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     if (has_figure) {
       const ImVec2 size = is_wide ? ImVec2{room.x - table_width - gap, room.y}
                                   : ImVec2{room.x, std::max(context.look.px(120), room.y * 0.6f)};
-      ImGui::BeginChild("figure", size, false,
-                        ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
+      begin_part("figure", size);
       draw_figure(context);
       ImGui::EndChild();
       if (is_wide) ImGui::SameLine();

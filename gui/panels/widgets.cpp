@@ -274,6 +274,28 @@ void wrapped_words(std::string_view words) {
   ImGui::TextUnformatted(wrap_words(words, ImGui::GetContentRegionAvail().x).c_str());
 }
 
+void coloured_words(plot::Colour colour, const std::string& words) {
+  ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
+  ImGui::TextWrapped("%s", words.c_str());
+  ImGui::PopStyleColor();
+}
+
+void begin_part(const char* id, ImVec2 size) {
+  ImGui::BeginChild(id, size, false, ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
+}
+
+bool begin_dialog(const Look& look, const char* id, bool& should_open, ImVec2 size) {
+  if (std::exchange(should_open, false)) ImGui::OpenPopup(id);
+  const ImVec2 room = ImGui::GetIO().DisplaySize;
+  ImGui::SetNextWindowPos({room.x / 2, room.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
+  ImGui::SetNextWindowSize(
+      {std::min(room.x * 0.9f, look.px(size.x)), std::min(room.y * 0.9f, look.px(size.y))});
+  return ImGui::BeginPopupModal(
+      id, nullptr,
+      ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
+          (size.y > 0.0f ? ImGuiWindowFlags_None : ImGuiWindowFlags_AlwaysAutoResize));
+}
+
 void detail_tooltip(const HoverLines& lines) {
   hover_lines = lines;
   float names = 0.0f;

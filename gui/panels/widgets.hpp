@@ -5,8 +5,11 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
+#include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,13 +39,20 @@ enum class SlotAction { none, cancel, retry };
 SlotAction job_place(const PanelContext& context, const JobStatus& status, bool has_value,
                      bool fresh);
 
-/// job_place for an AsyncValue; returns true if there is a value to draw (perhaps of
+/// job_place() of a job that can be cancelled and tried again.
+template <class Slot>
+void report_job(const PanelContext& context, Slot& slot, const JobStatus& status, bool has_value,
+                bool fresh) {
+  const SlotAction action = job_place(context, status, has_value, fresh);
+  if (action == SlotAction::cancel) slot.cancel();
+  if (action == SlotAction::retry) slot.retry();
+}
+
+/// The same for an AsyncValue; returns true if there is a value to draw (perhaps of
 /// the key before).
 template <class T>
 bool async_place(const PanelContext& context, AsyncValue<T>& slot, const AsyncView<T>& view) {
-  const SlotAction action = job_place(context, view.status, view.value != nullptr, view.fresh);
-  if (action == SlotAction::cancel) slot.cancel();
-  if (action == SlotAction::retry) slot.retry();
+  report_job(context, slot, view.status, view.value != nullptr, view.fresh);
   return view.value != nullptr;
 }
 
@@ -55,9 +65,7 @@ bool queue_place(const PanelContext& context, AsyncQueue<T>& queue, const QueueV
   JobStatus status = view.status;
   if (view.is_busy() && view.values.size() > 1)
     status.title += fmt::format(" ({} of {})", view.n_known + 1, view.values.size());
-  const SlotAction action = job_place(context, status, has_value, /*fresh=*/false);
-  if (action == SlotAction::cancel) queue.cancel();
-  if (action == SlotAction::retry) queue.retry();
+  report_job(context, queue, status, has_value, /*fresh=*/false);
   return true;
 }
 
@@ -106,13 +114,15 @@ template <class Options>
 std::string field_controls(Options& options,
                            const std::function<Field(const Field&)>& narrowed = {});
 
-/// The help of one field of an options struct, for switches that are drawn by hand.
+/// What is said of one member of an options struct.
 template <class Options>
-std::string field_help(std::string_view name) {
+const Field& field_at(const Options& all, const auto& member) {
+  const auto* at = reinterpret_cast<const std::byte*>(std::addressof(member));
   for (const Option& option : options_of<Options>()) {
-    if (option.field.name == name) return std::string(option.field.help);
+    if (reinterpret_cast<const std::byte*>(std::addressof(all)) + option.at == at)
+      return option.field;
   }
-  return "";
+  throw std::logic_error("no option of these");
 }
 
 /// Words that fit into a width, their middle left out where they do not.
@@ -122,8 +132,17 @@ std::string fitting(std::string_view words, float width);
 void one_line(const std::string& words);
 /// Words in lines that fit what is left of the window, broken at spaces only: numbers stay whole.
 void wrapped_words(std::string_view words);
+/// Words in a colour, in lines that fit.
+void coloured_words(plot::Colour colour, const std::string& words);
 /// The lines that they take in a width.
 std::string wrap_words(std::string_view words, float width);
+
+/// A part of a panel that does not scroll; to be ended with ImGui::EndChild().
+void begin_part(const char* id, ImVec2 size);
+
+/// A dialog in the middle of the window; true if it is open: ends with ImGui::EndPopup(). `size` in
+/// points, at most 0.9 of the window; a height of 0: as high as its contents.
+bool begin_dialog(const Look& look, const char* id, bool& should_open, ImVec2 size);
 
 /// Lines "name  value" in a tooltip at the mouse.
 void detail_tooltip(const HoverLines& lines);

@@ -5,7 +5,6 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "analysis/read_table.hpp"
-#include "gui/model/compare/compare_csv.hpp"
 #include "gui/model/compare/compare_figures.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/gui_model/trace_files.hpp"

@@ -13,7 +13,6 @@
 
 #include "core/base/error.hpp"
 #include "gui/model/queries/query_selection_feed.hpp"
-#include "gui/model/queries/query_selection_figure.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/gui_model/trace_files.hpp"
 #include "tests/support/planted_trace.hpp"

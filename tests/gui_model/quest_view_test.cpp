@@ -15,7 +15,6 @@
 
 #include "analysis/plot/theme.hpp"
 #include "core/base/error.hpp"
-#include "gui/model/bounds/quest_figures.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 
@@ -46,6 +45,12 @@ QuestRequest small_request() {
   return request;
 }
 
+QuestSteps quest_query(const TraceSource& trace, QuestRequest request, Index query) {
+  request.query = query;
+  TestJob job;
+  return quest_steps(trace, request, job.context);
+}
+
 /// Largest q.k of the keys [begin, end) and the bound of their box, by loops.
 std::pair<double, double> naive_page(const TraceSource& trace, Index layer, Index head, Index query,
                                      Index begin, Index end) {
@@ -73,7 +78,7 @@ TEST_CASE("quest view: pages, bounds and maxima of a query equal three loops", "
   const MemoryTrace trace = small_trace();
   const Index query = GENERATE(0, 2, 41, 89);
   const QuestRequest request = small_request();
-  const QuestPages pages = quest_query(trace, request, query).pages;
+  const QuestPages pages = quest_query(trace, request, query).steps.at(0);
   REQUIRE(pages.query == query);
   REQUIRE(pages.n_pages() == static_cast<std::size_t>(query / 4 + 1));
   std::size_t best = 0;
@@ -108,7 +113,7 @@ TEST_CASE("quest view: a step of the analysis and the same query alone agree", "
   CHECK(steps.violations == 0);
   std::size_t n_points = 0;
   for (const QuestPages& step : steps.steps) {
-    const QuestPages alone = quest_query(trace, request, step.query).pages;
+    const QuestPages alone = quest_query(trace, request, step.query).steps.at(0);
     n_points += alone.n_pages();
     CHECK(alone.bound == step.bound);
     CHECK(alone.true_max == step.true_max);
@@ -136,7 +141,7 @@ TEST_CASE("quest view: a sliding window begins in the middle of a page", "[quest
   }
   const auto ids = source.tokens();
   trace.set_tokens({ids.begin(), ids.end()});
-  const QuestPages pages = quest_query(trace, small_request(), 60).pages;
+  const QuestPages pages = quest_query(trace, small_request(), 60).steps.at(0);
   CHECK(pages.visible == TokenRange{40, 61});
   CHECK(pages.first_page == 10);
   CHECK(pages.keys_of(0) == TokenRange{40, 44});
@@ -147,7 +152,7 @@ TEST_CASE("quest view: a sliding window begins in the middle of a page", "[quest
   CHECK(step.query == 89);
   CHECK(step.keys_of(0).begin == 69);
   CHECK(step.keys_of(0).end == 72);
-  CHECK(quest_query(trace, small_request(), 89).pages.bound == step.bound);
+  CHECK(quest_query(trace, small_request(), 89).steps.at(0).bound == step.bound);
 }
 
 TEST_CASE("quest view: decoded steps, keys of the cache, bad input", "[quest_view]") {
@@ -248,7 +253,7 @@ TEST_CASE("quest cloud: every page is one point that knows its query and page", 
   TestJob job;
   const QuestRequest request = small_request();
   const QuestSteps steps = quest_steps(trace, request, job.context);
-  const QuestPages selected = quest_query(trace, request, 50).pages;
+  const QuestPages selected = quest_query(trace, request, 50).steps.at(0);
   QuestCloud cloud = quest_cloud(steps, kEval);
   check_figure(cloud.figure);
   const auto& marks = cloud.figure.panels[0].marks;
@@ -265,7 +270,7 @@ TEST_CASE("quest cloud: every page is one point that knows its query and page", 
     for (std::size_t i = 0; i < scatter->x.size(); ++i) {
       const auto place = cloud.at(m, i);
       REQUIRE(place);
-      const QuestPages pages = quest_query(trace, request, place->query).pages;
+      const QuestPages pages = quest_query(trace, request, place->query).steps.at(0);
       CHECK(scatter->x[i] == double{pages.true_max[place->slot]});
       CHECK(scatter->y[i] == double{pages.bound[place->slot]});
       CHECK(seen.insert({place->query, place->slot}).second);
@@ -317,8 +322,7 @@ TEST_CASE("quest cloud: too many points are thinned, violations never", "[quest_
   REQUIRE(cloud.figure.caption.size() == 3);
   CHECK_THAT(cloud.figure.caption[1], ContainsSubstring("n = 50000"));
   CHECK_THAT(cloud.figure.caption[1], ContainsSubstring("1 bounds below"));
-  const QuestPages* const all[] = {&steps.steps[0]};
-  const auto listed = quest_violations(all, 10);
+  const auto listed = quest_violations(steps, 10);
   REQUIRE(listed.size() == 1);
   CHECK_THAT(listed[0].sentence, ContainsSubstring("page 40000"));
 }
@@ -327,8 +331,8 @@ TEST_CASE("quest profile: bound, truth and filled pages lie where the pages are"
   const MemoryTrace trace = small_trace();
   const Index query = GENERATE(0, 50, 89);
   const auto semantics = GENERATE(kEval, kKernel);
-  const QuestQuery asked = quest_query(trace, small_request(), query);
-  const QuestPages& pages = asked.pages;
+  const QuestSteps asked = quest_query(trace, small_request(), query);
+  const QuestPages& pages = asked.steps.at(0);
   plot::Figure figure = quest_profile(asked, semantics);
   check_figure(figure);
   std::size_t n_filled = 0;
@@ -356,13 +360,12 @@ TEST_CASE("quest profile: bound, truth and filled pages lie where the pages are"
 
 TEST_CASE("quest csv: one line per page with the values that are shown", "[quest_view]") {
   const MemoryTrace trace = small_trace();
-  const QuestQuery query = quest_query(trace, small_request(), 6);
-  const QuestPages* const all[] = {&query.pages};
-  const std::string csv = quest_csv(all, query.scale, kEval);
+  const QuestSteps query = quest_query(trace, small_request(), 6);
+  const std::string csv = quest_csv(query, kEval);
   CHECK(csv.rfind("query,page,first_key,last_key,bound,true_max,gap_logits,kept,violated\n6,0,0,3,",
                   0) == 0);
   CHECK(std::count(csv.begin(), csv.end(), '\n') == 3);
-  CHECK_THAT(csv, ContainsSubstring(fmt::format("{:.9g}", query.pages.bound[1])));
+  CHECK_THAT(csv, ContainsSubstring(fmt::format("{:.9g}", query.steps.at(0).bound[1])));
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
-#include "gui/model/bounds/theorem_figures.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 
@@ -46,7 +45,7 @@ TheoremRows small_rows() {
 }
 
 /// Same bits: NaN equals NaN.
-bool same(const std::vector<float>& a, std::span<const float> b) {
+bool same(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), b.size_bytes()) == 0;
 }
 
@@ -93,7 +92,8 @@ TEST_CASE("theorem view: marked rows are those that are counted", "[theorem_view
 TEST_CASE("theorem view: the nearest measured row", "[theorem_view]") {
   TheoremRows rows;
   CHECK_FALSE(rows.nearest(3));
-  rows.query = {0, 10, 20, 40};
+  const std::int64_t positions[] = {0, 10, 20, 40};
+  rows.query = positions;
   CHECK(rows.nearest(0) == 0);
   CHECK(rows.nearest(4) == 0);
   CHECK(rows.nearest(6) == 1);

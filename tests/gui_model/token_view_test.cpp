@@ -90,7 +90,7 @@ TEST_CASE("the replay that is asked for follows selection and sliders") {
     s.query = 22;  // decoded
   });
   bench.session().set_parameters("test", [](Parameters& p) { p.budget = 7; });
-  const KeptRequest quest = kept_request(bench.session(), "quest");
+  const KeptRequest quest = kept_request(bench.session(), "quest", bench.session().parameters());
   CHECK(quest.layer == 2);
   CHECK(quest.q_head == 3);
   CHECK(quest.phase == Phase::decode);
@@ -99,7 +99,8 @@ TEST_CASE("the replay that is asked for follows selection and sliders") {
   CHECK(quest.budget->value == 7.0);
   CHECK_FALSE(quest.rows_per_chunk);
   bench.session().select("test", [](Selection& s) { s.query = 5; });
-  CHECK(kept_request(bench.session(), "quest").phase == Phase::prefill);
+  CHECK(kept_request(bench.session(), "quest", bench.session().parameters()).phase ==
+        Phase::prefill);
 }
 
 /// A document, one of its rows and what a method keeps for it.
@@ -121,7 +122,7 @@ struct Shown {
     kept.keys = {0, 2, 5};
     for (const KeyPos key : kept.keys) kept.mass += row.row.prob(key);
     rows.rows.push_back(kept);
-    request = kept_request(bench.session(), "quoka");
+    request = kept_request(bench.session(), "quoka", bench.session().parameters());
   }
   TokenFigureInput input(WeightScale scale = WeightScale::log, bool mask_sinks = false) {
     const Document& document = *bench.session().document();

@@ -8,19 +8,13 @@
 
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/result_view.hpp"
-#include "core/trace/result.hpp"
 #include "gui/model/tokens/token_text.hpp"
-#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
 namespace {
 
 constexpr double kStarSize = 1.6;
-
-double number_of(const nlohmann::ordered_json& json, const char* key) {
-  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : std::nan("");
-}
 
 std::vector<Index> axis_of(const MemoryResult& result, const char* name) {
   const auto values = result.values<std::int64_t>(name);
@@ -38,46 +32,35 @@ std::string token_of(const TraceSource& trace, Index pos) {
 
 }  // namespace
 
-TokenAgreement token_agreement(const TraceSource& first, const TraceSource& second) {
-  const auto held = [](const TraceSource& trace) {
-    return trace.tokens().first(std::min<std::size_t>(
-        trace.tokens().size(), static_cast<std::size_t>(trace.info().n_tokens)));
-  };
-  const auto a = held(first);
-  const auto b = held(second);
-  const std::size_t n = std::min(a.size(), b.size());
-  const auto end = a.begin() + static_cast<std::ptrdiff_t>(n);
-  const auto differ = std::mismatch(a.begin(), end, b.begin()).first;
-  return {differ - a.begin(), first.info().n_tokens, second.info().n_tokens};
-}
-
 std::optional<LayerMapObstacle> layer_map_obstacle(const TraceSource& verifier,
                                                    const TraceSource& draft,
                                                    const LayerMapOptions& options) {
-  const TokenAgreement shared = token_agreement(verifier, draft);
-  const bool enough = shared.agree >= options.min_visible;
-  if (shared.is_whole() && enough) return std::nullopt;
+  const Index agree = n_common_tokens(verifier, draft);
+  const Index n_verifier = verifier.info().n_tokens;
+  const Index n_draft = draft.info().n_tokens;
+  const bool enough = agree >= options.min_visible;
+  if (agree == n_verifier && agree == n_draft && enough) return std::nullopt;
   if (options.token_match == TokenMatch::common_prefix && enough) return std::nullopt;
   LayerMapObstacle obstacle;
   obstacle.prefix_helps = enough;
-  if (shared.agree < std::min(shared.first_tokens, shared.second_tokens)) {
+  if (agree < std::min(n_verifier, n_draft)) {
     obstacle.sentence =
         fmt::format("The two traces hold different texts: at position {} {} has {} and {} has {}. ",
-                    shared.agree, file_name_of(verifier), token_of(verifier, shared.agree),
-                    file_name_of(draft), token_of(draft, shared.agree));
+                    agree, file_name_of(verifier), token_of(verifier, agree), file_name_of(draft),
+                    token_of(draft, agree));
   } else {
     obstacle.sentence = fmt::format("{} holds {} tokens and {} holds {}. ", file_name_of(verifier),
-                                    shared.first_tokens, file_name_of(draft), shared.second_tokens);
+                                    n_verifier, file_name_of(draft), n_draft);
   }
   obstacle.sentence +=
       enough ? fmt::format(
                    "The first {} tokens are the same in both: compare those, or record both "
                    "models on the same tokens.",
-                   shared.agree)
+                   agree)
              : fmt::format(
                    "They share {} tokens from the start, and a row needs {}: record both "
                    "models on the same tokens.",
-                   shared.agree, options.min_visible);
+                   agree, options.min_visible);
   return obstacle;
 }
 
@@ -97,10 +80,6 @@ const LayerMapCell* LayerMap::mapped(Index verifier_layer) const {
   return found == cells.end() ? nullptr : &*found;
 }
 
-std::size_t LayerMap::bytes() const {
-  return sizeof *this + cells.size() * sizeof(LayerMapCell) + bytes_of(result);
-}
-
 LayerMap layer_map(const TraceSource& verifier, const TraceSource& draft,
                    const LayerMapOptions& options, JobContext& job) {
   LayerMap map;
@@ -118,7 +97,6 @@ LayerMap layer_map(const TraceSource& verifier, const TraceSource& draft,
   map.argmax_cost = number_of(totals, "argmax_cost");
   map.smoothing_change = number_of(totals, "largest_change_by_smoothing");
   map.n_smoothed = totals["smoothed_layer_rows"].get<Index>();
-
   const auto kl = map.result.values<double>("kl");
   const auto smoothed = map.result.values<double>("kl_smoothed");
   const auto variation = map.result.values<double>("total_variation");

@@ -9,24 +9,15 @@
 
 #include "analysis/layer_map.hpp"
 #include "analysis/plot/figure.hpp"
-#include "core/trace/result.hpp"
 #include "core/trace/source.hpp"
 #include "gui/model/jobs/jobs.hpp"
 #include "gui/model/session/session.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
 /// Which matrix is shown.
 enum class LayerMapMetric { kl, total_variation, pinsker_floor };
-
-/// Tokens that two traces share from the start.
-struct TokenAgreement {
-  Index agree = 0;
-  Index first_tokens = 0;
-  Index second_tokens = 0;
-  bool is_whole() const { return agree == first_tokens && agree == second_tokens; }
-};
-TokenAgreement token_agreement(const TraceSource& first, const TraceSource& second);
 
 /// Why the traces cannot be compared, as sentences; empty if they can.
 struct LayerMapObstacle {
@@ -69,7 +60,9 @@ struct LayerMap {
   /// The cell that the monotone map has for a verifier layer; null if that layer stays dense or is
   /// not in the map.
   const LayerMapCell* mapped(Index verifier_layer) const;
-  std::size_t bytes() const;
+  std::size_t bytes() const {
+    return sizeof *this + cells.size() * sizeof(LayerMapCell) + bytes_of(result);
+  }
 };
 
 /// Throws what analyze_layer_map throws.

@@ -1,4 +1,4 @@
-#include "gui/model/bounds/quest_figures.hpp"
+#include "gui/model/bounds/quest_view.hpp"
 
 #include <fmt/format.h>
 
@@ -210,8 +210,8 @@ void mark_query(plot::Figure& cloud, const QuestPages& pages, std::optional<Inde
   }
 }
 
-plot::Figure quest_profile(const QuestQuery& query, QuestSemantics semantics) {
-  const QuestPages& pages = query.pages;
+plot::Figure quest_profile(const QuestSteps& query, QuestSemantics semantics) {
+  const QuestPages& pages = query.steps.front();
   const auto& kept = pages.choice(semantics).kept;
   const plot::Range height = height_of(pages);
   plot::Figure figure;
@@ -269,36 +269,34 @@ void mark_page(plot::Figure& profile, const QuestPages& pages, Index key) {
   profile.panels.at(0).marks.emplace_back(std::move(box));
 }
 
-std::string quest_csv(std::span<const QuestPages* const> pages, double scale,
-                      QuestSemantics semantics) {
+std::string quest_csv(const QuestSteps& steps, QuestSemantics semantics) {
   std::string csv = "query,page,first_key,last_key,bound,true_max,gap_logits,kept,violated\n";
-  for (const QuestPages* of : pages) {
-    const auto& kept = of->choice(semantics).kept;
-    for (std::size_t slot = 0; slot < of->n_pages(); ++slot) {
-      const TokenRange keys = of->keys_of(slot);
-      const double gap = scale * (value_of(of->bound, slot) - value_of(of->true_max, slot));
-      fmt::format_to(std::back_inserter(csv), "{},{},{},{},{:.9g},{:.9g},{:.6g},{},{}\n", of->query,
-                     of->first_page + static_cast<Index>(slot), keys.begin, keys.end - 1,
-                     of->bound[slot], of->true_max[slot], gap, kept[slot], of->violated[slot]);
+  for (const QuestPages& of : steps.steps) {
+    const auto& kept = of.choice(semantics).kept;
+    for (std::size_t slot = 0; slot < of.n_pages(); ++slot) {
+      const TokenRange keys = of.keys_of(slot);
+      const double gap = steps.scale * (value_of(of.bound, slot) - value_of(of.true_max, slot));
+      fmt::format_to(std::back_inserter(csv), "{},{},{},{},{:.9g},{:.9g},{:.6g},{},{}\n", of.query,
+                     of.first_page + static_cast<Index>(slot), keys.begin, keys.end - 1,
+                     of.bound[slot], of.true_max[slot], gap, kept[slot], of.violated[slot]);
     }
   }
   return csv;
 }
 
-std::vector<QuestViolation> quest_violations(std::span<const QuestPages* const> pages,
-                                             std::size_t most) {
+std::vector<QuestViolation> quest_violations(const QuestSteps& steps, std::size_t most) {
   std::vector<QuestViolation> found;
-  for (const QuestPages* of : pages) {
-    for (std::size_t slot = 0; slot < of->n_pages() && found.size() < most; ++slot) {
-      if (of->violated[slot] == 0) continue;
-      const TokenRange keys = of->keys_of(slot);
+  for (const QuestPages& of : steps.steps) {
+    for (std::size_t slot = 0; slot < of.n_pages() && found.size() < most; ++slot) {
+      if (of.violated[slot] == 0) continue;
+      const TokenRange keys = of.keys_of(slot);
       found.push_back(
-          {{of->query, slot},
+          {{of.query, slot},
            keys.begin,
            fmt::format("query {}, page {} (keys {} to {}): bound {:.9g} below the true maximum "
                        "{:.9g}",
-                       of->query, of->first_page + static_cast<Index>(slot), keys.begin,
-                       keys.end - 1, of->bound[slot], of->true_max[slot])});
+                       of.query, of.first_page + static_cast<Index>(slot), keys.begin, keys.end - 1,
+                       of.bound[slot], of.true_max[slot])});
     }
   }
   return found;

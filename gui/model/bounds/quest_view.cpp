@@ -34,7 +34,6 @@ QuestPages pages_of(const QuestHeadStep& head, Index query, Index page_size, Tok
   pages.true_max.assign(head.true_max.begin(), head.true_max.end());
   pages.violated = head.violated;
   pages.gap_mean = head.gap_mean;
-  pages.gap_best = head.gap_best;
   pages.rank_correlation = head.rank_correlation;
   pages.best_rank = head.best_rank;
   pages.violations = head.violations;
@@ -50,10 +49,58 @@ QuestPages pages_of(const QuestHeadStep& head, Index query, Index page_size, Tok
   return pages;
 }
 
+void measure_steps(const TraceSource& trace, const QuestOptions& options, JobContext& job,
+                   QuestSteps& out) {
+  const auto [layer, q_head] = std::pair{out.request.layer, out.request.q_head};
+  const TracePart part(trace, {{layer}, recorded_group_of(trace.info(), q_head)});
+  const TraceInfo& info = part.info();
+  require_full_qkv(part, "quest");
+  require_whole_groups(info, "quest");
+  const auto slot = static_cast<std::size_t>(info.q_slot(q_head));
+  const auto window = window_of(info, layer);
+  const std::vector<Index> positions = quest_step_positions(part, options);
+  out.decoded = positions.front() >= info.n_prompt;
+  out.steps.resize(positions.size());
+  for_each_quest_step(part, options, layer, /*kv_slot=*/0, positions, job.pool, job.stop,
+                      [&](Index step, const QuestGroupStep& group) {
+                        const auto i = static_cast<std::size_t>(step);
+                        out.steps[i] = pages_of(group.heads[slot], positions[i], options.page_size,
+                                                visible_keys(positions[i], window));
+                      });
+}
+
+QuestPages query_pages(const TraceSource& trace, const QuestRequest& request,
+                       const QuestOptions& options, Index query) {
+  const TraceInfo& info = trace.info();
+  info.layer_slot(request.layer);
+  info.q_slot(request.q_head);
+  if (query < info.rows.begin || query >= info.rows.end) {
+    throw ConfigError(fmt::format(
+        "{}: the query at position {} was not recorded, expected {} to {}; choose one of those",
+        trace.where(), query, info.rows.begin, info.rows.end - 1));
+  }
+  const auto window = window_of(info, request.layer);
+  const TokenRange visible = visible_keys(query, window);
+  // Pages are counted from position 0, so the keys before a window are read as well.
+  const Tensor<float> k =
+      trace.read_k(request.layer, request.q_head / info.group(), {0, visible.end});
+  const Tensor<float> q = trace.read_q(request.layer, request.q_head, {query, query + 1});
+  const KeyTable keys(k.view());
+  const QuestGroupStep group = QuestStepper(options).measure({.layer = request.layer,
+                                                              .pos = query,
+                                                              .q = {q.data(), {1, 1, q.dim(1)}},
+                                                              .k = k.view(),
+                                                              .keys = keys,
+                                                              .window = window,
+                                                              .score = info.score_rule()});
+  return pages_of(group.heads[0], query, options.page_size, visible);
+}
+
 }  // namespace
 
 std::string QuestRequest::key() const {
-  return fmt::format("quest/{}/{}/{}/{}/{}", layer, q_head, page_size, budget, enum_name(steps));
+  return fmt::format("quest/{}/{}/{}/{}/{}", layer, q_head, page_size, budget,
+                     query ? fmt::format("query{}", *query) : std::string(enum_name(steps)));
 }
 
 Index QuestPages::n_kept(QuestSemantics semantics) const {
@@ -76,10 +123,6 @@ std::size_t QuestPages::best() const {
                                   true_max.begin());
 }
 
-std::size_t QuestPages::bytes() const {
-  return sizeof *this + n_pages() * (2 * sizeof(float) + 3);
-}
-
 std::size_t QuestSteps::n_points() const {
   std::size_t n = 0;
   for (const QuestPages& step : steps) n += step.n_pages();
@@ -87,67 +130,22 @@ std::size_t QuestSteps::n_points() const {
 }
 
 std::size_t QuestSteps::bytes() const {
-  std::size_t bytes = sizeof *this;
-  for (const QuestPages& step : steps) bytes += step.bytes();
-  return bytes;
+  return sizeof *this + steps.size() * sizeof(QuestPages) + n_points() * (2 * sizeof(float) + 3);
 }
 
 QuestSteps quest_steps(const TraceSource& trace, const QuestRequest& request, JobContext& job) {
-  const TracePart part(trace, {{request.layer}, recorded_group_of(trace.info(), request.q_head)});
-  const TraceInfo& info = part.info();
   const QuestOptions options = options_of(request);
   check_fields(options);
-  require_full_qkv(part, "quest");
-  require_whole_groups(info, "quest");
-  const auto slot = static_cast<std::size_t>(info.q_slot(request.q_head));
-  const auto window = window_of(info, request.layer);
-  const std::vector<Index> positions = quest_step_positions(part, options);
   QuestSteps out;
   out.trace = file_name_of(trace);
   out.request = request;
-  out.scale = static_cast<double>(info.score_scale);
-  out.decoded = positions.front() >= info.n_prompt;
-  out.steps.resize(positions.size());
-  for_each_quest_step(part, options, request.layer, /*kv_slot=*/0, positions, job.pool, job.stop,
-                      [&](Index step, const QuestGroupStep& group) {
-                        const auto i = static_cast<std::size_t>(step);
-                        out.steps[i] = pages_of(group.heads[slot], positions[i], options.page_size,
-                                                visible_keys(positions[i], window));
-                      });
-  for (const QuestPages& pages : out.steps) out.violations += pages.violations;
-  return out;
-}
-
-QuestQuery quest_query(const TraceSource& trace, const QuestRequest& request, Index query) {
-  const TraceInfo& info = trace.info();
-  info.layer_slot(request.layer);
-  info.q_slot(request.q_head);
-  if (query < info.rows.begin || query >= info.rows.end) {
-    throw ConfigError(fmt::format(
-        "{}: the query at position {} was not recorded, expected {} to {}; choose one of those",
-        trace.where(), query, info.rows.begin, info.rows.end - 1));
+  out.scale = static_cast<double>(trace.info().score_scale);
+  if (request.query) {
+    out.steps = {query_pages(trace, request, options, *request.query)};
+  } else {
+    measure_steps(trace, options, job, out);
   }
-  const QuestOptions options = options_of(request);
-  check_fields(options);
-  const TokenRange visible = visible_keys(query, window_of(info, request.layer));
-  // Pages are counted from position 0, so the keys before a window are read as well.
-  const Tensor<float> k =
-      trace.read_k(request.layer, request.q_head / info.group(), {0, visible.end});
-  const Tensor<float> q = trace.read_q(request.layer, request.q_head, {query, query + 1});
-  const KeyTable keys(k.view());
-  QuestQuery out;
-  out.trace = file_name_of(trace);
-  out.request = request;
-  out.scale = static_cast<double>(info.score_scale);
-  const QuestGroupStep group =
-      QuestStepper(options).measure({.layer = request.layer,
-                                     .pos = query,
-                                     .q = {q.data(), {1, 1, q.dim(1)}},
-                                     .k = k.view(),
-                                     .keys = keys,
-                                     .window = window_of(info, request.layer),
-                                     .score = info.score_rule()});
-  out.pages = pages_of(group.heads[0], query, options.page_size, visible);
+  for (const QuestPages& pages : out.steps) out.violations += pages.violations;
   return out;
 }
 

@@ -1,5 +1,5 @@
 // Quest's page bounds of one head, as the panel shows them: many steps as a cloud, one query page
-// by page.
+// by page; what is drawn of them (quest_figures.cpp), and both as CSV.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/plot/figure.hpp"
 #include "analysis/quest_step.hpp"
 #include "core/trace/source.hpp"
 #include "gui/model/jobs/jobs.hpp"
@@ -20,6 +21,7 @@ struct QuestRequest {
   Index page_size = 16;
   Index budget = 256;  // tokens
   StepSource steps = StepSource::automatic;
+  std::optional<Index> query;  // this one alone, and not those of `steps`
   /// For keys of a cache.
   std::string key() const;
 };
@@ -42,7 +44,6 @@ struct QuestPages {
   std::vector<std::uint8_t> violated;  // [n_pages], 0 or 1
   std::array<QuestChoice, 2> choices;
   double gap_mean = 0.0;          // logits
-  double gap_best = 0.0;          // logits, at the truly best page
   double rank_correlation = 0.0;  // Spearman over the pages; NaN where it is not defined
   Index best_rank = 0;            // place of the truly best page by the bound; 0 is first
   Index violations = 0;
@@ -58,10 +59,9 @@ struct QuestPages {
   std::optional<std::size_t> slot_of(Index position) const;
   /// Slot of the page with the largest true maximum, the first among equals.
   std::size_t best() const;
-  std::size_t bytes() const;
 };
 
-/// The same for many steps of one head.
+/// The same for many steps of one head, or for one query.
 struct QuestSteps {
   std::string trace;  // file name
   QuestRequest request;
@@ -73,20 +73,51 @@ struct QuestSteps {
   std::size_t bytes() const;
 };
 
-/// One query, and where it comes from.
-struct QuestQuery {
-  std::string trace;  // file name
-  QuestRequest request;
-  QuestPages pages;
-  double scale = 1.0;  // logits per unit of q.k
-  std::size_t bytes() const { return sizeof *this + pages.bytes(); }
-};
-
-/// analyze_quest over the head's KV group. Throws what that throws.
+/// analyze_quest over the head's KV group. Throws what that throws; for a single query ConfigError
+/// if its position, layer or head was not recorded.
 QuestSteps quest_steps(const TraceSource& trace, const QuestRequest& request, JobContext& job);
 
-/// The same numbers for any one query. Throws ConfigError for a position, layer or head that was
-/// not recorded.
-QuestQuery quest_query(const TraceSource& trace, const QuestRequest& request, Index query);
+/// One point of the cloud: a page that a query sees.
+struct QuestPlace {
+  Index query = 0;
+  std::size_t slot = 0;  // of QuestPages
+  bool operator==(const QuestPlace&) const = default;
+};
+
+/// A figure whose points can be asked what they are.
+struct QuestCloud {
+  plot::Figure figure;
+  std::vector<std::vector<QuestPlace>> places;  // [mark][point]; empty for marks without points
+  std::optional<QuestPlace> at(std::size_t mark, std::size_t point) const;
+};
+
+/// More points than this are thinned to one per cell of a fine grid, which the caption says.
+inline constexpr std::size_t kMostCloudPoints = 20000;
+
+/// Bound against true maximum with the line y = x. Kept pages stand apart from the others;
+/// violations come on top and are never thinned.
+QuestCloud quest_cloud(const QuestSteps& steps, QuestSemantics semantics);
+
+/// Adds the pages of one query to the cloud's figure, that with `key` larger.
+void mark_query(plot::Figure& cloud, const QuestPages& pages, std::optional<Index> key);
+
+/// Bound and truth of each page of a single query over its context, kept pages filled.
+plot::Figure quest_profile(const QuestSteps& query, QuestSemantics semantics);
+
+/// Boxes the page that holds `key` in the profile's figure; nothing if the query does not see it.
+void mark_page(plot::Figure& profile, const QuestPages& pages, Index key);
+
+/// One line per page: query,page,first_key,last_key,bound,true_max,gap_logits,kept,violated.
+std::string quest_csv(const QuestSteps& steps, QuestSemantics semantics);
+
+/// A page whose bound is below its true maximum.
+struct QuestViolation {
+  QuestPlace place;
+  Index first_key = 0;
+  std::string sentence;  // "query 17, page 3 (keys 48 to 63): bound ... below ..."
+};
+
+/// At most `most` of them.
+std::vector<QuestViolation> quest_violations(const QuestSteps& steps, std::size_t most);
 
 }  // namespace kvscope::gui

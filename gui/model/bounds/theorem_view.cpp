@@ -6,21 +6,47 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
-#include "core/trace/result.hpp"
-#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
 namespace {
 
-template <class T>
-std::vector<T> copied(std::span<const T> values) {
-  return {values.begin(), values.end()};
+constexpr plot::Range kRange{-1.04, 1.04};  // cosines, with room for points on the edge
+
+double theorem_value(std::span<const float> column, std::size_t row) {
+  return static_cast<double>(column[row]);
 }
 
-double number_or_nan(const nlohmann::ordered_json& json, const std::string& key) {
-  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : std::nan("");
+plot::ColourAxis colour_axis(const TheoremRows& rows, TheoremColour colour) {
+  plot::ColourAxis axis;
+  if (colour == TheoremColour::weight) {
+    axis.axis.label = "Weight of $k$*";
+    axis.axis.range = plot::Range{0.0, 1.0};
+  } else {
+    axis.axis.label = "Query position";
+    axis.axis.range = plot::Range{0.0, static_cast<double>(std::max<Index>(1, rows.n_tokens))};
+    axis.axis.format = plot::TickFormat::tokens;
+  }
+  return axis;
+}
+
+/// How k* was chosen, in words.
+std::string star_words(const TheoremB1Options& options) {
+  switch (options.star) {
+    case StarKey::argmax:
+      return "the key of largest weight";
+    case StarKey::rank:
+      return fmt::format("the key of rank {} by weight", options.rank);
+    case StarKey::current:
+      return "the query's own position";
+    case StarKey::first:
+      return "the first visible key";
+    case StarKey::random:
+      break;
+  }
+  return fmt::format("a key drawn at random (seed {})", options.seed);
 }
 
 }  // namespace
@@ -38,39 +64,156 @@ std::optional<std::size_t> TheoremRows::nearest(Index query_pos) const {
   return before + 1;
 }
 
-std::size_t TheoremRows::bytes() const {
-  return sizeof *this +
-         n_rows() * (2 * sizeof(Index) + 5 * sizeof(float) + kTheoremBounds * (sizeof(float) + 1));
-}
-
 TheoremRows theorem_rows(const TraceSource& trace, const TheoremRequest& request, JobContext& job) {
   const TracePart part(trace, {{request.layer}, {request.q_head}});
-  MemoryResult result;
+  TheoremRows rows;
+  MemoryResult& result = rows.result;
   const auto summary =
       analyze_theorem_b1(part, request.options, result, job.pool, job.progress, job.stop);
   const auto& totals = summary["totals"];
-  TheoremRows rows;
   rows.trace = file_name_of(trace);
   rows.request = request;
   rows.n_tokens = part.info().n_tokens;
   rows.n_stated = totals["rows"].get<Index>();
-  for (const auto pos : result.values<std::int64_t>("row_pos")) rows.query.push_back(pos);
-  for (const auto pos : result.values<std::int32_t>("star_pos")) rows.star.push_back(pos);
-  rows.cos = copied(result.values<float>("cos"));
-  rows.weight = copied(result.values<float>("weight"));
-  rows.log_odds = copied(result.values<float>("log_odds"));
-  rows.norm_eff = copied(result.values<float>("norm_eff"));
-  rows.cos_mean_query = copied(result.values<float>("cos_mean_query"));
+  rows.query = result.values<std::int64_t>("row_pos");
+  rows.star = result.values<std::int32_t>("star_pos");
+  rows.cos = result.values<float>("cos");
+  rows.weight = result.values<float>("weight");
+  rows.log_odds = result.values<float>("log_odds");
+  rows.norm_eff = result.values<float>("norm_eff");
+  rows.cos_mean_query = result.values<float>("cos_mean_query");
   for (std::size_t b = 0; b < kTheoremBounds; ++b) {
     const auto bound = static_cast<TheoremBound>(b);
     const std::string name(enum_name(bound));
     TheoremColumn& column = rows.columns[b];
-    column.bound = copied(result.values<float>(figures::array_of(bound)));
-    column.violated = copied(result.values<std::uint8_t>("violated/" + name));
+    column.bound = result.values<float>(figures::array_of(bound));
+    column.violated = result.values<std::uint8_t>("violated/" + name);
     column.violations = totals[name + "_violations"].get<Index>();
-    column.gap_mean = number_or_nan(totals, name + "_mean_gap");
+    column.gap_mean = number_of(totals, name + "_mean_gap");
   }
   return rows;
+}
+
+std::optional<std::size_t> TheoremPlot::row_at(std::size_t panel, std::size_t mark,
+                                               std::size_t point) const {
+  if (panel >= rows.size() || mark >= rows[panel].size() || point >= rows[panel][mark].size()) {
+    return std::nullopt;
+  }
+  return rows[panel][mark][point];
+}
+
+std::vector<TheoremBound> bounds_of(TheoremPicture picture, TheoremBound chosen) {
+  using enum TheoremBound;
+  if (picture == TheoremPicture::all) return {printed, repaired, jensen, worst};
+  if (picture == TheoremPicture::main_text) return {main_relaxed, main_exact};
+  return {chosen};
+}
+
+TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound>& bounds,
+                         TheoremColour colour) {
+  if (rows.n_stated == 0) {
+    throw ConfigError(
+        "no row of this head makes a statement: each query sees one key only; choose another "
+        "layer or a longer trace");
+  }
+  TheoremPlot out;
+  out.bounds = bounds;
+  plot::Figure& figure = out.figure;
+  figure.name = "theorem-b1";
+  figure.columns = bounds.size() > 1 ? 2 : 1;
+  figure.share_x = figure.share_y = bounds.size() > 1;  // inner labels would say the same again
+  figure.span = plot::Span::full;
+  figure.legend = plot::LegendPlace::above;
+  for (const TheoremBound bound : bounds) {
+    const std::span<const float> measured = rows.measured(bound);
+    const TheoremColumn& column = rows.column(bound);
+    figures::TheoremCounts counts(bound);
+    plot::Scatter all, broken;
+    std::vector<std::size_t> all_rows, broken_rows;
+    const auto add = [&](plot::Scatter& scatter, std::vector<std::size_t>& list, std::size_t row) {
+      scatter.x.push_back(theorem_value(column.bound, row));
+      scatter.y.push_back(theorem_value(measured, row));
+      list.push_back(row);
+    };
+    for (std::size_t row = 0; row < rows.n_rows(); ++row) {
+      if (std::isnan(column.bound[row]) || std::isnan(measured[row])) continue;
+      add(all, all_rows, row);
+      counts.add(all.x.back(), all.y.back(), column.violated[row] != 0);
+      all.value.push_back(colour == TheoremColour::weight ? theorem_value(rows.weight, row)
+                                                          : static_cast<double>(rows.query[row]));
+      if (column.violated[row] != 0 && must_hold(bound)) add(broken, broken_rows, row);
+    }
+    all.size = 0.8;
+    all.opacity = 0.75;
+    broken.label = "violation of a proved bound";
+    broken.tone = {plot::Role::series, 1};
+    broken.size = 2.0;
+
+    plot::Panel panel = figures::theorem_panel(bound, kRange);
+    if (bounds.size() > 1) panel.title += fmt::format(": {} violated", column.violations);
+    if (bounds.size() == 1) panel.aspect = 0.7;
+    panel.colour = colour_axis(rows, colour);
+    panel.colour->show_bar = out.rows.size() + 1 == bounds.size();
+    std::vector<std::vector<std::size_t>> lists{{}};  // of the side where it fails: none
+    const auto put = [&](plot::Mark mark, std::vector<std::size_t> list) {
+      panel.marks.push_back(std::move(mark));
+      lists.push_back(std::move(list));
+    };
+    put(figures::theorem_diagonal(), {});
+    put(std::move(all), std::move(all_rows));
+    if (!broken_rows.empty()) put(std::move(broken), std::move(broken_rows));
+    if (bounds.size() == 1) put(counts.note(/*line=*/0.055), {});
+    figure.panels.push_back(std::move(panel));
+    out.rows.push_back(std::move(lists));
+  }
+  figure.caption.push_back(fmt::format(
+      "{}, layer {}, query head {}; n = {} of {} query rows that see more than one key, "
+      "{} rows evenly spaced; $k$* is {}.",
+      rows.trace, rows.request.layer, rows.request.q_head, rows.n_stated, rows.n_rows(),
+      rows.n_rows(), star_words(rows.request.options)));
+  figure.caption.push_back(
+      fmt::format("A bound counts as violated where it is on the wrong side of the cosine by more "
+                  "than {:g} and rounding. Lower bounds below −1 say nothing and are drawn at −1.",
+                  rows.request.options.tolerance));
+  return out;
+}
+
+void mark_row(plot::Figure& figure, const TheoremRows& rows,
+              const std::vector<TheoremBound>& bounds, std::size_t row) {
+  for (std::size_t p = 0; p < bounds.size() && p < figure.panels.size(); ++p) {
+    const double x = theorem_value(rows.column(bounds[p]).bound, row);
+    const double y = theorem_value(rows.measured(bounds[p]), row);
+    if (std::isnan(x) || std::isnan(y)) continue;
+    plot::Scatter mark;
+    mark.label = fmt::format("query at position {}", rows.query[row]);
+    mark.tone = {plot::Role::highlight, 0};
+    mark.size = 2.4;
+    mark.x = {x};
+    mark.y = {y};
+    figure.panels[p].marks.emplace_back(std::move(mark));
+  }
+}
+
+std::string theorem_csv(const TheoremRows& rows) {
+  std::string csv = "query,star,weight,log_odds,norm_eff,cos,cos_mean_query";
+  for (const std::string_view name : EnumNames<TheoremBound>::value) {
+    csv += fmt::format(",{},{}_violated", name, name);
+  }
+  csv += '\n';
+  const auto number = [](float value) {
+    return std::isnan(value) ? std::string() : fmt::format("{:.9g}", value);
+  };
+  for (std::size_t row = 0; row < rows.n_rows(); ++row) {
+    csv += fmt::format("{},{},{},{},{},{},{}", rows.query[row], rows.star[row],
+                       number(rows.weight[row]), number(rows.log_odds[row]),
+                       number(rows.norm_eff[row]), number(rows.cos[row]),
+                       number(rows.cos_mean_query[row]));
+    for (const TheoremColumn& column : rows.columns) {
+      csv += fmt::format(",{},{}", number(column.bound[row]), column.violated[row]);
+    }
+    csv += '\n';
+  }
+  return csv;
 }
 
 }  // namespace kvscope::gui

@@ -1,5 +1,5 @@
 // Theorem B.1 on the rows of one head, as the panel shows it: the measured cosine of a key with its
-// query beside the bounds on it.
+// query beside the bounds on it, a point per row against the line on which both are equal.
 #pragma once
 
 #include <array>
@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "analysis/figures/theorem_panel.hpp"
+#include "analysis/plot/figure.hpp"
 #include "analysis/theorem_b1.hpp"
-#include "core/trace/source.hpp"
 #include "gui/model/jobs/jobs.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -34,23 +35,25 @@ struct TheoremRequest {
 
 /// One bound over all rows.
 struct TheoremColumn {
-  std::vector<float> bound;            // [row]
-  std::vector<std::uint8_t> violated;  // [row], 0 or 1
+  std::span<const float> bound;            // [row]
+  std::span<const std::uint8_t> violated;  // [row], 0 or 1
   Index violations = 0;
   double gap_mean = 0.0;  // how far the bound is from the cosine on its good side, mean over rows
 };
 
-/// Every measured row of one head; rows in which k* is the only visible key hold NaN.
+/// analyze_theorem_b1's result, and its arrays. Rows in which k* is the only visible key hold NaN.
+/// Moving keeps the arrays where they are.
 struct TheoremRows {
   std::string trace;  // file name
   TheoremRequest request;
-  std::vector<Index> query;                           // [row], ascending
-  std::vector<Index> star;                            // [row], position of k*
-  std::vector<float> cos;                             // [row], cos(k*, q)
-  std::vector<float> weight;                          // [row], softmax weight of k*
-  std::vector<float> log_odds;                        // [row]
-  std::vector<float> norm_eff;                        // [row], N_eff
-  std::vector<float> cos_mean_query;                  // [row], cos(M_Q, q)
+  MemoryResult result;
+  std::span<const std::int64_t> query;                // [row], ascending
+  std::span<const std::int32_t> star;                 // [row], position of k*
+  std::span<const float> cos;                         // [row], cos(k*, q)
+  std::span<const float> weight;                      // [row], softmax weight of k*
+  std::span<const float> log_odds;                    // [row]
+  std::span<const float> norm_eff;                    // [row], N_eff
+  std::span<const float> cos_mean_query;              // [row], cos(M_Q, q)
   std::array<TheoremColumn, kTheoremBounds> columns;  // by TheoremBound
   Index n_stated = 0;                                 // rows that make a statement
   Index n_tokens = 0;
@@ -60,15 +63,49 @@ struct TheoremRows {
     return columns[static_cast<std::size_t>(bound)];
   }
   /// What the bound is about: cos(k*, q), or cos(M_Q, q).
-  const std::vector<float>& measured(TheoremBound bound) const {
+  std::span<const float> measured(TheoremBound bound) const {
     return is_upper(bound) ? cos_mean_query : cos;
   }
   /// The measured row nearest to a query; empty if there is none.
   std::optional<std::size_t> nearest(Index query_pos) const;
-  std::size_t bytes() const;
+  std::size_t bytes() const { return sizeof *this + bytes_of(result); }
 };
 
 /// analyze_theorem_b1 over one head. Throws what that throws.
 TheoremRows theorem_rows(const TraceSource& trace, const TheoremRequest& request, JobContext& job);
+
+/// Which bounds are shown.
+enum class TheoremPicture {
+  one,        // the chosen one, large
+  all,        // the four lower bounds beside each other
+  main_text,  // the upper bounds on cos(M_Q, q)
+};
+
+/// What colours the points.
+enum class TheoremColour { weight, position };
+
+/// A figure whose points can be asked which row they are.
+struct TheoremPlot {
+  plot::Figure figure;
+  std::vector<TheoremBound> bounds;                         // [panel]
+  std::vector<std::vector<std::vector<std::size_t>>> rows;  // [panel][mark][point]
+  std::optional<std::size_t> row_at(std::size_t panel, std::size_t mark, std::size_t point) const;
+};
+
+/// The bounds that a picture shows, in order.
+std::vector<TheoremBound> bounds_of(TheoremPicture picture, TheoremBound chosen);
+
+/// The bounds against the measured cosine, a panel each. Throws ConfigError if no row makes a
+/// statement.
+TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound>& bounds,
+                         TheoremColour colour);
+
+/// Adds a mark for one row to each panel of theorem_plot's figure; none where the row says nothing.
+void mark_row(plot::Figure& figure, const TheoremRows& rows,
+              const std::vector<TheoremBound>& bounds, std::size_t row);
+
+/// One line per row: query, star, weight, log_odds, norm_eff, both cosines, each bound, and whether
+/// it is violated.
+std::string theorem_csv(const TheoremRows& rows);
 
 }  // namespace kvscope::gui

@@ -1,4 +1,4 @@
-#include "gui/model/compare/compare_csv.hpp"
+#include "gui/model/compare/compare_figures.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,5 @@
-// Comparisons as figures: maps side by side, kept keys of one query, attention of two models.
+// Comparisons as figures: maps side by side, kept keys of one query, attention of two models. And
+// as CSV (compare_csv.cpp): one line per cell or key, with every digit.
 #pragma once
 
 #include <optional>
@@ -9,6 +10,7 @@
 #include "gui/model/compare/compare_kept.hpp"
 #include "gui/model/compare/compare_query.hpp"
 #include "gui/model/compare/compare_sides.hpp"
+#include "gui/model/traces/document.hpp"
 
 namespace kvscope::gui {
 
@@ -46,5 +48,15 @@ std::optional<Index> key_under(const QueryKeys& query, std::size_t panel, double
 
 /// "both", "only A", "only B" or "neither".
 std::string_view kept_by(const QueryKeys& query, Index key);
+
+/// query_begin, query_end, key_begin, key_end (first positions after the cell), share_a, share_b,
+/// difference; cells that no measured query sees are left out.
+std::string compare_maps_csv(const KeptComparison& comparison);
+
+/// query, key, token_id, attention, kept: "both", "a", "b" or empty; one line per visible key.
+std::string compare_keys_csv(const QueryKeys& query, const Document& document);
+
+/// query, key, token_id, attention_a, attention_b, difference.
+std::string compare_rows_csv(const RowDifference& rows, const Document& document);
 
 }  // namespace kvscope::gui

@@ -7,6 +7,7 @@
 
 #include "analysis/analysis.hpp"
 #include "gui/model/session/methods.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -20,18 +21,10 @@ CompareSide make_side(const Session& session, std::shared_ptr<const Document> do
                       std::shared_ptr<const Document> draft, const MethodSpec& method,
                       const Parameters& parameters) {
   CompareSide side;
-  const MethodSpec spec = spec_of(method, parameters);
   side.document = std::move(document);
   side.draft = std::move(draft);
-  side.request.layer = session.selection().layer;
-  side.request.q_head = session.selection().q_head;
-  side.request.phase = session.phase();
-  side.request.chunk = parameters.chunk;
-  side.request.spec = spec;
-  side.request.budget = budget_of(method, parameters);
-  side.request.dense_layers = parameters.dense_layers;
-  side.request.rows_per_chunk = rows_per_chunk_for(side.document->info().n_tokens);
-  side.label = label_of(spec, side.request.budget);
+  side.request = kept_request(session, method, parameters);
+  side.label = label_of(side.request.spec, side.request.budget);
   return side;
 }
 
@@ -104,13 +97,6 @@ Index matching_index(Index of_a, Index n_a, Index n_b, const std::vector<Index>&
   return best;
 }
 
-Index n_common_tokens(const Document& a, const Document& b) {
-  const auto x = a.source().tokens();
-  const auto y = b.source().tokens();
-  const auto n = static_cast<std::ptrdiff_t>(std::min(x.size(), y.size()));
-  return std::mismatch(x.begin(), x.begin() + n, y.begin()).first - x.begin();
-}
-
 CompareSides compare_sides(const Session& session, const CompareOptions& options) {
   const Selection& s = session.selection();
   const Parameters& parameters = session.parameters();
@@ -134,7 +120,8 @@ CompareSides compare_sides(const Session& session, const CompareOptions& options
     case CompareWhat::traces: {
       sides.b = make_side(session, session.second(), nullptr, s.selector, parameters);
       place_in_second(sides, options);
-      const Index n_common = n_common_tokens(*sides.a.document, *sides.b.document);
+      const Index n_common =
+          n_common_tokens(sides.a.document->source(), sides.b.document->source());
       if (n_common <= s.query) {
         sides.problem = n_common == 0
                             ? "The traces hold different tokens from the first position on: only "

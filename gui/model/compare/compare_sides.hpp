@@ -25,11 +25,14 @@ struct CompareOptions {
   double other_nucleus =
       option(other_nucleus, "other-nucleus", 0.8,
              "p: attention mass that top-p methods keep on side B", in(0.01, 1.0));
-  bool own_head = option(own_head, "own-head", false, "side B has its own layer and head");
+  bool own_head = option(
+      own_head, "own-head", false,
+      "side B has its own layer and head, instead of the same ones or those at the same depth");
   Index other_layer = option(other_layer, "other-layer", 0, "layer of side B", in(0, 4096));
   Index other_head = option(other_head, "other-head", 0, "query head of side B", in(0, 4096));
   bool shared_scale =
       option(shared_scale, "shared-scale", true, "the colours of A and B mean the same numbers");
+  bool operator==(const CompareOptions&) const = default;
 };
 
 /// One side of the comparison.
@@ -60,8 +63,5 @@ CompareSides compare_sides(const Session& session, const CompareOptions& options
 /// The layer or head of side B that matches A's: the same number if both models have equally many
 /// and B recorded it, else the recorded one at the same relative depth.
 Index matching_index(Index of_a, Index n_a, Index n_b, const std::vector<Index>& recorded_b);
-
-/// Positions from 0 on at which both traces hold the same tokens.
-Index n_common_tokens(const Document& a, const Document& b);
 
 }  // namespace kvscope::gui

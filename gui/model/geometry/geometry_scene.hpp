@@ -31,7 +31,9 @@ struct GeometrySwitches {
       "axes fitted to: group (a KV head's keys and all its queries), head (its keys and this "
       "query head) or keys (its keys alone)");
   GeometryColour colour = option(colour, "colour", GeometryColour::s_q,
-                                 "what the colours say: s_q, position, max_weight or kept");
+                                 "colours: S_q of the queries, positions, the queries' largest "
+                                 "attention weight, or the keys that the method keeps for the "
+                                 "selected query");
   QuerySpan span = option(span, "span", QuerySpan::prompt,
                           "S_q compares a query with the mean of the prompt or of its own chunk");
   bool keys = option(keys, "keys", true, "show the keys");
@@ -91,9 +93,5 @@ Cloud cloud_of(const GeometryScene& scene, const plot::Theme& theme);
 plot::Figure flat_figure(const GeometryScene& scene, bool with_points);
 /// What is seen from the side of the orbit, as a flat figure; its axes are those of the screen.
 plot::Figure orbit_figure(const GeometryScene& scene, const Orbit& orbit);
-
-/// Columns layer, what (query or key), head, pos, token_id, pc1, pc2, pc3, s_q, cos_mean, norm: one
-/// line per query and key of the head, whatever is switched on. Keys have no s_q.
-std::string geometry_csv(const GeometryHead& head, std::span<const TokenId> tokens);
 
 }  // namespace kvscope::gui

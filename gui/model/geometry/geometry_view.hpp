@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "analysis/geometry.hpp"
-#include "core/trace/result.hpp"
 #include "gui/model/geometry/cloud.hpp"
 #include "gui/model/jobs/jobs.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -38,7 +38,7 @@ struct GeometryView {
   GeometryRequest request;
   Index n_prompt = 0;
   Index n_tokens = 0;
-  std::size_t bytes() const;
+  std::size_t bytes() const { return sizeof *this + bytes_of(result); }
 };
 
 /// Throws what analyze_geometry throws.
@@ -68,5 +68,9 @@ struct GeometryHead {
 
 /// Throws ConfigError for a head outside the group.
 GeometryHead head_of(const GeometryView& view, Index q_head);
+
+/// Columns layer, what (query or key), head, pos, token_id, pc1, pc2, pc3, s_q, cos_mean, norm: one
+/// line per query and key of the head, whatever is switched on. Keys have no s_q.
+std::string geometry_csv(const GeometryHead& head, std::span<const TokenId> tokens);
 
 }  // namespace kvscope::gui

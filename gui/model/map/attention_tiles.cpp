@@ -312,7 +312,7 @@ void AttentionTiles::clear() {
   state_->forget();
 }
 
-void AttentionTiles::stop() {
+void AttentionTiles::cancel() {
   state_->cancel();
   state_->is_stopped = state_->subject.has_value();
 }

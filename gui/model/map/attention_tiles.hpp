@@ -59,8 +59,8 @@ class AttentionTiles {
   /// Cancels and forgets.
   void clear();
   /// Lets the work rest: what is there stays.
-  void stop();
-  /// After stop() or a failure, or once somebody else cancelled its jobs: goes on.
+  void cancel();
+  /// After cancel() or a failure, or once somebody else cancelled its jobs: goes on.
   void retry();
 
   /// What there is for the view; starts what is missing. Once per frame.

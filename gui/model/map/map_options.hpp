@@ -19,9 +19,10 @@ namespace kvscope::gui {
 
 struct MapOptions {
   MapPooling pooling = option(pooling, "pooling", MapPooling::max,
-                              "a cell shows the max or the mean of its weights");
+                              "zoomed out, a cell shows the largest or the mean of its weights");
   MapScaleKind scale = option(scale, "scale", MapScaleKind::log10,
-                              "colours by weight, by its logarithm, or by rank");
+                              "colours by weight, by its logarithm, or by its rank among the "
+                              "visible cells");
   bool mask_sinks = option(mask_sinks, "mask-sinks", true, "leave the first keys out of the scale");
   Index n_sink =
       option(n_sink, "n-sink", 4, "how many of the first keys count as sinks", in(1, 64));

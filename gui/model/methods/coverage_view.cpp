@@ -11,8 +11,6 @@
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"
-#include "core/trace/result.hpp"
-#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -206,10 +204,6 @@ CoveragePages::CoveragePages(MemoryResult result, PagesRequest request)
   blocks_ = view.axis("map_mass", 1);
   pages_ = view.axis("map_mass", 2);
   has_method_ = view.find("map_kept") != nullptr;
-}
-
-std::size_t CoveragePages::bytes() const {
-  return sizeof *this + bytes_of(result_);
 }
 
 std::optional<PageCell> CoveragePages::cell_at(double key, double query) const {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "analysis/figures/figure_kind.hpp"
-#include "core/trace/result.hpp"
 #include "gui/model/methods/method_rows.hpp"
 #include "gui/model/methods/recall_view.hpp"
 #include "gui/model/session/method_items.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -36,15 +36,17 @@ namespace kvscope::gui {
 struct CoverageSwitches {
   CoverageView view =
       option(view, "view", CoverageView::both, "the map of heads, that of pages, or both");
-  RecallMetric metric = option(metric, "metric", RecallMetric::mass, "what the map of heads shows");
+  RecallMetric metric = option(metric, "metric", RecallMetric::mass,
+                               "heads: what is measured against dense attention");
   PagesPart part = option(
       part, "part", PagesPart::kept,
-      "of a page: its attention, what the method keeps or loses of it, or the share of its keys "
-      "that are selected");
+      "pages: where the attention lies, what the method keeps or loses of it, or the share of a "
+      "page's visible keys that it selects");
   PagesHeads heads = option(heads, "heads", PagesHeads::all,
                             "pages: mean over all heads of the layer, or the selected head alone");
   bool lock_colours = option(lock_colours, "lock-colours", false,
-                             "colours keep their meaning when layer, method or budget change");
+                             "colours keep their meaning when layer, method or budget change, so "
+                             "that pictures can be compared");
   double heads_low = option(heads_low, "heads-low", 0.0, "locked colours of the heads: low end");
   double heads_high =
       option(heads_high, "heads-high", 1.0, "locked colours of the heads: high end");
@@ -127,7 +129,7 @@ class CoveragePages {
   const MemoryResult& result() const { return result_; }
   const PagesRequest& request() const { return request_; }
   bool has_method() const { return has_method_; }
-  std::size_t bytes() const;
+  std::size_t bytes() const { return sizeof *this + bytes_of(result_); }
   /// The cell at a key and a query position; empty outside the maps.
   std::optional<PageCell> cell_at(double key, double query) const;
   /// First positions (query, key) of the last block's first page and of each block's diagonal

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <mutex>
 
+#include "gui/model/session/methods.hpp"
+
 namespace kvscope::gui {
 
 namespace {
@@ -37,6 +39,32 @@ std::string KeptRequest::key() const {
 std::optional<Index> rows_per_chunk_for(Index n_tokens) {
   if (n_tokens <= kAllRowsUpTo) return std::nullopt;
   return std::max<Index>(1, 64 * kAllRowsUpTo / n_tokens);
+}
+
+KeptRequest kept_request(const Session& session, const MethodSpec& method,
+                         const Parameters& parameters) {
+  const auto open = session.document();
+  return {.layer = session.selection().layer,
+          .q_head = session.selection().q_head,
+          .phase = session.phase(),
+          .chunk = parameters.chunk,
+          .spec = spec_of(method, parameters),
+          .budget = budget_of(method, parameters),
+          .dense_layers = parameters.dense_layers,
+          .rows_per_chunk = open ? rows_per_chunk_for(open->info().n_tokens) : std::nullopt};
+}
+
+KeptQuestion kept_question(const Session& session, const MethodSpec& method) {
+  KeptQuestion question;
+  question.request = kept_request(session, method, session.parameters());
+  question.trace = session.document();
+  question.draft = session.draft_for(method);
+  question.obstacle = obstacle(method, session.phase(), session.second() != nullptr);
+  if (!question.trace->info().capture.qkv) {
+    question.obstacle = "This trace holds no q, k and v: record it with --capture qkv.";
+  }
+  question.key = documents_key(*question.trace, question.draft.get()) + question.request.key();
+  return question;
 }
 
 KeptRows kept_rows(const TraceSource& trace, const TraceSource* draft, const KeptRequest& request,

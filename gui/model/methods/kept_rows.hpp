@@ -2,6 +2,7 @@
 // show.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -10,6 +11,7 @@
 #include "core/attention/selection.hpp"
 #include "core/sim/replay.hpp"
 #include "gui/model/jobs/jobs.hpp"
+#include "gui/model/session/session.hpp"
 
 namespace kvscope::gui {
 
@@ -48,6 +50,22 @@ struct KeptRequest {
 
 /// Rows per chunk that keep the lists of a whole trace small: all up to 8192 tokens, then fewer.
 std::optional<Index> rows_per_chunk_for(Index n_tokens);
+
+/// The replay that tells which keys a method keeps for the session's selection: its layer and head,
+/// the phase of its query, these sliders. The budget is empty for methods that take none.
+KeptRequest kept_request(const Session& session, const MethodSpec& method,
+                         const Parameters& parameters);
+
+/// What to compute for it, and of which files.
+struct KeptQuestion {
+  KeptRequest request;
+  std::shared_ptr<const Document> trace;
+  std::shared_ptr<const Document> draft;  // null for methods that need none
+  std::string obstacle;                   // a sentence: why there is no answer; empty if there is
+  std::string key;                        // of the cache
+};
+/// Needs an open trace.
+KeptQuestion kept_question(const Session& session, const MethodSpec& method);
 
 /// Replays the method through the layer. draft: for methods that need it; null = none. Throws what
 /// replay_layers throws.

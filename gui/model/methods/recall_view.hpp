@@ -56,20 +56,22 @@ struct RecallOptions {
   RecallAlong along = option(
       along, "along", RecallAlong::keys,
       "the first axis: keys kept, bytes or FLOPs as measured, or the budget that methods are told");
-  RecallMetric metric = option(metric, "metric", RecallMetric::mass, "what is measured");
+  RecallMetric metric = option(metric, "metric", RecallMetric::mass,
+                               "what is measured against dense attention, as the mean over heads");
   RecallScope scope = option(scope, "scope", RecallScope::layer,
-                             "the selected head, all heads of its layer, or all layers");
+                             "the selected head, all heads of its layer, or all recorded layers");
   RecallPhase phase = option(phase, "phase", RecallPhase::of_query,
-                             "prefill chunks, decode steps, or that of the selected query");
+                             "prefill chunks, decode steps, or the phase of the selected query");
   BandKind band =
       option(band, "band", BandKind::ci,
-             "over heads: mean and 95 % interval, median and quartiles, mean and range, or none");
+             "over heads: 95 % interval of the mean (ci), median and middle half, smallest to "
+             "largest, or no bands");
   AxisScale x = option(x, "x", AxisScale::log, "scale of the first axis");
   AxisScale y = option(y, "y", AxisScale::linear, "scale of the metric");
   double target = option(
       target, "target", 0.9,
       "of shares: the least that a method should reach; heads below it are listed, and the budget "
-      "that reaches it is looked up",
+      "that reaches it is looked up (0: off)",
       in(0.0, 1.0));
   bool opened =
       option(opened, "opened", true, "curves of opened sweeps, besides those computed here");

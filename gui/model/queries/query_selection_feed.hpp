@@ -7,7 +7,6 @@
 #include <string>
 
 #include "gui/model/jobs/async_value.hpp"
-#include "gui/model/queries/query_selection_figure.hpp"
 #include "gui/model/queries/query_selection_view.hpp"
 #include "gui/model/session/session.hpp"
 
@@ -15,15 +14,17 @@ namespace kvscope::gui {
 
 class QuerySelectionFeed {
  public:
-  /// Asks for what the session and the switches mean now; call in every frame. Without a trace,
-  /// everything is forgotten.
+  /// Asks for what the session and the switches mean now; call in every frame with a trace.
   void update(const Session& session, const QuerySelectionSwitches& switches);
 
+  /// What belongs to the trace that was open.
+  void forget();
+
   /// The selected head's, or the last one's while that is computed; null if there was none yet.
-  const std::shared_ptr<const QuerySelectionView>& value() const { return value_; }
-  bool is_fresh() const { return fresh_; }
+  const std::shared_ptr<const QuerySelectionView>& value() const { return shown_.value; }
+  bool is_fresh() const { return shown_.fresh; }
   /// Of the job that computes the head.
-  const JobStatus& status() const { return status_; }
+  const JobStatus& status() const { return shown_.status; }
   void retry() { head_.retry(); }
   void cancel() { head_.cancel(); }
 
@@ -48,25 +49,29 @@ class QuerySelectionFeed {
   bool is_waiting() const { return waiting_; }
 
  private:
-  void forget();
-  void follow(const Document& document, const QuerySelectionOptions& options, QuerySpan span);
-  void ask_head(const Session& session, const std::shared_ptr<const Document>& document,
-                const QuerySelectionOptions& options);
-  void ask_picks(const Session& session, const std::shared_ptr<const Document>& document,
-                 const QuerySelectionOptions& options);
-  void ask_selected(const Session& session, const std::shared_ptr<const Document>& document,
-                    const QuerySelectionOptions& options);
-  void ask_layers(const Session& session, const std::shared_ptr<const Document>& document,
-                  const QuerySelectionOptions& options, QuerySpan span);
+  /// What is selected in this frame.
+  struct Now {
+    const Session& session;
+    std::shared_ptr<const Document> document;
+    QuerySelectionOptions options;
+  };
+  template <class T, class Request, class Compute>
+  AsyncView<T> ask(const Now& now, AsyncValue<T>& slot, const Request& request,
+                   const JobRequest& job, Compute compute) {
+    auto view = slot.ask(now.session.bench(), now.document->key() + request.key(), job,
+                         on_trace(now.document, request, compute));
+    waiting_ = waiting_ || view.is_pending();
+    return view;
+  }
+  void ask_head(const Now& now);
+  std::shared_ptr<const ChunkPicks> ask_picks(const Now& now);
+  void ask_layers(const Now& now, QuerySpan span);
 
   AsyncValue<QuerySelectionView> head_;
   AsyncValue<QuerySelectionView> layer_;
   AsyncValue<ChunkPicks> picks_slot_;
   AsyncValue<MeasuredQueries> selected_slot_;
-  std::string document_key_;
-  std::shared_ptr<const QuerySelectionView> value_;
-  bool fresh_ = false;
-  JobStatus status_;
+  AsyncView<QuerySelectionView> shown_;
   std::shared_ptr<const ChunkPicks> picks_;
   std::shared_ptr<const MeasuredQueries> selected_;
   LayerCorrelations layers_;

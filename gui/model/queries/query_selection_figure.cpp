@@ -1,4 +1,4 @@
-#include "gui/model/queries/query_selection_figure.hpp"
+#include "gui/model/queries/query_selection_view.hpp"
 
 #include <fmt/format.h>
 

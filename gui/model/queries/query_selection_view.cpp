@@ -12,7 +12,6 @@
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"
-#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -45,10 +44,6 @@ QueryCorrelation correlation_of(const QuerySelectionView& view, QuerySpan span, 
 std::string QuerySelectionRequest::key() const {
   return fmt::format("query-selection/{}/{}/{}", layer, fmt::join(q_heads, ","),
                      options_key(options));
-}
-
-std::size_t QuerySelectionView::bytes() const {
-  return sizeof *this + bytes_of(result);
 }
 
 bool QuerySelectionView::has_head(Index q_head) const {

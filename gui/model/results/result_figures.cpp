@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 
 #include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
 #include "core/trace/result.hpp"
 #include "gui/model/results/compact_figure.hpp"
 #include "gui/model/results/result_tables.hpp"
@@ -229,10 +229,7 @@ RowTarget target_of_cell(const plot::Panel& panel, Index row, Index col) {
   const auto named = [](const plot::Axis& axis, Index cell) -> std::optional<Index> {
     for (const plot::Tick& tick : axis.ticks) {
       if (std::floor(tick.at) != static_cast<double>(cell)) continue;
-      Index number = 0;
-      const char* end = tick.label.data() + tick.label.size();
-      const auto parsed = std::from_chars(tick.label.data(), end, number);
-      if (parsed.ec == std::errc{} && parsed.ptr == end) return number;
+      if (const auto number = number_from<Index>(tick.label)) return number;
     }
     return std::nullopt;
   };

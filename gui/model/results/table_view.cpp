@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -11,17 +10,13 @@
 #include "analysis/analysis.hpp"
 #include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
 #include "core/selectors/registry.hpp"
+#include "gui/model/session/find_words.hpp"
 
 namespace kvscope::gui {
 
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return out;
-}
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -30,11 +25,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 std::optional<double> number_in(std::string_view text) {
-  text = trimmed(text);
-  double value = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc{} && end == text.data() + text.size();
-  return whole ? std::optional(value) : std::nullopt;
+  return number_from<double>(trimmed(text));
 }
 
 /// Empty for a text that says nothing (yet): ">", "".
@@ -78,7 +69,7 @@ bool word_passes(std::string_view word, std::string_view filter) {
   const bool negated = filter.starts_with("!");
   if (negated) filter.remove_prefix(1);
   if (filter.empty()) return true;
-  return (lower(word).find(lower(filter)) != std::string::npos) != negated;
+  return (lowered(word).find(lowered(filter)) != std::string::npos) != negated;
 }
 
 void keep_passing(std::vector<std::uint32_t>& rows, const TableColumn& column,
@@ -218,8 +209,7 @@ std::string short_cell(const TableColumn& column, std::size_t row) {
   if (column.is_text) return column.words.at(row);
   const double value = column.numbers[row];
   if (std::isnan(value)) return {};
-  const bool is_whole = value == std::floor(value) && std::abs(value) < 1e15;
-  return is_whole ? fmt::format("{:.0f}", value) : fmt::format("{:.6g}", value);
+  return number_text(value, 6);
 }
 
 std::string rows_csv(const Table& table, std::span<const std::uint32_t> rows,

@@ -398,6 +398,12 @@ void Session::change(std::string_view origin, const std::function<void(Snapshot&
 void Session::select(std::string_view origin, const std::function<void(Selection&)>& change_it) {
   change(origin, [&](Snapshot& state) { change_it(state.selection); });
 }
+void Session::select_head(std::string_view origin, Index layer, Index q_head) {
+  select(origin, [&](Selection& s) { s.layer = layer, s.q_head = q_head; });
+}
+void Session::select_pair(std::string_view origin, Index query, std::optional<Index> key) {
+  select(origin, [&](Selection& s) { s.query = query, s.key = key; });
+}
 
 void Session::set_parameters(std::string_view origin,
                              const std::function<void(Parameters&)>& change_it) {

@@ -73,6 +73,8 @@ class Session {
   /// `origin` names the gesture ("layer keys", "budget slider"): quick changes of one origin are
   /// one step of undo. Indices are clamped to what was recorded.
   void select(std::string_view origin, const std::function<void(Selection&)>& change);
+  void select_head(std::string_view origin, Index layer, Index q_head);
+  void select_pair(std::string_view origin, Index query, std::optional<Index> key);
   void set_parameters(std::string_view origin, const std::function<void(Parameters&)>& change);
   bool can_undo() const { return history_.can_undo(); }
   bool can_redo() const { return history_.can_redo(); }

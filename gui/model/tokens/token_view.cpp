@@ -9,7 +9,6 @@
 #include <numeric>
 
 #include "analysis/figures/selection.hpp"
-#include "gui/model/session/methods.hpp"
 
 namespace kvscope::gui {
 
@@ -159,37 +158,6 @@ double Shading::shade(Index pos) const {
 }
 
 // ---- kept keys ----
-
-KeptRequest kept_request(const Session& session, const MethodSpec& method) {
-  const Selection& selected = session.selection();
-  const Parameters& parameters = session.parameters();
-  KeptRequest request;
-  request.layer = selected.layer;
-  request.q_head = selected.q_head;
-  request.phase = session.phase();
-  request.chunk = parameters.chunk;
-  request.spec = spec_of(method, parameters);
-  request.budget = budget_of(method, parameters);
-  request.dense_layers = parameters.dense_layers;
-  if (const auto open = session.document()) {
-    request.rows_per_chunk = rows_per_chunk_for(open->info().n_tokens);
-  }
-  return request;
-}
-
-KeptQuestion kept_question(const Session& session, const MethodSpec& method) {
-  KeptQuestion question;
-  question.request = kept_request(session, method);
-  question.trace = session.document();
-  question.draft = session.draft_for(method);
-  question.obstacle = obstacle(method, session.phase(), session.second() != nullptr);
-  const TraceInfo& info = question.trace->info();
-  if (!info.capture.qkv) {
-    question.obstacle = "This trace holds no q, k and v: record it with --capture qkv.";
-  }
-  question.key = documents_key(*question.trace, question.draft.get()) + question.request.key();
-  return question;
-}
 
 bool KeptKeys::holds(Index pos) const {
   return row != nullptr &&

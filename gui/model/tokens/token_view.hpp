@@ -63,21 +63,6 @@ class Shading {
 /// A weight as tooltips and the CSV write it: all digits that the recording holds.
 std::string weight_words(double weight);
 
-/// The replay that tells which keys a method keeps for the session's selection: its layer and head,
-/// the phase of its query, the sliders. The budget is empty for methods that take none.
-KeptRequest kept_request(const Session& session, const MethodSpec& method);
-
-/// What to compute for it, and of which files.
-struct KeptQuestion {
-  KeptRequest request;
-  std::shared_ptr<const Document> trace;
-  std::shared_ptr<const Document> draft;  // null for methods that need none
-  std::string obstacle;                   // a sentence: why there is no answer; empty if there is
-  std::string key;                        // of the cache
-};
-/// Needs an open trace.
-KeptQuestion kept_question(const Session& session, const MethodSpec& method);
-
 /// One method's keys for the query that is looked at.
 struct KeptKeys {
   std::string method;            // "quoka" as it is called in the session

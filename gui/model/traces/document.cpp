@@ -228,6 +228,17 @@ std::string Document::token_text(Index pos) const {
   return printable(token_bytes_[static_cast<std::size_t>(pos)]);
 }
 
+std::string Document::text_of(TokenRange range, std::size_t most) const {
+  std::string text;
+  for (Index pos = range.begin; pos < range.end; ++pos) {
+    const std::string token = token_text(pos);
+    if (!text.empty() && text.size() + token.size() > most) return text + "…";
+    if (!has_text() && !text.empty()) text += ", ";
+    text += token;
+  }
+  return text;
+}
+
 bool Document::is_gone() const {
   std::error_code error;
   return !fs::exists(path_, error);

@@ -62,6 +62,9 @@ class Document {
   const std::vector<std::string>& token_bytes() const { return token_bytes_; }
   /// "id 1234" without recorded text. Positions beyond the trace give an empty text.
   std::string token_text(Index pos) const;
+  /// Texts of the tokens in the range as one line, for tooltips; beyond about `most` bytes whole
+  /// tokens are left out and "…" stands for them. Without recorded text: the ids.
+  std::string text_of(TokenRange range, std::size_t most) const;
   /// The file on disk is another one than the one that was opened, or is gone.
   bool has_changed() const;
   bool is_gone() const;
@@ -96,5 +99,19 @@ class Document {
 /// The prefix of everything in the cache that is made of a trace and of a second one beside it: a
 /// draft, or what it is compared with. Null: there is none.
 std::string documents_key(const Document& document, const Document* second);
+
+/// compute(trace, request, job) as the work of a job, which holds the document.
+template <class Request, class Compute>
+auto on_trace(std::shared_ptr<const Document> trace, Request request, Compute compute) {
+  return [=](auto& job) { return compute(trace->source(), request, job); };
+}
+/// compute(trace, second, request, job); `second`: null, or a draft or what is compared with.
+template <class Request, class Compute>
+auto on_traces(std::shared_ptr<const Document> trace, std::shared_ptr<const Document> second,
+               Request request, Compute compute) {
+  return [=](auto& job) {
+    return compute(trace->source(), second ? &second->source() : nullptr, request, job);
+  };
+}
 
 }  // namespace kvscope::gui

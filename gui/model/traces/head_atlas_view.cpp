@@ -9,7 +9,6 @@
 #include "analysis/figures/head_atlas.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/number_text.hpp"
-#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -26,10 +25,6 @@ double loss_of(const HeadAtlas& atlas, std::size_t head) {
 }
 
 }  // namespace
-
-std::size_t HeadAtlas::bytes() const {
-  return sizeof *this + bytes_of(result);
-}
 
 HeadAtlas head_atlas_of(const TraceSource& trace, const HeadsOptions& options, JobContext& job) {
   HeadAtlas atlas;

@@ -11,9 +11,9 @@
 
 #include "analysis/heads.hpp"
 #include "analysis/plot/figure.hpp"
-#include "core/trace/result.hpp"
 #include "core/trace/source.hpp"
 #include "gui/model/jobs/jobs.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -28,7 +28,7 @@ struct HeadAtlas {
   std::string trace;  // file name
   std::vector<Index> layers;
   std::vector<Index> q_heads;
-  std::size_t bytes() const;
+  std::size_t bytes() const { return sizeof *this + bytes_of(result); }
 };
 
 /// Throws what analyze_heads throws.

@@ -2,11 +2,13 @@
 // longer than that head.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "analysis/trace_selection.hpp"
+#include "core/base/nan.hpp"
 #include "core/trace/result.hpp"
 #include "core/trace/source.hpp"
 
@@ -54,6 +56,14 @@ inline std::string file_name_of(const TraceSource& trace) {
   return std::filesystem::path(trace.where()).filename().string();
 }
 
+/// Positions from 0 on at which both traces hold the same tokens.
+inline Index n_common_tokens(const TraceSource& a, const TraceSource& b) {
+  const auto n = static_cast<std::size_t>(std::min(a.info().n_tokens, b.info().n_tokens));
+  const auto x = a.tokens().first(std::min(n, a.tokens().size()));
+  const auto y = b.tokens().first(std::min(n, b.tokens().size()));
+  return std::mismatch(x.begin(), x.end(), y.begin(), y.end()).first - x.begin();
+}
+
 /// What its arrays cost to keep.
 inline std::size_t bytes_of(const MemoryResult& result) {
   std::size_t bytes = 0;
@@ -61,6 +71,11 @@ inline std::size_t bytes_of(const MemoryResult& result) {
     bytes += static_cast<std::size_t>(array.shape.count()) * size_of(array.type);
   }
   return bytes;
+}
+
+/// A number of a summary; NaN where there is none.
+inline double number_of(const nlohmann::ordered_json& json, const std::string& key) {
+  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : kNan;
 }
 
 /// The recorded query heads that share a KV head with this one, ascending.
