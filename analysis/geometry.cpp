@@ -47,6 +47,10 @@ Json layer_summary(const GeometryPlan& plan, const GeometryLayer& layer) {
   json["axes_for_90_percent"] = json_number(ninety.value());
   json["query_clustering"] = json_number(mean(layer.q_clustering.flat()));
   json["key_clustering"] = json_number(mean(layer.k_clustering.flat()));
+  if (layer.rope_share != nullptr) {
+    json["key_clustering_before_rope"] = json_number(mean(layer.k_clustering_before->flat()));
+    json["rope_share"] = json_number(mean(layer.rope_share->flat()));
+  }
   json["mean_query_mean_key"] = json_number(mean(layer.means.flat()));
   for (std::size_t n = 0; n < kNormNames.size(); ++n) {
     for (std::size_t i = 0; i < kNormStatistics.size(); ++i) {

@@ -1,5 +1,6 @@
 // The geometry of recorded queries and keys: principal axes, how tightly they cluster about their
-// means, how long they are. Everything is after RoPE (and QK norm): what enters the dot product.
+// means, how long they are. Everything is after RoPE (and QK norm), as it enters the dot product,
+// but for what says otherwise.
 #pragma once
 
 #include <stop_token>
@@ -66,6 +67,10 @@ struct GeometryOptions {
 ///   clustering/queries       [layer, q_head] mean of cos(q, M_Q); 1 = all in one direction
 ///   clustering/keys          [layer, kv_head] mean of cos(k, M_K)
 ///   clustering/means         [layer, q_head] cos(M_Q, M_K)
+///   clustering/keys_before_rope   [layer, kv_head] as clustering/keys, of the keys before RoPE, if
+///                            the trace has them (record --capture k-pre-rope); and with them
+///   clustering/rope_share    [layer, kv_head] (before - after) / (1 - after): the share of the
+///                            keys' spread about their mean that the rotation makes
 ///   norms/q_mean, norms/q_p05, norms/q_p95 and the same for k and v    [layer], heads pooled
 ///
 /// Throws ConfigError for options out of range, layers or heads that were not recorded, or a trace

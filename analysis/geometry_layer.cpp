@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analysis/statistics.hpp"
+#include "core/base/nan.hpp"
 #include "core/tensor/principal_axes.hpp"
 
 namespace kvscope {
@@ -97,6 +98,13 @@ GeometryLayer::GeometryLayer(ResultWriter& output, const GeometryPlan& plan)
                                       "1", "mean cosine of key and mean key")),
       means(arrays.add<double>("clustering/means", {n_of(plan.part.q_heads)}, {"q_head"}, "1",
                                "cosine of mean query and mean key")) {
+  if (plan.part.capture.k_pre_rope) {
+    const Shape heads{n_of(plan.part.kv_heads)};
+    k_clustering_before = &arrays.add<double>("clustering/keys_before_rope", heads, {"kv_head"},
+                                              "1", "mean cosine of key and mean key, before RoPE");
+    rope_share = &arrays.add<double>("clustering/rope_share", heads, {"kv_head"}, "1",
+                                     "share of the spread of keys that RoPE makes");
+  }
   constexpr std::array<std::string_view, 3> kTexts = {"mean", "5th percentile", "95th percentile"};
   for (std::size_t n = 0; n < kNormNames.size(); ++n) {
     for (std::size_t i = 0; i < kNormStatistics.size(); ++i) {
@@ -138,6 +146,14 @@ void geometry_group(const TraceSource& trace, const GeometryOptions& options,
   const std::vector<double> k_cosines = quoka_cosines(k.view(), mean_key, options.eps);
   out.k_clustering(kv_slot) = mean(k_cosines);
   put_shown(k_cosines, plan.positions, out.k_cos.view().row(kv_slot));
+  if (out.rope_share != nullptr) {
+    const Tensor<float> before = trace.read_side(SideTensor::k_pre_rope, layer, kv_head, all);
+    const std::vector<double> mean_before = prompt_mean(part, before.view(), scoring);
+    const double tight = mean(quoka_cosines(before.view(), mean_before, options.eps));
+    const double wide = mean(k_cosines);
+    (*out.k_clustering_before)(kv_slot) = tight;
+    (*out.rope_share)(kv_slot) = wide < 1.0 ? (tight - wide) / (1.0 - wide) : kNan;
+  }
   put_norms(k.view(), out.all_norms[1].view().row(kv_slot));
   put_shown(out.all_norms[1].view().row(kv_slot), plan.positions, out.k_norm.view().row(kv_slot));
 

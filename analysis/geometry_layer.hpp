@@ -39,6 +39,8 @@ struct GeometryLayer {
   Tensor<float>&k_cos, &k_norm;                         // [kv_head, pos]
   Tensor<double>& q_clustering;                         // [q_head]
   Tensor<double>& k_clustering;                         // [kv_head]
+  Tensor<double>* k_clustering_before = nullptr;        // [kv_head], with keys before RoPE
+  Tensor<double>* rope_share = nullptr;                 // the same
   Tensor<double>& means;                                // [q_head]
   std::array<std::array<Tensor<double>*, 3>, 3> norms;  // by kNormNames and kNormStatistics: []
   std::array<Tensor<double>, 3> all_norms;  // by kNormNames, [head, n_tokens]: every position

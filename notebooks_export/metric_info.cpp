@@ -259,6 +259,8 @@ constexpr KnownMetric kKnown[] = {
     {"explained_shown", "Variance of the shown axes", kNeither, kShare},
     {"query_clustering", "Clustering of queries", kNeither, kShare},
     {"key_clustering", "Clustering of keys", kNeither, kShare},
+    {"key_clustering_before_rope", "Clustering of keys before RoPE", kNeither, kShare},
+    {"rope_share", "Spread of keys that RoPE makes", kNeither, kShare},
     {"mean_query_mean_key", "Cosine of mean query and mean key", kNeither, kShare},
     {"q_norm_mean", "Norm of queries, mean", kNeither, kShare},
     {"q_norm_p05", "Norm of queries, 5th percentile", kNeither, kShare},

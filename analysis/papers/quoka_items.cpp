@@ -141,13 +141,19 @@ std::vector<Item> quoka_geometry_items() {
                    .column = "totals.k_norm_p95",
                    .unit = Unit::factor,
                    .derive = Derive::ratio,
-                   .than = "k"}},
-       .checks = {{Role::form, "k_ratio", Op::at_most, "2"}},
+                   .than = "k"},
+                  quoka_total("rope", "share of the keys' spread that RoPE makes, mean over heads",
+                              "geometry", "rope_share", Spread::rows, Unit::percent),
+                  quoka_total("after", "mean cosine of keys with their mean", "geometry",
+                              "key_clustering"),
+                  quoka_total("before", "the same before RoPE", "geometry",
+                              "key_clustering_before_rope")},
+       .checks = {{Role::form, "rope", Op::at_least, "0.5", 0.0,
+                   "\"most\" asks for more than half"},
+                  {Role::form, "k_ratio", Op::at_most, "2"}},
        .pictures = {{"table --rows layer --value q_norm_mean,q_norm_p95,k_norm_mean,k_norm_p95 "
                      "{geometry}"}},
-       .note = "Only the half about norms is judged.",
-       .only_form = "The half about RoPE is not judged: no analysis reads keys before their "
-                    "rotation yet (kvscope record --capture k-pre-rope keeps them)."},
+       .note = "Spread is 1 minus the cosine with the mean; layers differ."},
   };
 }
 

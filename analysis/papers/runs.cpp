@@ -19,8 +19,9 @@ std::vector<Run> record_runs() {
        "fit draft --model {model} --layers {own-layers} --overwrite --out {draft-model}",
        "fit draft --model {model} --layers {own-layers} --max-tokens 4096 --held-out 256 "
        "--overwrite --out {draft-model}"},
-      {"verifier", ".h5", "record {out} {--model} --max-tokens 4096 --decode 64",
-       "record {out} {--model} --max-tokens 2048 --decode 32"},
+      {"verifier", ".h5",
+       "record {out} {--model} --max-tokens 4096 --decode 64 --capture k-pre-rope",
+       "record {out} {--model} --max-tokens 2048 --decode 32 --capture k-pre-rope"},
       {"draft", ".h5", "record {out} --model {draft-model} --tokens {verifier}", ""},
       {"b1-recording", ".h5", "papers --example theorem-b1 --out {out}", ""},
       {"error-example", ".h5", "papers --example error-bound --out {out}", ""},

@@ -241,6 +241,35 @@ TEST_CASE("geometry: rotating q and k together changes no variance, cosine or no
   }
 }
 
+TEST_CASE("geometry: the share of the keys' spread that RoPE makes", "[geometry]") {
+  // Four keys at -20, -10, 10 and 20 degrees before, at -60, -30, 30 and 60 after.
+  TraceInfo info = make_trace_info(1, 1, 1, 2, 4, 4);
+  info.capture.k_pre_rope = true;
+  MemoryTrace trace(info);
+  const auto put = [&](TensorView<float> rows, std::initializer_list<double> degrees) {
+    Index t = 0;
+    for (const double angle : degrees) {
+      rows(0, t, 0) = static_cast<float>(std::cos(angle * M_PI / 180.0));
+      rows(0, t++, 1) = static_cast<float>(std::sin(angle * M_PI / 180.0));
+    }
+  };
+  put(trace.side(SideTensor::k_pre_rope, 0), {-20, -10, 10, 20});
+  put(trace.k(0), {-60, -30, 30, 60});
+  put(trace.q(0), {0, 0, 0, 0});
+  MemoryResult result;
+  const auto summary = run(trace, {}, result);
+  const auto mean_cosine = [](double a, double b) {
+    return (std::cos(a * M_PI / 180.0) + std::cos(b * M_PI / 180.0)) / 2.0;
+  };
+  const double before = mean_cosine(10, 20);
+  const double after = mean_cosine(30, 60);
+  CHECK(result.values<double>("clustering/keys_before_rope")[0] == Approx(before));
+  CHECK(result.values<double>("clustering/keys")[0] == Approx(after));
+  CHECK(summary["totals"]["rope_share"].get<double>() == Approx((before - after) / (1.0 - after)));
+  MemoryResult without;
+  CHECK_FALSE(run(test::planted_trace({}), {}, without)["totals"].contains("rope_share"));
+}
+
 TEST_CASE("geometry: a selection gives the same numbers; points thin out, the fit does not",
           "[geometry]") {
   test::PlantOptions plant;
