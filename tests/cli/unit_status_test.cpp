@@ -93,6 +93,10 @@ TEST_CASE("predicted memory counts program and inputs; seconds are unknown until
   REQUIRE(worker.code == 0);
   const double memory = list.at("units").back().at("predicted_memory").get<double>();
   INFO(memory << " predicted, " << worker.max_rss_kib * 1024 << " taken");
+  // A child's peak counts what its parent held when it was started, which in a run of all tests is
+  // more than the worker takes: then there is nothing to compare.
+  if (10 * kvscope_run({"version"}).max_rss_kib > 9 * worker.max_rss_kib)
+    SKIP("this program's own memory hides the worker's");
   CHECK(memory > static_cast<double>(worker.max_rss_kib) * 1024 / 1.5);
   CHECK(memory < static_cast<double>(worker.max_rss_kib) * 1024 * 1.5);
 }
