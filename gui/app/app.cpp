@@ -12,7 +12,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
-#include "gui/app/help_overlay.hpp"
+#include "gui/app/help.hpp"
 #include "gui/app/status_bar.hpp"
 #include "gui/model/session/methods.hpp"
 #include "gui/panels/widgets.hpp"

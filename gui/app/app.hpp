@@ -23,7 +23,7 @@
 #include "gui/app/start_page.hpp"
 #include "gui/app/tour.hpp"
 #include "gui/model/runs/run_queue.hpp"
-#include "gui/model/session/method_items.hpp"
+#include "gui/model/session/methods.hpp"
 #include "gui/model/session/session.hpp"
 #include "gui/model/session/settings.hpp"
 #include "gui/panels/landmarks.hpp"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "gui/app/panel_help.hpp"
+#include "gui/app/help.hpp"
 #include "gui/model/session/help_texts.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"

@@ -156,19 +156,16 @@ ComparePanel::KeptPair ComparePanel::ask_kept(PanelContext& context, bool has_pi
                {fmt::format("Kept keys of {}: {}", name, side.label), Lane::heavy},
                on_traces(side.document, side.draft, side.request, kept_rows));
   };
-  const auto report = [&](AsyncValue<KeptRows>& slot, const AsyncView<KeptRows>& view) {
-    report_job(context, slot, view.status, has_picture, view.fresh);
-  };
   const auto a = ask_side(kept_a_, sides_.a, "A");
   const bool are_same = sides_.a.key() == sides_.b.key();
   const auto b = are_same ? a : ask_side(kept_b_, sides_.b, "B");
-  const bool fresh = a.fresh && b.fresh;
+  // One report at a time.
   if (!a.fresh) {
-    report(kept_a_, a);
-  } else if (!b.fresh) {
-    report(kept_b_, b);
+    report_job(context, kept_a_, a.status, has_picture, /*fresh=*/false);
+  } else {
+    report_job(context, kept_b_, b.status, has_picture, b.fresh);
   }
-  return {a.value, b.value, fresh};
+  return {a.value, b.value, a.fresh && b.fresh};
 }
 
 // ---- maps ----

@@ -177,10 +177,9 @@ class CoveragePanel final : public TracePanel<CoverageSwitches> {
     question.parameters = session.parameters();
     question.metric = switches_.metric;
     const std::string& selected = session.selection().selector.text();
-    for (MethodItem& item : method_items({selected}, question.parameters, question.phase,
-                                         session.second() != nullptr)) {
-      if (item.name == selected) question.method = std::move(item);
-    }
+    question.method = method_items({selected}, question.parameters, question.phase,
+                                   session.second() != nullptr)
+                          .front();  // ticked ones come first
     picture_.items.clear();
     if (question.method.obstacle.empty()) {
       for (const MethodRowsRequest& request : plan_heads(question))

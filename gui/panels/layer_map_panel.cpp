@@ -238,7 +238,8 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
     return fmt::format(
         "sum of KL: {:.4g} nats along the map, {:.4g} along the least of each column; {} rows of "
         "{} tokens",
-        value_->monotone_cost, value_->argmax_cost, value_->n_rows, value_->n_tokens);
+        value_->total("monotone_cost"), value_->total("argmax_cost"), value_->total("rows"),
+        value_->total("tokens"));
   }
 
   void draw_below(PanelContext& context) override {
@@ -246,10 +247,10 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
     ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
     wrapped_words(sum_words());
     ImGui::PopStyleColor();
-    help_tooltip(
-        fmt::format("{} rows of layers were smoothed. Smoothing all of them would change a "
-                    "cell by {:.2g} nats at most.",
-                    value_->n_smoothed, value_->smoothing_change));
+    help_tooltip(fmt::format(
+        "{} rows of layers were smoothed. Smoothing all of them would change a "
+        "cell by {:.2g} nats at most.",
+        value_->total("smoothed_layer_rows"), value_->total("largest_change_by_smoothing")));
   }
 
   std::optional<LayerMapObstacle> obstacle_;

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "gui/model/session/method_items.hpp"
+#include "gui/model/session/methods.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analysis/plot/figure.hpp"
-#include "gui/model/session/method_items.hpp"
+#include "gui/model/session/methods.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {

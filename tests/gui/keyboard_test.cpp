@@ -11,7 +11,7 @@
 
 #include "gui/app/palette.hpp"
 #include "gui/model/session/help_texts.hpp"
-#include "gui/model/session/method_items.hpp"
+#include "gui/model/session/methods.hpp"
 #include "tests/gui/app_rig.hpp"
 #include "tests/support/temp_dir.hpp"
 

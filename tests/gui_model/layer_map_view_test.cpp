@@ -40,8 +40,8 @@ TEST_CASE("layer map view: cells are the divergences, by loops", "[layer_map_vie
   TestJob job;
   const LayerMap map = layer_map(verifier, draft, options, job.context);
   REQUIRE(map.cells.size() == 8);
-  CHECK(map.n_tokens == 48);
-  CHECK(map.n_rows == 48 - 15);
+  CHECK(map.total("tokens") == 48);
+  CHECK(map.total("rows") == 48 - 15);
   const auto mean_row = [](const TraceSource& trace, Index layer, Index pos) {
     std::vector<double> row(static_cast<std::size_t>(pos + 1), 0.0);
     for (Index head = 0; head < 4; ++head) {
@@ -102,8 +102,8 @@ TEST_CASE("layer map view: one mapped and one least cell per column; costs are t
     for (Index i = 0; i < 3; ++i) smallest = std::min(smallest, map.cell(i, layer)->kl);
     least += smallest;
   }
-  CHECK(map.monotone_cost == Approx(monotone));
-  CHECK(map.argmax_cost == Approx(least));
+  CHECK(map.total("monotone_cost") == Approx(monotone));
+  CHECK(map.total("argmax_cost") == Approx(least));
   CHECK(map.mapped(99) == nullptr);
 }
 
@@ -146,7 +146,7 @@ TEST_CASE("layer map view: traces of other tokens get a sentence with the way ou
     options.token_match = TokenMatch::common_prefix;
     CHECK_FALSE(layer_map_obstacle(verifier, draft, options));
     TestJob job;
-    CHECK(layer_map(verifier, draft, options, job.context).n_tokens == 48);
+    CHECK(layer_map(verifier, draft, options, job.context).total("tokens") == 48);
   }
   SECTION("another text") {
     MemoryTrace draft = model(2, 2, 48);

@@ -86,17 +86,9 @@ LayerMap layer_map(const TraceSource& verifier, const TraceSource& draft,
   map.options = options;
   map.verifier = file_name_of(verifier);
   map.draft = file_name_of(draft);
-  const auto summary =
-      analyze_layer_map(verifier, draft, options, map.result, job.pool, job.progress, job.stop);
+  analyze_layer_map(verifier, draft, options, map.result, job.pool, job.progress, job.stop);
   map.draft_layers = axis_of(map.result, "draft_layer");
   map.verifier_layers = axis_of(map.result, "verifier_layer");
-  const auto& totals = summary["totals"];
-  map.n_rows = totals["rows"].get<Index>();
-  map.n_tokens = totals["tokens"].get<Index>();
-  map.monotone_cost = number_of(totals, "monotone_cost");
-  map.argmax_cost = number_of(totals, "argmax_cost");
-  map.smoothing_change = number_of(totals, "largest_change_by_smoothing");
-  map.n_smoothed = totals["smoothed_layer_rows"].get<Index>();
   const auto kl = map.result.values<double>("kl");
   const auto smoothed = map.result.values<double>("kl_smoothed");
   const auto variation = map.result.values<double>("total_variation");
@@ -125,7 +117,7 @@ plot::Figure layer_map_figure(const LayerMap& map, LayerMapMetric metric) {
   }
   figure.caption.push_back(
       fmt::format("Verifier: {}; draft: {}; {} tokens that both hold; rows smoothed: {}{}.",
-                  map.verifier, map.draft, map.n_tokens, enum_name(map.options.smoothing),
+                  map.verifier, map.draft, map.total("tokens"), enum_name(map.options.smoothing),
                   map.options.drop_sink ? "; key 0 left out" : ""));
   return figure;
 }

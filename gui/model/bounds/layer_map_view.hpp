@@ -49,12 +49,8 @@ struct LayerMap {
   std::vector<Index> draft_layers;
   std::vector<Index> verifier_layers;
   std::vector<LayerMapCell> cells;  // [draft slot, verifier slot]
-  Index n_rows = 0;
-  Index n_tokens = 0;
-  double monotone_cost = 0.0;     // sum of KL along the monotone map, nats; dense layers left out
-  double argmax_cost = 0.0;       // along the arg max, over the same layers
-  double smoothing_change = 0.0;  // largest change of a cell if every row were smoothed
-  Index n_smoothed = 0;           // rows of layers that were smoothed
+  /// A total of the summary, as "rows", "monotone_cost" (nats); NaN where there is none.
+  double total(const char* key) const { return number_of(result.summary()["totals"], key); }
   /// Empty outside the map.
   const LayerMapCell* cell(Index draft_slot, Index verifier_slot) const;
   /// The cell that the monotone map has for a verifier layer; null if that layer stays dense or is

@@ -121,6 +121,18 @@ plot::Line attention_line(const AttentionRow& row, std::string label, plot::Tone
   return line;
 }
 
+/// Two panels over the same positions.
+plot::Figure stacked(const char* name, plot::Panel above, plot::Panel below) {
+  plot::Figure figure;
+  figure.name = name;
+  figure.panels = {std::move(above), std::move(below)};
+  figure.columns = 1;
+  figure.share_x = true;
+  figure.span = plot::Span::full;
+  figure.legend = plot::LegendPlace::above;
+  return figure;
+}
+
 plot::Scatter kept_points(const QueryKeys& query, const KeyPart& part, std::string label,
                           plot::Tone tone) {
   plot::Scatter points;
@@ -269,13 +281,7 @@ plot::Figure compare_keys_figure(const QueryKeys& query, const CompareSides& sid
                                     /*markers=*/false});
   add_rules(rug, marks, /*with_query=*/false);
 
-  plot::Figure figure;
-  figure.name = "compare-keys";
-  figure.panels = {std::move(attention), std::move(rug)};
-  figure.columns = 1;
-  figure.share_x = true;
-  figure.span = plot::Span::full;
-  figure.legend = plot::LegendPlace::above;
+  plot::Figure figure = stacked("compare-keys", std::move(attention), std::move(rug));
   figure.caption = {
       query_sentence(sides, row.query) +
           fmt::format(" A: {}; B: {}.", sides.a.label, sides.b.label),
@@ -322,13 +328,7 @@ plot::Figure compare_rows_figure(const RowDifference& rows, const CompareSides& 
   difference.marks.emplace_back(std::move(line));
   add_rules(difference, marks, /*with_query=*/false);
 
-  plot::Figure figure;
-  figure.name = "compare-rows";
-  figure.panels = {std::move(attention), std::move(difference)};
-  figure.columns = 1;
-  figure.share_x = true;
-  figure.span = plot::Span::full;
-  figure.legend = plot::LegendPlace::above;
+  plot::Figure figure = stacked("compare-rows", std::move(attention), std::move(difference));
   figure.caption = {
       fmt::format("Attention of the query at position {} to all keys before it: {} (A) and {} (B).",
                   rows.a.query, place_of(sides.a), place_of(sides.b)),

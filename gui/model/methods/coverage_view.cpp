@@ -11,19 +11,13 @@
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"
+#include "gui/model/methods/recall_parts.hpp"
 
 namespace kvscope::gui {
 
 namespace {
 
 constexpr Index kDecodeBlocks = 128;
-
-/// The sweep's name of a metric, for figures.
-std::string_view option_of(RecallMetric metric) {
-  constexpr std::string_view kNames[] = {"mass", "recall10", "recallk", "output_error",
-                                         "output_error_rel"};
-  return kNames[static_cast<std::size_t>(metric)];
-}
 
 SweepNumber number_of(RecallMetric metric) {
   constexpr SweepNumber kNumbers[] = {SweepNumber::mass_mean, SweepNumber::recall10,
@@ -34,6 +28,10 @@ SweepNumber number_of(RecallMetric metric) {
 
 std::string budget_phrase(const std::optional<Budget>& budget) {
   return budget ? budget->to_string() : "no budget";
+}
+
+std::string chunk_sentence(Index chunk, Index n_rows) {
+  return fmt::format("Chunks of {}; {} rows of each are measured.", chunk, std::min(chunk, n_rows));
 }
 
 /// A head of a layer that is still to come: no value, which figures mask.
@@ -133,7 +131,7 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
   table_to_result(table_of(all, question.trace), info, memory);
   const MemoryResultView view(memory, question.trace);
   FigureOptions options;
-  options.metric = option_of(question.metric);
+  options.metric = sweep_column(question.metric);
   try {
     picture.figure = make_figure(find_figure_kind("coverage-heads"), {{&view}, options});
   } catch (const ConfigError&) {  // nothing but dense layers, or no layer yet
@@ -153,9 +151,8 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
                   enum_name(question.metric), method, budget_phrase(budget))};
   for (std::string& sentence : picture.figure.caption) caption.push_back(std::move(sentence));
   if (question.phase == Phase::prefill) {
-    caption.push_back(fmt::format(
-        "Chunks of {}; {} rows of each are measured.", question.parameters.chunk,
-        std::min(question.parameters.chunk, display_rows_per_chunk(question.n_tokens))));
+    caption.push_back(
+        chunk_sentence(question.parameters.chunk, display_rows_per_chunk(question.n_tokens)));
   }
   if (n_to_come > 0) {
     caption.push_back(
@@ -295,8 +292,7 @@ plot::Figure pages_figure(const CoveragePages& pages, PagesPart part, const std:
       request.phase == Phase::prefill ? "prompt positions" : "decode steps", request.page_size)};
   for (std::string& sentence : figure.caption) caption.push_back(std::move(sentence));
   if (request.phase == Phase::prefill) {
-    caption.push_back(fmt::format("Chunks of {}; {} rows of each are measured.", request.chunk,
-                                  std::min(request.chunk, request.rows_per_chunk)));
+    caption.push_back(chunk_sentence(request.chunk, request.rows_per_chunk));
   }
   figure.caption = std::move(caption);
   return figure;

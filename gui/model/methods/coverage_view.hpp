@@ -12,7 +12,7 @@
 #include "analysis/figures/figure_kind.hpp"
 #include "gui/model/methods/method_rows.hpp"
 #include "gui/model/methods/recall_view.hpp"
-#include "gui/model/session/method_items.hpp"
+#include "gui/model/session/methods.hpp"
 #include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {

@@ -111,34 +111,30 @@ std::string why_nothing(const RecallQuestion& question, const Collected& collect
 std::vector<RecallNumbers> numbers_at_budget(const RecallQuestion& question, const Table& table,
                                              const figures::SweepSelection& selection,
                                              const std::vector<bool>& is_current) {
+  static constexpr std::pair<const char*, double RecallNumbers::*> kColumns[] = {
+      {"mass_mean", &RecallNumbers::mass},  {"recall10", &RecallNumbers::recall10},
+      {"recallk", &RecallNumbers::recallk}, {"output_error", &RecallNumbers::output_error},
+      {"kept", &RecallNumbers::kept},       {"bytes", &RecallNumbers::bytes}};
   const TextColumn& selectors = table.text("selector");
   std::vector<RecallNumbers> out;
   for (const MethodItem& method : question.methods) {
-    Mean mass, recall10, recallk, error, kept, bytes;
+    std::vector<std::size_t> rows;
+    for (const std::size_t r : selection.rows)
+      if (is_current[r] && selectors.at(r) == method.spec) rows.push_back(r);
+    if (rows.empty()) continue;
     RecallNumbers line;
-    for (std::size_t r : selection.rows) {
-      if (!is_current[r] || selectors.at(r) != method.spec) continue;
-      ++line.n_heads;
-      mass.add(table.numbers("mass_mean")[r]);
-      recall10.add(table.numbers("recall10")[r]);
-      recallk.add(table.numbers("recallk")[r]);
-      error.add(table.numbers("output_error")[r]);
-      kept.add(table.numbers("kept")[r]);
-      bytes.add(table.numbers("bytes")[r]);
+    line.n_heads = rows.size();
+    for (const auto& [name, number] : kColumns) {
+      Mean mean;
+      for (const std::size_t r : rows) mean.add(table.numbers(name)[r]);
+      line.*number = mean.value();
     }
-    if (line.n_heads == 0) continue;
     line.name = method.name;
     const auto budget = budget_of(method.spec, question.parameters);
     if (budget) {
       line.budget = takes_tokens(budget) ? fmt::format("{}", question.parameters.budget)
                                          : fmt::format("p = {}", budget->value);
     }
-    line.mass = mass.value();
-    line.recall10 = recall10.value();
-    line.recallk = recallk.value();
-    line.output_error = error.value();
-    line.kept = kept.value();
-    line.bytes = bytes.value();
     out.push_back(std::move(line));
   }
   return out;

@@ -15,7 +15,7 @@
 
 #include "analysis/figures/figure_kind.hpp"
 #include "gui/model/methods/method_rows.hpp"
-#include "gui/model/session/method_items.hpp"
+#include "gui/model/session/methods.hpp"
 
 namespace kvscope::gui {
 

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "gui/model/session/session.hpp"
 
 namespace kvscope::gui {
 
@@ -58,6 +62,69 @@ std::vector<Bookmark> bookmarks_from_json(const BookmarkJson& json) {
                          place_in(one, "budget").value_or(0), words_in(one, "note")});
   }
   return bookmarks;
+}
+
+void Session::add_bookmark(std::string note) {
+  const auto open = document();
+  if (!open) return;
+  const Selection& s = state_.selection;
+  bookmarks_.push_back({open->info().uuid, open->name(), s.layer, s.q_head, s.query, s.key,
+                        s.selector.text(), state_.parameters.budget, std::move(note)});
+  ++revision_;
+}
+
+void Session::set_note(std::size_t bookmark, std::string note) {
+  if (bookmark >= bookmarks_.size() || bookmarks_[bookmark].note == note) return;
+  bookmarks_[bookmark].note = std::move(note);
+  ++revision_;
+}
+
+void Session::remove_bookmark(std::size_t bookmark) {
+  if (bookmark >= bookmarks_.size()) return;
+  bookmarks_.erase(bookmarks_.begin() + static_cast<std::ptrdiff_t>(bookmark));
+  ++revision_;
+}
+
+void Session::go_to(std::size_t bookmark) {
+  if (bookmark >= bookmarks_.size()) return;
+  const Bookmark mark = bookmarks_[bookmark];
+  const auto trace = std::find_if(documents_.begin(), documents_.end(), [&](const auto& open) {
+    if (!mark.trace.empty()) return open->info().uuid == mark.trace;
+    // Made while it was recorded, and saved so: a trace gets its uuid with its name, at the end.
+    return open->name() == mark.name || open->name() + ".part" == mark.name;
+  });
+  if (trace == documents_.end()) {
+    notify(fmt::format("The bookmark {} is of {}, which is not open: open it first.", mark.words(),
+                       mark.name),
+           /*is_error=*/false);
+    return;
+  }
+  MethodSpec selector = state_.selection.selector;
+  try {
+    if (!mark.selector.empty()) selector = mark.selector;
+  } catch (const Error& e) {  // a method of another build
+    notify(e.what(), /*is_error=*/false);
+  }
+  change("bookmark", [&](Snapshot& state) {
+    Selection& s = state.selection;
+    s.trace = trace - documents_.begin();
+    s.layer = mark.layer;
+    s.q_head = mark.q_head;
+    s.query = mark.query;
+    s.key = mark.key;
+    s.selector = selector;
+    if (mark.budget > 0) state.parameters.budget = mark.budget;
+    keep_within(state.parameters, trace->get());  // a session file may say anything
+  });
+}
+
+void Session::name_bookmarks(const Document& before, const Document& now) {
+  for (Bookmark& mark : bookmarks_) {
+    const bool is_its = mark.trace == before.info().uuid && mark.name == before.name();
+    if (!is_its) continue;
+    mark.trace = now.info().uuid;
+    mark.name = now.name();
+  }
 }
 
 }  // namespace kvscope::gui

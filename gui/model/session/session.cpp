@@ -7,6 +7,7 @@
 #include "core/base/error.hpp"
 #include "core/base/whole_file.hpp"
 #include "gui/model/session/methods.hpp"
+#include "gui/model/traces/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -54,10 +55,8 @@ T stepped(const std::vector<T>& values, T current, int by) {
 
 /// The same prompt, as far as both have it: what was decoded may differ.
 bool same_prompt(const Document& a, const Document& b) {
-  const auto x = a.source().tokens();
-  const auto y = b.source().tokens();
   const Index n = std::min(a.info().n_prompt, b.info().n_prompt);
-  return n > 0 && std::equal(x.begin(), x.begin() + n, y.begin());
+  return n > 0 && n_common_tokens(a.source(), b.source()) >= n;
 }
 
 }  // namespace
