@@ -11,6 +11,7 @@
 //
 // No ceiling of what is made of the attention: output error, perplexity and facts found can be
 // better with other keys. A row without such a weight keeps nothing.
+#include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/exact_weights.hpp"
 #include "core/selectors/owners.hpp"

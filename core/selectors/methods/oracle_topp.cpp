@@ -9,6 +9,7 @@
 // The least that any method with an adaptive size needs. Weights are rounded to 32 bits before they
 // are compared, so the mass kept may fall short of p by the last digits of that.
 #include "core/attention/nucleus.hpp"
+#include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/exact_weights.hpp"
 #include "core/selectors/owners.hpp"
