@@ -9,6 +9,7 @@
 
 #include "core/base/number_text.hpp"
 #include "gui/panels/landmarks.hpp"
+#include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {

@@ -118,7 +118,7 @@ std::string field_controls(Options& options,
 template <class Options>
 const Field& field_at(const Options& all, const auto& member) {
   const auto* at = reinterpret_cast<const std::byte*>(std::addressof(member));
-  for (const Option& option : options_of<Options>()) {
+  for (const Option& option : kvscope::options_of<Options>()) {
     if (reinterpret_cast<const std::byte*>(std::addressof(all)) + option.at == at)
       return option.field;
   }
