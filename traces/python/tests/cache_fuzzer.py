@@ -50,6 +50,7 @@ SPECS = {
     "minference-vertical-slash": "minference-vertical-slash:sizes=budget,n-voters=4,forced-vertical=1,forced-slash=1@tokens=5",
     "oracle-pages": "oracle-pages:page-size=3@tokens=6",
     "oracle-topk": "oracle-topk@tokens=4",
+    "ceiling": "ceiling:level=0.05",
     "oracle-topp": "oracle-topp@p=0.6",
     "pqcache": "pqcache:parts=2,bits=2,n-recent=2,n-sink=1@tokens=5",
     "quest": "quest:page-size=3,dense-layers=0@tokens=6",
