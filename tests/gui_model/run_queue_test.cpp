@@ -320,6 +320,19 @@ TEST_CASE("a sweep that was killed or cancelled says what is kept, goes on, and 
   CHECK(queue.last().status.state == JobState::done);
 }
 
+TEST_CASE("a run that ends at once is looked at all the same") {
+  const TempFolder folder;
+  const fs::path out = folder / "a.h5";
+  spill(folder / "a.h5.part", "half");
+  Queue queue((folder / "missing").string());
+  for (int i = 0; i < 500; ++i) {
+    queue.runs.add({"record"}, out);
+    CHECK(queue.last().status.state == JobState::waiting);  // until update() has looked
+    queue.finish();
+    REQUIRE(queue.last().remark == "a.h5.part is left: recover makes a whole file of it");
+  }
+}
+
 TEST_CASE("a program gets its words, no input, and is asked to end by SIGINT") {
   const TempFolder folder;
   const std::string echo =

@@ -172,7 +172,8 @@ void RunQueue::start(Run run) {
                           : heard->last);
       },
       {});
-  run.status = entry.job.status();
+  // Not the job's own: it may have ended by now, and what ends is looked at once, in update().
+  run.status = JobStatus{run.title(), Lane::programs, JobState::waiting, {}, {}};
   runs_.push_back(std::move(run));
   entries_.push_back(std::move(entry));
 }
