@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "analysis/heads.hpp"
+#include "analysis/kinds/heads.hpp"
 #include "analysis/plot/colour.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "analysis/analysis.hpp"
-#include "analysis/attention_map.hpp"
-#include "analysis/trace_selection.hpp"
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/trace_selection.hpp"
+#include "analysis/kinds/attention_map.hpp"
 #include "core/base/fields.hpp"
 #include "core/base/progress.hpp"
 

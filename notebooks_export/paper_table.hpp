@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/table.hpp"
+#include "analysis/base/table.hpp"
 #include "core/base/nan.hpp"
 #include "notebooks_export/metric_info.hpp"
 
@@ -105,7 +105,7 @@ struct PaperTable {
 /// gates. Rows that do not depend on a column field (no budget: full attention) show their value
 /// in every column.
 ///
-/// Rows at equal cost (column match, analysis/match_rows.hpp) differ in their budgets by intent:
+/// Rows at equal cost (column match, analysis/sweep/match_rows.hpp) differ in their budgets by intent:
 /// what must agree is the cost, unless `match` is a field. Cells of methods that missed it have a
 /// dagger, no mark, and their cost in the note; the cost itself is not ranked.
 ///

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/table.hpp"
+#include "analysis/base/table.hpp"
 #include "notebooks_export/paper_table.hpp"
 
 namespace kvscope {

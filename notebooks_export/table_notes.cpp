@@ -9,8 +9,8 @@
 #include <map>
 #include <set>
 
-#include "analysis/number_formats.hpp"
-#include "analysis/statistics.hpp"
+#include "analysis/base/number_formats.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "analysis/number_formats.hpp"
+#include "analysis/base/number_formats.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"

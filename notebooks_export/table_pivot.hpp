@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "analysis/match_rows.hpp"
+#include "analysis/sweep/match_rows.hpp"
 #include "notebooks_export/paper_table.hpp"
 #include "notebooks_export/table_fields.hpp"
 

@@ -3,12 +3,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/attention_map.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/signals.hpp"
+#include "analysis/kinds/attention_map.hpp"
 #include "core/base/version.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"

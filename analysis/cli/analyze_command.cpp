@@ -3,14 +3,14 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "analysis/base/null_result.hpp"
+#include "analysis/base/number_formats.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/temporary_journal.hpp"
-#include "analysis/layer_units.hpp"
-#include "analysis/null_result.hpp"
-#include "analysis/number_formats.hpp"
-#include "analysis/unit_cost.hpp"
+#include "analysis/units/layer_units.hpp"
+#include "analysis/units/unit_cost.hpp"
 #include "core/base/error.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/version.hpp"

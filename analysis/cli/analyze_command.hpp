@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "analysis/cli/analyze_report.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -78,7 +78,7 @@ class AnalyzeCommand : public Command {
   Json compute(const Traces& traces, int n_threads, const std::string& command_line,
                const std::optional<std::filesystem::path>& journal, ResultInfo& made) const;
   UnitWork work_of(const Traces& traces, ThreadPool& pool, const OptionSet& given) const;
-  /// `formats`: keys of analysis/number_formats.hpp.
+  /// `formats`: keys of analysis/base/number_formats.hpp.
   void tell(const ResultInfo& made, const Json& summary, const Json& formats) const;
 
   AnalysisCard card_;

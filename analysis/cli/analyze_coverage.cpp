@@ -7,7 +7,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/replay_arguments.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/coverage.hpp"
+#include "analysis/kinds/coverage.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
 

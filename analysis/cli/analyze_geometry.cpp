@@ -1,6 +1,6 @@
 // kvscope analyze geometry: principal axes, clustering and norms of queries and keys.
 #include "analysis/cli/analyze_one.hpp"
-#include "analysis/geometry.hpp"
+#include "analysis/kinds/geometry.hpp"
 
 namespace kvscope::cli {
 

@@ -3,7 +3,7 @@
 
 #include "analysis/cli/analyze_one.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/heads.hpp"
+#include "analysis/kinds/heads.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {

@@ -3,7 +3,7 @@
 #include "core/base/fields_json.hpp"
 
 #include "analysis/cli/analyze_command.hpp"
-#include "analysis/layer_map.hpp"
+#include "analysis/kinds/layer_map.hpp"
 
 namespace kvscope::cli {
 namespace {

@@ -1,6 +1,6 @@
 // kvscope analyze pruning: how many pages must be read to choose keys exactly.
 #include "analysis/cli/analyze_one.hpp"
-#include "analysis/pruning.hpp"
+#include "analysis/kinds/pruning.hpp"
 
 namespace kvscope::cli {
 

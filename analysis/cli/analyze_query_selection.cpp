@@ -1,6 +1,6 @@
 // kvscope analyze query-selection: S_q against the largest attention weight of a query.
 #include "analysis/cli/analyze_one.hpp"
-#include "analysis/query_selection.hpp"
+#include "analysis/kinds/query_selection.hpp"
 
 namespace kvscope::cli {
 

@@ -1,6 +1,6 @@
 // kvscope analyze quest: page bounds against the true maxima.
 #include "analysis/cli/analyze_one.hpp"
-#include "analysis/quest_bounds.hpp"
+#include "analysis/kinds/quest_bounds.hpp"
 
 namespace kvscope::cli {
 

@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/analyze_one.hpp"
-#include "analysis/quoka.hpp"
+#include "analysis/kinds/quoka.hpp"
 
 namespace kvscope::cli {
 namespace {

@@ -1,6 +1,6 @@
 // kvscope analyze theorem-b1: the bounds on the cosine of a key with its query.
 #include "analysis/cli/analyze_one.hpp"
-#include "analysis/theorem_b1.hpp"
+#include "analysis/kinds/theorem_b1.hpp"
 
 namespace kvscope::cli {
 

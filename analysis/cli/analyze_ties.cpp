@@ -8,7 +8,7 @@
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/ties.hpp"
+#include "analysis/kinds/ties.hpp"
 #include "core/base/number_text.hpp"
 #include "core/model/model_hash.hpp"
 #include "core/selectors/spec_lists.hpp"

@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/number_formats.hpp"
 #include "analysis/cli/capture_options.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -14,7 +15,6 @@
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/stopwatch.hpp"
-#include "analysis/number_formats.hpp"
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/number_formats.hpp"
+#include "analysis/base/replay_pairs.hpp"
 #include "analysis/cli/bench_live_run.hpp"
 #include "analysis/cli/bench_report.hpp"
 #include "analysis/cli/device_option.hpp"
@@ -11,8 +13,6 @@
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/number_formats.hpp"
-#include "analysis/replay_pairs.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/selectors/spec_lists.hpp"

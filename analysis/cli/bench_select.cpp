@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/number_formats.hpp"
 #include "analysis/cli/bench_select_run.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -11,7 +12,6 @@
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/number_formats.hpp"
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"

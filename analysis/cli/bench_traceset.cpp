@@ -11,7 +11,7 @@
 #include "analysis/cli/capture_options.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/unit_cost.hpp"
+#include "analysis/units/unit_cost.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/rng.hpp"

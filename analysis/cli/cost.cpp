@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "analysis/calibration_notes.hpp"
+#include "analysis/base/calibration_notes.hpp"
+#include "analysis/base/replay_pairs.hpp"
 #include "analysis/cli/all_methods.hpp"
 #include "analysis/cli/bench_select_run.hpp"
 #include "analysis/cli/command.hpp"
@@ -21,7 +22,6 @@
 #include "analysis/cli/unit_options.hpp"
 #include "analysis/cost/cost_units.hpp"
 #include "analysis/cost/ledger.hpp"
-#include "analysis/replay_pairs.hpp"
 #include "core/base/error.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"

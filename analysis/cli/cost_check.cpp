@@ -4,13 +4,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/cli/bench_select_run.hpp"
 #include "analysis/cli/cost_check_rows.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/options.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/cost/measure_machine.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"

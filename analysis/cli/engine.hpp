@@ -1,4 +1,4 @@
-// Engines: who runs the units of a command (analysis/unit_folder.hpp). Each starts workers, which
+// Engines: who runs the units of a command (analysis/units/unit_folder.hpp). Each starts workers, which
 // are this program with --unit, and returns when they have ended; what is finished then lies in the
 // folder, whatever became of them. The caller looks at what is missing.
 #pragma once

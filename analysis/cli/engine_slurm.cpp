@@ -10,7 +10,7 @@
 
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/engine.hpp"
-#include "analysis/unit_folder.hpp"
+#include "analysis/units/unit_folder.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/shell_word.hpp"
 

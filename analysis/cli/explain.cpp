@@ -1,11 +1,12 @@
 // kvscope explain: which layers and heads look at a needle, and which choice of keys lost it; or,
 // of a recording, why one key of one query was kept or dropped.
-#include "analysis/explain.hpp"
+#include "analysis/kinds/explain.hpp"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/cli/chat_prompt.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -16,7 +17,6 @@
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"

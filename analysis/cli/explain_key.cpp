@@ -4,11 +4,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/number_formats.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/number_formats.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"

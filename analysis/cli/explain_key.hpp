@@ -6,7 +6,7 @@
 #include <string>
 
 #include "analysis/cli/options.hpp"
-#include "analysis/explain_key.hpp"
+#include "analysis/kinds/explain_key.hpp"
 
 namespace kvscope::cli {
 

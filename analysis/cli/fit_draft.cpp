@@ -10,7 +10,7 @@
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/draft_folder.hpp"
+#include "analysis/fit/draft_folder.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "analysis/base/number_formats.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/describe_model.hpp"
@@ -10,8 +11,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/cli/unit_status.hpp"
-#include "analysis/number_formats.hpp"
-#include "analysis/unit_folder.hpp"
+#include "analysis/units/unit_folder.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"

@@ -1,5 +1,5 @@
 // kvscope ladder: what each concession of a serving engine costs a method.
-#include "analysis/ladder.hpp"
+#include "analysis/kinds/ladder.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 // kvscope merge: the shards of a sweep, or the units of any work, as one result.
 #include <nlohmann/json.hpp>
-#include "analysis/sweep_result.hpp"
+#include "analysis/sweep/sweep_result.hpp"
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -9,8 +9,8 @@
 #include "analysis/cli/sweep_output.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "analysis/cli/unit_options.hpp"
-#include "analysis/sweep.hpp"
-#include "analysis/unit_folder.hpp"
+#include "analysis/sweep/sweep.hpp"
+#include "analysis/units/unit_folder.hpp"
 #include "core/base/error.hpp"
 #include "core/base/version.hpp"
 

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include "analysis/base/number_formats.hpp"
 #include "analysis/cli/options.hpp"
-#include "analysis/number_formats.hpp"
 #include "core/model/backend.hpp"
 #include "core/model/config.hpp"
 #include "core/model/matrix.hpp"

@@ -8,7 +8,7 @@
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/papers_runner.hpp"
-#include "analysis/draft_fit.hpp"
+#include "analysis/fit/draft_fit.hpp"
 #include "analysis/papers/expand.hpp"
 #include "core/base/error.hpp"
 #include "core/base/version.hpp"

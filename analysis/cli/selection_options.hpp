@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "analysis/base/trace_selection.hpp"
 #include "analysis/cli/options.hpp"
-#include "analysis/trace_selection.hpp"
 
 namespace kvscope::cli {
 

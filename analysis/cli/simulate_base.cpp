@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/number_formats.hpp"
 #include "analysis/cli/device_option.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_advice.hpp"
@@ -14,7 +15,6 @@
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/number_formats.hpp"
 #include "analysis/simulate/match_live.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "analysis/simulate/simulation_units.hpp"

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "analysis/statistics.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/base/fields.hpp"
 
 namespace kvscope::cli {

@@ -1,10 +1,10 @@
 // kvscope sweep: traces x selectors x budgets in one table.
-#include "analysis/sweep.hpp"
+#include "analysis/sweep/sweep.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "analysis/calibration_notes.hpp"
+#include "analysis/base/calibration_notes.hpp"
 #include "analysis/cli/all_methods.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -15,8 +15,8 @@
 #include "analysis/cli/sweep_output.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "analysis/cli/unit_options.hpp"
-#include "analysis/sweep_result.hpp"
-#include "analysis/sweep_units.hpp"
+#include "analysis/sweep/sweep_result.hpp"
+#include "analysis/sweep/sweep_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"

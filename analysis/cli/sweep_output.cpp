@@ -7,14 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "analysis/calibration_notes.hpp"
+#include "analysis/base/calibration_notes.hpp"
+#include "analysis/base/number_formats.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/number_formats.hpp"
-#include "analysis/statistics.hpp"
-#include "analysis/sweep_result.hpp"
+#include "analysis/sweep/sweep_result.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "analysis/sweep_result.hpp"
+#include "analysis/sweep/sweep_result.hpp"
 
 namespace kvscope::cli {
 

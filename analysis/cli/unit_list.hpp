@@ -4,8 +4,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "analysis/unit_clock.hpp"
-#include "analysis/unit_folder.hpp"
+#include "analysis/units/unit_clock.hpp"
+#include "analysis/units/unit_folder.hpp"
 
 namespace kvscope::cli {
 

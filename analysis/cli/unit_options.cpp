@@ -12,7 +12,7 @@
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/unit_list.hpp"
 #include "analysis/cli/unit_source.hpp"
-#include "analysis/unit_file.hpp"
+#include "analysis/units/unit_file.hpp"
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/number_text.hpp"

@@ -11,7 +11,7 @@
 
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/options.hpp"
-#include "analysis/unit_folder.hpp"
+#include "analysis/units/unit_folder.hpp"
 
 namespace kvscope::cli {
 

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "analysis/unit_file.hpp"
-#include "analysis/unit_folder.hpp"
+#include "analysis/units/unit_file.hpp"
+#include "analysis/units/unit_folder.hpp"
 
 namespace kvscope::cli {
 

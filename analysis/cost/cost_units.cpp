@@ -3,10 +3,10 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "analysis/calibration_notes.hpp"
-#include "analysis/checked_lines.hpp"
-#include "analysis/replay_pairs.hpp"
-#include "analysis/unit_cost.hpp"
+#include "analysis/base/calibration_notes.hpp"
+#include "analysis/base/checked_lines.hpp"
+#include "analysis/base/replay_pairs.hpp"
+#include "analysis/units/unit_cost.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "analysis/cost/trace_cost.hpp"
-#include "analysis/unit_folder.hpp"
+#include "analysis/units/unit_folder.hpp"
 
 namespace kvscope {
 

@@ -7,8 +7,8 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/cost/cost_data.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"

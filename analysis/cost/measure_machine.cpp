@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cmath>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "core/attention/column_kernels.hpp"
 #include "core/attention/dense_attention.hpp"
 #include "core/attention/row_kernels.hpp"

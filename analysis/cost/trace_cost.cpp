@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "analysis/statistics.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/base/nan.hpp"
 #include "core/selectors/method_spec.hpp"
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "analysis/number_formats.hpp"
+#include "analysis/base/number_formats.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"

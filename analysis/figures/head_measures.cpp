@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/figures/selection.hpp"
-#include "analysis/heads.hpp"
+#include "analysis/kinds/heads.hpp"
 #include "core/base/error.hpp"
 #include "core/base/suggest.hpp"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "analysis/kinds/query_scores.hpp"
 #include "analysis/plot/figure.hpp"
-#include "analysis/query_scores.hpp"
 
 namespace kvscope::figures {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/table.hpp"
+#include "analysis/base/table.hpp"
 #include "core/trace/result_writer.hpp"
 
 namespace kvscope {

@@ -8,9 +8,9 @@
 #include <numeric>
 #include <set>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "analysis/plot/scale.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/lists.hpp"
 #include "core/selectors/method_spec.hpp"

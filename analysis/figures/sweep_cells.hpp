@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/sweep_curves.hpp"
-#include "analysis/statistics.hpp"
 
 namespace kvscope::figures {
 

@@ -9,10 +9,10 @@
 #include <set>
 #include <tuple>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/figures/beyond_oracle.hpp"
 #include "analysis/figures/spec.hpp"
 #include "analysis/figures/sweep_cells.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"

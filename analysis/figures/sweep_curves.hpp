@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "analysis/base/table.hpp"
 #include "analysis/figures/selection.hpp"
-#include "analysis/table.hpp"
 
 namespace kvscope::figures {
 

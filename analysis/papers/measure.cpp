@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "analysis/base/table.hpp"
 #include "analysis/papers/rows_where.hpp"
 #include "analysis/simulate/intervals.hpp"
-#include "analysis/table.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"

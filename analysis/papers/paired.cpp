@@ -6,10 +6,10 @@
 #include <cmath>
 #include <map>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/papers/rows_where.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/row_units.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::papers {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "analysis/papers/measure.hpp"
-#include "analysis/sweep_rows.hpp"
+#include "analysis/sweep/sweep_rows.hpp"
 
 namespace kvscope::papers {
 

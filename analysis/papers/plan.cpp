@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/papers/verdict.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/papers/report.hpp"
-#include "analysis/statistics.hpp"
 
 namespace kvscope::papers {
 

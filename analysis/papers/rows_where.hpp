@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/table.hpp"
+#include "analysis/base/table.hpp"
 
 namespace kvscope::papers {
 

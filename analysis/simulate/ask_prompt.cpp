@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/prefill_chunks.hpp"
 #include "core/sim/draft_runner.hpp"

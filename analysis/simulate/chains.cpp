@@ -7,10 +7,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/simulate/ask_prompt.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/prompt_kit.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"

@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 
-#include "analysis/statistics.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/rng.hpp"
 

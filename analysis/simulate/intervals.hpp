@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "analysis/sweep_rows.hpp"
+#include "analysis/sweep/sweep_rows.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/side_by_side.hpp"
 #include "core/base/error.hpp"

@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/prefill_chunks.hpp"
 #include "analysis/simulate/row_units.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/sim/draft_runner.hpp"

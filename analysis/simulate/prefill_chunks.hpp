@@ -6,7 +6,7 @@
 #include <span>
 #include <stop_token>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "core/model/tokenizer.hpp"
 
 namespace kvscope {

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "analysis/analysis.hpp"
-#include "analysis/checked_lines.hpp"
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/checked_lines.hpp"
 #include "analysis/simulate/ask_prompt.hpp"
 #include "analysis/simulate/prompt_kit.hpp"
 #include "analysis/simulate/retrieval_cells.hpp"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "analysis/statistics.hpp"
+#include "analysis/base/statistics.hpp"
 
 namespace kvscope {
 

@@ -8,15 +8,15 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "analysis/analysis.hpp"
-#include "analysis/calibration_notes.hpp"
-#include "analysis/checked_lines.hpp"
-#include "analysis/number_formats.hpp"
-#include "analysis/same_weights.hpp"
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/calibration_notes.hpp"
+#include "analysis/base/checked_lines.hpp"
+#include "analysis/base/number_formats.hpp"
+#include "analysis/base/same_weights.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/side_by_side.hpp"
 #include "analysis/simulate/simulation_units.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"

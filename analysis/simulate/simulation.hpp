@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "analysis/column_table.hpp"
-#include "analysis/match.hpp"
-#include "analysis/replay_pairs.hpp"
+#include "analysis/base/column_table.hpp"
+#include "analysis/base/replay_pairs.hpp"
 #include "analysis/simulate/gates.hpp"
-#include "analysis/sweep.hpp"
+#include "analysis/sweep/match.hpp"
+#include "analysis/sweep/sweep.hpp"
 #include "core/base/progress.hpp"
 #include "core/model/tokenizer.hpp"
 #include "core/sim/live.hpp"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "analysis/simulate/simulation.hpp"
-#include "analysis/unit_folder.hpp"
+#include "analysis/units/unit_folder.hpp"
 
 namespace kvscope {
 

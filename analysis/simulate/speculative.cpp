@@ -7,7 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "analysis/simulate/dense_prefix.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/measured_cost.hpp"

@@ -1,5 +1,5 @@
 // The pooled attention map of one head against three loops.
-#include "analysis/attention_map.hpp"
+#include "analysis/kinds/attention_map.hpp"
 #include "core/trace/result.hpp"
 
 #include <catch2/catch_approx.hpp>

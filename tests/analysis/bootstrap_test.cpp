@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "analysis/sweep_rows.hpp"
+#include "analysis/sweep/sweep_rows.hpp"
 #include "core/base/rng.hpp"
 
 namespace kvscope::test::bootstrap_test {

@@ -11,7 +11,7 @@
 
 #include "analysis/cost/cost_data.hpp"
 #include "analysis/cost/ledger.hpp"
-#include "analysis/sweep.hpp"
+#include "analysis/sweep/sweep.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/temp_dir.hpp"

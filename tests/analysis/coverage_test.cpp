@@ -1,5 +1,5 @@
 // Coverage against three loops: maps, kept mass, nucleus sizes, smallest budgets, Pinsker floors.
-#include "analysis/coverage.hpp"
+#include "analysis/kinds/coverage.hpp"
 #include "core/trace/result.hpp"
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "analysis/nucleus_sizes.hpp"
-#include "analysis/reproducible_sums.hpp"
+#include "analysis/base/reproducible_sums.hpp"
+#include "analysis/kinds/nucleus_sizes.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
@@ -100,7 +100,7 @@ double naive_mean(const std::vector<double>& x) {
   return sum / static_cast<double>(x.size());
 }
 
-/// Linear between neighbours, as analysis/statistics.hpp defines it.
+/// Linear between neighbours, as analysis/base/statistics.hpp defines it.
 double naive_quantile(std::vector<double> x, double q) {
   std::sort(x.begin(), x.end());
   const double at = q * static_cast<double>(x.size() - 1);

@@ -1,13 +1,13 @@
 // Drafts of a model's first layers: exact where later layers do nothing, better than the plain exit
 // elsewhere, and an ordinary folder in every family.
-#include "analysis/draft_fit.hpp"
+#include "analysis/fit/draft_fit.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "analysis/draft_folder.hpp"
+#include "analysis/fit/draft_folder.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
 #include "core/base/rng.hpp"

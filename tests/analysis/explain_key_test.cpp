@@ -1,6 +1,6 @@
 // Why a key was kept or dropped, against loops: weights, lists of a replay, ranks, QuoKA's
 // representative queries, Quest's bounds, and the smallest budget by trying them all.
-#include "analysis/explain_key.hpp"
+#include "analysis/kinds/explain_key.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>

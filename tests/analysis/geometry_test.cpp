@@ -1,5 +1,5 @@
 // Geometry on synthetic traces: against loops, planted axes, rotations, degenerate traces.
-#include "analysis/geometry.hpp"
+#include "analysis/kinds/geometry.hpp"
 #include "core/trace/result.hpp"
 
 #include <catch2/catch_approx.hpp>

@@ -1,6 +1,6 @@
 // Numbers of heads against three loops: windows, attention sinks, grouped heads, repeated tokens,
 // needles, losses beside a replay.
-#include "analysis/heads.hpp"
+#include "analysis/kinds/heads.hpp"
 #include "core/trace/result.hpp"
 
 #include <catch2/catch_approx.hpp>

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "analysis/ladder.hpp"
+#include "analysis/kinds/ladder.hpp"
 #include "core/trace/result.hpp"
 #include "tests/support/planted_trace.hpp"
 

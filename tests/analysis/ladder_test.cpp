@@ -1,6 +1,6 @@
 // The serving ladder on synthetic traces: its rungs against loops, its reasons, sinks, windows and
 // threads.
-#include "analysis/ladder.hpp"
+#include "analysis/kinds/ladder.hpp"
 #include "core/trace/result.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "analysis/ladder_rungs.hpp"
+#include "analysis/kinds/ladder_rungs.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 

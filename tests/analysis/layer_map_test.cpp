@@ -1,6 +1,6 @@
 // The layer map on synthetic pairs of traces: divergences against three loops, identity,
 // mismatches, windows, thresholds.
-#include "analysis/layer_map.hpp"
+#include "analysis/kinds/layer_map.hpp"
 #include "core/trace/result.hpp"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/layer_map.hpp"
+#include "analysis/kinds/layer_map.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/sim/live_layer_map.hpp"
 #include "core/trace/memory_trace.hpp"

@@ -1,6 +1,6 @@
 // Equal cost: targets as text, the search on known curves, and sweeps whose measured cost is what
 // was asked for.
-#include "analysis/match.hpp"
+#include "analysis/sweep/match.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "analysis/match_replay.hpp"
-#include "analysis/sweep.hpp"
-#include "analysis/sweep_journal.hpp"
+#include "analysis/sweep/match_replay.hpp"
+#include "analysis/sweep/sweep.hpp"
+#include "analysis/sweep/sweep_journal.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/temp_dir.hpp"

@@ -1,5 +1,5 @@
 // What methods share, against lists written down by hand and exact rows by three loops.
-#include "analysis/overlap.hpp"
+#include "analysis/kinds/overlap.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>

@@ -1,5 +1,5 @@
 // Exact choosing by bounds: what must be read against a search that reads page by page.
-#include "analysis/pruning.hpp"
+#include "analysis/kinds/pruning.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>

@@ -1,5 +1,5 @@
 // S_q against the prompt's and the chunk's mean query, by three loops; selections of a trace.
-#include "analysis/query_scores.hpp"
+#include "analysis/kinds/query_scores.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "analysis/trace_selection.hpp"
+#include "analysis/base/trace_selection.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 

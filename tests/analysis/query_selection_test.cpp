@@ -1,6 +1,6 @@
 // S_q against the largest weight on synthetic traces: against loops and against analyze quoka, with
 // a planted relation, a planted confounding, and degenerate traces.
-#include "analysis/query_selection.hpp"
+#include "analysis/kinds/query_selection.hpp"
 #include "core/trace/result.hpp"
 
 #include <catch2/catch_approx.hpp>
@@ -12,8 +12,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "analysis/quoka.hpp"
-#include "analysis/statistics.hpp"
+#include "analysis/base/statistics.hpp"
+#include "analysis/kinds/quoka.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 

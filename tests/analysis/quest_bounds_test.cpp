@@ -1,6 +1,6 @@
 // Quest's bounds on synthetic traces: against three loops, with partial pages, windows, shared
 // groups and both programs.
-#include "analysis/quest_bounds.hpp"
+#include "analysis/kinds/quest_bounds.hpp"
 #include "core/trace/result.hpp"
 
 #include <algorithm>

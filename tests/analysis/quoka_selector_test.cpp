@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
-#include "analysis/quoka.hpp"
+#include "analysis/kinds/quoka.hpp"
 #include "core/sim/protocol.hpp"
 #include "core/trace/result.hpp"
 #include "tests/support/planted_trace.hpp"

@@ -1,6 +1,6 @@
 // The QuoKA replay on synthetic traces: every array against three loops, scopes, windows, budgets,
 // decode steps.
-#include "analysis/quoka.hpp"
+#include "analysis/kinds/quoka.hpp"
 #include "core/trace/result.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "analysis/statistics.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 

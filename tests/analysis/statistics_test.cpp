@@ -1,5 +1,5 @@
 // Means, quantiles, correlations and histograms on numbers that can be checked by hand.
-#include "analysis/statistics.hpp"
+#include "analysis/base/statistics.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

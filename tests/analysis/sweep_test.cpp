@@ -1,6 +1,6 @@
 // The sweep: same bytes for any thread count, any shards and any interruption; journals that cannot
 // be trusted.
-#include "analysis/sweep.hpp"
+#include "analysis/sweep/sweep.hpp"
 #include "core/trace/result.hpp"
 
 #include <fmt/format.h>
@@ -10,8 +10,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "analysis/sweep_journal.hpp"
-#include "analysis/sweep_rows.hpp"
+#include "analysis/sweep/sweep_journal.hpp"
+#include "analysis/sweep/sweep_rows.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 #include "tests/support/temp_dir.hpp"

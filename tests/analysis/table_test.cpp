@@ -1,5 +1,5 @@
 // Tables from CSV and JSON, well formed and not, and below each other.
-#include "analysis/read_table.hpp"
+#include "analysis/base/read_table.hpp"
 
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>

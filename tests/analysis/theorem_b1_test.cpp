@@ -1,6 +1,6 @@
 // Theorem B.1 on synthetic traces: against three loops, on sliding windows, with every choice of
 // k*.
-#include "analysis/theorem_b1.hpp"
+#include "analysis/kinds/theorem_b1.hpp"
 #include "core/trace/result.hpp"
 
 #include <catch2/catch_approx.hpp>

@@ -1,5 +1,5 @@
 // The census of ties: cuts by hand, counts against loops, and what must not change it.
-#include "analysis/ties.hpp"
+#include "analysis/kinds/ties.hpp"
 #include "core/trace/result.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "analysis/tie_cut.hpp"
+#include "analysis/kinds/tie_cut.hpp"
 #include "core/base/error.hpp"
 #include "core/sim/replay.hpp"
 #include "tests/support/planted_trace.hpp"

@@ -1,10 +1,10 @@
 // Seconds of units from two that were timed, and their memory.
-#include "analysis/unit_clock.hpp"
+#include "analysis/units/unit_clock.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
-#include "analysis/unit_cost.hpp"
+#include "analysis/units/unit_cost.hpp"
 
 namespace kvscope::test::unit_clock_test {
 namespace {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/sweep.hpp"
+#include "analysis/sweep/sweep.hpp"
 #include "core/attention/dense_attention.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/parallel.hpp"

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/read_table.hpp"
+#include "analysis/base/read_table.hpp"
 #include "core/base/data_dir.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/counted_calls.hpp"

@@ -12,7 +12,7 @@
 #include <set>
 #include <thread>
 
-#include "analysis/checked_lines.hpp"
+#include "analysis/base/checked_lines.hpp"
 #include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/temp_dir.hpp"

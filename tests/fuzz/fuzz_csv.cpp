@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "analysis/read_table.hpp"
+#include "analysis/base/read_table.hpp"
 #include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"

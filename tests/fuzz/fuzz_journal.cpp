@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include "analysis/sweep.hpp"
-#include "analysis/sweep_journal.hpp"
+#include "analysis/sweep/sweep.hpp"
+#include "analysis/sweep/sweep_journal.hpp"
 #include "core/base/error.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "analysis/read_table.hpp"
+#include "analysis/base/read_table.hpp"
 #include "gui/model/compare/compare_sides.hpp"
 #include "tests/gui/app_rig.hpp"
 

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/read_table.hpp"
+#include "analysis/base/read_table.hpp"
 #include "core/trace/result.hpp"
 #include "tests/gui/app_rig.hpp"
 #include "traces/result_file.hpp"

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "analysis/read_table.hpp"
+#include "analysis/base/read_table.hpp"
 #include "core/base/error.hpp"
 #include "core/trace/memory_trace.hpp"
 #include "gui/model/map/attention_row.hpp"

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "analysis/read_table.hpp"
+#include "analysis/base/read_table.hpp"
 #include "tests/gui/app_rig.hpp"
 #include "traces/reader.hpp"
 

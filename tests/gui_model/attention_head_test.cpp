@@ -6,7 +6,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
 
-#include "analysis/attention_map.hpp"
+#include "analysis/kinds/attention_map.hpp"
 #include "core/base/error.hpp"
 #include "gui_model/naive_map.hpp"
 

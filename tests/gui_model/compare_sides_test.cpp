@@ -4,7 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "analysis/read_table.hpp"
+#include "analysis/base/read_table.hpp"
 #include "gui/model/compare/compare_figures.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/gui_model/trace_files.hpp"

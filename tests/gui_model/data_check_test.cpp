@@ -8,7 +8,7 @@
 #include <limits>
 #include <thread>
 
-#include "analysis/read_table.hpp"
+#include "analysis/base/read_table.hpp"
 #include "core/base/error.hpp"
 #include "tests/gui_model/trace_files.hpp"
 

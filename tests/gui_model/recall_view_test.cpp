@@ -11,7 +11,7 @@
 #include <set>
 
 #include "analysis/figures/sweep_curves.hpp"
-#include "analysis/sweep.hpp"
+#include "analysis/sweep/sweep.hpp"
 #include "core/base/error.hpp"
 #include "gui/model/methods/kept_rows.hpp"
 #include "support/temp_dir.hpp"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "analysis/read_table.hpp"
+#include "analysis/base/read_table.hpp"
 #include "core/base/error.hpp"
 #include "core/trace/result.hpp"
 #include "gui/model/results/result_figures.hpp"

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "analysis/checked_lines.hpp"
+#include "analysis/base/checked_lines.hpp"
 #include "core/base/error.hpp"
 #include "gui/model/runs/child_program.hpp"
 #include "tests/gui_model/trace_files.hpp"

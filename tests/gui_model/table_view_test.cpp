@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "analysis/read_table.hpp"
+#include "analysis/base/read_table.hpp"
 #include "core/base/error.hpp"
 #include "support/planted_trace.hpp"
 

@@ -7,7 +7,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 
-#include "analysis/read_table.hpp"
+#include "analysis/base/read_table.hpp"
 #include "gui/model/session/methods.hpp"
 #include "tests/gui_model/trace_files.hpp"
 #include "tests/support/planted_trace.hpp"

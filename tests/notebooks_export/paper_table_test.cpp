@@ -6,7 +6,7 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "analysis/read_table.hpp"
+#include "analysis/base/read_table.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope::paper_table_test {

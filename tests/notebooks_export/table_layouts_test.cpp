@@ -5,8 +5,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "analysis/base/read_table.hpp"
 #include "analysis/figures/selection.hpp"
-#include "analysis/read_table.hpp"
 #include "notebooks_export/latex_table.hpp"
 #include "notebooks_export/markdown_table.hpp"
 #include "notebooks_export/table_presets.hpp"

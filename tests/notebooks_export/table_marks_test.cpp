@@ -2,7 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "analysis/read_table.hpp"
+#include "analysis/base/read_table.hpp"
 #include "core/base/error.hpp"
 #include "notebooks_export/latex_table.hpp"
 #include "notebooks_export/markdown_table.hpp"

@@ -7,10 +7,10 @@
 #include <optional>
 #include <set>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/spec.hpp"
 #include "analysis/figures/sweep_curves.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/selectors/method_spec.hpp"
 

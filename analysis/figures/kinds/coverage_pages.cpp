@@ -5,11 +5,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/replay_pairs.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
 #include "analysis/plot/rich_text.hpp"
-#include "analysis/replay_pairs.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
 

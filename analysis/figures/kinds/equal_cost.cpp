@@ -7,11 +7,11 @@
 #include <map>
 #include <set>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/spec.hpp"
 #include "analysis/figures/sweep_curves.hpp"
-#include "analysis/match_rows.hpp"
-#include "analysis/statistics.hpp"
+#include "analysis/sweep/match_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
 #include "core/selectors/method_spec.hpp"

@@ -16,6 +16,7 @@
 #include <tuple>
 #include <vector>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/figures/beyond_oracle.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
@@ -24,7 +25,6 @@
 #include "analysis/plot/scale.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/protocol.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/spec.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/query_panels.hpp"
 #include "analysis/figures/selection.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/trace/result.hpp"
 

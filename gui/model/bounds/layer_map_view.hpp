@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/layer_map.hpp"
+#include "analysis/kinds/layer_map.hpp"
 #include "analysis/plot/figure.hpp"
 #include "core/trace/source.hpp"
 #include "gui/model/jobs/jobs.hpp"

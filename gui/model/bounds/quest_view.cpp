@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "analysis/quest_step.hpp"
+#include "analysis/kinds/quest_step.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
 #include "gui/model/traces/trace_part.hpp"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "analysis/kinds/quest_step.hpp"
 #include "analysis/plot/figure.hpp"
-#include "analysis/quest_step.hpp"
 #include "core/trace/source.hpp"
 #include "gui/model/jobs/jobs.hpp"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "analysis/figures/theorem_panel.hpp"
+#include "analysis/kinds/theorem_b1.hpp"
 #include "analysis/plot/figure.hpp"
-#include "analysis/theorem_b1.hpp"
 #include "gui/model/jobs/jobs.hpp"
 #include "gui/model/traces/trace_part.hpp"
 

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <map>
 
-#include "analysis/analysis.hpp"
-#include "analysis/query_page_map.hpp"
-#include "analysis/statistics.hpp"
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/statistics.hpp"
+#include "analysis/kinds/query_page_map.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope::gui {

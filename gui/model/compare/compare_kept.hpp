@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/sweep_rows.hpp"
+#include "analysis/sweep/sweep_rows.hpp"
 #include "gui/model/methods/kept_rows.hpp"
 
 namespace kvscope::gui {

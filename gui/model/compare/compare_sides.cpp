@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "gui/model/session/methods.hpp"
 #include "gui/model/traces/trace_part.hpp"
 

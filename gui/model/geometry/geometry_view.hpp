@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/geometry.hpp"
+#include "analysis/kinds/geometry.hpp"
 #include "gui/model/geometry/cloud.hpp"
 #include "gui/model/jobs/jobs.hpp"
 #include "gui/model/traces/trace_part.hpp"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "core/attention/score_rows.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"

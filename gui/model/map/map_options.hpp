@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "analysis/attention_map.hpp"
+#include "analysis/kinds/attention_map.hpp"
 #include "core/base/fields.hpp"
 #include "gui/model/map/map_colours.hpp"
 #include "gui/model/map/map_view.hpp"

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "analysis/attention_map.hpp"
+#include "analysis/kinds/attention_map.hpp"
 #include "gui/model/map/attention_head.hpp"
 #include "gui/model/map/map_grid.hpp"
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "analysis/coverage.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/kinds/coverage.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/nan.hpp"

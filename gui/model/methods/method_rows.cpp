@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "analysis/sweep_rows.hpp"
+#include "analysis/sweep/sweep_rows.hpp"
 
 namespace kvscope::gui {
 

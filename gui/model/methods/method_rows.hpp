@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/sweep_table.hpp"
-#include "analysis/table.hpp"
+#include "analysis/base/table.hpp"
+#include "analysis/sweep/sweep_table.hpp"
 #include "core/sim/replay.hpp"
 #include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/session/selection.hpp"

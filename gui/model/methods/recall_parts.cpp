@@ -7,7 +7,7 @@
 #include <limits>
 #include <map>
 
-#include "analysis/statistics.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope::gui {

@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/sweep_curves.hpp"
-#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "gui/model/methods/recall_parts.hpp"
 

@@ -1,11 +1,11 @@
 // Why a method kept or dropped a key, as the panel shows it: the answer of `kvscope explain TRACE`
-// (analysis/explain_key.hpp) as a figure, a table of the heaviest keys, and a command.
+// (analysis/kinds/explain_key.hpp) as a figure, a table of the heaviest keys, and a command.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "analysis/explain_key.hpp"
+#include "analysis/kinds/explain_key.hpp"
 #include "analysis/plot/figure.hpp"
 #include "gui/model/session/session.hpp"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "analysis/statistics.hpp"
+#include "analysis/base/statistics.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "analysis/figures/query_panels.hpp"
-#include "analysis/query_correlation.hpp"
-#include "analysis/query_selection.hpp"
+#include "analysis/kinds/query_correlation.hpp"
+#include "analysis/kinds/query_selection.hpp"
 #include "gui/model/jobs/cache.hpp"
 #include "gui/model/jobs/jobs.hpp"
 #include "gui/model/traces/trace_part.hpp"

@@ -7,7 +7,7 @@
 #include <functional>
 #include <numeric>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"

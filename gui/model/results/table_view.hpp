@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/table.hpp"
+#include "analysis/base/table.hpp"
 #include "gui/model/session/session.hpp"
 
 namespace kvscope::gui {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "analysis/checked_lines.hpp"
+#include "analysis/base/checked_lines.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/lists.hpp"

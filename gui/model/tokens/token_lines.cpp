@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "analysis/plot/font_metrics.hpp"
 #include "gui/model/tokens/token_text.hpp"
 

@@ -7,7 +7,7 @@
 #include <functional>
 #include <limits>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "core/base/error.hpp"
 #include "gui/model/traces/trace_facts.hpp"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/heads.hpp"
+#include "analysis/kinds/heads.hpp"
 #include "analysis/plot/figure.hpp"
 #include "core/trace/source.hpp"
 #include "gui/model/jobs/jobs.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/trace_selection.hpp"
+#include "analysis/base/trace_selection.hpp"
 #include "core/base/nan.hpp"
 #include "core/trace/result.hpp"
 #include "core/trace/source.hpp"

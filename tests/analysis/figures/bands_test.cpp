@@ -5,10 +5,10 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <functional>
 
+#include "analysis/base/read_table.hpp"
 #include "analysis/figures/figure_kind.hpp"
-#include "analysis/read_table.hpp"
-#include "analysis/sweep.hpp"
-#include "analysis/sweep_rows.hpp"
+#include "analysis/sweep/sweep.hpp"
+#include "analysis/sweep/sweep_rows.hpp"
 #include "core/base/lists.hpp"
 #include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"

@@ -5,7 +5,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <limits>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"

@@ -8,10 +8,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/read_table.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/selection.hpp"
-#include "analysis/read_table.hpp"
 #include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
 

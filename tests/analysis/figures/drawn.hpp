@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "analysis/base/read_table.hpp"
 #include "analysis/figures/figure_kind.hpp"
-#include "analysis/read_table.hpp"
 #include "core/trace/result.hpp"
 #include "tests/support/figure_bands.hpp"
 

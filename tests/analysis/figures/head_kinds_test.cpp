@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "analysis/figures/figure_kind.hpp"
-#include "analysis/heads.hpp"
+#include "analysis/kinds/heads.hpp"
 #include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
 #include "tests/support/planted_trace.hpp"

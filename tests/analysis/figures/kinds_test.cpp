@@ -8,12 +8,12 @@
 #include <set>
 #include <tuple>
 
+#include "analysis/base/read_table.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "analysis/plot/theme.hpp"
-#include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/trace/result.hpp"

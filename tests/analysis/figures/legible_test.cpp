@@ -7,11 +7,11 @@
 #include <cmath>
 #include <set>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/read_table.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/plot/theme.hpp"
-#include "analysis/read_table.hpp"
 #include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "analysis/analysis.hpp"
+#include "analysis/base/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "core/base/error.hpp"
 #include "core/trace/result.hpp"

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <random>
 
+#include "analysis/base/read_table.hpp"
 #include "analysis/papers/doubts.hpp"
 #include "analysis/papers/verdict.hpp"
-#include "analysis/read_table.hpp"
 #include "analysis/simulate/row_units.hpp"
 #include "core/trace/result.hpp"
 

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "analysis/checked_lines.hpp"
+#include "analysis/base/checked_lines.hpp"
 #include "analysis/simulate/perplexity.hpp"
 #include "analysis/simulate/retrieval.hpp"
 #include "analysis/simulate/speculative.hpp"

@@ -1,0 +1,137 @@
+#include "analysis/base/analysis.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "analysis/base/number_formats.hpp"
+#include "analysis/base/statistics.hpp"
+#include "core/attention/exact_rows.hpp"
+#include "core/base/error.hpp"
+#include "core/trace/result.hpp"
+
+namespace kvscope {
+
+namespace {
+constexpr Index kRowsPerBlock = 16;
+}
+
+namespace {
+
+void add_formats_of(std::span<const TraceSource* const> traces, nlohmann::ordered_json& config) {
+  nlohmann::ordered_json all;
+  for (const TraceSource* trace : traces) {
+    nlohmann::ordered_json one = nlohmann::ordered_json::object();
+    NumberFormats::of(trace->info()).add_to(one);
+    all["traces"].push_back(one);
+  }
+  NumberFormats::of(all).add_to(config);
+}
+
+}  // namespace
+
+ResultInfo make_result_info(std::string_view kind, std::span<const TraceSource* const> traces,
+                            nlohmann::ordered_json config, const ResultProvenance& provenance) {
+  ResultInfo info;
+  info.kind = kind;
+  for (const TraceSource* trace : traces) {
+    info.trace_uuids.push_back(trace->info().uuid);
+    info.trace_hashes.push_back(trace->info().content_hash);
+    info.trace_files.push_back(trace->where());
+  }
+  info.config = std::move(config);
+  add_formats_of(traces, info.config);
+  info.command_line = provenance.command_line;
+  info.writer = provenance.writer;
+  info.created = provenance.created;
+  if (provenance.made != nullptr) *provenance.made = info;
+  return info;
+}
+
+void check_stop(const std::stop_token& stop, std::string_view analysis) {
+  if (stop.stop_requested()) throw Interrupted(fmt::format("{}: stopped on request", analysis));
+}
+
+void require_whole_groups(const TraceInfo& info, std::string_view analysis) {
+  if (info.n_kv < 1 || info.n_q % info.n_kv != 0) {
+    throw ConfigError(fmt::format("{}: {} query heads do not divide among {} KV heads", analysis,
+                                  info.n_q, info.n_kv));
+  }
+  std::vector<Index> expected;
+  for (Index kv_head : info.kv_heads) {
+    for (Index r = 0; r < info.group(); ++r) expected.push_back(kv_head * info.group() + r);
+  }
+  if (expected != info.q_heads) {
+    throw ConfigError(
+        fmt::format("{}: needs all {} query heads of each KV head, but the trace holds {} query "
+                    "heads for {} KV heads; record without a head filter, or with whole groups",
+                    analysis, info.group(), info.q_heads.size(), info.kv_heads.size()));
+  }
+}
+
+std::optional<Index> window_of(const TraceInfo& info, Index layer) {
+  const auto at = static_cast<std::size_t>(layer);
+  return at < info.window.size() ? info.window[at] : std::nullopt;
+}
+
+void write_axis(ResultWriter& output, std::string_view name, std::span<const Index> values,
+                std::string_view units, std::string_view long_name) {
+  const std::string text(name);
+  output.declare({text,
+                  ResultType::i64,
+                  {static_cast<Index>(values.size())},
+                  {text},
+                  std::string(units),
+                  std::string(long_name)});
+  output.write<std::int64_t>(name, 0, values);
+}
+
+void write_head_axes(ResultWriter& output, const TraceInfo& info) {
+  write_axis(output, "layer", info.layers, "1", "layer");
+  write_axis(output, "q_head", info.q_heads, "1", "query head");
+  write_axis(output, "kv_head", info.kv_heads, "1", "KV head");
+}
+
+nlohmann::ordered_json mean_of_layers(const nlohmann::ordered_json& layers) {
+  std::vector<std::pair<std::string, Mean>> means;  // keys in order of appearance
+  for (const auto& entry : layers) {
+    for (const auto& [key, value] : entry.items()) {
+      if (!value.is_number_float() && !value.is_null()) continue;
+      auto found = std::find_if(means.begin(), means.end(),
+                                [&name = key](const auto& known) { return known.first == name; });
+      if (found == means.end()) found = means.insert(means.end(), {key, Mean{}});
+      if (value.is_number()) found->second.add(value.get<double>());
+    }
+  }
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [key, value] : means) json[key] = json_number(value.value());
+  return json;
+}
+
+ScoreRowLoop::ScoreRowLoop(ThreadPool& pool, std::stop_token stop, std::string_view analysis)
+    : pool_(pool),
+      stop_(std::move(stop)),
+      analysis_(analysis),
+      scratch_(static_cast<std::size_t>(pool.n_threads())) {}
+
+void ScoreRowLoop::run(TensorView<const float> q, Index q_begin, std::span<const Index> positions,
+                       const KeyTable& keys, const ScoreRule& score, std::optional<Index> window,
+                       const Body& body) {
+  const auto n = static_cast<Index>(positions.size());
+  const Index n_blocks = (n + kRowsPerBlock - 1) / kRowsPerBlock;
+  pool_.parallel_for(n_blocks, [&](Index block, int worker) {
+    check_stop(stop_, analysis_);
+    const Index first = block * kRowsPerBlock;
+    const Index last = std::min(n, first + kRowsPerBlock);
+    visit_score_rows(
+        {q, q_begin, keys, score, window},
+        positions.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)),
+        scratch_[static_cast<std::size_t>(worker)],
+        [&](Index i, std::span<double> scores, TokenRange visible) {
+          body(first + i, scores, visible);
+        });
+  });
+}
+
+}  // namespace kvscope

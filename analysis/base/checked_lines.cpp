@@ -1,0 +1,221 @@
+#include "analysis/base/checked_lines.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/new_file.hpp"
+#include "core/base/read_files.hpp"
+#include "core/base/whole_file.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kSumKey = "{\"sum\":\"";
+constexpr std::string_view kDataKey = "\",\"data\":";
+constexpr std::size_t kSumDigits = 16;
+
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
+/// The data of a line, or nothing if it is cut off or damaged.
+std::optional<std::string_view> checked_data(std::string_view line) {
+  const std::size_t prefix = kSumKey.size() + kSumDigits + kDataKey.size();
+  if (line.size() <= prefix || !line.starts_with(kSumKey) || line.back() != '}' ||
+      line.substr(kSumKey.size() + kSumDigits, kDataKey.size()) != kDataKey) {
+    return std::nullopt;
+  }
+  const std::string_view data = line.substr(prefix, line.size() - prefix - 1);
+  if (line.substr(kSumKey.size(), kSumDigits) != text_checksum(data)) return std::nullopt;
+  return data;
+}
+
+/// Lines of a file. What the system does not let it read is an error, never the file's end: a
+/// journal would be cut there.
+class LineReader {
+ public:
+  explicit LineReader(const std::filesystem::path& file) : name_(file.string()) {
+    check_regular_file(file);
+    fd_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd_ < 0) fail();
+    note_read_file(fd_, file);
+  }
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
+  ~LineReader() { ::close(fd_); }
+
+  /// False at the end.
+  bool next(std::string& line) {
+    line.clear();
+    for (;;) {
+      if (at_ == n_ && !fill()) return !line.empty();
+      const char* const begin = buffer_.data() + at_;
+      const auto* const end = static_cast<const char*>(std::memchr(begin, '\n', n_ - at_));
+      has_break_ = end != nullptr;
+      const std::size_t n = has_break_ ? static_cast<std::size_t>(end - begin) : n_ - at_;
+      line.append(begin, n);
+      at_ += n + (has_break_ ? 1 : 0);
+      if (has_break_) return true;
+    }
+  }
+  bool had_line_break() const { return has_break_; }
+  bool is_at_end() { return at_ == n_ && !fill(); }
+
+ private:
+  bool fill() {
+    ssize_t n = 0;
+    do {
+      n = ::read(fd_, buffer_.data(), buffer_.size());
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) fail();
+    at_ = 0;
+    n_ = static_cast<std::size_t>(n);
+    return n > 0;
+  }
+  [[noreturn]] void fail() const {
+    throw IoError(fmt::format("cannot read {}: {}", name_, std::strerror(errno)));
+  }
+
+  std::string name_;
+  int fd_ = -1;
+  std::vector<char> buffer_ = std::vector<char>(1 << 16);
+  std::size_t at_ = 0;
+  std::size_t n_ = 0;
+  bool has_break_ = false;
+};
+
+}  // namespace
+
+std::string text_checksum(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (char c : text) hash = (hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ULL;
+  return fmt::format("{:016x}", hash);
+}
+
+std::string checked_line(const Json& data) {
+  const std::string text = text_of(data);
+  return fmt::format("{}{}{}{}}}\n", kSumKey, text_checksum(text), kDataKey, text);
+}
+
+std::string config_checksum(const Json& config) {
+  return text_checksum(text_of(config));
+}
+
+std::string first_difference(const Json& now, const Json& then) {
+  const auto short_text = [](const Json& value) {
+    const std::string text = text_of(value);
+    return text.size() > 120 ? text.substr(0, 120) + "..." : text;
+  };
+  std::map<std::string_view, const Json*> old;  // finding a field in ordered JSON is a search
+  if (then.is_object()) {
+    for (const auto& field : then.get_ref<const Json::object_t&>())
+      old[field.first] = &field.second;
+  }
+  if (!now.is_object()) return "the settings are no object";
+  for (const auto& [key, value] : now.get_ref<const Json::object_t&>()) {
+    const auto other = old.find(key);
+    if (other != old.end() && *other->second == value) continue;
+    return fmt::format("{} was {}, now {}", key.size() > 60 ? key.substr(0, 60) + "..." : key,
+                       other == old.end() ? "not set" : short_text(*other->second),
+                       short_text(value));
+  }
+  return "settings were removed";
+}
+
+std::uintmax_t read_checked_lines(const std::filesystem::path& file, std::string_view what,
+                                  const std::function<void(const Json&, bool is_first)>& visit) {
+  LineReader in(file);
+  std::uintmax_t valid_bytes = 0;
+  std::string line;
+  for (std::size_t number = 1; in.next(line); ++number) {
+    const bool is_whole = in.had_line_break();
+    const auto data = checked_data(line);
+    if (!is_whole || !data) {
+      const bool is_last = !is_whole || in.is_at_end();
+      if (is_last && number > 1) return valid_bytes;
+      throw FormatError(
+          fmt::format("{}, line {}: expected a line of a {}'s journal with its checksum{}",
+                      file.string(), number, what, number == 1 ? "" : "; the journal is damaged"));
+    }
+    try {
+      visit(parse_ordered_json(*data, fmt::format("{}, line {}", file.string(), number)),
+            number == 1);
+    } catch (const nlohmann::json::exception& error) {
+      throw FormatError(fmt::format("{}, line {}: not what a {} writes: {}", file.string(), number,
+                                    what, error.what()));
+    } catch (const ConfigError& error) {
+      throw FormatError(fmt::format("{}, line {}: found {}", file.string(), number, error.what()));
+    }
+    valid_bytes += line.size() + 1;
+  }
+  if (valid_bytes == 0)
+    throw FormatError(fmt::format("{}: empty, expected a {}'s journal", file.string(), what));
+  return valid_bytes;
+}
+
+bool has_checked_lines(const std::filesystem::path& file) {
+  std::error_code error;
+  const std::uintmax_t n_bytes = std::filesystem::file_size(file, error);
+  return error ? std::filesystem::exists(file, error) : n_bytes > 0;
+}
+
+CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file) : file_(file) {
+  check_output(file, /*overwrite=*/true);
+}
+
+CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file, std::uintmax_t valid_bytes)
+    : file_(file) {
+  const auto fail = [&] {
+    throw IoError(fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
+  };
+  fd_ = ::open(file.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd_ < 0) fail();
+  if (::ftruncate(fd_, static_cast<off_t>(valid_bytes)) != 0) {
+    const int reason = errno;
+    ::close(fd_);
+    errno = reason;
+    fail();
+  }
+}
+
+CheckedLineWriter::CheckedLineWriter(CheckedLineWriter&& other) noexcept
+    : file_(std::move(other.file_)), fd_(std::exchange(other.fd_, -1)) {}
+
+CheckedLineWriter::~CheckedLineWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void CheckedLineWriter::write(const Json& data) {
+  const std::string line = checked_line(data);
+  if (fd_ < 0) {
+    NewFile file(file_, /*overwrite=*/true);
+    file.write(line);
+    file.publish();
+    fd_ = file.release();
+    return;
+  }
+  const off_t end = ::lseek(fd_, 0, SEEK_END);
+  try {
+    write_all(fd_, line, file_.string());
+  } catch (...) {
+    // Half a line would damage the journal if another one followed.
+    [[maybe_unused]] const int ignored = end >= 0 ? ::ftruncate(fd_, end) : -1;
+    throw;
+  }
+}
+
+}  // namespace kvscope

@@ -1,0 +1,79 @@
+#include "analysis/base/replay_pairs.hpp"
+
+#include <algorithm>
+
+namespace kvscope {
+
+ReplayOptions ReplayedCalls::replay(const std::vector<Index>& q_heads) const {
+  ReplayOptions options;
+  options.calls.phase = phase;
+  options.calls.chunk = chunk;
+  options.calls.steps = steps;
+  options.rows_per_chunk = rows_per_chunk;
+  options.q_heads = q_heads;
+  return options;
+}
+
+PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<Budget>& budgets,
+                    Phase phase, const std::optional<std::string>& without_draft,
+                    std::string_view analysis) {
+  PairPlan plan;
+  std::vector<std::string> names;
+  for (const MethodSpec& spec : selectors) names.push_back(spec.text());
+  std::vector<std::string> budget_names;
+  for (const Budget& budget : budgets) budget_names.push_back(budget.to_string());
+  require_unique(names, "selector", analysis);
+  require_unique(budget_names, "budget", analysis);
+  for (const MethodSpec& spec : selectors) {
+    const SelectorCaps& caps = spec.caps();
+    if (!caps.is_defined(phase)) {
+      plan.skipped.push_back(fmt::format("{} is not defined for {}", spec, name_of(phase)));
+      continue;
+    }
+    if (caps.needs_draft && without_draft) {
+      throw ConfigError(
+          fmt::format("selector {}: needs the draft model's attention, and {} has no draft trace",
+                      spec, *without_draft));
+    }
+    if (caps.budgets.empty()) {
+      plan.pairs.push_back({spec, std::nullopt});
+      continue;
+    }
+    for (std::size_t b = 0; b < budget_names.size(); ++b) {
+      const bool fits = std::find(caps.budgets.begin(), caps.budgets.end(), budgets[b].kind) !=
+                        caps.budgets.end();
+      if (fits) {
+        plan.pairs.push_back({spec, budgets[b]});
+      } else {
+        const std::string kind = budget_names[b].substr(0, budget_names[b].find('=') + 1);
+        std::vector<std::string> taken;
+        for (const Budget::Kind known : caps.budgets) {
+          const std::string text = Budget{known, 1.0}.to_string();
+          taken.push_back(text.substr(0, text.find('=') + 1) + "...");
+        }
+        const std::string sentence = fmt::format("{} takes no budget {}..., expected {}", spec,
+                                                 kind, fmt::join(taken, " or "));
+        if (std::find(plan.skipped.begin(), plan.skipped.end(), sentence) == plan.skipped.end()) {
+          plan.skipped.push_back(sentence);  // once for all values of a kind
+        }
+      }
+    }
+  }
+  if (!plan.pairs.empty()) return plan;
+  throw ConfigError(
+      plan.skipped.empty()
+          ? fmt::format("{}: expected at least one selector, and a budget for those that take one",
+                        analysis)
+          : fmt::format("{}: nothing is left to do: {}", analysis, fmt::join(plan.skipped, "; ")));
+}
+
+std::string pair_label(const ReplayPair& pair) {
+  return pair.budget ? fmt::format("{} {}", pair.selector, pair.budget->to_string())
+                     : pair.selector.text();
+}
+
+std::string_view selector_of_label(std::string_view label) {
+  return label.substr(0, label.find(' '));
+}
+
+}  // namespace kvscope

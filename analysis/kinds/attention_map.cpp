@@ -1,0 +1,86 @@
+#include "analysis/kinds/attention_map.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/trace/result.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr const char* kName = "attention-map";
+
+}  // namespace
+
+nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
+                                             const AttentionMapOptions& options,
+                                             ResultWriter& output, ThreadPool& pool,
+                                             const ProgressFn& progress, std::stop_token stop,
+                                             const ResultProvenance& provenance) {
+  check_fields(options);
+  require_full_qkv(trace, kName);
+  const TraceInfo& info = trace.info();
+  const auto require_recorded = [&](const std::vector<Index>& recorded, Index wanted,
+                                    std::string_view what) {
+    if (std::find(recorded.begin(), recorded.end(), wanted) != recorded.end()) return;
+    throw ConfigError(fmt::format("{}: {} {} was not recorded; {} holds {}", kName, what, wanted,
+                                  trace.where(), fmt::join(recorded, ", ")));
+  };
+  require_recorded(info.layers, options.layer, "layer");
+  require_recorded(info.q_heads, options.head, "query head");
+
+  const Index n_tokens = info.n_tokens;
+  const Index block = (n_tokens + options.max_cells - 1) / options.max_cells;
+  const Index n_blocks = (n_tokens + block - 1) / block;
+  const TokenRange all{0, n_tokens};
+  const Tensor<float> k = trace.read_k(options.layer, options.head / info.group(), all);
+  const KeyTable keys(k.view());
+  const Tensor<float> q = trace.read_q(options.layer, options.head, all);
+  ScoreRowLoop loop(pool, stop, kName);
+
+  std::vector<Index> begins;
+  for (Index b = 0; b < n_blocks; ++b) begins.push_back(b * block);
+  const TraceSource* const traces[] = {&trace};
+  output.begin(make_result_info(kName, traces, fields_to_json(options), provenance));
+  write_axis(output, "query_block", begins, "token", "first query of a block");
+  write_axis(output, "key_block", begins, "token", "first key of a block");
+  output.declare(
+      {"map",
+       ResultType::f32,
+       {n_blocks, n_blocks},
+       {"query_block", "key_block"},
+       "1",
+       fmt::format("{} softmax weight", options.pooling == MapPooling::mean ? "mean" : "largest")});
+
+  PooledRows pooled(block, n_blocks, block, options.pooling);
+  std::vector<float> row_out(static_cast<std::size_t>(n_blocks));
+  for (Index b = 0; b < n_blocks; ++b) {
+    check_stop(stop, kName);
+    std::vector<Index> positions(static_cast<std::size_t>(std::min(block, n_tokens - b * block)));
+    std::iota(positions.begin(), positions.end(), b * block);
+    pooled.clear();
+    loop.run(q.view(), 0, positions, keys, info.score_rule(), window_of(info, options.layer),
+             [&](Index i, std::span<double> scores, TokenRange visible) {
+               softmax_in_place(scores, info.sink_logit(options.layer, options.head));
+               pooled.put(i, scores, visible);
+             });
+    pooled.join(0, static_cast<Index>(positions.size()), row_out);
+    output.write<float>("map", b, row_out);
+    if (progress && b % 16 == 0) progress({kName, b, n_blocks, "blocks"});
+  }
+  output.add_plot({"plot_map", "map", {"query_block", "key_block"}, "Attention map"});
+  const nlohmann::ordered_json summary = {
+      {"layer", options.layer}, {"head", options.head},
+      {"tokens", n_tokens},     {"block", block},
+      {"cells", n_blocks},      {"pooling", std::string(enum_name(options.pooling))}};
+  output.finish(summary);
+  return summary;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,480 @@
+#include "analysis/kinds/explain_key.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include "analysis/base/analysis.hpp"
+#include "core/attention/exact_rows.hpp"
+#include "core/attention/quoka_scores.hpp"
+#include "core/attention/visible.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
+#include "core/base/number_text.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/sim/draft_rows.hpp"
+#include "core/sim/replay_run.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr double kNoCandidate = -std::numeric_limits<double>::infinity();
+constexpr Index kBudgetsAtOnce = 16;
+
+Phase asked_phase(const TraceInfo& info, const KeyQuestion& question) {
+  const bool is_step = question.as_step || question.query >= info.n_prompt;
+  return is_step ? Phase::decode : Phase::prefill;
+}
+
+/// The positions that are asked about together with the query.
+TokenRange asked_call(const TraceInfo& info, const KeyQuestion& question) {
+  if (asked_phase(info, question) == Phase::decode) return {question.query, question.query + 1};
+  const Index begin = question.query / question.chunk * question.chunk;
+  return {begin, std::min(begin + question.chunk, info.n_prompt)};
+}
+
+void check_question(const KeySources& sources, const KeyQuestion& question) {
+  const TraceInfo& info = sources.trace.info();
+  require_full_qkv(sources.trace, "explain");
+  info.layer_slot(question.layer);
+  info.q_slot(question.q_head);
+  if (question.query < info.rows.begin || question.query >= info.rows.end) {
+    throw ConfigError(fmt::format(
+        "{}: the query at position {} was not recorded, expected {} to {}; choose one of those",
+        sources.trace.where(), question.query, info.rows.begin, info.rows.end - 1));
+  }
+  if (question.chunk < 1)
+    throw ConfigError(
+        fmt::format("explain: expected a chunk of at least 1, found {}", question.chunk));
+  if (question.selector.empty()) throw ConfigError("explain: no method is named");
+  const SelectorCaps& caps = question.selector.caps();
+  if (question.budget) check_budget_kind(question.selector.text(), caps, *question.budget);
+  if (!question.budget && !caps.budgets.empty()) {
+    throw ConfigError(
+        fmt::format("explain: {} needs a budget, as tokens=256", question.selector.text()));
+  }
+  if (caps.needs_draft && sources.draft == nullptr) {
+    throw ConfigError(fmt::format("explain: {} needs the draft model's trace over the same tokens",
+                                  question.selector.text()));
+  }
+  if (caps.needs_draft) require_same_tokens(sources.trace, *sources.draft);
+}
+
+/// The layers that a method must go through to answer in the last one.
+std::vector<ReplayLayer> layers_for(const KeySources& sources, const KeyQuestion& question,
+                                    Index n_keys) {
+  std::vector<ReplayLayer> data;
+  for (const Index layer : sources.trace.info().layers) {
+    const bool is_needed =
+        layer == question.layer || (question.selector.caps().cross_layer && layer < question.layer);
+    if (is_needed) data.push_back(read_layer(sources.trace, layer, n_keys));
+  }
+  return data;
+}
+
+using TakeAnswer = std::function<void(std::size_t budget, const Selection&)>;
+
+/// The answers of a method for several budgets, in the call of the question.
+void ask_method(const KeySources& sources, const KeyQuestion& question,
+                const std::vector<std::optional<Budget>>& budgets,
+                const std::vector<ReplayLayer>& data, ThreadPool& pool, const std::stop_token& stop,
+                SelectionTrace* looked_at, const TakeAnswer& take) {
+  const TraceInfo& info = sources.trace.info();
+  const TokenRange call = asked_call(info, question);
+  const Phase phase = asked_phase(info, question);
+  const Index n_prompt = question.as_step ? std::min(question.query, info.n_prompt) : info.n_prompt;
+  std::vector<ReplayPair> pairs;
+  for (const auto& budget : budgets) pairs.push_back({question.selector, budget});
+  std::vector<Tensor<float>> draft_rows;
+  if (question.selector.caps().needs_draft && phase != Phase::prefill)
+    draft_rows = draft_attention_rows(*sources.draft, {call.begin - 1, call.end - 1}, pool);
+  for (ReplayRun& run : make_runs(pairs, shape_of(info), question.dense_layers)) {
+    check_stop(stop, "explain");
+    run.calibrate(sources.calibration, data, pool);
+    run.advance(sources.trace, data, call.begin, question.chunk, n_prompt);
+    check_stop(stop, "explain");
+    run.begin_call(phase, call, draft_rows);
+    for (const ReplayLayer& layer : data) {
+      if (layer.window) continue;
+      const Tensor<float> q = read_queries(sources.trace, layer.layer, call);
+      const bool is_ours = layer.layer == question.layer;
+      run.ask(layer, q.view(), call, &pool, is_ours ? looked_at : nullptr);
+      if (!is_ours) continue;
+      for (std::size_t m = 0; m < run.members().size(); ++m)
+        take(run.members()[m], run.answers()[m]);
+    }
+  }
+}
+
+/// Exact logits and weights of the query.
+void add_dense_row(const TraceSource& trace, const KeyQuestion& question, QueryLook& look) {
+  const TraceInfo& info = trace.info();
+  const auto window = window_of(info, question.layer);
+  look.visible = visible_keys(question.query, window);
+  const Tensor<float> k =
+      trace.read_k(question.layer, question.q_head / info.group(), {0, look.visible.end});
+  const Tensor<float> q =
+      trace.read_q(question.layer, question.q_head, {question.query, question.query + 1});
+  const KeyTable keys(k.view());
+  ScoreRows scratch;
+  const Index positions[] = {question.query};
+  visit_score_rows({q.view(), question.query, keys, info.score_rule(), window}, positions, scratch,
+                   [&](Index, std::span<double> scores, TokenRange) {
+                     look.logits.assign(scores.begin(), scores.end());
+                   });
+  look.weights = look.logits;
+  softmax_in_place(look.weights, info.sink_logit(question.layer, question.q_head));
+}
+
+std::string why_dense_of(const TraceInfo& info, const KeyQuestion& question) {
+  const SelectorCaps& caps = question.selector.caps();
+  if (const auto window = window_of(info, question.layer))
+    return fmt::format(
+        "layer {} looks through a sliding window of {} keys, and methods leave it as it is",
+        question.layer, *window);
+  const Phase phase = asked_phase(info, question);
+  if (!caps.is_defined(phase))
+    return fmt::format("{} is not defined for {} and leaves attention dense there",
+                       question.selector.text(), name_of(phase));
+  const Index n_dense = question.dense_layers.value_or(caps.dense_layers);
+  if (question.layer < n_dense)
+    return fmt::format("{} leaves the first {} layers dense", question.selector.text(), n_dense);
+  return "";
+}
+
+/// QuoKA's representative queries, and which of them gave each key its score.
+void add_slots(const TraceSource& trace, const KeyQuestion& question, const ReplayLayer& layer,
+               const SelectionTrace& seen, QueryLook& look) {
+  QuokaRules rules;
+  const SelectorOptions assigned = question.selector.stages().back().assignments();
+  visit_fields(rules, [&](const Field& field, auto& value) {
+    const auto it = assigned.find(field.name);
+    if (it != assigned.end()) parse_field(field, it->second, value);
+  });
+  const Index group = trace.info().group();
+  const Index kv_head = question.q_head / group;
+  const Tensor<float> q = read_queries(trace, question.layer, look.call);
+  std::vector<TensorView<const float>> heads;
+  std::vector<std::vector<Index>> picks;
+  for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    heads.push_back(q.view().sub(head));
+    picks.push_back(seen.picks[static_cast<std::size_t>(head)]);
+  }
+  const bool is_unit = rules.similarity == QuokaSimilarity::cosine;
+  const Tensor<double> means = quoka_slot_means(heads, picks, is_unit, rules.eps);
+  for (std::size_t slot = 0; slot < picks.front().size(); ++slot) {
+    QuokaSlot out;
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+      const Index row = picks[h][slot];
+      const auto& cosines = seen.cosines[static_cast<std::size_t>(kv_head * group) + h];
+      out.queries.push_back(look.call.begin + row);
+      out.cosines.push_back(cosines.empty() ? kNan : cosines[static_cast<std::size_t>(row)]);
+    }
+    look.slots.push_back(std::move(out));
+  }
+  const auto keys = layer.k.view().sub(kv_head);
+  look.speakers.assign(look.scores.size(), -1);
+  for (std::size_t unit = 0; unit < look.scores.size(); ++unit) {
+    const Index pos = look.first_unit + static_cast<Index>(unit);
+    const auto key = keys.row(pos);
+    double best = kNoCandidate;
+    for (std::size_t slot = 0; slot < look.slots.size(); ++slot) {
+      const auto& queries = look.slots[slot].queries;
+      const bool sees =
+          !rules.mask_scores || pos <= *std::min_element(queries.begin(), queries.end());
+      if (pos >= look.call.begin && !sees) continue;
+      double dot = 0.0;
+      for (std::size_t c = 0; c < key.size(); ++c)
+        dot += means(static_cast<Index>(slot), static_cast<Index>(c)) * static_cast<double>(key[c]);
+      if (dot <= best) continue;
+      best = dot;
+      look.speakers[unit] = static_cast<Index>(slot);
+    }
+  }
+}
+
+void add_answer(const KeySources& sources, const KeyQuestion& question, const Selection& answer,
+                SelectionTrace& seen, const ReplayLayer& layer, QueryLook& look) {
+  const TraceInfo& info = sources.trace.info();
+  const Index group = info.group();
+  look.is_dense = answer.is_dense;
+  if (answer.is_dense) {
+    look.why_dense = why_dense_of(info, question);
+    if (look.why_dense.empty())
+      look.why_dense =
+          fmt::format("{} answered \"everything visible\" in this call", question.selector.text());
+    return;
+  }
+  const Index owner = owner_of(answer.owner, question.q_head, group);
+  const Index n_shared = answer.owner == ListOwner::q_head    ? 1
+                         : answer.owner == ListOwner::kv_head ? group
+                                                              : info.n_q;
+  look.owner_heads = {owner * n_shared, (owner + 1) * n_shared};
+  const ListView list = answer.list(owner, question.query - look.call.begin);
+  for (std::size_t i = 0; i < list.keys.size(); ++i) {
+    const KeyPos pos = list.keys[i];
+    if (pos < look.visible.begin || pos >= look.visible.end) continue;
+    look.kept.push_back(pos);
+    look.by_rule.push_back(list.is_forced[i] != 0);
+    look.kept_mass += look.weight(pos);
+  }
+  const bool has_row = owner < static_cast<Index>(seen.scores.size()) &&
+                       !seen.scores[static_cast<std::size_t>(owner)].empty();
+  if (!has_row) {
+    look.why_no_score = fmt::format("{} gives no score per key or page that could be shown here",
+                                    question.selector.text());
+    return;
+  }
+  look.page_size = std::max<Index>(1, question.selector.caps().page_size);
+  look.first_unit = seen.scored.begin;
+  look.scores = std::move(seen.scores[static_cast<std::size_t>(owner)]);
+  look.earned.assign(look.scores.size(), false);
+  look.cut = kNan;
+  for (const KeyPos pos : list.scored()) {
+    const auto unit = look.unit_of(pos);
+    if (!unit || look.earned[*unit]) continue;
+    look.earned[*unit] = true;
+    ++look.n_earned;
+    look.cut = std::isnan(look.cut) ? look.scores[*unit] : std::min(look.cut, look.scores[*unit]);
+  }
+  if (!seen.picks.empty() && question.selector.stages().back().method->name == "quoka")
+    add_slots(sources.trace, question, layer, seen, look);
+}
+
+bool list_holds(const Selection& answer, const KeyQuestion& question, TokenRange call, Index group,
+                Index key) {
+  if (answer.is_dense) return true;
+  const ListView list =
+      answer.list(owner_of(answer.owner, question.q_head, group), question.query - call.begin);
+  return std::binary_search(list.keys.begin(), list.keys.end(), static_cast<KeyPos>(key));
+}
+
+}  // namespace
+
+std::string KeyQuestion::cache_key() const {
+  return fmt::format("explain-key/{}/{}/{}/{}/{}/{}/{}/{}", layer, q_head, query, selector,
+                     budget ? budget->to_string() : "", chunk,
+                     dense_layers ? fmt::format("{}", *dense_layers) : "", as_step);
+}
+
+double QueryLook::weight(Index key) const {
+  return key >= visible.begin && key < visible.end
+             ? weights[static_cast<std::size_t>(key - visible.begin)]
+             : 0.0;
+}
+
+std::optional<std::size_t> QueryLook::unit_of(Index key) const {
+  const Index unit = key / page_size - first_unit;
+  const bool has_score = key >= 0 && unit >= 0 && unit < static_cast<Index>(scores.size()) &&
+                         scores[static_cast<std::size_t>(unit)] > kNoCandidate;
+  return has_score ? std::optional(static_cast<std::size_t>(unit)) : std::nullopt;
+}
+
+std::vector<std::size_t> QueryLook::ranking() const {
+  std::vector<std::size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::erase_if(order, [&](std::size_t unit) { return !(scores[unit] > kNoCandidate); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
+  return order;
+}
+
+std::vector<Index> QueryLook::heaviest(std::size_t n) const {
+  std::vector<Index> order(weights.size());
+  std::iota(order.begin(), order.end(), visible.begin);
+  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(std::min(n, order.size()));
+  std::partial_sort(order.begin(), middle, order.end(), [&](Index a, Index b) {
+    return weight(a) != weight(b) ? weight(a) > weight(b) : a < b;
+  });
+  order.erase(middle, order.end());
+  return order;
+}
+
+std::size_t QueryLook::bytes() const {
+  return sizeof *this + (logits.size() + weights.size() + scores.size()) * sizeof(double) +
+         kept.size() * sizeof(KeyPos) + speakers.size() * sizeof(Index);
+}
+
+QueryLook look_at_query(const KeySources& sources, const KeyQuestion& question, ThreadPool& pool,
+                        const std::stop_token& stop) {
+  check_question(sources, question);
+  const TraceInfo& info = sources.trace.info();
+  QueryLook look;
+  look.question = question;
+  look.call = asked_call(info, question);
+  look.cut = kNan;
+  add_dense_row(sources.trace, question, look);
+  check_stop(stop, "explain");
+  look.why_dense = why_dense_of(info, question);
+  if (!look.why_dense.empty()) {
+    look.is_dense = true;
+    return look;
+  }
+  const std::vector<ReplayLayer> data = layers_for(sources, question, look.call.end);
+  SelectionTrace seen;
+  ask_method(sources, question, {question.budget}, data, pool, stop, &seen,
+             [&](std::size_t, const Selection& answer) {
+               add_answer(sources, question, answer, seen, data.back(), look);
+             });
+  return look;
+}
+
+KeyFate fate_of(const QueryLook& look, Index key) {
+  KeyFate fate;
+  fate.key = key;
+  if (key < look.visible.begin || key >= look.visible.end) return fate;
+  const auto at = static_cast<std::size_t>(key - look.visible.begin);
+  fate.weight = look.weights[at];
+  fate.logit = look.logits[at];
+  fate.weight_rank = 1 + std::count_if(look.weights.begin(), look.weights.end(),
+                                       [&](double w) { return w > fate.weight; });
+  if (look.is_dense) {
+    fate.end = KeyEnd::dense;
+    return fate;
+  }
+  const auto found = std::lower_bound(look.kept.begin(), look.kept.end(), static_cast<KeyPos>(key));
+  const bool is_kept = found != look.kept.end() && *found == static_cast<KeyPos>(key);
+  const bool by_rule = is_kept && look.by_rule[static_cast<std::size_t>(found - look.kept.begin())];
+  fate.end = by_rule ? KeyEnd::by_rule : is_kept ? KeyEnd::kept : KeyEnd::dropped;
+  const auto unit = look.unit_of(key);
+  if (!unit) return fate;
+  fate.is_ranked = true;
+  fate.score = look.scores[*unit];
+  for (std::size_t other = 0; other < look.scores.size(); ++other) {
+    const double score = look.scores[other];
+    fate.n_ranked += score > kNoCandidate;
+    fate.rank += score > fate.score || (score == fate.score && other <= *unit);
+  }
+  const Index page = look.first_unit + static_cast<Index>(*unit);
+  fate.page = {std::max(page * look.page_size, look.visible.begin),
+               std::min((page + 1) * look.page_size, look.visible.end)};
+  fate.page_logit = fate.logit;
+  for (Index pos = fate.page.begin; pos < fate.page.end; ++pos) {
+    fate.page_logit =
+        std::max(fate.page_logit, look.logits[static_cast<std::size_t>(pos - look.visible.begin)]);
+  }
+  if (*unit < look.speakers.size() && look.speakers[*unit] >= 0)
+    fate.slot = static_cast<std::size_t>(look.speakers[*unit]);
+  return fate;
+}
+
+std::optional<Index> heaviest_dropped(const QueryLook& look) {
+  if (look.is_dense) return std::nullopt;
+  std::optional<Index> heaviest;
+  auto kept = look.kept.begin();  // ascending, as the keys are gone through
+  for (Index key = look.visible.begin; key < look.visible.end; ++key) {
+    while (kept != look.kept.end() && static_cast<Index>(*kept) < key) ++kept;
+    if (kept != look.kept.end() && static_cast<Index>(*kept) == key) continue;
+    if (!heaviest || look.weight(key) > look.weight(*heaviest)) heaviest = key;
+  }
+  return heaviest;
+}
+
+KeepingBudget budget_that_keeps(const KeySources& sources, const KeyQuestion& question, Index key,
+                                ThreadPool& pool, const std::stop_token& stop) {
+  check_question(sources, question);
+  const TraceInfo& info = sources.trace.info();
+  const SelectorCaps& caps = question.selector.caps();
+  KeepingBudget out;
+  out.takes_tokens = std::find(caps.budgets.begin(), caps.budgets.end(), Budget::Kind::tokens) !=
+                     caps.budgets.end();
+  const bool is_visible = key >= 0 && key <= question.query;
+  if (!out.takes_tokens || !is_visible || !why_dense_of(info, question).empty()) return out;
+  const TokenRange call = asked_call(info, question);
+  const std::vector<ReplayLayer> data = layers_for(sources, question, call.end);
+  out.is_exact = can_share_scoring(caps);
+  // `below` loses the key, `above` keeps it, as far as budgets were tried.
+  const auto first_that_keeps = [&](const std::vector<Index>& tried, Index& below) {
+    std::vector<std::optional<Budget>> budgets;
+    for (const Index tokens : tried)
+      budgets.push_back(Budget{Budget::Kind::tokens, static_cast<double>(tokens)});
+    std::vector<bool> keeps(tried.size());
+    ask_method(sources, question, budgets, data, pool, stop, nullptr,
+               [&](std::size_t i, const Selection& answer) {
+                 keeps[i] = list_holds(answer, question, call, info.group(), key);
+               });
+    for (std::size_t i = 0; i < tried.size(); ++i) {
+      if (keeps[i]) return tried[i];
+      below = tried[i];
+    }
+    return Index{0};
+  };
+  std::vector<Index> ladder;
+  for (Index tokens = 1; tokens < call.end; tokens *= 2) ladder.push_back(tokens);
+  ladder.push_back(call.end);
+  Index below = 0;
+  Index above = first_that_keeps(ladder, below);
+  if (above == 0) return out;
+  while (out.is_exact && above - below > 1) {
+    const Index step = std::max<Index>(1, (above - below) / kBudgetsAtOnce);
+    std::vector<Index> between;
+    for (Index tokens = below + step; tokens < above; tokens += step) between.push_back(tokens);
+    const Index found = first_that_keeps(between, below);
+    if (found > 0) above = found;
+  }
+  out.tokens = above;
+  return out;
+}
+
+std::string fate_sentence(const QueryLook& look, const KeyFate& fate) {
+  const KeyQuestion& question = look.question;
+  const bool has_pages = look.page_size > 1;
+  const auto ranked = [&] {
+    if (!fate.is_ranked) return std::string();
+    const std::string who =
+        has_pages ? fmt::format("its page {} to {}", fate.page.begin, fate.page.end - 1)
+                  : std::string("it");
+    return fmt::format(
+        " By score {} is number {} of {} ({}); the last of the {} {} that were kept for their "
+        "score has {}.",
+        who, fate.rank, fate.n_ranked, number_text(fate.score), look.n_earned,
+        has_pages ? "pages" : "keys", number_text(look.cut));
+  };
+  switch (fate.end) {
+    case KeyEnd::unseen:
+      if (fate.key > question.query)
+        return fmt::format("The query at {} does not see position {}: the key comes after it.",
+                           question.query, fate.key);
+      return fmt::format(
+          "The query at {} does not see position {}: it lies before the layer's window.",
+          question.query, fate.key);
+    case KeyEnd::dense:
+      return fmt::format("Kept: {}.", look.why_dense);
+    case KeyEnd::by_rule:
+      if (fate.key >= look.call.begin && look.call.size() > 1)
+        return "Kept by rule: it is in the query's own chunk.";
+      return fate.key == question.query
+                 ? "Kept by rule: it is the query's own position."
+                 : "Kept by rule (first tokens, recent ones, or the last page), whatever its "
+                   "score.";
+    case KeyEnd::kept:
+      return fate.is_ranked ? "Kept." + ranked() : fmt::format("Kept; {}.", look.why_no_score);
+    case KeyEnd::dropped:
+      break;
+  }
+  if (fate.is_ranked) return "Dropped." + ranked();
+  if (question.selector.caps().permanent)
+    return fmt::format("Dropped: {} discards keys for good, in this call or an earlier one.",
+                       question.selector.text());
+  if (look.has_scores()) return "Dropped: it was no candidate, so that no score could keep it.";
+  return fmt::format("Dropped; {}.", look.why_no_score);
+}
+
+std::string budget_sentence(const KeyFate& fate, const KeepingBudget& budget) {
+  if (fate.end == KeyEnd::unseen || fate.end == KeyEnd::dense || fate.end == KeyEnd::by_rule)
+    return "";
+  if (!budget.takes_tokens) return "The method takes no number of tokens as its budget.";
+  if (!budget.tokens) return "No budget up to the whole context keeps it.";
+  const std::string_view about = budget.is_exact ? "" : " (of the powers of two)";
+  return fate.end == KeyEnd::dropped
+             ? fmt::format("A budget of {} tokens would have kept it{}.", *budget.tokens, about)
+             : fmt::format("A budget of {} tokens is the smallest that keeps it{}.", *budget.tokens,
+                           about);
+}
+
+}  // namespace kvscope

@@ -1,0 +1,289 @@
+#include "analysis/kinds/ladder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "analysis/base/calibration_notes.hpp"
+#include "analysis/base/layer_arrays.hpp"
+#include "analysis/base/replay_pairs.hpp"
+#include "analysis/base/statistics.hpp"
+#include "analysis/kinds/ladder_rungs.hpp"
+#include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/base/nan.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/sim/replay.hpp"
+#include "core/trace/result.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array<std::string_view, 4> kValues = {"mass", "output_error", "kept", "bytes"};
+constexpr std::array<std::string_view, 4> kUnits = {"1", "1", "token", "byte"};
+constexpr std::array<std::string_view, 4> kWords = {"kept attention", "relative output error",
+                                                    "keys per query head",
+                                                    "bytes read for one query by all heads"};
+
+/// What one replayed method kept in one layer. [kValues]
+using LayerValues = std::array<double, kValues.size()>;
+
+/// A replayed method: values per layer, or why it could not be replayed.
+struct Measured {
+  std::vector<LayerValues> layers;
+  std::string refused;
+};
+
+/// Positions at least a chunk apart, the trace's last one among them.
+std::vector<Index> query_positions(const TraceInfo& info, const LadderOptions& options,
+                                   const std::string& where) {
+  const Index last = info.n_tokens - 1;
+  const Index first = std::max(options.chunk, info.n_tokens / 4);
+  if (last < first) {
+    throw ConfigError(fmt::format("ladder: {} holds {} tokens, expected more than a chunk of {}",
+                                  where, info.n_tokens, options.chunk));
+  }
+  const Index n = std::min(options.rows, (last - first) / options.chunk + 1);
+  std::vector<Index> positions;
+  for (Index i = 0; i < n; ++i)
+    positions.push_back(n == 1 ? last : first + i * (last - first) / (n - 1));
+  return positions;
+}
+
+class LadderReplay {
+ public:
+  LadderReplay(const TraceSource& trace, const LadderOptions& options, std::vector<Index> layers,
+               ThreadPool& pool, const ProgressFn& progress, std::stop_token stop)
+      : trace_(trace),
+        options_(options),
+        layers_(std::move(layers)),
+        pool_(pool),
+        progress_(progress),
+        stop_(stop) {}
+
+  /// Replays the methods on the calls; those that fail while they run say why.
+  std::map<std::string, Measured> run(const std::vector<MethodSpec>& methods,
+                                      const std::vector<TokenRange>& calls, Phase phase) const {
+    std::map<std::string, Measured> all;
+    if (methods.empty()) return all;
+    try {
+      measure(methods, calls, phase, all);
+    } catch (const ConfigError&) {  // one of them: which, and why
+      all.clear();
+      for (const MethodSpec& method : methods) {
+        try {
+          measure({method}, calls, phase, all);
+        } catch (const ConfigError& error) {
+          all[method.text()].refused = error.what();
+        }
+      }
+    }
+    return all;
+  }
+
+ private:
+  void measure(const std::vector<MethodSpec>& methods, const std::vector<TokenRange>& calls,
+               Phase phase, std::map<std::string, Measured>& all) const {
+    std::vector<ReplayPair> pairs;
+    for (const MethodSpec& method : methods) pairs.push_back({method, options_.budget});
+    ReplayOptions replay;
+    replay.calls.phase = phase;
+    replay.calls.at = calls;
+    replay.rows_per_chunk = 1;  // the last query of each call
+    replay.dense_layers = options_.dense_layers;
+    const std::vector<LayerReplay> found =
+        replay_layers(trace_, nullptr, layers_, pairs, replay, pool_, progress_, stop_);
+    const auto n_q = static_cast<double>(trace_.info().n_q);
+    const auto n_tok = static_cast<double>(calls.front().size());
+    for (std::size_t p = 0; p < pairs.size(); ++p) {
+      Measured& one = all[pairs[p].selector.text()];
+      for (const LayerReplay& layer : found) {
+        const PairReplay& pair = layer.pairs[p];
+        one.layers.push_back(
+            {mean(pair.of(ReplayMetric::mass)), mean(pair.of(ReplayMetric::output_error_rel)),
+             mean(pair.of(ReplayMetric::kept)), mean(pair.of(ReplayMetric::bytes)) * n_q / n_tok});
+      }
+    }
+  }
+
+  const TraceSource& trace_;
+  const LadderOptions& options_;
+  std::vector<Index> layers_;
+  ThreadPool& pool_;
+  const ProgressFn& progress_;
+  std::stop_token stop_;
+};
+
+void add_method(std::vector<MethodSpec>& methods, const MethodSpec& method) {
+  if (!method.empty() && std::ranges::find(methods, method) == methods.end())
+    methods.push_back(method);
+}
+
+/// The layers that are measured: asked for, recorded, neither dense by option nor by a window.
+std::vector<Index> sparse_layers(const TraceInfo& info, const LadderOptions& options) {
+  std::vector<Index> layers = options.layers.empty() ? info.layers : options.layers;
+  std::sort(layers.begin(), layers.end());
+  require_unique(layers, "layer", "ladder");
+  for (const Index layer : layers) info.layer_slot(layer);
+  std::erase_if(layers, [&](Index layer) {
+    return layer < options.dense_layers || window_of(info, layer).has_value();
+  });
+  if (layers.empty()) {
+    throw ConfigError(fmt::format(
+        "ladder: no layer is left that a method chooses in ({} leading layers are dense)",
+        options.dense_layers));
+  }
+  return layers;
+}
+
+void check_budget(const LadderOptions& options) {
+  if (options.selector.empty())
+    throw ConfigError("ladder: no selector is named: expected one, as quest");
+  const SelectorCaps& caps = options.selector.caps();
+  if (caps.budgets.empty() && options.budget) {
+    throw ConfigError(fmt::format("ladder: {} takes no budget, found {}", options.selector,
+                                  options.budget->to_string()));
+  }
+  if (caps.budgets.empty()) return;
+  if (!options.budget)
+    throw ConfigError(fmt::format("ladder: {} needs a budget, as tokens=256", options.selector));
+  check_budget_kind(options.selector.text(), caps, *options.budget);
+}
+
+double mean_over_layers(const std::vector<LayerValues>& layers, std::size_t value) {
+  Mean mean;
+  for (const LayerValues& layer : layers) mean.add(layer[value]);
+  return mean.value();
+}
+
+void add_values(Json& row, const std::string& prefix, const Measured* found) {
+  for (std::size_t v = 0; v < kValues.size(); ++v) {
+    row[prefix + std::string(kValues[v])] =
+        found == nullptr ? Json(nullptr) : json_number(mean_over_layers(found->layers, v));
+  }
+}
+
+}  // namespace
+
+Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, ResultWriter& output,
+                    ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
+                    const ResultProvenance& provenance) {
+  check_fields(options);
+  check_budget(options);
+  require_full_qkv(trace, "ladder");
+  const TraceInfo& info = trace.info();
+  const std::vector<Index> layers = sparse_layers(info, options);
+  const std::vector<Index> positions = query_positions(info, options, trace.where());
+  const bool has_steps = options.selector.caps().decode;
+  std::vector<LadderRung> rungs =
+      ladder_rungs(options.selector, options.budget, options.every, options.chunk);
+
+  Json config = {{"selector", options.selector.text()},
+                 {"budget", options.budget ? Json(options.budget->to_string()) : Json(nullptr)},
+                 {"layers", layers}};
+  config.update(fields_to_json(options));
+  add_artifacts({options.selector}, config);
+  const TraceSource* const traces[] = {&trace};
+  output.begin(make_result_info("ladder", traces, config, provenance));
+
+  std::vector<MethodSpec> by_query;
+  std::vector<MethodSpec> by_chunk;
+  for (const LadderRung& rung : rungs) {
+    add_method(rung.is_chunk ? by_chunk : by_query, rung.alone);
+    add_method(rung.is_together_chunk ? by_chunk : by_query, rung.together);
+  }
+  std::vector<TokenRange> queries;
+  std::vector<TokenRange> chunks;
+  for (const Index pos : positions) {
+    queries.push_back({pos, pos + 1});
+    chunks.push_back({pos + 1 - options.chunk, pos + 1});
+  }
+  const LadderReplay replay(trace, options, layers, pool, progress, stop);
+  const std::map<std::string, Measured> of_queries = replay.run(by_query, queries, Phase::decode);
+  const std::map<std::string, Measured> of_chunks = replay.run(by_chunk, chunks, Phase::prefill);
+  const auto result_of = [&](const MethodSpec& method, bool is_chunk,
+                             std::string& refused) -> const Measured* {
+    if (method.empty()) return nullptr;
+    const Measured& found = (is_chunk ? of_chunks : of_queries).at(method.text());
+    if (found.refused.empty()) return &found;
+    refused = found.refused;
+    return nullptr;
+  };
+
+  write_axis(output, "layer", layers, "layer", "layer");
+  write_axis(output, "query_pos", positions, "token", "position of the measured query");
+  const auto n_rungs = n_of(rungs);
+  LayerArrays arrays(output, n_of(layers));
+  std::array<std::array<Tensor<double>*, kValues.size()>, 2> tensors{};
+  constexpr std::array<std::string_view, 2> kModes = {"alone", "together"};
+  for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
+    for (std::size_t v = 0; v < kValues.size(); ++v) {
+      tensors[mode][v] =
+          &arrays.add<double>(fmt::format("{}/{}", kModes[mode], kValues[v]), {n_rungs}, {"rung"},
+                              std::string(kUnits[v]), std::string(kWords[v]), kNan);
+    }
+  }
+
+  Json summary = {{"rows", Json::array()}, {"layers", Json::array()}, {"totals", Json::object()}};
+  std::vector<std::array<const Measured*, 2>> found;
+  for (LadderRung& rung : rungs) {
+    const Measured* alone = result_of(rung.alone, rung.is_chunk, rung.refused);
+    const Measured* together =
+        result_of(rung.together, rung.is_together_chunk, rung.together_refused);
+    found.push_back({alone, together});
+    Json row = {{"concession", rung.concession},
+                {"rung", rung.name},
+                {"selector", alone == nullptr ? "" : rung.alone.text()},
+                {"refused", rung.refused}};
+    add_values(row, "", alone);
+    row["together_selector"] = together == nullptr ? "" : rung.together.text();
+    add_values(row, "together_", together);
+    summary["rows"].push_back(std::move(row));
+  }
+  if (!has_steps)
+    summary["note"] = fmt::format("{} is not defined for single queries", options.selector);
+  std::size_t top = 0;  // the last rung that concessions together reach, the chunk apart, which
+                        // keeps its own keys beside
+  for (std::size_t r = 0; r < found.size(); ++r) {
+    if (found[r][1] != nullptr && !rungs[r].is_together_chunk) top = r;
+  }
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    arrays.clear();
+    Json row = {{"layer", layers[l]}};
+    for (std::size_t r = 0; r < found.size(); ++r) {
+      for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
+        for (std::size_t v = 0; v < kValues.size(); ++v) {
+          if (found[r][mode] != nullptr)
+            (*tensors[mode][v])(static_cast<Index>(r)) = found[r][mode]->layers[l][v];
+        }
+      }
+    }
+    for (std::size_t v = 0; v < kValues.size(); ++v) {
+      row[std::string(kValues[v])] = json_number((*tensors[0][v])(Index{0}));
+      row["together_" + std::string(kValues[v])] =
+          json_number((*tensors[1][v])(static_cast<Index>(top)));
+    }
+    summary["layers"].push_back(std::move(row));
+    arrays.write(static_cast<Index>(l));
+  }
+  summary["totals"] = mean_of_layers(summary["layers"]);
+  for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
+    for (std::size_t v = 0; v < kValues.size(); ++v) {
+      output.add_plot({fmt::format("plot_{}_{}", kModes[mode], kValues[v]),
+                       fmt::format("{}/{}", kModes[mode], kValues[v]),
+                       {"layer", "."},
+                       fmt::format("{}, concessions {}", kWords[v], kModes[mode])});
+    }
+  }
+  output.finish(summary);
+  return summary;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,58 @@
+// The serving ladder: what each concession of an engine to a method's choice costs, rung by rung,
+// from a list of tokens per query head, by exact scores, for every query, to pages that all heads,
+// several steps or a whole chunk share.
+#pragma once
+
+#include <optional>
+#include <stop_token>
+#include <vector>
+
+#include "analysis/base/analysis.hpp"
+#include "core/base/fields.hpp"
+#include "core/base/progress.hpp"
+#include "core/selectors/method_spec.hpp"
+
+namespace kvscope {
+
+struct LadderOptions {
+  MethodSpec selector;
+  std::optional<Budget> budget;  // empty for methods that take none
+  std::vector<Index> layers;     // empty = all that are recorded
+
+  Index rows = option(
+      rows, "rows", 16,
+      "queries that are measured, evenly spaced over the last three quarters, at least a chunk "
+      "apart",
+      at_least(1));
+  Index chunk = option(chunk, "chunk", 128,
+                       "queries that share a list on the last rung; the measured one is its last",
+                       at_least(2));
+  Index every =
+      option(every, "every", 4, "steps that one choice serves on the rung of steps", at_least(2));
+  Index dense_layers = option(dense_layers, "dense-layers", 0,
+                              "leading layers left dense, and out of every mean", at_least(0));
+};
+
+/// Every rung is measured at the same queries: a call of one query each (decode), on the last rung
+/// the chunk that ends with it. Rung 0 is the method as it is; "alone" has one concession,
+/// "together" those of all rungs before it too.
+///
+/// Arrays, NaN where the method cannot take the rung (the summary's "rows" say why)
+///   alone/M, together/M [layer, rung]
+///     mass          share of the attention on the kept keys, mean over heads and queries
+///     output_error  |y - O| / |O|, the same mean
+///     kept          keys that a query head attends to
+///     bytes         read by all heads for one query: scoring, and K and V of the kept keys
+///   query_pos [row]  positions of the measured queries
+///
+/// A chunk's own keys are kept beside the budget, of which the measured query sees all: the last
+/// rung keeps more keys. The summary holds "rows" (one per rung, means over the layers), "layers"
+/// and "totals" (as the method is, and with all concessions but the chunk). Throws ConfigError for
+/// options out of range, a budget that the method does not take, a trace that is too short or
+/// without all of q, k and v; Interrupted on a stop. Same bits for any thread count.
+nlohmann::ordered_json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
+                                      ResultWriter& output, ThreadPool& pool,
+                                      const ProgressFn& progress, std::stop_token stop,
+                                      const ResultProvenance& provenance = {});
+
+}  // namespace kvscope

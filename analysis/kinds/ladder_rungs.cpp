@@ -1,0 +1,123 @@
+#include "analysis/kinds/ladder_rungs.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "core/base/error.hpp"
+#include "core/selectors/candidates.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// What a concession adds to a method's text.
+struct Step {
+  std::string concession;
+  std::string name;
+  std::string option;  // of coarsen: "owner=layer"
+  Index page = 0;      // of the rung; 0: it is about something else
+  Index every = 1;
+  bool is_chunk = false;
+};
+
+std::vector<Step> steps(Index every, Index chunk) {
+  return {{"", "as the method is", "", 0, 1, false},
+          {"list owner", "a list per query head", "owner=q_head", 0, 1, false},
+          {"list owner", "a list per KV head", "owner=kv_head", 0, 1, false},
+          {"list owner", "one list for all heads", "owner=layer", 0, 1, false},
+          {"granularity", "single tokens", "", 1, 1, false},
+          {"granularity", "pages of 16", "page=16", 16, 1, false},
+          {"granularity", "pages of 64", "page=64", 64, 1, false},
+          {"granularity", "pages of 128", "page=128", 128, 1, false},
+          {"steps", "chosen at every step", "", 0, 1, false},
+          {"steps", fmt::format("chosen at every {}th step", every), "", 0, every, false},
+          {"scores", "scores in f32", "scores=f32", 0, 1, false},
+          {"scores", "scores in bf16", "scores=bf16", 0, 1, false},
+          {"scores", "scores in fp8 (e4m3)", "scores=fp8", 0, 1, false},
+          {"query", "each head's own query", "query=own", 0, 1, false},
+          {"query", "mean query of a KV head", "query=mean", 0, 1, false},
+          {"rows", "a list per query", "", 0, 1, false},
+          {"rows", fmt::format("a list per chunk of {}", chunk), "", 0, 1, true}};
+}
+
+/// Options of coarsen by concession, and the rest, put behind the method.
+std::string text_with(const MethodSpec& method, const std::vector<const Step*>& taken) {
+  std::string options;
+  Index every = 1;
+  for (const Step* step : taken) {
+    if (!step->option.empty()) options += (options.empty() ? ":" : ",") + step->option;
+    every = std::max(every, step->every);
+  }
+  std::string text = method.text();
+  if (!options.empty()) text += "+coarsen" + options;
+  return every > 1 ? fmt::format("{}+every={}", text, every) : text;
+}
+
+/// The method in words, or why there is none.
+std::string try_method(const std::string& text, const std::optional<Budget>& budget, bool is_chunk,
+                       MethodSpec& spec) {
+  try {
+    MethodSpec found = text;
+    if (budget) check_budget_kind(found.text(), found.caps(), *budget);
+    const Phase phase = is_chunk ? Phase::prefill : Phase::decode;
+    if (!found.caps().is_defined(phase)) {
+      return is_chunk ? "is not defined for chunks of queries"
+                      : "is not defined for single queries";
+    }
+    spec = std::move(found);
+    return "";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+/// "quest chooses in pages of 16" out of "coarsen: quest chooses in pages of 16".
+std::string without_prefix(std::string why) {
+  const std::string prefix = "coarsen: ";
+  return why.starts_with(prefix) ? why.substr(prefix.size()) : why;
+}
+
+}  // namespace
+
+std::vector<LadderRung> ladder_rungs(const MethodSpec& method, const std::optional<Budget>& budget,
+                                     Index every, Index chunk) {
+  const Index own_page = method.caps().page_size;
+  const std::vector<Step> all = steps(every, chunk);
+  std::vector<LadderRung> rungs;
+  std::vector<const Step*> taken;  // of each concession the last one that the method could take
+  bool is_chunk = false;
+  for (const Step& step : all) {
+    LadderRung rung;
+    rung.concession = step.concession;
+    rung.name = step.name;
+    rung.is_chunk = step.is_chunk;
+    const bool is_too_fine = step.page > 0 && step.page < own_page;
+    if (is_too_fine) {
+      rung.refused = rung.together_refused =
+          fmt::format("{} chooses in pages of {}", method, own_page);
+      rungs.push_back(std::move(rung));
+      continue;
+    }
+    const bool is_own_page = step.page == own_page;
+    rung.refused = is_own_page ? try_method(method.text(), budget, step.is_chunk, rung.alone)
+                               : without_prefix(try_method(text_with(method, {&step}), budget,
+                                                           step.is_chunk, rung.alone));
+    std::vector<const Step*> with = taken;
+    std::erase_if(with, [&](const Step* one) { return one->concession == step.concession; });
+    with.push_back(&step);
+    rung.is_together_chunk = is_chunk || step.is_chunk;
+    rung.together_refused = !rung.refused.empty()
+                                ? rung.refused
+                                : without_prefix(try_method(text_with(method, with), budget,
+                                                            rung.is_together_chunk, rung.together));
+    if (rung.together_refused.empty()) {
+      taken = std::move(with);
+      is_chunk = rung.is_together_chunk;
+    }
+    rungs.push_back(std::move(rung));
+  }
+  return rungs;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,327 @@
+#include "analysis/kinds/layer_map.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "analysis/base/mean_rows.hpp"
+#include "analysis/base/statistics.hpp"
+#include "core/attention/monotone_map.hpp"
+#include "core/attention/row_kernels.hpp"
+#include "core/base/error.hpp"
+#include "core/base/fields_json.hpp"
+#include "core/trace/result.hpp"
+
+namespace kvscope {
+
+namespace {
+
+// head-mean rows of both models in memory at once.
+constexpr std::int64_t kBlockBytes = 192LL << 20;
+
+/// Number of leading tokens that may be compared; throws unless the traces hold the same text.
+Index shared_tokens(const TraceSource& verifier, const TraceSource& draft, TokenMatch match) {
+  const auto a = verifier.tokens();
+  const auto b = draft.tokens();
+  const auto held = [](const TraceSource& trace) {
+    return std::min<Index>(trace.info().n_tokens, static_cast<Index>(trace.tokens().size()));
+  };
+  const Index shorter = std::min(held(verifier), held(draft));
+  Index agree = 0;
+  while (agree < shorter &&
+         a[static_cast<std::size_t>(agree)] == b[static_cast<std::size_t>(agree)]) {
+    ++agree;
+  }
+  if (match == TokenMatch::common_prefix) return agree;
+  if (agree < shorter) {
+    const auto at = static_cast<std::size_t>(agree);
+    throw ConfigError(fmt::format(
+        "layer-map: both traces must hold the same tokens, but at position {} {} has id {} and {} "
+        "has id {}; record both from the same ids, or compare the common prefix",
+        agree, verifier.where(), a[at], draft.where(), b[at]));
+  }
+  if (verifier.info().n_tokens != draft.info().n_tokens || shorter != verifier.info().n_tokens) {
+    throw ConfigError(fmt::format(
+        "layer-map: both traces must hold the same tokens, but {} has {} ids for {} positions and "
+        "{} has {} ids for {} positions; compare the common prefix to go on",
+        verifier.where(), a.size(), verifier.info().n_tokens, draft.where(), b.size(),
+        draft.info().n_tokens));
+  }
+  return agree;
+}
+
+std::vector<Index> choose_rows(Index n_tokens, const LayerMapOptions& options) {
+  const Index first = options.min_visible - 1;
+  const Index n = options.row_choice == RowChoice::all ? n_tokens : options.rows;
+  std::vector<Index> rows = evenly_spaced(first, n_tokens, n);
+  if (rows.empty()) {
+    throw ConfigError(
+        fmt::format("layer-map: expected at least {} shared tokens (rows need that many visible "
+                    "keys), found {}",
+                    options.min_visible, n_tokens));
+  }
+  return rows;
+}
+
+/// The rows of a few queries in every recorded layer of one model: [layer, query, key].
+struct ModelRows {
+  explicit ModelRows(const TraceSource& source) : trace(source) {}
+
+  void load(std::span<const Index> positions, Index n_keys, bool drop_sink, ScoreRowLoop& loop) {
+    const auto n_layers = static_cast<Index>(trace.info().layers.size());
+    const Shape shape{n_layers, static_cast<Index>(positions.size()), n_keys};
+    if (rows.shape() != shape) rows = Tensor<double>(shape);
+    for (Index slot = 0; slot < n_layers; ++slot) {
+      const Index layer = trace.info().layers[static_cast<std::size_t>(slot)];
+      head_mean_rows(trace, layer, positions, loop, rows.sub(slot));
+      if (!drop_sink) continue;
+      for (std::size_t i = 0; i < positions.size(); ++i) {
+        drop_first_key(rows.sub(slot)
+                           .row(static_cast<Index>(i))
+                           .first(static_cast<std::size_t>(positions[i] + 1)));
+      }
+    }
+  }
+
+  std::span<const double> row(Index slot, Index query, TokenRange keys) const {
+    return rows.sub(slot).row(query).subspan(static_cast<std::size_t>(keys.begin),
+                                             static_cast<std::size_t>(keys.size()));
+  }
+  std::vector<std::span<const double>> of_layers(Index query, TokenRange keys) const {
+    std::vector<std::span<const double>> out;
+    for (Index slot = 0; slot < rows.dim(0); ++slot) out.push_back(row(slot, query, keys));
+    return out;
+  }
+
+  const TraceSource& trace;
+  Tensor<double> rows;
+};
+
+/// Per-row results, [row, draft, verifier].
+struct RowResults {
+  RowResults(Index n_rows, Index n_draft, Index n_ver) : kl({n_rows, n_draft, n_ver}) {
+    smoothed = Tensor<double>(kl.shape());
+    variation = Tensor<double>(kl.shape());
+    n_smoothed.resize(static_cast<std::size_t>(n_rows));
+  }
+  Tensor<double> kl, smoothed, variation;
+  std::vector<Index> n_smoothed;  // layer rows of either model that were smoothed, per row
+};
+
+/// All pairs of layers for one query row.
+void compare_row(const ModelRows& verifier, const ModelRows& draft, Index query, Index n_keys,
+                 const LayerMapOptions& options, Index row, RowResults& out) {
+  const TokenRange keys{options.drop_sink ? 1 : 0, n_keys};
+  const auto ver_rows = verifier.of_layers(query, keys);
+  const auto draft_rows = draft.of_layers(query, keys);
+  const auto fill = [&](Smoothing smoothing, TensorView<double> kl) {
+    const RowLogs ver(ver_rows, smoothing, options.eps);
+    const RowLogs dra(draft_rows, smoothing, options.eps);
+    layer_divergences(ver, dra, kl);
+    return ver.n_smoothed + dra.n_smoothed;
+  };
+  out.n_smoothed[static_cast<std::size_t>(row)] = fill(options.smoothing, out.kl.sub(row));
+  fill(Smoothing::always, out.smoothed.sub(row));
+  for (std::size_t i = 0; i < draft_rows.size(); ++i) {
+    for (std::size_t j = 0; j < ver_rows.size(); ++j) {
+      out.variation.sub(row)(static_cast<Index>(i), static_cast<Index>(j)) =
+          0.5 * l1_distance(draft_rows[i], ver_rows[j]);
+    }
+  }
+}
+
+/// Mean over the rows of f(value), [draft, verifier].
+template <class F>
+Tensor<double> mean_over_rows(const Tensor<double>& rows, F f) {
+  Tensor<double> out({rows.dim(1), rows.dim(2)});
+  for (Index row = 0; row < rows.dim(0); ++row) {
+    for (Index i = 0; i < rows.dim(1); ++i) {
+      for (Index j = 0; j < rows.dim(2); ++j) out(i, j) += f(rows(row, i, j));
+    }
+  }
+  for (double& value : out.flat()) value /= static_cast<double>(rows.dim(0));
+  return out;
+}
+
+/// Columns of `d` from `first` on, contiguous.
+Tensor<double> columns_from(const Tensor<double>& d, Index first) {
+  Tensor<double> out({d.dim(0), d.dim(1) - first});
+  for (Index i = 0; i < out.dim(0); ++i) {
+    for (Index j = 0; j < out.dim(1); ++j) out(i, j) = d(i, j + first);
+  }
+  return out;
+}
+
+/// The monotone map over the sparse verifier layers: slot of the draft layer, empty where the layer
+/// is dense.
+struct MonotoneMap {
+  MonotoneMap(const Tensor<double>& d, std::span<const Index> verifier_layers, Index dense_layers)
+      : draft_slot(verifier_layers.size()) {
+    const Index first =
+        std::lower_bound(verifier_layers.begin(), verifier_layers.end(), dense_layers) -
+        verifier_layers.begin();
+    if (first == static_cast<Index>(verifier_layers.size())) {
+      throw ConfigError(fmt::format(
+          "layer-map: dense-layers {} leaves none of the {} recorded verifier layers to map",
+          dense_layers, verifier_layers.size()));
+    }
+    const Tensor<double> sparse = columns_from(d, first);
+    const LayerAssignment best = monotone_layer_map(sparse.view());
+    cost = best.cost;
+    for (std::size_t j = 0; j < best.draft_of.size(); ++j) {
+      draft_slot[static_cast<std::size_t>(first) + j] = best.draft_of[j];
+    }
+    unconstrained_cost = unconstrained_layer_map(sparse.view()).cost;
+  }
+  std::vector<std::optional<Index>> draft_slot;  // per verifier slot
+  double cost = 0.0;
+  double unconstrained_cost = 0.0;
+};
+
+void write_matrix(ResultWriter& output, const std::string& name, const Tensor<double>& values,
+                  const std::string& units, const std::string& text) {
+  output.declare(
+      {name, ResultType::f64, values.shape(), {"draft_layer", "verifier_layer"}, units, text});
+  output.write<double>(name, 0, values.flat());
+}
+
+template <class T>
+void write_column(ResultWriter& output, const std::string& name, const std::vector<T>& values,
+                  const std::string& units, const std::string& text) {
+  output.declare({name,
+                  result_type_of<T>(),
+                  {static_cast<Index>(values.size())},
+                  {"verifier_layer"},
+                  units,
+                  text});
+  output.write<T>(name, 0, values);
+}
+
+}  // namespace
+
+nlohmann::ordered_json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
+                                         const LayerMapOptions& options, ResultWriter& output,
+                                         ThreadPool& pool, const ProgressFn& progress,
+                                         std::stop_token stop, const ResultProvenance& provenance) {
+  check_fields(options);
+  require_full_qkv(verifier, "layer-map");
+  require_full_qkv(draft, "layer-map");
+  const Index n_tokens = shared_tokens(verifier, draft, options.token_match);
+  const std::vector<Index> row_pos = choose_rows(n_tokens, options);
+  const auto n_rows = static_cast<Index>(row_pos.size());
+  const std::vector<Index>& ver_layers = verifier.info().layers;
+  const std::vector<Index>& draft_layers = draft.info().layers;
+  const auto n_ver = static_cast<Index>(ver_layers.size());
+  const auto n_draft = static_cast<Index>(draft_layers.size());
+
+  // 1. head-mean rows of all layers of both models, a block of queries at a time; all pairs of each
+  // row
+  RowResults results(n_rows, n_draft, n_ver);
+  ScoreRowLoop loop(pool, stop, "layer-map");
+  ModelRows ver_rows(verifier);
+  ModelRows draft_rows(draft);
+  const std::int64_t row_bytes = (n_ver + n_draft) * n_tokens * 8;
+  const Index block = std::clamp<Index>(kBlockBytes / row_bytes, 16, n_rows < 16 ? 16 : n_rows);
+  for (Index first = 0; first < n_rows; first += block) {
+    check_stop(stop, "layer-map");
+    const Index last = std::min(first + block, n_rows);
+    const auto positions = std::span(row_pos).subspan(static_cast<std::size_t>(first),
+                                                      static_cast<std::size_t>(last - first));
+    ver_rows.load(positions, n_tokens, options.drop_sink, loop);
+    draft_rows.load(positions, n_tokens, options.drop_sink, loop);
+    pool.parallel_for(last - first, [&](Index i, int) {
+      check_stop(stop, "layer-map");
+      compare_row(ver_rows, draft_rows, i, positions[static_cast<std::size_t>(i)] + 1, options,
+                  first + i, results);
+    });
+    if (progress) progress({"layer-map", last, n_rows, "rows"});
+  }
+
+  // 2. means over the rows, and the maps
+  const auto same = [](double x) { return x; };
+  const Tensor<double> kl = mean_over_rows(results.kl, same);
+  const Tensor<double> smoothed = mean_over_rows(results.smoothed, same);
+  const Tensor<double> variation = mean_over_rows(results.variation, same);
+  const Tensor<double> floor =
+      mean_over_rows(results.kl, [&](double x) { return options.nucleus - std::sqrt(0.5 * x); });
+  const MonotoneMap monotone(kl, ver_layers, options.dense_layers);
+  const LayerAssignment argmax = unconstrained_layer_map(kl.view());
+
+  // 3. arrays
+  const TraceSource* const traces[] = {&verifier, &draft};
+  output.begin(make_result_info("layer-map", traces, fields_to_json(options), provenance));
+  write_axis(output, "draft_layer", draft_layers, "1", "draft layer");
+  write_axis(output, "verifier_layer", ver_layers, "1", "verifier layer");
+  write_axis(output, "row_pos", row_pos, "token", "query position");
+  write_matrix(output, "kl", kl, "nat", "KL(verifier || draft)");
+  write_matrix(output, "kl_smoothed", smoothed, "nat", "KL(verifier || draft), all rows smoothed");
+  write_matrix(output, "total_variation", variation, "1", "total variation distance");
+  write_matrix(output, "pinsker_floor", floor, "1",
+               "floor p - sqrt(KL / 2) on the verifier's mass");
+  output.declare({"kl_rows",
+                  ResultType::f64,
+                  results.kl.shape(),
+                  {"row", "draft_layer", "verifier_layer"},
+                  "nat",
+                  "KL(verifier || draft) per row"});
+  output.write<double>("kl_rows", 0, results.kl.flat());
+
+  std::vector<std::int64_t> monotone_layer, argmax_layer;
+  std::vector<double> monotone_kl, argmax_kl;
+  nlohmann::ordered_json summary;
+  summary["layers"] = nlohmann::ordered_json::array();
+  for (Index j = 0; j < n_ver; ++j) {
+    const auto slot = monotone.draft_slot[static_cast<std::size_t>(j)];
+    const Index free_slot = argmax.draft_of[static_cast<std::size_t>(j)];
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    monotone_layer.push_back(slot ? draft_layers[static_cast<std::size_t>(*slot)] : -1);
+    monotone_kl.push_back(slot ? kl(*slot, j) : nan);
+    argmax_layer.push_back(draft_layers[static_cast<std::size_t>(free_slot)]);
+    argmax_kl.push_back(kl(free_slot, j));
+    nlohmann::ordered_json entry;
+    entry["layer"] = ver_layers[static_cast<std::size_t>(j)];
+    entry["draft_layer"] =
+        slot ? nlohmann::ordered_json(monotone_layer.back()) : nlohmann::ordered_json(nullptr);
+    entry["kl"] = json_number(monotone_kl.back());
+    entry["total_variation"] = json_number(slot ? variation(*slot, j) : nan);
+    entry["pinsker_floor"] = json_number(slot ? floor(*slot, j) : nan);
+    entry["argmax_draft_layer"] = argmax_layer.back();
+    entry["argmax_kl"] = json_number(argmax_kl.back());
+    summary["layers"].push_back(entry);
+  }
+  write_column(output, "monotone_map", monotone_layer, "1", "draft layer of the monotone map");
+  write_column(output, "argmax_map", argmax_layer, "1", "draft layer of least divergence");
+  write_column(output, "monotone_kl", monotone_kl, "nat", "KL at the monotone map");
+  write_column(output, "argmax_kl", argmax_kl, "nat", "KL at the arg max map");
+
+  // 4. totals
+  double sensitivity = 0.0;
+  for (Index i = 0; i < kl.count(); ++i) {
+    sensitivity = std::max(sensitivity, std::abs(kl.flat()[static_cast<std::size_t>(i)] -
+                                                 smoothed.flat()[static_cast<std::size_t>(i)]));
+  }
+  std::int64_t n_smoothed = 0;
+  for (Index n : results.n_smoothed) n_smoothed += n;
+  auto& totals = summary["totals"];
+  totals["rows"] = n_rows;
+  totals["tokens"] = n_tokens;
+  totals["monotone_cost"] = json_number(monotone.cost);
+  totals["argmax_cost"] = json_number(monotone.unconstrained_cost);
+  totals["kl_mean_mapped"] = json_number(mean(monotone_kl));
+  totals["smoothed_layer_rows"] = n_smoothed;
+  totals["largest_change_by_smoothing"] = json_number(sensitivity);
+
+  const std::vector<std::string> axes = {"draft_layer", "verifier_layer"};
+  output.add_plot({"plot_kl", "kl", axes, "KL(verifier || draft), nats"});
+  output.add_plot({"plot_total_variation", "total_variation", axes, "Total variation distance"});
+  output.add_plot({"plot_pinsker_floor", "pinsker_floor", axes, "Floor on the verifier's mass"});
+  output.add_plot({"plot_map", "monotone_map", {"verifier_layer"}, "Monotone layer map"});
+  output.add_plot({"plot_argmax_map", "argmax_map", {"verifier_layer"}, "Arg max layer map"});
+  output.finish(summary);
+  return summary;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,45 @@
+// Overlap: how many of their keys two methods share, how much of the attention lies in what both
+// keep, and who keeps what the others drop.
+//
+// Keys are those before the call: its own keys, which nearly every method keeps, count nowhere.
+// Couples are two methods at one budget and, where it has three or more, each of them and all the
+// others together; methods without budgets take part at every budget. All layers choose, also those
+// that a method leaves dense by default. All numbers are means over the measured rows that see a
+// key before their call.
+#pragma once
+
+#include <stop_token>
+#include <string>
+
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/replay_pairs.hpp"
+#include "analysis/base/trace_selection.hpp"
+#include "core/base/fields.hpp"
+#include "core/base/progress.hpp"
+
+namespace kvscope {
+
+struct OverlapOptions : ReplayedCalls {
+  using SharedOptions = ReplayedCalls;
+  TraceSelection selection;
+  std::string selector = option(selector, "selector", "quoka,sparq,snapkv,streamingllm",
+                                "methods that are compared, as a sweep names them");
+  std::string budget =
+      option(budget, "budget", "256", "budgets, as 64,256 or ratio=0.1; a number is tokens");
+};
+
+/// Arrays [layer, q_head, couple], in the order of summary["couples"]:
+///   jaccard       keys that both keep / keys that one of them keeps; NaN where neither keeps one
+///   shared_mass   attention on keys that both keep
+///   first_mass    attention on keys that the first keeps and the second drops; second_mass: the
+///                 reverse
+/// NaN in layers with a window, which stay dense. The summary has their means by layer and by
+/// couple. Throws ConfigError for fewer than two methods that share a budget, more than 64 pairs of
+/// method and budget, and what plan_pairs and replay_layers refuse; Interrupted on a stop. The same
+/// bits for any number of threads.
+nlohmann::ordered_json analyze_overlap(const TraceSource& trace, const OverlapOptions& options,
+                                       ResultWriter& output, ThreadPool& pool,
+                                       const ProgressFn& progress, std::stop_token stop,
+                                       const ResultProvenance& provenance = {});
+
+}  // namespace kvscope

@@ -1,0 +1,100 @@
+// The sweep: traces x selectors x budgets x layers x heads in one table.
+//
+// Work is cut into units (one layer of a trace; or all layers, for methods that pass context
+// between them). Finished units go to a journal, so that an interrupted sweep resumes and shards of
+// a sweep can be merged; the table is made from journals only, hence the same bytes for any thread
+// count, any interruption and any number of shards.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "analysis/cost/hardware.hpp"
+#include "analysis/sweep/match.hpp"
+#include "analysis/sweep/sweep_result.hpp"
+#include "core/base/progress.hpp"
+#include "core/sim/replay.hpp"
+#include "core/trace/source.hpp"
+
+namespace kvscope {
+
+/// A trace that is opened when its turn comes.
+struct SweepTrace {
+  std::string name;  // as shown in the table
+  std::function<std::unique_ptr<TraceSource>()> open;
+  std::function<std::unique_ptr<TraceSource>()> open_draft;  // empty: no draft
+};
+
+struct SweepOptions {
+  std::vector<MethodSpec> selectors;
+  std::vector<Budget> budgets;
+  /// Costs that every method's knob is turned to meet, over the measured rows of each trace; empty
+  /// = `budgets` as they are. Not both.
+  std::vector<MatchTarget> match;
+  /// Sentences that join SweepPlan::skipped: what the caller left out, and why.
+  std::vector<std::string> left_out;
+  std::vector<Index> layers;  // empty = all that are recorded
+  ReplayOptions replay;
+  Index n_resamples = 200;  // of the bootstrap
+  Index seed = 0;
+  /// Whose predicted times join the rows; empty: they are NaN.
+  std::optional<HardwareProfile> hardware;
+};
+
+/// One unit of work.
+struct SweepUnit {
+  std::size_t trace = 0;
+  std::vector<Index> layers;
+  std::vector<std::size_t> pairs;  // indices into SweepPlan::pairs
+};
+
+/// What will be done, before anything is. Made from metadata only.
+struct SweepPlan {
+  std::vector<SweepTrace> traces;
+  SweepOptions options;
+  std::vector<ReplayPair> pairs;
+  /// [pairs] what each is to meet: none without SweepOptions::match.
+  std::vector<std::optional<MatchTarget>> targets;
+  /// Sentences: combinations left out because the method is not defined for them.
+  std::vector<std::string> skipped;
+  std::vector<SweepUnit> units;
+  nlohmann::ordered_json config;  // everything that decides the numbers
+  std::string config_hash;        // 16 hexadecimal digits
+  std::vector<SweepTraceInfo> infos;
+};
+
+/// Opens every trace once. Throws ConfigError if nothing is left to do: no selector, budgets that
+/// no method takes, layers or heads that were not recorded, a selector or trace given twice, a
+/// missing draft.
+SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options);
+
+/// A part of the units: those with index % count == index_of_shard - 1.
+struct Shard {
+  Index index = 1;
+  Index count = 1;
+};
+
+/// What to do with a journal that is already there.
+enum class JournalMode { fresh, resume, overwrite };
+
+/// Works through the units of `shard` that the journal does not hold yet. Throws IoError if the
+/// journal exists and mode is fresh, ConfigError if it belongs to another configuration or shard,
+/// Interrupted on a stop (finished units stay).
+void run_sweep(const SweepPlan& plan, const std::filesystem::path& journal, JournalMode mode,
+               const Shard& shard, ThreadPool& pool, const ProgressFn& progress,
+               std::stop_token stop);
+
+/// The table from the journals of all shards. `lacking`: sentences of units that failed, whose rows
+/// are there without numbers; without any, all units must be there. Throws ConfigError for a
+/// missing, incomplete or duplicate shard, or journals of different sweeps; FormatError for damaged
+/// ones.
+SweepResult merge_sweep(const std::vector<std::filesystem::path>& journals,
+                        const std::vector<std::string>& lacking = {});
+
+}  // namespace kvscope

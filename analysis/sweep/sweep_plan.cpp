@@ -1,0 +1,209 @@
+// Planning a sweep: which pairs, which units, and what decides the numbers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "analysis/base/calibration_notes.hpp"
+#include "analysis/base/number_formats.hpp"
+#include "analysis/base/replay_pairs.hpp"
+#include "analysis/sweep/sweep.hpp"
+#include "analysis/sweep/sweep_journal.hpp"
+#include "core/base/error.hpp"
+#include "core/sim/draft_rows.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Intervals do not change any more long before this, and every row of the table draws as many.
+constexpr Index kMostResamples = 10'000;
+
+/// Every method with every target; one without a knob once, with the first.
+void make_matched_pairs(SweepPlan& plan, const std::optional<std::string>& without_draft) {
+  const SweepOptions& options = plan.options;
+  if (!options.budgets.empty())
+    throw ConfigError(
+        "sweep: expected budgets or costs to match, found both: a match finds the budgets");
+  std::vector<std::string> names;
+  for (const MethodSpec& method : options.selectors) names.push_back(method.text());
+  require_unique(names, "selector", "sweep");
+  for (const MethodSpec& method : options.selectors) {
+    if (!method.caps().is_defined(options.replay.calls.phase)) {
+      plan.skipped.push_back(
+          fmt::format("{} is not defined for {}", method, name_of(options.replay.calls.phase)));
+      continue;
+    }
+    if (method.caps().needs_draft && without_draft) {
+      throw ConfigError(
+          fmt::format("selector {}: needs the draft model's attention, and {} has no draft trace",
+                      method, *without_draft));
+    }
+    const bool has_knob = MethodKnob::of(method, /*by_share=*/true, /*n_keys=*/1).has_value();
+    for (const MatchTarget& target : options.match) {
+      plan.pairs.push_back({method, std::nullopt});
+      plan.targets.emplace_back(target);
+      if (!has_knob) break;
+    }
+  }
+  if (plan.pairs.empty()) {
+    throw ConfigError(plan.skipped.empty() ? std::string("sweep: expected at least one selector")
+                                           : fmt::format("sweep: nothing is left to do: {}",
+                                                         fmt::join(plan.skipped, "; ")));
+  }
+}
+
+/// The combinations that make sense; the others go to plan.skipped.
+void make_pairs(SweepPlan& plan) {
+  std::optional<std::string> without_draft;
+  for (const SweepTrace& trace : plan.traces) {
+    if (!trace.open_draft && !without_draft) without_draft = trace.name;
+  }
+  plan.skipped = plan.options.left_out;
+  if (!plan.options.match.empty()) {
+    for (const MatchTarget& target : plan.options.match) {
+      if (target.quantity == MatchQuantity::us && !plan.options.hardware)
+        throw ConfigError(fmt::format(
+            "match {}: expected a card whose microseconds are meant (--hardware NAME), found none",
+            target.to_string()));
+    }
+    make_matched_pairs(plan, without_draft);
+    return;
+  }
+  PairPlan pairs = plan_pairs(plan.options.selectors, plan.options.budgets,
+                              plan.options.replay.calls.phase, without_draft, "sweep");
+  plan.pairs = std::move(pairs.pairs);
+  plan.targets.resize(plan.pairs.size());
+  plan.skipped.insert(plan.skipped.end(), pairs.skipped.begin(), pairs.skipped.end());
+}
+
+void check_layers(const TraceInfo& info, const std::string& name, const std::vector<Index>& layers,
+                  const std::vector<Index>& heads) {
+  try {
+    for (Index layer : layers) info.layer_slot(layer);
+    for (Index head : heads) info.q_slot(head);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: {}", name, error.what()));
+  }
+}
+
+Json identity(const TraceInfo& info) {
+  Json known = {{"uuid", info.uuid}, {"hash", info.content_hash}};
+  NumberFormats::of(info).add_to(known);
+  return known;
+}
+
+Json config_of(const SweepOptions& options) {
+  const ReplayOptions& replay = options.replay;
+  std::vector<std::string> selectors;
+  for (const MethodSpec& selector : options.selectors) selectors.push_back(selector.text());
+  std::vector<std::string> budgets;
+  for (const Budget& budget : options.budgets) budgets.push_back(budget.to_string());
+  const auto or_null = [](const std::optional<Index>& x) { return x ? Json(*x) : Json(nullptr); };
+  Json config = {{"selectors", selectors},
+                 {"budgets", budgets},
+                 {"phase", std::string(name_of(replay.calls.phase))},
+                 {"chunk", replay.calls.chunk},
+                 {"steps", replay.calls.steps},
+                 {"drafts", replay.calls.drafts},
+                 {"rows_per_chunk", or_null(replay.rows_per_chunk)},
+                 {"dense_layers", or_null(replay.dense_layers)},
+                 {"n_sink", replay.n_sink},
+                 {"layers", options.layers},
+                 {"heads", replay.q_heads},
+                 {"resamples", options.n_resamples},
+                 {"seed", options.seed}};
+  for (const MatchTarget& target : options.match) config["match"].push_back(target.to_string());
+  if (options.hardware) config["hardware"] = hardware_json(*options.hardware);
+  return config;
+}
+
+void make_units(SweepPlan& plan) {
+  if (!plan.options.match.empty()) {  // a knob is turned over all layers together
+    for (std::size_t t = 0; t < plan.infos.size(); ++t) {
+      for (std::size_t p = 0; p < plan.pairs.size(); ++p)
+        plan.units.push_back({t, plan.infos[t].layers, {p}});
+    }
+    return;
+  }
+  std::vector<std::size_t> alone;
+  std::vector<std::size_t> linked;
+  for (std::size_t p = 0; p < plan.pairs.size(); ++p) {
+    (plan.pairs[p].selector.caps().cross_layer ? linked : alone).push_back(p);
+  }
+  for (std::size_t t = 0; t < plan.infos.size(); ++t) {
+    for (Index layer : plan.infos[t].layers) {
+      if (!alone.empty()) plan.units.push_back({t, {layer}, alone});
+    }
+    if (!linked.empty()) plan.units.push_back({t, plan.infos[t].layers, linked});
+  }
+}
+
+}  // namespace
+
+SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
+  SweepPlan plan;
+  if (traces.empty()) throw ConfigError("sweep: expected at least one trace");
+  if (options.n_resamples < 0 || options.seed < 0) {
+    throw ConfigError(
+        fmt::format("sweep: expected resamples and seed of at least 0, found {} and {}",
+                    options.n_resamples, options.seed));
+  }
+  if (options.n_resamples > kMostResamples) {
+    throw ConfigError(fmt::format("sweep: expected at most {} resamples, found {}", kMostResamples,
+                                  options.n_resamples));
+  }
+  std::sort(options.layers.begin(), options.layers.end());
+  std::sort(options.replay.q_heads.begin(), options.replay.q_heads.end());
+  require_unique(options.layers, "layer", "sweep");
+  require_unique(options.replay.q_heads, "head", "sweep");
+  plan.traces = std::move(traces);
+  plan.options = std::move(options);
+  make_pairs(plan);
+
+  plan.config = config_of(plan.options);
+  std::vector<std::string> names;
+  for (const SweepTrace& trace : plan.traces) {
+    names.push_back(trace.name);
+    const auto source = trace.open();
+    const TraceInfo& info = source->info();
+    check_layers(info, trace.name, plan.options.layers, plan.options.replay.q_heads);
+    check_artifacts(plan.options.selectors, info);
+    SweepTraceInfo known;
+    known.name = trace.name;
+    known.uuid = info.uuid;
+    known.hash = info.content_hash;
+    known.layers = plan.options.layers.empty() ? info.layers : plan.options.layers;
+    known.q_heads =
+        plan.options.replay.q_heads.empty() ? info.q_heads : plan.options.replay.q_heads;
+    known.calls = plan_calls(info, plan.options.replay.calls, trace.name);
+    const bool has_full_layer = std::ranges::any_of(known.layers, [&](Index layer) {
+      const auto at = static_cast<std::size_t>(layer);
+      return at >= info.window.size() || !info.window[at].has_value();
+    });
+    if (!plan.options.match.empty() && !has_full_layer) {
+      throw ConfigError(fmt::format(
+          "sweep: {}: expected a layer without a sliding window, whose cost can be matched",
+          trace.name));
+    }
+    plan.infos.push_back(std::move(known));
+    Json known_trace = {{"name", trace.name}};
+    known_trace.update(identity(info));
+    plan.config["traces"].push_back(std::move(known_trace));
+    if (!trace.open_draft) continue;
+    const auto draft = trace.open_draft();
+    require_same_tokens(*source, *draft);
+    plan.config["draft_traces"].push_back(identity(draft->info()));
+  }
+  if (const TraceSource* text = plan.options.replay.calibration)
+    plan.config["calibration_trace"] = identity(text->info());
+  add_artifacts(plan.options.selectors, plan.config);
+  require_unique(names, "trace", "sweep");
+  plan.config_hash = config_checksum(plan.config);
+  make_units(plan);
+  return plan;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,76 @@
+// From one replayed layer to the rows of a sweep's table: means, percentiles, bootstrap intervals.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/sweep/match.hpp"
+#include "analysis/sweep/sweep_result.hpp"
+#include "analysis/sweep/sweep_table.hpp"
+#include "core/base/nan.hpp"
+#include "core/base/rng.hpp"
+#include "core/sim/replay.hpp"
+
+namespace kvscope {
+
+struct Interval {
+  double low = 0.0;
+  double high = 0.0;
+};
+
+/// 2.5 % and 97.5 % percentiles of means over n_resamples resamples with replacement. The numbers
+/// drawn depend on `stream` only; they are drawn once for all metrics with as many values. One
+/// thread only.
+class Bootstrap {
+ public:
+  Bootstrap(Index n_resamples, std::initializer_list<std::uint64_t> stream)
+      : n_resamples_(n_resamples), rng_(stream) {}
+  /// Of the mean of `values` (NaN left out). NaN without values or resamples.
+  Interval mean(std::span<const double> values);
+
+ private:
+  void draw(std::size_t n_values);
+  Index n_resamples_;
+  CounterRng rng_;
+  std::size_t n_values_ = 0;
+  std::vector<std::uint32_t> drawn_;  // [n_resamples, n_values] places among the values
+};
+
+/// The same for one metric.
+Interval bootstrap_mean(std::span<const double> values, Index n_resamples,
+                        std::initializer_list<std::uint64_t> stream);
+
+/// How rows are labelled, and what seeds their intervals.
+struct RowLabels {
+  std::string trace;
+  std::string phase;
+  ReplayPair pair;
+  Index group = 1;  // n_q / n_kv
+  Index n_resamples = 200;
+  std::uint64_t seed = 0;
+  std::size_t trace_index = 0;
+  std::size_t pair_index = 0;
+  MatchLabels match;
+  double predicted_us = kNan;  // of the layer's row
+  double predicted_dense_us = kNan;
+};
+
+/// Which block of a sweep: places in its lists of traces and pairs, and among a trace's layers.
+struct BlockPlace {
+  std::size_t trace = 0;
+  std::size_t pair = 0;
+  std::size_t layer_slot = 0;
+};
+
+/// A block that could not be measured: its rows name trace, method, budget, layer and heads, every
+/// number else is NaN, no key has an age.
+SweepBlock empty_sweep_block(const SweepResult& result, const BlockPlace& place);
+
+/// The rows and arrays of pair `pair_slot` of `replay`.
+SweepBlock make_sweep_block(const LayerReplay& replay, std::size_t pair_slot,
+                            std::size_t layer_slot, const RowLabels& labels);
+
+}  // namespace kvscope

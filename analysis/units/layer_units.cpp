@@ -1,0 +1,81 @@
+#include "analysis/units/layer_units.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "analysis/base/base64.hpp"
+#include "analysis/base/checked_lines.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kMark = "kvscope_analysis";
+
+}  // namespace
+
+void OneLayer::keep(const std::string& name, Index slot, std::span<const std::byte> values) {
+  if (slot == slot_) arrays_[name] = text_from_bytes(values);
+}
+
+Json OneLayer::line() const {
+  return {{"unit", slot_}, {"arrays", arrays_}};
+}
+
+KnownLayers::KnownLayers(ResultWriter& to, const std::filesystem::path& journal)
+    : to_(to), where_(journal.string()) {
+  read_checked_lines(journal, "analysis", [&](const Json& line, bool is_first) {
+    if (is_first) {
+      if (line.at(kMark).get<int>() != 1) throw ConfigError("a newer version");
+      return;
+    }
+    layers_[line.at("unit").get<Index>()] =
+        line.at("arrays").get<std::map<std::string, std::string>>();
+  });
+}
+
+void KnownLayers::restore(const std::string& name, Index slot, std::span<std::byte> values) const {
+  const auto& arrays = layers_.at(slot);
+  const auto found = arrays.find(name);
+  const auto bytes =
+      found == arrays.end() ? std::nullopt : bytes_from_text(found->second, values.size());
+  if (!bytes) {
+    throw FormatError(fmt::format("{}: expected {} bytes of the array {} of layer {}, found {}",
+                                  where_, values.size(), name, slot,
+                                  found == arrays.end() ? "none" : "another number"));
+  }
+  std::copy(bytes->begin(), bytes->end(), values.begin());
+}
+
+void KnownLayers::write_raw(std::string_view name, ResultType type, Index first, const void* data,
+                            Index n_elements) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    to_.write<T>(name, first,
+                 std::span(static_cast<const T*>(data), static_cast<std::size_t>(n_elements)));
+  });
+}
+
+UnitWork layer_work(
+    const Json& config, std::size_t n_layers, std::function<UnitCost(std::size_t)> cost,
+    std::function<void(ResultWriter&, const ProgressFn&, std::stop_token)> analyze) {
+  UnitWork work;
+  work.header = Json{{kMark, 1}, {"config", config}};
+  work.n_units = n_layers;
+  work.cost = std::move(cost);
+  work.run = [analyze = std::move(analyze)](std::size_t unit, const ProgressFn& progress,
+                                            std::stop_token stop) {
+    OneLayer layer(static_cast<Index>(unit));
+    analyze(layer, progress, std::move(stop));
+    return layer.line();
+  };
+  return work;
+}
+
+}  // namespace kvscope

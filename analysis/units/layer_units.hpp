@@ -1,0 +1,66 @@
+// Analyses in units: one layer each. A unit keeps the arrays of its layer; the merge runs the
+// analysis over layers that are all known, which makes the same summary and the same file as a run
+// that computed them.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "analysis/base/layer_store.hpp"
+#include "analysis/base/null_result.hpp"
+#include "analysis/units/unit_folder.hpp"
+#include "core/trace/result_writer.hpp"
+
+namespace kvscope {
+
+/// A writer that drops everything and keeps the arrays of one layer.
+class OneLayer final : public NullResult, public LayerStore {
+ public:
+  explicit OneLayer(Index slot) : slot_(slot) {}
+  bool knows(Index slot) const override { return slot != slot_; }
+  void restore(const std::string&, Index, std::span<std::byte>) const override {}
+  void keep(const std::string& name, Index slot, std::span<const std::byte> values) override;
+  /// The layer's line in a journal.
+  nlohmann::ordered_json line() const;
+
+ private:
+  Index slot_;
+  std::map<std::string, std::string> arrays_;  // as text
+};
+
+/// Hands everything on to another writer, and knows the layers of a journal.
+class KnownLayers final : public ResultWriter, public LayerStore {
+ public:
+  /// Throws FormatError for a journal of something else. `to` must outlive this object.
+  KnownLayers(ResultWriter& to, const std::filesystem::path& journal);
+  bool knows(Index slot) const override { return layers_.contains(slot); }
+  void restore(const std::string& name, Index slot, std::span<std::byte> values) const override;
+  void keep(const std::string&, Index, std::span<const std::byte>) override {}
+
+  void begin(const ResultInfo& info) override { to_.begin(info); }
+  void declare(const ResultArray& array) override { to_.declare(array); }
+  void add_plot(const ResultPlot& plot) override { to_.add_plot(plot); }
+  void finish(const nlohmann::ordered_json& summary) override { to_.finish(summary); }
+
+ protected:
+  void write_raw(std::string_view name, ResultType type, Index first, const void* data,
+                 Index n_elements) override;
+
+ private:
+  ResultWriter& to_;
+  std::string where_;
+  std::map<Index, std::map<std::string, std::string>> layers_;
+};
+
+/// `config`: everything that decides the numbers, traces included. `cost`: of the layer at a slot.
+/// `analyze` runs the analysis on a writer.
+UnitWork layer_work(const nlohmann::ordered_json& config, std::size_t n_layers,
+                    std::function<UnitCost(std::size_t)> cost,
+                    std::function<void(ResultWriter&, const ProgressFn&, std::stop_token)> analyze);
+
+}  // namespace kvscope

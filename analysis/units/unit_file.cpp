@@ -1,0 +1,90 @@
+#include "analysis/units/unit_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/base/checked_lines.hpp"
+#include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
+#include "core/base/read_files.hpp"
+#include "core/base/version.hpp"
+
+namespace kvscope {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+UnitFile read_unit_file(const fs::path& file) {
+  UnitFile unit;
+  std::size_t n_lines = 0;
+  read_checked_lines(file, "unit", [&](const Json& line, bool is_first) {
+    ++n_lines;
+    if (!is_first) {
+      unit.line = line;
+      return;
+    }
+    if (line.at("kvscope_unit").get<int>() != 1) throw ConfigError("a newer version of the format");
+    unit.about = line;
+  });
+  const std::size_t n_expected = file.extension() == kFailedEnding ? 1 : 2;
+  if (n_lines != n_expected) {
+    throw FormatError(fmt::format("{}: expected {}, found {} lines", file.string(),
+                                  n_expected == 1 ? "one line, what failed and why"
+                                                  : "two lines, what the unit is and its result",
+                                  n_lines));
+  }
+  return unit;
+}
+
+std::optional<UnitFile> try_unit_file(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return std::nullopt;
+  const OwnFiles may_be_replaced;
+  try {
+    return read_unit_file(file);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+Json about_unit(const UnitWork& work, std::size_t unit) {
+  Json about = {{"kvscope_unit", 1}, {"command", work.command}, {"version", writer_name()},
+                {"work", work.hash}, {"n_units", work.n_units}, {"unit", unit}};
+  if (!work.weights.is_null()) about["weights"] = work.weights;
+  if (unit == 0) {
+    about["words"] = work.words;
+    about["header"] = work.header;
+  }
+  return about;
+}
+
+void write_unit_file(const fs::path& file, const UnitFile& unit) {
+  write_new_file(file,
+                 checked_line(unit.about) + (unit.line.is_null() ? "" : checked_line(unit.line)),
+                 /*overwrite=*/true);
+}
+
+fs::path unit_file(const fs::path& folder, const std::string& id) {
+  return folder / (id + std::string(kUnitEnding));
+}
+
+fs::path failed_file(const fs::path& folder, const std::string& id) {
+  return folder / (id + std::string(kFailedEnding));
+}
+
+std::vector<fs::path> unit_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder, error);
+       !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const fs::path& file = entry->path();
+    if (file.extension() == kUnitEnding || file.extension() == kFailedEnding) files.push_back(file);
+  }
+  if (error)
+    throw IoError(fmt::format("cannot read the folder {}: {}", folder.string(), error.message()));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace kvscope
