@@ -113,6 +113,9 @@ constexpr KnownMetric kKnown[] = {
     {"kept", "Keys kept", kNeither, kTenths},
     {"density", "Density (keys kept of those seen)", kLower, kShare},
     {"match_reached", "Cost reached", kNeither, kShare},
+    {"best_mass", "Most attention of as many keys in each row", kNeither, kShare},
+    {"lost_choosing", "Attention lost by choosing keys", kLower, kShare},
+    {"lost_dividing", "Attention lost by dividing keys over rows", kLower, kShare},
     // predicted times
     {"batch", "Batch", kNeither, kWhole},
     {"context", "Context (tokens)", kNeither, kWhole},

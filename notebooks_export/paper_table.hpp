@@ -105,8 +105,8 @@ struct PaperTable {
 /// gates. Rows that do not depend on a column field (no budget: full attention) show their value
 /// in every column.
 ///
-/// Rows at equal cost (column match, analysis/sweep/match_rows.hpp) differ in their budgets by intent:
-/// what must agree is the cost, unless `match` is a field. Cells of methods that missed it have a
+/// Rows at equal cost (column match, analysis/sweep/match_rows.hpp) differ in their budgets by
+/// intent: what must agree is the cost, unless `match` is a field. Cells of methods that missed it have a
 /// dagger, no mark, and their cost in the note; the cost itself is not ranked.
 ///
 /// Of a sweep's rows those of whole layers with full attention are taken, unless a field or `where`

@@ -1,6 +1,6 @@
-// Engines: who runs the units of a command (analysis/units/unit_folder.hpp). Each starts workers, which
-// are this program with --unit, and returns when they have ended; what is finished then lies in the
-// folder, whatever became of them. The caller looks at what is missing.
+// Engines: who runs the units of a command (analysis/units/unit_folder.hpp). Each starts workers,
+// which are this program with --unit, and returns when they have ended; what is finished then lies
+// in the folder, whatever became of them. The caller looks at what is missing.
 #pragma once
 
 #include <filesystem>

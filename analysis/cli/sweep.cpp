@@ -56,8 +56,11 @@ class SweepCommand final : public Command {
            "knob of each method (its budget, or the option that sets its cost) is adjusted until "
            "the keys or bytes of the measured rows, dense layers and forced keys included, reach "
            "the target; rows have the knob, the cost reached and, if it differs, the reason. "
-           "Method ceiling then holds the most attention that so many keys can, however they "
-           "are given out; oracle-topk, as many for every row.";
+           "Where keys are matched, two rows are added: method ceiling holds the most attention "
+           "that so many keys can, however they are given out; oracle-topk, as many for every "
+           "row. They split what a method loses: by choosing (lost_choosing: other keys of the "
+           "same rows hold more) and by dividing (lost_dividing: other rows and heads need them "
+           "more).";
   }
   std::vector<Example> examples() const override {
     return {
@@ -86,6 +89,8 @@ class SweepCommand final : public Command {
         "per query), bytes=65536 (read per call and layer), as measured, or us=20 (predicted "
         "microseconds of a call in a layer, on the card of --hardware)",
         match_);
+    options.flag("no-ceiling", "with --match: leave out the rows that split what is lost",
+                 no_ceiling_);
     options.add("draft", "TRACE",
                 "the draft model's trace over the same tokens, one for each trace", drafts_);
     options.add(
@@ -249,6 +254,7 @@ class SweepCommand final : public Command {
     options.selectors = std::move(methods.methods);
     options.left_out = std::move(methods.left_out);
     options.match = as_usage([&] { return parse_matches(match_); });
+    options.with_ceiling = !no_ceiling_;
     options.budgets = replay_.budgets();
     options.replay = replay_.replay();
     options.layers = replay_.layers();
@@ -290,6 +296,7 @@ class SweepCommand final : public Command {
   std::optional<fs::path> calibration_;
   ReplayArguments replay_;
   std::vector<std::string> match_;
+  bool no_ceiling_ = false;
   std::optional<std::string> hardware_;
   Index resamples_ = 200;
   Index seed_ = 0;

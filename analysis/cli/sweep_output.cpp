@@ -96,9 +96,14 @@ std::string sweep_summary(const SweepResult& result) {
                                      "mass",       "p5",      "min",        "recall@10",
                                      "rel. error", "Jaccard", "bytes/call", "dense layers"};
   const bool is_matched = result.config.contains("match");
+  const bool has_split = std::ranges::any_of(result.blocks, [](const SweepBlock& block) {
+    return std::isfinite(block.rows.front().number(SweepNumber::lost_dividing));
+  });
   if (is_matched) {
     header[1] = "knob";
     header.insert(header.begin() + 2, {"to meet", "reached"});
+    if (has_split)
+      header.insert(std::ranges::find(header, "p5"), {"lost choosing", "lost dividing"});
   }
   std::vector<std::string> notes;
   std::vector<SummaryLine> lines;
@@ -140,6 +145,9 @@ std::string sweep_summary(const SweepResult& result) {
         cell(SweepNumber::jaccard),
         std::isnan(bytes) ? "-" : bytes_text(bytes),
         fmt::format("{}/{}", n_dense, last - first)};
+    if (has_split)
+      cells.insert(cells.begin() + 5,
+                   {cell(SweepNumber::lost_choosing), cell(SweepNumber::lost_dividing)});
     if (is_matched) {
       cells[1] = row.text(SweepText::knob).empty() ? "-" : row.text(SweepText::knob);
       const std::string& note = row.text(SweepText::match_note);

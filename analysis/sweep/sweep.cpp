@@ -158,6 +158,7 @@ SweepResult merge_sweep(const std::vector<std::filesystem::path>& journals,
                                   n_units, blocks.size(), n_expected, n_blocks));
   }
   for (auto& [key, block] : blocks) result.blocks.push_back(std::move(block));
+  split_losses(result.blocks);
   return result;
 }
 

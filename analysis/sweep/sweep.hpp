@@ -37,6 +37,9 @@ struct SweepOptions {
   /// Costs that every method's knob is turned to meet, over the measured rows of each trace; empty
   /// = `budgets` as they are. Not both.
   std::vector<MatchTarget> match;
+  /// A match of keys or density gets methods `ceiling` and `oracle-topk` added, which split what a
+  /// method loses (columns lost_choosing, lost_dividing).
+  bool with_ceiling = false;
   /// Sentences that join SweepPlan::skipped: what the caller left out, and why.
   std::vector<std::string> left_out;
   std::vector<Index> layers;  // empty = all that are recorded

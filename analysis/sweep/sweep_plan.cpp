@@ -55,6 +55,20 @@ void make_matched_pairs(SweepPlan& plan, const std::optional<std::string>& witho
   }
 }
 
+/// What no method of the same cost exceeds, and the oracle that divides its keys evenly. Of keys
+/// alone: a method that is measured by what it reads may read less than all keys to choose.
+void add_ceiling(SweepOptions& options) {
+  const bool is_of_keys = std::ranges::any_of(options.match, [](const MatchTarget& target) {
+    return target.quantity == MatchQuantity::density || target.quantity == MatchQuantity::keys;
+  });
+  if (!is_of_keys || !options.with_ceiling) return;
+  for (const char* name : {"oracle-topk", "ceiling"}) {
+    const bool is_there = std::ranges::any_of(
+        options.selectors, [&](const MethodSpec& method) { return method.text() == name; });
+    if (!is_there) options.selectors.emplace_back(name);
+  }
+}
+
 /// The combinations that make sense; the others go to plan.skipped.
 void make_pairs(SweepPlan& plan) {
   std::optional<std::string> without_draft;
@@ -159,6 +173,7 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
   std::sort(options.replay.q_heads.begin(), options.replay.q_heads.end());
   require_unique(options.layers, "layer", "sweep");
   require_unique(options.replay.q_heads, "head", "sweep");
+  add_ceiling(options);
   plan.traces = std::move(traces);
   plan.options = std::move(options);
   make_pairs(plan);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/sweep/match_replay.hpp"
@@ -29,6 +31,7 @@ constexpr Column kColumns[] = {
     {ReplayMetric::union_keys, SweepNumber::union_keys},
     {ReplayMetric::forced_share, SweepNumber::forced_share},
     {ReplayMetric::mass, SweepNumber::mass_mean},
+    {ReplayMetric::best_mass, SweepNumber::best_mass},
     {ReplayMetric::recall10, SweepNumber::recall10},
     {ReplayMetric::recallk, SweepNumber::recallk},
     {ReplayMetric::output_error, SweepNumber::output_error},
@@ -55,6 +58,11 @@ constexpr Ends kEnds[] = {
     {ReplayMetric::output_error_rel, SweepNumber::output_error_rel_low,
      SweepNumber::output_error_rel_high},
 };
+
+/// What `less` lacks of `most`, without the last digits of two means of the same numbers.
+double lost(double most, double less) {
+  return std::abs(most - less) < 1e-12 ? 0.0 : most - less;
+}
 
 /// One row over heads [first, last) of the replay.
 SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLabels& labels,
@@ -88,6 +96,8 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
   }
   row.number(SweepNumber::density) =
       replay.has_window ? 1.0 : row.number(SweepNumber::kept) / mean_visible(replay);
+  row.number(SweepNumber::lost_choosing) =
+      lost(row.number(SweepNumber::best_mass), row.number(SweepNumber::mass_mean));
   row.number(SweepNumber::match_reached) = labels.match.reached.value_or(kNan);
   const std::span<const double> masses(pair.mass_rows.data() + first * n_rows,
                                        (last - first) * n_rows);
@@ -145,6 +155,25 @@ Interval Bootstrap::mean(std::span<const double> values) {
 Interval bootstrap_mean(std::span<const double> values, Index n_resamples,
                         std::initializer_list<std::uint64_t> stream) {
   return Bootstrap(n_resamples, stream).mean(values);
+}
+
+void split_losses(std::vector<SweepBlock>& blocks) {
+  std::map<std::tuple<std::size_t, std::size_t, std::string>, const SweepBlock*> ceilings;
+  const auto place_of = [](const SweepBlock& block) {
+    return std::tuple(block.trace, block.layer_slot, block.rows.front().text(SweepText::match));
+  };
+  for (const SweepBlock& block : blocks) {
+    if (block.rows.front().text(SweepText::selector) == "ceiling")
+      ceilings[place_of(block)] = &block;
+  }
+  for (SweepBlock& block : blocks) {
+    const auto ceiling = ceilings.find(place_of(block));
+    if (ceiling == ceilings.end()) continue;
+    for (std::size_t r = 0; r < block.rows.size(); ++r)
+      block.rows[r].number(SweepNumber::lost_dividing) =
+          lost(ceiling->second->rows[r].number(SweepNumber::mass_mean),
+               block.rows[r].number(SweepNumber::best_mass));
+  }
 }
 
 SweepBlock empty_sweep_block(const SweepResult& result, const BlockPlace& place) {

@@ -69,6 +69,10 @@ struct BlockPlace {
 /// number else is NaN, no key has an age.
 SweepBlock empty_sweep_block(const SweepResult& result, const BlockPlace& place);
 
+/// Fills lost_dividing beside the rows of method `ceiling` at the same cost; of one layer or head
+/// it may be below 0: the ceiling gives some more keys and others fewer.
+void split_losses(std::vector<SweepBlock>& blocks);
+
 /// The rows and arrays of pair `pair_slot` of `replay`.
 SweepBlock make_sweep_block(const LayerReplay& replay, std::size_t pair_slot,
                             std::size_t layer_slot, const RowLabels& labels);

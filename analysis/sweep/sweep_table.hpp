@@ -23,8 +23,8 @@ struct SweepTraceInfo {
 };
 
 /// Text columns, in front of the numbers. match, knob, match_note: of a sweep at equal cost
-/// (analysis/sweep/match.hpp), else empty: what was to be met ("density=0.05"), what the method's knob
-/// was set to ("tokens=205"), and why the cost is another one (empty where it is met).
+/// (analysis/sweep/match.hpp), else empty: what was to be met ("density=0.05"), what the method's
+/// knob was set to ("tokens=205"), and why the cost is another one (empty where it is met).
 enum class SweepText : std::size_t { trace, phase, selector, budget_kind, match, knob, match_note };
 inline constexpr std::array<std::string_view, 7> kSweepTexts = {
     "trace", "phase", "selector", "budget_kind", "match", "knob", "match_note"};
@@ -66,12 +66,17 @@ enum class SweepNumber : std::size_t {
   metadata_bytes,
   density,        // keys kept per query row / keys visible to it, a ratio of means
   match_reached,  // the matched cost as measured, over all layers without a sliding window
+  /// Of a match alone: the most mass that as many keys hold as each row keeps; how much less the
+  /// method holds; how much less that is than method `ceiling` holds at the same cost.
+  best_mass,
+  lost_choosing,
+  lost_dividing,
   /// Of a call in this layer on SweepOptions::hardware (analysis/cost); layers' rows only.
   predicted_us,
   predicted_dense_us,  // the same of dense attention
   predicted_speedup,
 };
-inline constexpr std::array<std::string_view, 37> kSweepNumbers = {"layer",
+inline constexpr std::array<std::string_view, 40> kSweepNumbers = {"layer",
                                                                    "q_head",
                                                                    "kv_head",
                                                                    "calls",
@@ -105,6 +110,9 @@ inline constexpr std::array<std::string_view, 37> kSweepNumbers = {"layer",
                                                                    "metadata_bytes",
                                                                    "density",
                                                                    "match_reached",
+                                                                   "best_mass",
+                                                                   "lost_choosing",
+                                                                   "lost_dividing",
                                                                    "predicted_us",
                                                                    "predicted_dense_us",
                                                                    "predicted_speedup"};

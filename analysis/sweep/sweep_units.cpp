@@ -84,6 +84,7 @@ std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number,
   MatchLabels match;
   ReplayOptions replay = plan.options.replay;
   WorkCollector works(source->info().n_q, source->info().n_kv, source->info().d_head);
+  replay.best_mass = target.has_value();
   if (plan.options.hardware)
     replay.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
   const auto layers =

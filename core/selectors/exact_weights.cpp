@@ -20,7 +20,7 @@ std::vector<Selection> select_by_exact_weights(const SelectCall& call, std::size
                              weights.assign(values.begin(), values.end());
                              for (std::size_t i = 0; i < answers.size(); ++i) {
                                KeyList list;
-                               for (const Index key : pick(weights, i))
+                               for (const Index key : pick({heads.kv_head, visible, weights}, i))
                                  list.scored.push_back(static_cast<KeyPos>(visible.begin + key));
                                answers[i].add(list);
                              }

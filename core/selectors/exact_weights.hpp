@@ -10,10 +10,15 @@
 
 namespace kvscope {
 
-/// Positions within the row's visible keys, ascending, that answer `answer` keeps, by their exact
-/// weights (rounded to 32 bits).
-using PickByWeights =
-    std::function<std::vector<Index>(std::span<const float> weights, std::size_t answer)>;
+/// The exact weights of one row.
+struct ExactRow {
+  Index kv_head = 0;
+  TokenRange visible;
+  std::span<const float> weights;  // [visible.size()], rounded to 32 bits
+};
+
+/// Positions within the row's visible keys, ascending, that answer `answer` keeps.
+using PickByWeights = std::function<std::vector<Index>(const ExactRow& row, std::size_t answer)>;
 
 /// n_answers selections with a list per row and query head.
 std::vector<Selection> select_by_exact_weights(const SelectCall& call, std::size_t n_answers,

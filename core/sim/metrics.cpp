@@ -4,11 +4,13 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "core/attention/key_kernels.hpp"
 #include "core/attention/list_kernels.hpp"
 #include "core/attention/score_rows.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 
@@ -41,7 +43,9 @@ void count_ages(std::span<const KeyPos> keys, Index pos, AgeHistogram& ages) {
 
 void DenseRow::prepare(std::span<const double> scores, TokenRange visible,
                        TensorView<const float> v, std::span<const Index> ks,
-                       std::optional<double> sink_logit) {
+                       std::optional<double> sink_logit, bool with_best) {
+  with_best_ = with_best;
+  best_sums_.clear();
   visible_ = visible;
   v_ = v;
   const auto n = static_cast<Index>(scores.size());
@@ -66,6 +70,23 @@ TopCut DenseRow::cut_of(Index k) {
   const auto it = std::lower_bound(ks_.begin(), ks_.end(), k);
   if (it != ks_.end() && *it == k) return cuts_[static_cast<std::size_t>(it - ks_.begin())];
   return other_finder_.find(scores_, std::span(&k, 1)).front();
+}
+
+double DenseRow::best_mass(Index k) {
+  const auto n = static_cast<Index>(probs_.size());
+  if (k >= n) return 1.0;
+  if (k >= static_cast<Index>(best_sums_.size())) {
+    // Of all sizes that were named, so that the row is sorted once.
+    Index most = k;
+    for (const Index other : ks_) most = other < n ? std::max(most, other) : most;
+    std::vector<double> largest = probs_;
+    std::nth_element(largest.begin(), largest.begin() + most, largest.end(), std::greater());
+    std::sort(largest.begin(), largest.begin() + most, std::greater());
+    best_sums_.assign(1, 0.0);
+    for (Index i = 0; i < most; ++i)
+      best_sums_.push_back(best_sums_.back() + largest[static_cast<std::size_t>(i)]);
+  }
+  return std::min(best_sums_[static_cast<std::size_t>(k)] / keys_prob_, 1.0);
 }
 
 /// Renormalised output where the mass is too small to divide by.
@@ -142,6 +163,7 @@ void DenseRow::compare(std::span<DenseRow* const> rows, std::span<const KeyPos> 
       if (keys.size() == row.probs_.size() && !extras[r].changes_output()) {  // all there is: exact
         out[r] = {};
         out[r].sink_share = row.sink_weight(keys, n_sink) / row.keys_prob_;
+        if (!row.with_best_) out[r].best_mass = kNan;
         continue;
       }
       row.raw_.assign(row.output_.size(), 0.0);
@@ -180,6 +202,7 @@ RowQuality DenseRow::compare_sums(std::span<const KeyPos> keys, Index k, Index n
   quality.jaccard =
       size == 0 ? 0.0 : static_cast<double>(in_oracle) / static_cast<double>(2 * size - in_oracle);
   quality.sink_share = mass > 0.0 ? sink_logit / mass : 0.0;
+  quality.best_mass = with_best_ ? std::max(best_mass(size), quality.mass) : kNan;
 
   y_ = raw_;
   if (mass + sink_prob_ >= kTinyMass) {

@@ -31,6 +31,8 @@ enum class ReplayMetric : std::size_t {
   output_error_raw,  // |sum_S A v - O|, not renormalised
   jaccard,           // |S n oracle| / |S u oracle|, oracle = Top_|S|(A)
   sink_share,        // part of the kept attention that lies on the first n_sink positions
+  best_mass,         // sum of A over Top_|S|(A) / sum of A: the most that as many keys of the row
+                     // hold; NaN unless ReplayOptions::best_mass
   kept,              // |S|
   forced_share,      // part of S that was kept by rule, not by score
   union_keys,        // distinct keys that the call loads for this head's KV head
@@ -41,24 +43,14 @@ enum class ReplayMetric : std::size_t {
   bytes,         // read: scoring (divided evenly) + k and v of union_keys (divided among the group)
   metadata_bytes,  // held besides the cache (divided evenly)
 };
-inline constexpr std::size_t kReplayMetrics = 16;
+inline constexpr std::size_t kReplayMetrics = 17;
 inline constexpr std::array<std::string_view, kReplayMetrics> kReplayMetricNames = {
-    "mass",
-    "recall10",
-    "recallk",
-    "output_error",
-    "output_error_rel",
-    "output_error_raw",
-    "jaccard",
-    "sink_share",
-    "kept",
-    "forced_share",
-    "union",
-    "churn",
-    "score_flops",
-    "attend_flops",
-    "bytes",
-    "metadata_bytes"};
+    "mass",         "recall10",         "recallk",
+    "output_error", "output_error_rel", "output_error_raw",
+    "jaccard",      "sink_share",       "best_mass",
+    "kept",         "forced_share",     "union",
+    "churn",        "score_flops",      "attend_flops",
+    "bytes",        "metadata_bytes"};
 
 /// Bins of the age histogram: age 0, then [2^(i-1), 2^i); the last one is open.
 inline constexpr std::size_t kAgeBins = 24;
@@ -77,6 +69,7 @@ struct RowQuality {
   double output_error_raw = 0.0;
   double jaccard = 1.0;
   double sink_share = 0.0;
+  double best_mass = 1.0;
 };
 
 /// What else than its keys forms the output of a row: weights of the keys, and
@@ -97,9 +90,10 @@ class DenseRow {
  public:
   /// scores: scaled scores of the visible keys. v [>= visible.end, d_head]. ks: the sizes of lists
   /// and the nominal budgets that compare will meet; it finds Top_k of others itself, one by one.
-  /// sink: the head's attention sink, if it has one.
+  /// sink: the head's attention sink, if it has one. with_best: compare says best_mass too.
   void prepare(std::span<const double> scores, TokenRange visible, TensorView<const float> v,
-               std::span<const Index> ks, std::optional<double> sink_logit = std::nullopt);
+               std::span<const Index> ks, std::optional<double> sink_logit = std::nullopt,
+               bool with_best = false);
 
   TokenRange visible() const { return visible_; }
   std::span<const double> probs() const { return probs_; }
@@ -126,6 +120,8 @@ class DenseRow {
   void add_extras(std::span<const KeyPos> keys, const RowExtras& extras, std::span<double> raw,
                   std::span<double> y) const;
   TopCut cut_of(Index k);
+  /// The most attention that k keys of the row hold, of what the keys get.
+  double best_mass(Index k);
   TokenRange visible_;
   TensorView<const float> v_;
   std::vector<double> scores_;
@@ -136,9 +132,11 @@ class DenseRow {
   double output_norm_ = 0.0;
   std::optional<double> sink_logit_;
   double lse_ = 0.0;
-  double sink_prob_ = 0.0;  // what the sink takes of the row,
-  double keys_prob_ = 1.0;  // and what it leaves
-  std::vector<Index> ks_;   // ascending, without repeats
+  bool with_best_ = false;
+  std::vector<double> best_sums_;  // [1 + k] of the k largest weights
+  double sink_prob_ = 0.0;         // what the sink takes of the row,
+  double keys_prob_ = 1.0;         // and what it leaves
+  std::vector<Index> ks_;          // ascending, without repeats
   TopCuts finder_;
   std::span<const TopCut> cuts_;  // of ks_
   TopCuts other_finder_;          // for sizes that are not among ks_

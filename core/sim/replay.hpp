@@ -59,6 +59,8 @@ struct ReplayOptions {
   /// A recording of the same model over another text, for methods that learn from keys before they
   /// see a sequence; null = none.
   const TraceSource* calibration = nullptr;
+  /// Metric best_mass is wanted: what the largest weights hold, as many as a list has.
+  bool best_mass = false;
   /// Only what selections cost is wanted: kept, forced_share, union, FLOPs and bytes are those
   /// of a whole replay, everything that needs exact rows is NaN (mass_rows 1), and no row is
   /// shown to on_row.

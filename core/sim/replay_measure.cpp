@@ -22,7 +22,7 @@ Index nominal_keys(const PairAnswer& answer, Index n_visible) {
   return answer.budget->tokens(n_visible, answer.page_size);
 }
 
-constexpr RowQuality kNotMeasured{kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan};
+constexpr RowQuality kNotMeasured{kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan};
 
 /// How many flags are 1 (the others 0): parts whose sum fits a byte, which the compiler adds up
 /// many at a time.
@@ -159,7 +159,7 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
     const std::span<double> row_scores = worker.scores.row(q_head - kv_head * group, visible);
     soft_cap(row_scores, info_.score_rule().cap);
     worker.dense[h].prepare(row_scores, visible, job.layer.v.view().sub(kv_head), worker.ks,
-                            info_.sink_logit(job.layer.layer, q_head));
+                            info_.sink_logit(job.layer.layer, q_head), options_.best_mass);
     if (options_.on_row)
       options_.on_row({job.layer.layer, q_head, pos, visible, worker.dense[h].probs(), keys});
   }
@@ -208,11 +208,17 @@ void ReplayMeasure::measure_list(const Job& job, std::size_t p, const RowPlace& 
   for (std::size_t h = 0; h < n; ++h) {
     const RowQuality& quality = worker.qualities[h];
     const std::size_t slot = worker.heads[first + h].slot;
-    const double values[kRowMetrics] = {
-        quality.mass,         quality.recall10,         quality.recallk,
-        quality.output_error, quality.output_error_rel, quality.output_error_raw,
-        quality.jaccard,      quality.sink_share,       n_kept,
-        forced_share};
+    const double values[kRowMetrics] = {quality.mass,
+                                        quality.recall10,
+                                        quality.recallk,
+                                        quality.output_error,
+                                        quality.output_error_rel,
+                                        quality.output_error_raw,
+                                        quality.jaccard,
+                                        quality.sink_share,
+                                        quality.best_mass,
+                                        n_kept,
+                                        forced_share};
     for (std::size_t m = 0; m < kRowMetrics; ++m)
       rows_[((p * kRowMetrics + m) * q_heads_.size() + slot) * n_rows + at.row_slot] = values[m];
     if (at.row_slot + 1 < n_rows || options_.only_costs) continue;
@@ -308,9 +314,10 @@ void ReplayMeasure::file_windowed(LayerReplay& out, std::size_t index, Index win
     for (std::size_t h = 0; h < q_heads_.size(); ++h) {
       const std::size_t at = h * out.calls.size() + index;
       for (ReplayMetric one : {ReplayMetric::mass, ReplayMetric::recall10, ReplayMetric::recallk,
-                               ReplayMetric::jaccard}) {
+                               ReplayMetric::jaccard, ReplayMetric::best_mass}) {
         pair.of(one)[at] = 1.0;
       }
+      if (!options_.best_mass) pair.of(ReplayMetric::best_mass)[at] = kNan;
       for (ReplayMetric zero : {ReplayMetric::output_error, ReplayMetric::output_error_rel,
                                 ReplayMetric::output_error_raw, ReplayMetric::forced_share,
                                 ReplayMetric::score_flops, ReplayMetric::metadata_bytes}) {

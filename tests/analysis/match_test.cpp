@@ -179,6 +179,45 @@ TEST_CASE("a matched sweep costs what was asked for, and says the knob or why no
              ContainsSubstring("--match density=0.2"));
 }
 
+TEST_CASE("nothing of the same keys holds more than the ceiling, which splits what is lost") {
+  const TempDir dir;
+  SweepPlan plan = matched_plan({"keys=12"});
+  SweepOptions options = plan.options;
+  options.with_ceiling = true;
+  plan = plan_sweep(plan.traces, options);
+  CHECK(plan.options.selectors.size() == 9);  // the oracle was there
+  run(plan, dir.path() / "j");
+  const SweepResult result = merge_sweep({dir.path() / "j"});
+  CHECK(result.pairs.back() == "ceiling keys=12");
+  for (std::size_t t = 0; t < 2; ++t) {
+    std::vector<double> mass(plan.pairs.size());
+    std::vector<double> choosing(plan.pairs.size());
+    std::vector<double> dividing(plan.pairs.size());
+    std::vector<bool> is_met(plan.pairs.size());
+    for (const SweepBlock& block : result.blocks) {
+      if (block.trace != t) continue;
+      const SweepRow& row = block.rows.front();
+      mass[block.pair] += row.number(SweepNumber::mass_mean) / 3.0;
+      choosing[block.pair] += row.number(SweepNumber::lost_choosing) / 3.0;
+      dividing[block.pair] += row.number(SweepNumber::lost_dividing) / 3.0;
+      is_met[block.pair] = row.text(SweepText::match_note).empty();
+      for (const SweepRow& one : block.rows) CHECK(one.number(SweepNumber::lost_choosing) >= 0.0);
+    }
+    const double most = mass.back();
+    for (std::size_t p = 0; p < plan.pairs.size(); ++p) {
+      INFO(result.pairs[p] << ": " << mass[p] << " of " << most);
+      if (!is_met[p]) continue;
+      CHECK(mass[p] + choosing[p] + dividing[p] == Approx(most));
+      CHECK(dividing[p] > -0.002);  // costs are met to a hundredth
+    }
+    CHECK(choosing[1] == Approx(0.0).margin(1e-12));  // oracle-topk
+    CHECK(dividing[1] > 0.003);
+    CHECK(choosing[2] > 0.05);  // streamingllm
+  }
+  options.match = parse_matches({"bytes=8000"});
+  CHECK(plan_sweep(plan.traces, options).options.selectors.size() == 8);
+}
+
 TEST_CASE("keys and bytes are matched as the table counts them") {
   const TempDir dir;
   for (const auto& [target, column] :

@@ -59,6 +59,7 @@ TEST_CASE(
   }
   const auto rows = nlohmann::json::parse(read_file(shop.file("one.json")));
   CHECK_THAT(rows["command_line"].get<std::string>(), ContainsSubstring("--match density=0.2"));
+  int n_ceilings = 0;
   for (const auto& row : rows["rows"]) {
     INFO(row.dump());
     CHECK(row["match"] == "density=0.2");
@@ -66,7 +67,15 @@ TEST_CASE(
     if (row["match_note"] != "") continue;
     CHECK(row["match_reached"].get<double>() == Approx(0.2).epsilon(0.0101));
     CHECK(row["knob"] != "");
+    CHECK(row["lost_choosing"].get<double>() >= 0.0);
+    CHECK(row["lost_dividing"].is_number());
+    n_ceilings += row["selector"] == "ceiling" ? 1 : 0;
   }
+  CHECK(n_ceilings > 0);
+  const auto without =
+      kvscope_run(shop.sweep("oracle-topk", {"--match", "density=0.2", "--no-ceiling", "--json"}));
+  CHECK(without.code == 0);
+  CHECK_THAT(without.out, !ContainsSubstring("\"ceiling\""));
   // the figure, whatever the format, and its manifest
   for (const std::string extension : {".csv", ".json", ".h5"}) {
     const auto drawn = kvscope_run({"figure", "equal-cost", shop.file("one" + extension),

@@ -40,10 +40,12 @@ struct EqualCostMethod {
   std::string selector;
   std::string note;  // empty: the cost is met
   Mean reached;
+  Mean best_mass;  // of as many keys in each row; none without a ceiling in the sweep
   std::vector<EqualCostValue> values;  // one per panel
 };
 
 constexpr std::string_view kOracle = "oracle-topk";
+constexpr std::string_view kCeiling = "ceiling";
 constexpr double kSeen = 0.002;
 
 /// The heading of a method, in the order of listings; those that this build does not know come
@@ -148,6 +150,7 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const MatchedRo
     method.selector = selector;
     if (method.note.empty()) method.note = matched.why_missed(r);
     method.reached.add(reached[r]);
+    if (has_layers && table.has("best_mass")) method.best_mass.add(table.numbers("best_mass")[r]);
     method.values.resize(metrics.size());
     for (std::size_t m = 0; m < metrics.size(); ++m) {
       const double value = table.numbers(metrics[m].column)[r];
@@ -170,7 +173,7 @@ std::string beyond_oracle(const std::vector<EqualCostMethod>& methods, std::size
   if (oracle == methods.end()) return "";
   std::size_t n = 0;
   for (const EqualCostMethod& one : methods) {
-    if (!one.note.empty() || one.selector == kOracle) continue;
+    if (!one.note.empty() || is_oracle(one.selector)) continue;
     const double beyond =
         (one.values[panel].middle.value() - oracle->values[panel].middle.value()) *
         (metric.is_better_low ? -1.0 : 1.0);
@@ -232,6 +235,7 @@ plot::Figure make_equal_cost(const FigureInput& input) {
   plot::Figure figure = figures::panels_in_rows(metrics.size(), static_cast<int>(metrics.size()));
   figure.share_y = true;
   bool has_intervals = false;
+  bool has_best = false;
   std::vector<std::string> beyond;
   for (std::size_t m = 0; m < metrics.size(); ++m) {
     plot::Panel panel;
@@ -263,11 +267,28 @@ plot::Figure make_equal_cost(const FigureInput& input) {
         line.y.push_back(std::isnan(x) ? kNan : places[i]);
       }
     }
-    const auto oracle = std::ranges::find(methods, kOracle, &EqualCostMethod::selector);
-    if (oracle != methods.end() && std::isfinite(oracle->values[m].middle.value()))
-      panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::vertical,
-                                          oracle->values[m].middle.value(),
-                                          figures::method_label("oracle-topk")});
+    // The ceiling bounds mass alone.
+    const bool is_mass = metrics[m].column == "mass_mean";
+    for (const std::string_view bound : {kOracle, kCeiling}) {
+      const auto found = std::ranges::find(methods, bound, &EqualCostMethod::selector);
+      if (found == methods.end() || !std::isfinite(found->values[m].middle.value())) continue;
+      if (bound == kCeiling && !is_mass) continue;
+      panel.marks.emplace_back(
+          plot::Rule{plot::Rule::Kind::vertical,
+                     found->values[m].middle.value(),
+                     figures::method_label(std::string(bound)),
+                     {bound == kOracle ? plot::Role::reference : plot::Role::highlight, 0}});
+    }
+    plot::Scatter best{
+        "as many keys in each row, the best", {plot::Role::highlight, 0}, {}, {}, {}, 0.7, 1.0};
+    for (std::size_t i = 0; is_mass && i < methods.size(); ++i) {
+      const double value = methods[i].best_mass.value();
+      if (!(value > methods[i].values[m].middle.value() + kSeen)) continue;
+      best.x.push_back(value);
+      best.y.push_back(places[i]);
+    }
+    has_best = has_best || !best.x.empty();
+    if (!best.x.empty()) panel.marks.emplace_back(std::move(best));
     for (plot::Line* line : {&other_interval, &interval}) {
       if (!line->x.empty()) panel.marks.emplace_back(std::move(*line));
     }
@@ -300,6 +321,12 @@ plot::Figure make_equal_cost(const FigureInput& input) {
                     !is_live ? " of each layer's mean over calls (bootstrap), their ends averaged"
                     : are_means ? ", their ends averaged"
                                 : ""));
+  }
+  if (has_best) {
+    figure.caption.emplace_back(
+        "Small dots: what as many keys in each row would hold if they were the best; from a method "
+        "to its dot is lost by choosing keys, from there to the ceiling by dividing them over "
+        "rows, heads and layers.");
   }
   figures::LeftOut not_met;
   for (const EqualCostMethod& one : methods) {

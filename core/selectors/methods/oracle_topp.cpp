@@ -38,10 +38,9 @@ class OracleTopp final : public Selector {
     if (call.layer < dense_layers_) {
       return dense_selections(call, ListOwner::q_head, budgets.size());
     }
-    return select_by_exact_weights(call, budgets.size(),
-                                   [&](std::span<const float> weights, std::size_t i) {
-                                     return nucleus(weights, budgets[i].value, NucleusMode::exact);
-                                   });
+    return select_by_exact_weights(call, budgets.size(), [&](const ExactRow& row, std::size_t i) {
+      return nucleus(row.weights, budgets[i].value, NucleusMode::exact);
+    });
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {

@@ -105,6 +105,10 @@ const CostCase kCases[] = {
     {"oracle-topk-chunk", kExactChunk, kExactStep, kExactEvicted},
     {"oracle-topp", kExactChunk, kExactStep, kExactEvicted},
     {"ceiling", kExactChunk, kExactStep, kExactEvicted},
+    // Scores, outputs (as many again), distances to them and sums of two orders (4.5 times): all
+    // values are read.
+    {"ceiling:of=output", Counted{133120, 2560, 0}, Counted{16640, 2560, 0},
+     Counted{83200, 1600, 0}},
     // Ada-KV votes as SnapKV does, here with all 8 rows of the chunk.
     {"adakv", kExactChunk, kSnapStep, kExactEvicted},
     {"adakv-kvpress", kExactChunk, kSnapStep, kExactEvicted},

@@ -275,4 +275,67 @@ TEST_CASE("ceiling: no other way to give out as many keys holds more of the atte
   }
 }
 
+TEST_CASE("ceiling of the output: no way to give out as many keys in its orders errs less") {
+  CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 7, .n_tok = 2, .phase = Phase::prefill});
+  /// Relative error of the output of a row that keeps these keys.
+  const auto error_of = [&](Index h, Index row, std::span<const KeyPos> keys) {
+    const auto weights = fixture.weights(h, row);
+    const auto v = fixture.v.view().sub(0);
+    double square = 0.0;
+    double norm = 0.0;
+    for (Index c = 0; c < v.dim(1); ++c) {
+      double all = 0.0;
+      double some = 0.0;
+      double mass = 0.0;
+      for (std::size_t t = 0; t < weights.size(); ++t)
+        all += weights[t] * static_cast<double>(v(static_cast<Index>(t), c));
+      for (const KeyPos t : keys) {
+        some += weights[static_cast<std::size_t>(t)] * static_cast<double>(v(t, c));
+        mass += weights[static_cast<std::size_t>(t)];
+      }
+      square += std::pow((mass > 0.0 ? some / mass : 0.0) - all, 2);
+      norm += all * all;
+    }
+    return std::sqrt(square / norm);
+  };
+  std::vector<std::vector<double>> errors;  // [head and row][keys], of the heaviest
+  for (Index h = 0; h < 2; ++h) {
+    for (Index row = 0; row < 2; ++row) {
+      const auto weights = fixture.weights(h, row);
+      std::vector<KeyPos> order = positions(0, static_cast<Index>(weights.size()));
+      std::ranges::stable_sort(order, std::greater<>(),
+                               [&](KeyPos t) { return weights[static_cast<std::size_t>(t)]; });
+      auto& of_row = errors.emplace_back();
+      for (std::size_t n = 0; n <= order.size(); ++n)
+        of_row.push_back(error_of(h, row, std::span(order).first(n)));
+    }
+  }
+  for (const char* level : {"0.001", "0.01", "0.05", "0.2"}) {
+    const Selection kept =
+        made(fmt::format("ceiling:of=output,level={}", level), fixture)->select(fixture.call);
+    double found = 0.0;
+    std::size_t n_keys = 0;
+    for (Index h = 0; h < 2; ++h) {
+      for (Index row = 0; row < 2; ++row) {
+        const auto keys = kept.list(h, row).scored();
+        found += error_of(h, row, std::vector<KeyPos>(keys.begin(), keys.end()));
+        n_keys += keys.size();
+      }
+    }
+    double best = std::numeric_limits<double>::infinity();
+    for (std::size_t a = 0; a < errors[0].size(); ++a) {
+      for (std::size_t b = 0; b < errors[1].size() && a + b <= n_keys; ++b) {
+        for (std::size_t c = 0; c < errors[2].size() && a + b + c <= n_keys; ++c) {
+          const std::size_t d = std::min(n_keys - a - b - c, errors[3].size() - 1);
+          best = std::min(best, errors[0][a] + errors[1][b] + errors[2][c] + errors[3][d]);
+        }
+      }
+    }
+    INFO(n_keys << " keys at level " << level);
+    CHECK(n_keys > 0);
+    CHECK(n_keys < 36);
+    CHECK(found <= best + 1e-6);
+  }
+}
+
 }  // namespace kvscope::test::list_methods_test

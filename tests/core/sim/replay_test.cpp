@@ -101,8 +101,16 @@ TEST_CASE("row metrics agree with brute force and obey the exact identities") {
         keys.push_back(static_cast<KeyPos>(t));
     }
     DenseRow row;
-    row.prepare(scores, {0, n}, v.view(), {});
+    const bool with_best = round % 2 == 0;
+    row.prepare(scores, {0, n}, v.view(), {}, std::nullopt, with_best);
     const RowQuality quality = row.compare(keys, /*k=*/0, /*n_sink=*/2);
+    CHECK(std::isnan(quality.best_mass) == !with_best);
+    if (with_best) {
+      std::vector<double> largest(row.probs().begin(), row.probs().end());
+      std::ranges::sort(largest, std::greater<>());
+      largest.resize(keys.size());
+      CHECK_THAT(quality.best_mass, WithinAbs(std::reduce(largest.begin(), largest.end()), 1e-12));
+    }
 
     double mass = 0.0;
     std::vector<double> inside(static_cast<std::size_t>(d), 0.0);
