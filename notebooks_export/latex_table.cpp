@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/escape.hpp"
+#include "core/base/utf8.hpp"
 
 namespace kvscope {
 
@@ -111,10 +113,39 @@ void add_rows(const PaperTable& table, std::string& out) {
 
 }  // namespace
 
+double latex_width(const PaperTable& table, std::string_view size) {
+  constexpr double kLetter = 5.0;    // points of a digit of 10 points
+  constexpr double kSpread = 3.6;    // of one in \scriptsize
+  constexpr double kBetween = 12.0;  // two \tabcolsep
+  constexpr double kScales[] = {1.0, 0.9, 0.8, 0.7, 0.5};
+  double letters = 0.0;
+  for (std::size_t k = 0; k < table.row_heads.size(); ++k) {
+    std::size_t most = count_code_points(table.row_heads[k]);
+    for (const PaperRow& row : table.rows) most = std::max(most, count_code_points(row.keys[k]));
+    letters += kLetter * static_cast<double>(most);
+  }
+  const std::size_t n_columns = table.rows.empty() ? 0 : table.rows.front().cells.size();
+  for (std::size_t c = 0; c < n_columns; ++c) {
+    double most = 0.0;
+    if (!table.header.empty())
+      most = kLetter * static_cast<double>(count_code_points(table.header.back()[c]));
+    for (const PaperRow& row : table.rows) {
+      const PaperCell& cell = row.cells[c];
+      most = std::max(most, kLetter * static_cast<double>(count_code_points(cell.text)) +
+                                kSpread * static_cast<double>(count_code_points(cell.spread)));
+    }
+    letters += most;
+  }
+  const auto at = std::ranges::find(kLatexSizes, size) - kLatexSizes.begin();
+  return letters * kScales[at] + kBetween * static_cast<double>(table.row_heads.size() + n_columns);
+}
+
 std::string latex_table(const PaperTable& table, const LatexOptions& options) {
+  constexpr double kColumn = 240.0;  // points
   const std::size_t n_columns = table.rows.empty() ? 0 : table.rows.front().cells.size();
   std::string out = "% needs \\usepackage{booktabs}\n";
-  const std::string environment = options.wide ? "table*" : "table";
+  const bool is_wide = options.wide.value_or(latex_width(table, options.size) > kColumn);
+  const std::string environment = is_wide ? "table*" : "table";
   if (options.floating) {
     out += fmt::format("\\begin{{{}}}[t]\n  \\centering\n", environment);
     if (options.size != "normalsize") out += fmt::format("  \\{}\n", options.size);

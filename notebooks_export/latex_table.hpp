@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,8 +12,9 @@ namespace kvscope {
 
 /// How a table stands on the page.
 struct LatexOptions {
-  bool floating = true;             // a table environment; false: only the tabular
-  bool wide = false;                // table*: over both columns of a page
+  bool floating = true;  // a table environment; false: only the tabular
+  /// table*, over both columns of a page; empty: where one column (3.33 in) seems too narrow.
+  std::optional<bool> wide;
   std::string size = "normalsize";  // a size of LaTeX: small, footnotesize, ...
 };
 
@@ -20,9 +22,11 @@ struct LatexOptions {
 inline constexpr std::array<std::string_view, 5> kLatexSizes = {
     "normalsize", "small", "footnotesize", "scriptsize", "tiny"};
 
-/// Equal neighbours of an outer header
-/// level share a \multicolumn over a \cmidrule; rows of equal outer keys form groups between rules;
-/// bold is \textbf, second \underline.
+/// About how wide the table's letters and gaps are, in points.
+double latex_width(const PaperTable& table, std::string_view size);
+
+/// Equal neighbours of an outer header level share a \multicolumn over a \cmidrule; rows of equal
+/// outer keys form groups between rules; bold is \textbf, second \underline.
 std::string latex_table(const PaperTable& table, const LatexOptions& options = {});
 
 }  // namespace kvscope

@@ -6,6 +6,7 @@
 
 #include "core/base/csv_text.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/utf8.hpp"
 
 namespace kvscope {
 
@@ -28,12 +29,6 @@ std::string column_title(const PaperTable& table, std::size_t column) {
   return fmt::format("{}", fmt::join(parts, " / "));
 }
 
-/// Characters, not bytes.
-std::size_t width(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 std::size_t n_columns(const PaperTable& table) {
   return table.rows.empty() ? 0 : table.rows.front().cells.size();
 }
@@ -54,13 +49,14 @@ std::string markdown_table(const PaperTable& table) {
   }
   std::vector<std::size_t> widths(lines[0].size(), 3);
   for (const Texts& line : lines) {
-    for (std::size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], width(line[c]));
+    for (std::size_t c = 0; c < line.size(); ++c)
+      widths[c] = std::max(widths[c], count_code_points(line[c]));
   }
   std::string out;
   if (!table.caption.empty()) out += markdown_escape(table.caption) + "\n\n";
   for (std::size_t l = 0; l < lines.size(); ++l) {
     for (std::size_t c = 0; c < lines[l].size(); ++c) {
-      const std::string padding(widths[c] - width(lines[l][c]), ' ');
+      const std::string padding(widths[c] - count_code_points(lines[l][c]), ' ');
       out += c < n_heads ? fmt::format("| {}{} ", lines[l][c], padding)
                          : fmt::format("| {}{} ", padding, lines[l][c]);
     }

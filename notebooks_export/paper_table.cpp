@@ -146,7 +146,7 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
   }
   for (BoundValue* value : ambiguous) value->title = value->column->name;
   const TableColumn* doubt = table.find("doubt");
-  const TablePivot pivot = make_pivot(rows, row_fields, column_fields, values, doubt, matched);
+  const TablePivot pivot = make_pivot(rows, row_fields, column_fields, values, table, matched);
 
   // The header.
   PaperTable out;
@@ -159,7 +159,8 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
   for (const std::string& sentence :
        {mean_sentence(pivot, spec.spread, dense_methods(table, rows, fields)),
         missed_sentence(table, matched, targets, rows, fields), formats_sentence(table, rows),
-        prompts_sentence(left_out), doubts_sentence(doubt, rows)}) {
+        prompts_sentence(left_out), doubts_sentence(doubt, rows),
+        whole_sentence(table, rows, fields)}) {
     if (!sentence.empty()) out.note += (out.note.empty() ? "" : " ") + sentence;
   }
   for (const TableField& field : row_fields) out.row_heads.push_back(field.title());
@@ -215,6 +216,7 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
         PaperCell cell;
         cell.value = sample ? sample->mean() : kNan;
         cell.is_doubted = sample && sample->is_doubted;
+        cell.keeps_all = sample && sample->keeps_all && !is_full_cell(r, c);
         cell.missed_cost = sample && sample->missed_cost && !is_full_cell(r, c);
         if (value.derive != Derive::none && sample) {
           const bool is_itself = row.role == RowRole::full && value.derive != Derive::ratio;
@@ -222,6 +224,8 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
               is_itself ? kNan : derived(cell.value, full_mean(r, column, v), value.derive);
         }
         cell.text = format_number(cell.value, value.format);
+        if (sample && value.better != Better::neither)
+          cell.units = units_of_cell(table, *value.column, sample->rows);
         if (sample && value.derive == Derive::none) {
           cell.spread = spread_text(*sample, spec.spread, value.format);
           cell.low = sample->low_sum / static_cast<double>(sample->n);
@@ -232,11 +236,9 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
     }
     out.rows.push_back(std::move(row));
   }
-  if (mark_methods(out, layout)) {
-    out.note +=
-        fmt::format("{}Ranked alike: values that the recorded interval of the better one holds.",
-                    out.note.empty() ? "" : " ");
-  }
+  const std::string marks =
+      marks_sentence(mark_methods(out, layout), unit_word(table, *values.front().column));
+  if (!marks.empty()) out.note += (out.note.empty() ? "" : " ") + marks;
   return out;
 }
 

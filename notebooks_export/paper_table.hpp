@@ -12,6 +12,7 @@
 #include "analysis/base/table.hpp"
 #include "core/base/nan.hpp"
 #include "notebooks_export/metric_info.hpp"
+#include "notebooks_export/table_units.hpp"
 
 namespace kvscope {
 
@@ -66,7 +67,9 @@ struct PaperCell {
   double value = 0.0;  // as shown, but unrounded; NaN if there is none
   double low = kNan;   // the interval that the result records of it; NaN: none
   double high = kNan;
+  CellUnits units;           // what it is the mean of, where the result holds that
   bool is_doubted = false;   // by a gate (column `doubt`): never marked
+  bool keeps_all = false;    // every key: there is nothing that its method could lose; not marked
   bool missed_cost = false;  // at equal cost: its method's cost is another, see the note
 };
 
@@ -97,17 +100,18 @@ struct PaperTable {
 
 /// Groups, averages (NaN left out), compares. Methods are ranked: down a column if rows are
 /// methods (within equal outer row heads), along a row if columns are (within equal other column
-/// fields), else not at all. Ranks are among what is shown: values that round to the same text
-/// share a mark, and so do those that the recorded interval of a better one holds, whether it is
-/// shown or not. One method alone has no mark; nothing is marked where all tie. Columns that show
-/// one quantity (perplexity, its difference, its increase) are ranked once. Cells of rows that a
-/// gate doubts (column doubt, analysis/simulate/gates.hpp) have no mark, and the note names the
-/// gates. Rows that do not depend on a column field (no budget: full attention) show their value
-/// in every column.
+/// fields), else not at all. A value is the best if every other one is apart from it, and the
+/// second if all but the best are: by the 95 % interval of the paired difference, over the units that the
+/// result holds (prompts, blocks of tokens, heads); else by the recorded interval of the better
+/// one; else by what is shown. So nothing is marked where the first two cannot be told apart, and
+/// one method alone has no mark. Columns that show one quantity (perplexity, its difference, its
+/// increase) are ranked once. Cells of rows that a gate doubts (column doubt,
+/// analysis/simulate/gates.hpp) have no mark, and the note names the gates. Rows that do not depend
+/// on a column field (no budget: full attention) show their value in every column.
 ///
 /// Rows at equal cost (column match, analysis/sweep/match_rows.hpp) differ in their budgets by
-/// intent: what must agree is the cost, unless `match` is a field. Cells of methods that missed it have a
-/// dagger, no mark, and their cost in the note; the cost itself is not ranked.
+/// intent: what must agree is the cost, unless `match` is a field. Cells of methods that missed it
+/// have a dagger, no mark, and their cost in the note; the cost itself is not ranked.
 ///
 /// Of a sweep's rows those of whole layers with full attention are taken, unless a field or `where`
 /// names q_head, kv_head or window. Prompts that the dense model does not answer (column

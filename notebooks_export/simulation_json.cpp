@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "analysis/simulate/row_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
@@ -107,6 +108,69 @@ void write_curves(const PlainJson& curves, const std::string& where, ResultWrite
   output.write<double>("curve/log_perplexity", 0, all);
 }
 
+/// "quest tokens=256": how a row's method and budget are called in outcomes.
+std::string label_of(const PlainJson& row) {
+  std::string label = row.value("selector", "");
+  const auto budget = row.find("budget");
+  if (budget != row.end() && budget->is_number())
+    label += fmt::format(" {}={}", row.value("budget_kind", ""), budget->get<double>());
+  return label;
+}
+
+/// Scores of the prompts of every row; empty where some row's are not there.
+std::vector<std::vector<double>> prompt_scores(const PlainJson& report) {
+  std::vector<std::vector<double>> units;
+  for (const PlainJson& row : report["rows"]) {
+    auto& scores = units.emplace_back();
+    for (const PlainJson& outcome : report["outcomes"]) {
+      const auto agrees = [&](const char* key) {
+        return !row.contains(key) || !outcome.contains(key) || row[key] == outcome[key];
+      };
+      if (!agrees("protocol") || !agrees("kind") || !agrees("length")) continue;
+      const PlainJson of_pair =
+          outcome.value("scores", PlainJson::object()).value(label_of(row), PlainJson::array());
+      for (const PlainJson& score : of_pair)
+        scores.push_back(score.is_number() ? score.get<double>() : kNan);
+    }
+    if (scores.empty()) return {};
+  }
+  return units;
+}
+
+/// Mean loss of each block of 64 positions, from the mean up to each position.
+std::vector<std::vector<double>> block_losses(const PlainJson& curves, const std::string& where) {
+  constexpr std::size_t kBlock = 64;
+  std::vector<std::vector<double>> units;
+  for (const PlainJson& list : curves["log_perplexity"]) {
+    const auto means = numbers_of(PlainJson{{"log_perplexity", list}}, "log_perplexity", where);
+    auto& losses = units.emplace_back();
+    for (std::size_t end = kBlock; end <= means.size(); end += kBlock) {
+      const std::size_t begin = end - kBlock;
+      const double before = begin == 0 ? 0.0 : static_cast<double>(begin) * means[begin - 1];
+      losses.push_back((static_cast<double>(end) * means[end - 1] - before) /
+                       static_cast<double>(kBlock));
+    }
+  }
+  return units;
+}
+
+/// What the rows are means of, for readers that compare them.
+void write_units(const PlainJson& report, const std::string& where, ResultWriter& output) {
+  if (!report.contains("rows") || !report["rows"].is_array()) return;
+  std::vector<std::vector<double>> units;
+  if (report.contains("outcomes") && report["outcomes"].is_array()) {
+    try {
+      units = prompt_scores(report);
+    } catch (const PlainJson::exception& error) {
+      refuse(where, fmt::format("outcomes that do not fit the rows: {}", error.what()));
+    }
+  } else if (report.contains("curves")) {
+    units = block_losses(report["curves"], where);
+  }
+  const bool is_of_all = !units.empty() && units.size() == report["rows"].size();
+  if (is_of_all && !units.front().empty()) write_row_units(output, units, "of each row's mean");
+}
+
 }  // namespace
 
 void write_simulation_arrays(const PlainJson& report, const std::string& where,
@@ -115,6 +179,7 @@ void write_simulation_arrays(const PlainJson& report, const std::string& where,
   if (report.contains("grids") && report["grids"].is_array())
     write_grids(report["grids"], where, output);
   if (report.contains("curves")) write_curves(report["curves"], where, output);
+  write_units(report, where, output);
 }
 
 }  // namespace kvscope

@@ -9,7 +9,8 @@
 namespace kvscope {
 
 /// Declares and writes grid/KIND [pair, length, depth] with its axes from "grids", and
-/// curve/log_perplexity [pair, position] from "curves"; nothing where the report has neither.
+/// curve/log_perplexity [pair, position] from "curves"; nothing where the report has neither. What
+/// the rows are means of (units/value) from "outcomes", else from the curves, in blocks of 64.
 /// Throws FormatError, naming `where`, for lists that do not fit together.
 void write_simulation_arrays(const nlohmann::json& report, const std::string& where,
                              ResultWriter& output);

@@ -10,51 +10,52 @@ namespace kvscope {
 
 namespace {
 
-/// Marks the best and the second of cells that compete, by what they show and by their intervals.
-/// Nothing is best where all tie, and nothing is second where all but the best do. True if a cell
-/// shares a mark because the best of its kind may be no better.
-bool mark(std::vector<PaperCell*> cells, Better better) {
-  if (better == Better::neither || cells.size() < 2) return false;
+/// Whether the better of two is apart from the other: by their units, by its recorded interval, by
+/// what is shown.
+bool are_apart(const PaperCell& better, const PaperCell& other, MarkedBy& by) {
+  if (better.text == other.text) return false;
+  if (const auto interval = paired_interval_of(better.units, other.units)) {
+    by.has_units = true;
+    return interval->low > 0.0 || interval->high < 0.0;
+  }
+  if (better.low <= better.value && better.value <= better.high) {
+    by.has_intervals = true;
+    return !(better.low <= other.value && other.value <= better.high);
+  }
+  return true;
+}
+
+/// Marks the best and the second of cells that compete.
+void mark(std::vector<PaperCell*> cells, Better better, MarkedBy& by) {
+  if (better == Better::neither || cells.size() < 2) return;
   std::ranges::stable_sort(cells, [&](const PaperCell* a, const PaperCell* b) {
     return better == Better::higher ? a->value > b->value : a->value < b->value;
   });
-  bool is_by_interval = false;
-  /// How many cells from `first` on share its mark.
-  const auto n_alike = [&](std::size_t first) {
-    std::size_t n = 0;
-    for (std::size_t i = first; i < cells.size(); ++i) {
-      const bool shows_same = cells[i]->text == cells[first]->text;
-      if (!shows_same &&
-          !(cells[first]->low <= cells[i]->value && cells[i]->value <= cells[first]->high))
-        break;
-      is_by_interval = is_by_interval || !shows_same;
-      ++n;
-    }
-    return n;
+  /// No other cell from `first` on is as good.
+  const auto is_alone = [&](std::size_t first) {
+    return std::all_of(
+        cells.begin() + static_cast<std::ptrdiff_t>(first) + 1, cells.end(),
+        [&](const PaperCell* other) { return are_apart(*cells[first], *other, by); });
   };
-  const std::size_t n_best = n_alike(0);
-  if (n_best == cells.size()) return is_by_interval;
-  const bool is_by_interval_so_far = is_by_interval;
-  const std::size_t n_second = n_alike(n_best);
-  const bool has_second = n_second == 1 || n_best + n_second < cells.size();
-  if (!has_second) is_by_interval = is_by_interval_so_far;
-  for (std::size_t i = 0; i < n_best; ++i) cells[i]->mark = CellMark::best;
-  for (std::size_t i = n_best; has_second && i < n_best + n_second; ++i)
-    cells[i]->mark = CellMark::second;
-  return is_by_interval;
+  by.is_undecided = by.is_undecided || !is_alone(0);
+  if (!is_alone(0)) return;
+  cells[0]->mark = CellMark::best;
+  if (is_alone(1)) cells[1]->mark = CellMark::second;
 }
 
 }  // namespace
 
-bool mark_methods(PaperTable& table, const TableLayout& layout) {
-  if (!layout.methods_in_rows && !layout.method_level) return false;
+MarkedBy mark_methods(PaperTable& table, const TableLayout& layout) {
+  MarkedBy by;
+  if (!layout.methods_in_rows && !layout.method_level) return by;
   // Cells compete that differ in the method only.
   std::map<std::vector<std::string>, std::pair<Better, std::vector<PaperCell*>>> rounds;
   for (PaperRow& row : table.rows) {
     for (std::size_t c = 0; c < row.cells.size(); ++c) {
       const RowRole role = layout.methods_in_rows ? row.role : layout.column_roles[c];
       const PaperCell& cell = row.cells[c];
-      if (role != RowRole::method || std::isnan(cell.value) || cell.missed_cost) continue;
+      if (role != RowRole::method || std::isnan(cell.value) || cell.missed_cost || cell.keeps_all)
+        continue;
       if (layout.ranked_by[c] != c) continue;
       std::vector<std::string> round = row.keys;
       if (layout.methods_in_rows) round.pop_back();
@@ -67,9 +68,7 @@ bool mark_methods(PaperTable& table, const TableLayout& layout) {
       cells.push_back(&row.cells[c]);
     }
   }
-  bool is_by_interval = false;
-  for (const auto& [round, competitors] : rounds)
-    is_by_interval = mark(competitors.second, competitors.first) || is_by_interval;
+  for (const auto& [round, competitors] : rounds) mark(competitors.second, competitors.first, by);
   for (PaperRow& row : table.rows) {
     for (std::size_t c = 0; c < row.cells.size(); ++c) {
       if (!std::isnan(row.cells[c].value)) row.cells[c].mark = row.cells[layout.ranked_by[c]].mark;
@@ -80,7 +79,7 @@ bool mark_methods(PaperTable& table, const TableLayout& layout) {
       if (cell.is_doubted) cell.mark = CellMark::none;
     }
   }
-  return is_by_interval;
+  return by;
 }
 
 }  // namespace kvscope

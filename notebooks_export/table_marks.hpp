@@ -18,7 +18,14 @@ struct TableLayout {
   std::vector<std::size_t> ranked_by;       // by column: the one whose marks it has, often itself
 };
 
-/// Marks cells by the rules of make_paper_table. True if a recorded interval decided about a mark.
-bool mark_methods(PaperTable& table, const TableLayout& layout);
+/// What marks were decided by.
+struct MarkedBy {
+  bool has_units = false;      // paired differences
+  bool has_intervals = false;  // the recorded interval of the better one
+  bool is_undecided = false;   // of some column nothing is marked: the first two are not apart
+};
+
+/// Marks cells by the rules of make_paper_table.
+MarkedBy mark_methods(PaperTable& table, const TableLayout& layout);
 
 }  // namespace kvscope

@@ -200,6 +200,39 @@ std::string doubts_sentence(const TableColumn* doubt, const RowSlots& rows) {
   return text.empty() ? text : fmt::format("Not marked, since gates doubt it: {}.", text);
 }
 
+std::string whole_sentence(const Table& table, const RowSlots& rows,
+                           const std::vector<TableField>& fields) {
+  if (!table.has("density")) return "";
+  const auto density = table.numbers("density");
+  std::map<std::string, bool> keeps_all;  // by method
+  KeyTexts order;
+  for (const TableField& field : fields) {
+    if (!field.is_method()) continue;
+    for (const std::size_t row : rows) {
+      if (role_of_method(field.method(row)) != RowRole::method) continue;
+      const auto [found, is_new] = keeps_all.try_emplace(field.key(row).text, true);
+      if (is_new) order.push_back(found->first);
+      found->second = found->second && density[row] == 1.0;
+    }
+  }
+  std::erase_if(order, [&](const std::string& name) { return !keeps_all.at(name); });
+  if (order.empty()) return "";
+  return fmt::format("Not marked, since {} every key: {}.",
+                     order.size() == 1 ? "it keeps" : "they keep", fmt::join(order, ", "));
+}
+
+std::string marks_sentence(const MarkedBy& by, const std::string& units) {
+  if (by.has_units) {
+    return fmt::format(
+        "Bold: apart from every other value by the 95 % interval of the paired difference over {}; "
+        "underlined: from all but the bold one.{}",
+        units, by.is_undecided ? " No mark where the first two cannot be told apart." : "");
+  }
+  return by.has_intervals && by.is_undecided
+             ? "No mark where the recorded interval of the best holds another."
+             : "";
+}
+
 std::string formats_sentence(const Table& table, const RowSlots& rows) {
   NumberFormats first;  // of the rows that are not of f32
   std::size_t n = 0;

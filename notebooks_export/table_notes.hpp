@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "notebooks_export/table_fields.hpp"
+#include "notebooks_export/table_marks.hpp"
 #include "notebooks_export/table_pivot.hpp"
 
 namespace kvscope {
@@ -35,6 +36,15 @@ std::string prompts_sentence(const LeftOut& left_out);
 /// "Not marked, since gates doubt it: too-few-trials (3 rows of the result), ..."; empty
 /// if none does. `doubt`: null if the result has no such column.
 std::string doubts_sentence(const TableColumn* doubt, const RowSlots& rows);
+
+/// "Not marked, since it keeps every key: ThinK."; empty without such a method.
+std::string whole_sentence(const Table& table, const RowSlots& rows,
+                           const std::vector<TableField>& fields);
+
+/// "Bold: apart from every other value by the 95 % interval of the paired difference over heads;
+/// underlined: from all but the bold one. ..."; empty if what is shown decided.
+/// `units`: of unit_word.
+std::string marks_sentence(const MarkedBy& by, const std::string& units);
 
 /// NumberFormats::sentence of the rows that are not of f32, and how many these are.
 std::string formats_sentence(const Table& table, const RowSlots& rows);

@@ -285,9 +285,11 @@ const CellSample* TablePivot::find(std::size_t row, const KeyTexts& column,
 }
 
 TablePivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& column_fields,
-                      const std::vector<BoundValue>& values, const TableColumn* doubt,
+                      const std::vector<BoundValue>& values, const Table& table,
                       const MatchedRows& matched) {
   TablePivot pivot;
+  const TableColumn* const doubt = table.find("doubt");
+  const TableColumn* const density = table.has("density") ? table.find("density") : nullptr;
   for (const std::size_t row : rows) {
     const std::size_t r = pivot.rows.find_or_add(keys_of(row_fields, row));
     if (r == pivot.roles.size()) pivot.roles.push_back(role_of(row_fields, row));
@@ -299,9 +301,10 @@ TablePivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& 
     for (std::size_t v = 0; v < values.size(); ++v) {
       const BoundValue& value = values[v];
       CellSample& sample = pivot.samples[{r, texts_of(column), v}];
-      sample.add(value.column->numbers[row], value.low ? value.low->numbers[row] : kNan,
+      sample.add(row, value.column->numbers[row], value.low ? value.low->numbers[row] : kNan,
                  value.high ? value.high->numbers[row] : kNan);
       sample.is_doubted = sample.is_doubted || (doubt && !doubt->cell(row).empty());
+      sample.keeps_all = sample.keeps_all && density && density->numbers[row] == 1.0;
       sample.missed_cost = sample.missed_cost || !matched.why_missed(row).empty();
     }
     if (pivot.rows.keys.size() * std::max<std::size_t>(1, pivot.columns.keys.size()) *

@@ -46,11 +46,14 @@ struct CellSample {
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
   std::size_t n = 0;
-  bool is_doubted = false;   // a gate doubts one of the rows: column `doubt` names it
-  bool missed_cost = false;  // one of the rows is of another cost (MatchedRows)
+  std::vector<std::size_t> rows;  // of the table: those with a value
+  bool is_doubted = false;        // a gate doubts one of the rows: column `doubt` names it
+  bool keeps_all = true;          // all of the rows are of every key: their density is 1
+  bool missed_cost = false;       // one of the rows is of another cost (MatchedRows)
 
-  void add(double value, double low, double high) {
+  void add(std::size_t row, double value, double low, double high) {
     if (std::isnan(value)) return;
+    rows.push_back(row);
     sum += value;
     squares += value * value;
     low_sum += low;
@@ -114,11 +117,10 @@ void check_alike(const Table& table, const RowSlots& rows, const MatchedRows& ma
 BoundValue bind_value(const Table& table, const TableValue& value, const RowSlots& rows,
                       Spread spread);
 
-/// Throws ConfigError for more cells than a page can hold. `doubt`: the gates that doubt each row;
-/// null if the result has no such column. `matched`: which rows missed their cost.
+/// Throws ConfigError for more cells than a page can hold. `matched`: which rows missed their cost.
 TablePivot make_pivot(const RowSlots& rows, const std::vector<TableField>& row_fields,
                       const std::vector<TableField>& column_fields,
-                      const std::vector<BoundValue>& values, const TableColumn* doubt,
+                      const std::vector<BoundValue>& values, const Table& table,
                       const MatchedRows& matched);
 
 /// Column slots as shown: numbers ascend within their unit, text keeps the order of first

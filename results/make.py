@@ -68,7 +68,11 @@ def steps_of(name: str) -> dict[str, str]:
 
 
 #: What is kept of a sweep's rows: means over the heads of all layers.
-MASS = ["kept", "mass_mean", "output_error_rel", "recallk"]
+MASS = ["kept", "mass_mean", "output_error_rel", "recallk", "lost_choosing", "lost_dividing"]
+
+
+def mean(values: list) -> float | None:
+    return None if None in values else sum(values) / len(values)
 
 
 def means_of_heads(sweep: dict) -> dict:
@@ -77,7 +81,7 @@ def means_of_heads(sweep: dict) -> dict:
     for name in dict.fromkeys(row["selector"] for row in sweep["rows"]):
         heads = [row for row in sweep["rows"] if row["selector"] == name and row["q_head"] is not None]
         rows.append({"selector": name, "knob": heads[0]["knob"], "note": heads[0]["match_note"],
-                     **{key: sum(row[key] for row in heads) / len(heads) for key in MASS}})
+                     **{key: mean([row[key] for row in heads]) for key in MASS}})
     return {**{key: sweep[key] for key in ("config_hash", "command_line", "skipped")}, "rows": rows}
 
 
@@ -164,11 +168,16 @@ def mass_table(folder: Path, part: str = "mass") -> str:
         for side in sides:
             found = next((row for row in side if row["selector"] == name), None)
             rows.setdefault(name, [f"`{name}`"]).extend(
-                [""] * 3 if found is None else
-                [f"{found['kept']:.0f}{'†' if found['note'] else ''}", f"{100 * found['mass_mean']:.1f}",
-                 f"{100 * found['output_error_rel']:.1f}"])
-    heads = [f"{side}: {what}" for side in ("chunks", "steps") for what in ("keys", "mass %", "error %")]
-    return markdown(["method", *heads], list(rows.values())) + "\n\n† Could not be brought to 256 keys."
+                [""] * 5 if found is None else
+                [f"{found['kept']:.0f}{'†' if found['note'] else ''}",
+                 *("" if found[key] is None else f"{100 * found[key]:.1f}"
+                   for key in ("mass_mean", "lost_choosing", "lost_dividing", "output_error_rel"))])
+    heads = [f"{side}: {what}" for side in ("chunks", "steps")
+             for what in ("keys", "mass %", "lost choosing", "lost dividing", "error %")]
+    return markdown(["method", *heads], list(rows.values())) + (
+        "\n\n† Could not be brought to 256 keys. Lost by choosing: what as many keys of the same rows would hold more, if they were "
+        "the best; by dividing: what method `ceiling` holds more than these, which gives the keys to the rows, heads and layers that "
+        "need them. Nothing of 256 keys holds more than the ceiling.")
 
 
 def papers_table(folder: Path) -> str:

@@ -11,6 +11,11 @@
 
 namespace kvscope {
 
+struct Interval {
+  double low = 0.0;
+  double high = 0.0;
+};
+
 /// Mean of the entries that are not NaN; NaN if there are none.
 double mean(std::span<const double> x);
 double mean(std::span<const float> x);

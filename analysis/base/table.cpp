@@ -108,8 +108,17 @@ void Table::add_text(std::string name, std::string word) {
   add_text(std::move(name), TextColumn{{std::move(word)}, std::vector<std::int32_t>(n_rows_, 0)});
 }
 
+void Table::set_units(RowUnits units) {
+  if (units.values.size() != n_rows_) {
+    throw ShapeError(
+        fmt::format("{}: units of {} rows for a table of {}", name_, units.values.size(), n_rows_));
+  }
+  units_ = std::move(units);
+}
+
 void Table::append(const Table& other) {
   if (columns_.empty()) {
+    units_ = other.units_;
     columns_ = other.columns_;
     place_of_ = other.place_of_;
     n_rows_ = other.n_rows_;
@@ -138,6 +147,16 @@ void Table::append(const Table& other) {
     }
     place_of_.emplace(column.name, columns_.size());
     columns_.push_back(std::move(column));
+  }
+  if (units_.column.empty() && !other.units_.column.empty()) {
+    units_.column = other.units_.column;
+    units_.values.resize(n_rows_);
+  }
+  if (!units_.column.empty()) {
+    if (other.units_.column == units_.column)
+      units_.values.insert(units_.values.end(), other.units_.values.begin(),
+                           other.units_.values.end());
+    units_.values.resize(n_rows);
   }
   n_rows_ = n_rows;
 }

@@ -45,6 +45,13 @@ struct TableColumn {
   std::string cell(std::size_t row) const;
 };
 
+/// What the numbers of one column are means of: [row][unit], NaN for a unit that a row lacks. Rows
+/// that are compared have the same units in the same order.
+struct RowUnits {
+  std::string column;
+  std::vector<std::vector<double>> values;
+};
+
 class Table {
  public:
   /// `name` is what messages call it: a file, usually.
@@ -73,8 +80,13 @@ class Table {
   void add_text(std::string name, TextColumn values);
   /// The same word in every line.
   void add_text(std::string name, std::string word);
+  /// Null if the table does not know what its numbers are means of.
+  const RowUnits* units() const { return units_.column.empty() ? nullptr : &units_; }
+  /// Throws ShapeError if there are not as many as rows.
+  void set_units(RowUnits units);
   /// The rows of `other` below these; cells of columns that only one of them has are empty, and a
   /// column of words in one of them is one in the result.
+  /// Units of another column than these are left out.
   void append(const Table& other);
 
  private:
@@ -83,6 +95,7 @@ class Table {
 
   std::string name_;
   std::size_t n_rows_ = 0;
+  RowUnits units_;
   std::vector<TableColumn> columns_;
   std::map<std::string, std::size_t, std::less<>> place_of_;  // in columns_, by name
 };

@@ -90,11 +90,12 @@ class TableCommand final : public Command {
   std::string description() const override {
     return "Reads the rows of sweeps, simulations and analyses (CSV, JSON or HDF5) and writes "
            "methods against lengths or budgets as LaTeX (booktabs), Markdown or CSV. The best "
-           "value of a column is bold, the second underlined; values that print alike, or "
-           "that the recorded interval of a better one holds, share a mark, and nothing is "
-           "marked where all tie; full attention, controls (random keys, ...) "
-           "and oracles are shown, not ranked. At equal cost (--match) rows are methods without "
-           "their budgets, and what missed the cost has a dagger. Prompts that the dense model "
+           "value of a column is bold and the second underlined where they are apart from all that "
+           "follow: by the 95 % interval of the paired difference over prompts, blocks of tokens "
+           "or heads, if the result holds them, else by its recorded interval; full attention, "
+           "controls (random keys, ...) and oracles are shown, not ranked. At equal cost "
+           "(--match) rows are methods without their budgets, and what missed the cost has a "
+           "dagger. Prompts that the dense model "
            "does not answer are left out and named, unless kind is a field or in "
            "--where. A preset has the layout of a table in the papers; --rows, --columns and "
            "--value replace its parts. A field is a column, a|b (the first "
@@ -137,7 +138,10 @@ class TableCommand final : public Command {
         "latex, tabular (without the floating environment), markdown or csv; automatic goes "
         "by the ending of --out",
         format_);
-    options.flag("wide", "LaTeX: over both columns of a page (table*)", wide_);
+    options.flag("wide",
+                 "LaTeX: over both columns of a page (table*); without it, where one column seems "
+                 "too narrow",
+                 wide_);
     options.add("size", "WORD",
                 fmt::format("LaTeX: letters of the table, one of {}", fmt::join(kLatexSizes, ", ")),
                 size_);
@@ -167,8 +171,9 @@ class TableCommand final : public Command {
         format == TableFormat::csv ? csv_table(table)
         : format == TableFormat::markdown
             ? markdown_table(table)
-            : latex_table(table,
-                          {.floating = format == TableFormat::latex, .wide = wide_, .size = size_});
+            : latex_table(table, {.floating = format == TableFormat::latex,
+                                  .wide = wide_ ? std::optional(true) : std::nullopt,
+                                  .size = size_});
     if (out_) {
       save_text(*out_, text, overwrite_);
     } else {

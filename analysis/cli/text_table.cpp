@@ -2,16 +2,11 @@
 
 #include <algorithm>
 
+#include "core/base/utf8.hpp"
+
 namespace kvscope::cli {
 
 namespace {
-
-// Columns on a terminal: UTF-8 continuation bytes take none.
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
-}
 
 bool is_number_like(const std::string& text) {
   return text.empty() || text == "-" || text.find_first_of("0123456789") == 0 ||
@@ -30,10 +25,10 @@ std::string TextTable::text(int indent) const {
   std::vector<std::size_t> width(n);
   std::vector<bool> right(n, true);
   for (std::size_t c = 0; c < n; ++c) {
-    width[c] = width_of(header_[c]);
+    width[c] = count_code_points(header_[c]);
     right[c] = c > 0 || !begins_with_words_;
     for (const auto& row : rows_) {
-      width[c] = std::max(width[c], width_of(row[c]));
+      width[c] = std::max(width[c], count_code_points(row[c]));
       right[c] = right[c] && is_number_like(row[c]);
     }
   }
@@ -42,7 +37,7 @@ std::string TextTable::text(int indent) const {
     std::string line(static_cast<std::size_t>(indent), ' ');
     for (std::size_t c = 0; c < n; ++c) {
       if (c > 0) line += "  ";
-      const std::string gap(width[c] - width_of(cells[c]), ' ');
+      const std::string gap(width[c] - count_code_points(cells[c]), ' ');
       line += right[c] ? gap + cells[c] : cells[c] + gap;
     }
     line.erase(line.find_last_not_of(' ') + 1);

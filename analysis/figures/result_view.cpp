@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/base/read_table.hpp"
+#include "analysis/simulate/row_units.hpp"
 #include "core/base/error.hpp"
 #include "core/trace/result.hpp"
 
@@ -31,6 +32,20 @@ TextColumn words_of(const std::vector<double>& codes, const nlohmann::ordered_js
     words.codes.push_back(static_cast<std::int32_t>(code));
   }
   return words;
+}
+
+/// What the rows of a simulation are means of, where its file has it for all of them.
+void add_units(const ResultView& result, Table& table) {
+  const ResultArray* const array = result.find(kRowUnits);
+  const std::string column = table.has("accuracy") ? "accuracy" : "perplexity";
+  if (array == nullptr || array->shape.rank != 2 || !table.has(column)) return;
+  if (array->shape[0] != static_cast<Index>(table.n_rows())) return;
+  const std::vector<double> all = result.read(kRowUnits);
+  const auto width = static_cast<std::ptrdiff_t>(array->shape[1]);
+  RowUnits units{column, {}};
+  for (auto from = all.begin(); units.values.size() < table.n_rows(); from += width)
+    units.values.emplace_back(from, from + width);
+  table.set_units(std::move(units));
 }
 
 }  // namespace
@@ -103,7 +118,10 @@ Table rows_of(const ResultView& result) {
       table.add_numbers(column, std::move(values));
     }
   }
-  if (!table.columns().empty()) return table;
+  if (!table.columns().empty()) {
+    add_units(result, table);
+    return table;
+  }
   if (!summary.is_object() || !summary.contains("layers")) {
     throw FormatError(fmt::format("{}: this result of kind {} holds no table of rows",
                                   result.name(), result.info().kind));

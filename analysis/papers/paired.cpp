@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "analysis/base/paired_numbers.hpp"
 #include "analysis/base/statistics.hpp"
 #include "analysis/papers/rows_where.hpp"
 #include "analysis/simulate/intervals.hpp"
@@ -87,28 +88,6 @@ Index count(const Differences& differences, double wanted) {
   return static_cast<Index>(std::ranges::count(differences.of, wanted));
 }
 
-/// How far a true difference `d` is from what was seen, in standard errors under it (Tango 1998,
-/// equation 2): b pairs for left, c for right, of n.
-double tango_score(double b, double c, double n, double d) {
-  const double middle = -b - c + (2.0 * n - b + c) * d;
-  const double q = (std::sqrt(middle * middle + 8.0 * n * c * d * (1.0 - d)) - middle) / (4.0 * n);
-  const double variance = n * (2.0 * q + d * (1.0 - d));
-  return variance > 0.0 ? (b - c - n * d) / std::sqrt(variance)
-                        : std::copysign(INFINITY, b - c - n * d);
-}
-
-Interval tango_interval(double b, double c, double n, double z) {
-  const auto edge = [&](double inside, double outside) {
-    for (int i = 0; i < 60; ++i) {
-      const double middle = 0.5 * (inside + outside);
-      (std::abs(tango_score(b, c, n, middle)) <= z ? inside : outside) = middle;
-    }
-    return inside;
-  };
-  const double seen = (b - c) / n;
-  return {edge(seen, -1.0), edge(seen, 1.0)};
-}
-
 }  // namespace
 
 std::string pairing_word(Pairing pairing) {
@@ -186,26 +165,13 @@ double mean_of(const Differences& differences) {
 }
 
 double spread_of(const Differences& differences) {
-  const auto n = static_cast<double>(differences.of.size());
-  const double centre = mean_of(differences);
-  double squares = 0.0;
-  for (const double d : differences.of) squares += (d - centre) * (d - centre);
-  if (squares == 0.0 && is_of_shares(differences)) return std::sqrt(1.5 / (n + 2.0));
-  return std::sqrt(squares / (n - 1.0));
+  return paired_spread(differences.of);
 }
 
 Interval interval_of(const Differences& differences, double confidence) {
-  const auto n = static_cast<double>(differences.of.size());
-  const double tail = 0.5 + 0.5 * confidence;
-  if (is_of_shares(differences)) {
-    return tango_interval(static_cast<double>(count(differences, 1.0)),
-                          static_cast<double>(count(differences, -1.0)), n, normal_quantile(tail));
-  }
-  const double half = boost::math::quantile(boost::math::students_t(n - 1.0), tail) *
-                      spread_of(differences) / std::sqrt(n);
+  const Interval all = paired_interval(differences.of, confidence);
   const double most = differences.pairing == Pairing::prompt ? 1.0 : INFINITY;  // of scores
-  return {std::max(-most, mean_of(differences) - half),
-          std::min(most, mean_of(differences) + half)};
+  return {std::max(-most, all.low), std::min(most, all.high)};
 }
 
 double p_of(const Differences& differences) {

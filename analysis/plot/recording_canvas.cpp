@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/base/utf8.hpp"
+
 namespace kvscope::plot {
 
 namespace {
@@ -29,10 +31,7 @@ std::string text_of(std::span<const Point> points) {
 }  // namespace
 
 double FixedMetrics::width(std::string_view text, double size) const {
-  const auto n = std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  });
-  return 0.6 * size * static_cast<double>(n);
+  return 0.6 * size * static_cast<double>(count_code_points(text));
 }
 
 void RecordingCanvas::line(std::string_view text) {

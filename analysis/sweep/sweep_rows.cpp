@@ -168,7 +168,8 @@ void split_losses(std::vector<SweepBlock>& blocks) {
   }
   for (SweepBlock& block : blocks) {
     const auto ceiling = ceilings.find(place_of(block));
-    if (ceiling == ceilings.end()) continue;
+    const bool is_met = block.rows.front().text(SweepText::match_note).empty();
+    if (ceiling == ceilings.end() || !is_met) continue;
     for (std::size_t r = 0; r < block.rows.size(); ++r)
       block.rows[r].number(SweepNumber::lost_dividing) =
           lost(ceiling->second->rows[r].number(SweepNumber::mass_mean),

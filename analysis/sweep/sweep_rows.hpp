@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/sweep/match.hpp"
 #include "analysis/sweep/sweep_result.hpp"
 #include "analysis/sweep/sweep_table.hpp"
@@ -15,11 +16,6 @@
 #include "core/sim/replay.hpp"
 
 namespace kvscope {
-
-struct Interval {
-  double low = 0.0;
-  double high = 0.0;
-};
 
 /// 2.5 % and 97.5 % percentiles of means over n_resamples resamples with replacement. The numbers
 /// drawn depend on `stream` only; they are drawn once for all metrics with as many values. One
@@ -69,8 +65,8 @@ struct BlockPlace {
 /// number else is NaN, no key has an age.
 SweepBlock empty_sweep_block(const SweepResult& result, const BlockPlace& place);
 
-/// Fills lost_dividing beside the rows of method `ceiling` at the same cost; of one layer or head
-/// it may be below 0: the ceiling gives some more keys and others fewer.
+/// Fills lost_dividing of rows that met their cost, where method `ceiling` met it too; of one layer
+/// or head it may be below 0: the ceiling gives some more keys and others fewer.
 void split_losses(std::vector<SweepBlock>& blocks);
 
 /// The rows and arrays of pair `pair_slot` of `replay`.

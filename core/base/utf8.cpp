@@ -1,5 +1,6 @@
 #include "core/base/utf8.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace kvscope {
@@ -69,6 +70,12 @@ std::size_t utf8_char_before(std::string_view text, std::size_t end) {
   std::size_t begin = end - 1;
   while (begin > 0 && is_continuation(byte_at(text, begin))) --begin;
   return begin;
+}
+
+std::size_t count_code_points(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 void append_utf8(std::string& out, char32_t code_point) {

@@ -25,6 +25,9 @@ Utf8Char utf8_char_at(std::string_view text, std::size_t pos);
 /// Where the character that ends at `end` begins; 0 < end <= text.size(), well-formed text.
 std::size_t utf8_char_before(std::string_view text, std::size_t end);
 
+/// Characters, not bytes; what is not UTF-8 counts some number of them.
+std::size_t count_code_points(std::string_view text);
+
 /// Appends one code point.
 void append_utf8(std::string& out, char32_t code_point);
 

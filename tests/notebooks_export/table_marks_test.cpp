@@ -1,4 +1,6 @@
 // What tables mark and say: headings by whole names, one rank per quantity, prompts that count.
+#include <fmt/format.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -225,7 +227,7 @@ TEST_CASE("a label that says selector and budget stands for both") {
   CHECK_THROWS_AS(made(csv, {"selector"}, {"length"}, {"seconds"}), ConfigError);
 }
 
-TEST_CASE("what lies in the interval of the best shares its mark, whether it is shown or not") {
+TEST_CASE("nothing is marked where the interval of the best holds the second, shown or not") {
   constexpr const char* csv =
       "selector,turn,ttft_ratio,ttft_ratio_low,ttft_ratio_high\n"
       "full,1,1,,\n"
@@ -235,15 +237,96 @@ TEST_CASE("what lies in the interval of the best shares its mark, whether it is 
       "quoka,3,1.12,0.84,1.38\nquest,3,1.05,1.00,1.09\n"
       "quoka,4,1.12,,\nquest,4,1.05,,\n";
   const PaperTable table = made(csv, {"selector"}, {"turn"}, {"ttft_ratio"});
-  CHECK(marked(table.rows[1]) == "bb.b");  // quoka; in turn 3 there is nothing else than the best
-  CHECK(marked(table.rows[2]) == "bs.s");
-  CHECK(marked(table.rows[3]) == "ss..");
+  CHECK(marked(table.rows[1]) == ".b.b");  // quoka
+  CHECK(marked(table.rows[2]) == "...s");  // in turn 2 quest's interval holds snapkv
+  CHECK(marked(table.rows[3]) == "....");
   CHECK(marked(table.rows[4]) == "....");
-  CHECK_THAT(table.note, ContainsSubstring("Ranked alike: values that the recorded interval of"));
+  CHECK(table.note == "No mark where the recorded interval of the best holds another.");
   const PaperTable plain = made("selector,turn,ttft_ratio\nquoka,1,1.12\nquest,1,1.05\n",
                                 {"selector"}, {"turn"}, {"ttft_ratio"});
   CHECK(marked(plain.rows[0]) == "b");
   CHECK(plain.note.empty());
+}
+
+TEST_CASE("marks follow paired differences, where the result holds what its rows are means of") {
+  // Two hard prompts make every level unsure; quoka is better than quest on each but one.
+  constexpr const char* csv =
+      "selector,length,accuracy,accuracy_low,accuracy_high\n"
+      "full,512,1,,\nquoka,512,0.8,0.5,0.95\nquest,512,0.5,0.25,0.75\nsnapkv,512,0.45,0.2,0.7\n";
+  const std::vector<double> quoka{1, 1, 1, 1, 1, 1, 1, 1, 0, 0};
+  const std::vector<double> quest{1, 1, 1, 1, 1, 0, 0, 0, 0, 0};
+  const auto made_with = [&](std::vector<double> of_quoka, std::vector<double> of_snapkv) {
+    Table table = table_from_csv(csv, "test.csv");
+    std::vector<std::vector<double>> values(4);
+    const auto repeated = [](const std::vector<double>& of) {
+      std::vector<double> all;
+      for (int i = 0; i < 4; ++i) all.insert(all.end(), of.begin(), of.end());
+      return all;
+    };
+    values[0] = std::vector<double>(40, 1.0);
+    values[1] = repeated(of_quoka);
+    values[2] = repeated(quest);
+    values[3] = repeated(of_snapkv);
+    table.set_units({"accuracy", values});
+    TableSpec spec;
+    spec.rows = {"selector"};
+    spec.columns = {"length"};
+    spec.values = {{"accuracy", Derive::none, "", {}, {}}};
+    return make_paper_table(table, spec);
+  };
+  // snapkv: as many as quest but one in ten, and other prompts
+  const PaperTable apart = made_with(quoka, {0, 0, 0, 0.5, 1, 1, 1, 1, 0, 0});
+  CHECK(marked(apart.rows[1]) == "b");
+  CHECK(marked(apart.rows[2]) == ".");
+  CHECK_THAT(apart.note,
+             ContainsSubstring("Bold: apart from every other value by the 95 % interval "
+                               "of the paired difference over prompts; underlined"));
+  // the same two levels on different prompts are not told apart
+  const PaperTable together = made_with({0, 0, 0, 1, 1, 1, 1, 1, 1, 0}, quest);
+  CHECK(marked(together.rows[1]) == ".");
+  CHECK_THAT(together.note, ContainsSubstring("No mark where the first two cannot be told apart."));
+  Table table = table_from_csv(csv, "test.csv");
+  CHECK_THROWS_AS(table.set_units({"accuracy", {}}), ShapeError);
+  table.set_units({"accuracy", std::vector<std::vector<double>>(4, quest)});
+  table.append(table_from_csv(csv, "test.csv"));
+  REQUIRE(table.units() != nullptr);
+  CHECK(table.units()->values.size() == 8);
+  CHECK(table.units()->values[7].empty());
+}
+
+TEST_CASE("a method that keeps every key is not the best of those that choose") {
+  const PaperTable table = made(
+      "selector,budget,layer,q_head,window,density,mass_mean\nthink,64,0,,0,1,1\n"
+      "quest,64,0,,0,0.1,0.8\nquoka,64,0,,0,0.1,0.9\n",
+      {"selector"}, {"budget"}, {"mass_mean"});
+  CHECK(marked(table.rows[0]) == ".");
+  CHECK(marked(table.rows[2]) == "b");
+  CHECK_THAT(table.note, ContainsSubstring("Not marked, since it keeps every key: think."));
+  // as wide as it is: one column of a page, or two
+  CHECK_THAT(latex_table(table), ContainsSubstring("\\begin{table}[t]"));
+  std::string csv = "selector,length,accuracy\n";
+  for (int length = 1024; length <= 16384; length += 1024)
+    csv += fmt::format("quest,{0},0.5\nquoka,{0},0.6\n", length);
+  const PaperTable wide = made(csv.c_str(), {"selector"}, {"length"}, {"accuracy"});
+  CHECK_THAT(latex_table(wide), ContainsSubstring("\\begin{table*}[t]"));
+  CHECK_THAT(latex_table(wide, {.wide = false}), ContainsSubstring("\\begin{table}[t]"));
+  CHECK(latex_width(wide, "tiny") < latex_width(wide, "normalsize"));
+}
+
+TEST_CASE("methods of a sweep are compared over the heads of its layers") {
+  std::string csv = "selector,budget,layer,q_head,window,mass_mean\n";
+  for (const auto& [name, gain] : {std::pair("quest", 0.0), std::pair("quoka", 0.02)}) {
+    for (int layer = 0; layer < 2; ++layer) {
+      csv += fmt::format("{},64,{},,0,{}\n", name, layer, 0.5 + 0.2 * layer + gain);
+      for (int head = 0; head < 4; ++head)
+        csv += fmt::format("{},64,{},{},0,{}\n", name, layer, head,
+                           0.2 + 0.2 * layer + 0.2 * head + gain * (0.5 + 0.3 * head));
+    }
+  }
+  const PaperTable table = made(csv.c_str(), {"selector"}, {"budget"}, {"mass_mean"});
+  CHECK(table.rows[1].keys[0] == "quoka");
+  CHECK(marked(table.rows[1]) == "b");
+  CHECK_THAT(table.note, ContainsSubstring("paired difference over heads"));
 }
 
 TEST_CASE("a note says what all rows agree in and no field shows, and how much was measured") {
