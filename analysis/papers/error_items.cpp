@@ -44,6 +44,7 @@ std::vector<Item> quoka_errors() {
        .claim =
            "For ||q|| = 1 and all squared norms below M: (log(n/(n+1)) - log(1-w)) / (2M) - 1 <= "
            "CosSim(k*, q).",
+       .words = "Without loss of generality suppose ||q|| = 1 and assume k* is a key not in",
        .published =
            "Printed with an upper bound M of the squared norms, and no other condition on them.",
        .values = {{.key = "violations",
@@ -70,6 +71,7 @@ std::vector<Item> quoka_errors() {
        .place = "Algorithm 1, lines 7 and 12",
        .title = "Normalised keys, if taken literally",
        .claim = "Line 7 replaces K by unit keys and line 12 gathers K* from that K.",
+       .words = "K <- K/norm(K, dim=-1) ... K*, V* <- gather(K, I), gather(V, I)",
        .published =
            "Algorithm 1 overwrites K (and Q, of which N_Q rows are left) before gathering.",
        .values = {{.key = "norm",
@@ -88,6 +90,7 @@ std::vector<Item> quoka_errors() {
        .place = "Algorithm 1, lines 4 and 8",
        .title = "Pairing by rank or by position is left open",
        .claim = "Algorithm 1 says which keys are kept.",
+       .words = "Q <- gather(topk(-S_Q, N_Q), Q) ... mean(Q, reshape(b, n_kv, n_q, d), dim=2)",
        .published = "After each head has chosen its own queries (line 4), slot j of the mean over "
                     "heads (line 8) joins different tokens, in whatever order top-k returns them.",
        .values = {{.key = "change",
@@ -121,6 +124,7 @@ std::vector<Item> quest_errors() {
        .place = "Pass-key table, budget 32",
        .title = "Budget 32 was 48 tokens",
        .claim = "The first column of the pass-key table has a budget of 32 tokens.",
+       .words = "Method / Budget 32 64 128 256 512",
        .published = "65 % at budget 32. The published evaluator takes max(3, budget / 16) pages.",
        .values =
            {{.key = "kept",
@@ -153,6 +157,8 @@ std::vector<Item> specattn_errors() {
        .place = "Algorithm 2, line 17",
        .title = "The last midpoint loses mass",
        .claim = "The set {i : a_i >= theta_mid} holds at least p of the row's mass.",
+       .words = "ensuring that we retain tokens accounting for at least p fraction of the total "
+                "attention mass",
        .published = "Line 17 returns the last midpoint tried, also where that test failed.",
        .values = {nucleus_mass("printed", "least mass kept by the printed search, p = .95",
                                "paper_eps"),
@@ -172,6 +178,7 @@ std::vector<Item> specattn_errors() {
        .place = "Appendix A.3",
        .title = "The bound's factor 2",
        .claim = "The output error of top-p attention is at most (1 - p) ||V||.",
+       .words = "The top-p approach provides a theoretical error bound of",
        .published = "Shown for equation (2), whose weights are not renormalised; FlashInfer, which "
                     "computes the results, renormalises.",
        .values = {lost("renormalised", "error over lost mass, renormalised as computed",
@@ -192,6 +199,7 @@ std::vector<Item> specattn_errors() {
        .place = "Table 1",
        .title = "77.4 % KV reduction leaves the dense layers out",
        .claim = "A window of 256 keys reduces the KV loads of the model by 77.4 %.",
+       .words = "the first 2 layers use full attention for all methods",
        .published = "77.4 %; the first two layers are dense and 10 % of 2048 tokens prefilled.",
        .values =
            {{.key = "all",

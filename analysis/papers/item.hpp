@@ -99,6 +99,9 @@ struct Item {
   std::string place;  // "Figures 4 and 7"
   std::string title;
   std::string claim;          // what the paper says, in a sentence
+  std::string words;          // its own words for it, " ... " where some are left out; a test looks
+                              // them up in the source (tests/golden/papers). Empty: of a figure or
+                              // the printed paper, whose text is not at hand
   std::string published;      // its numbers and their setting
   std::vector<Value> values;  // the first one is "ours"
   std::vector<Check> checks;

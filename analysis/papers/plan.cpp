@@ -102,7 +102,9 @@ Json plan_json(const std::vector<PlannedCheck>& plan) {
     const bool is_paired = one.pairing != Pairing::none;
     list.push_back({{"item", one.item->id},
                     {"paper", paper_name(one.item->paper)},
+                    {"place", one.item->place},
                     {"claim", one.item->claim},
+                    {"words", one.item->words},
                     {"hypothesis", one.hypothesis},
                     {"decides", one.check->role == Role::needs  ? "whether it can be tested"
                                 : one.check->role == Role::form ? "form"
@@ -124,6 +126,9 @@ std::string plan_text(const std::vector<PlannedCheck>& plan) {
   for (const PlannedCheck& one : plan) {
     if (one.item != item) {
       text += fmt::format("{}{}: {}\n", text.empty() ? "" : "\n", one.item->id, one.item->claim);
+      text += one.item->words.empty()
+                  ? fmt::format("  {}\n", one.item->place)
+                  : fmt::format("  {}: \"{}\"\n", one.item->place, one.item->words);
     }
     item = one.item;
     text += fmt::format("  {} {}.\n",

@@ -45,6 +45,9 @@ std::vector<Item> quoka_geometry_items() {
        .claim =
            "Some queries score consistently higher across keys, so a few of them can speak for "
            "a chunk.",
+       .words =
+           "Attention plot shows some queries are consistently higher scoring across keys, these "
+           "are more important to use for attention estimation",
        .published = "Llama-3.2-3B-Instruct, layer 0, head 11; a picture, no number.",
        .values = {quoka_total("recall", "share of the oracle's keys that the 16 queries find",
                               "quoka", "oracle_recall", Spread::rows, Unit::percent),
@@ -63,6 +66,9 @@ std::vector<Item> quoka_geometry_items() {
        .title = "Queries and keys form two clusters",
        .claim = "Keys cluster around their mean direction and queries around theirs; the two means "
                 "point different ways.",
+       .words =
+           "We see using PCA that keys and queries tend to cluster amongst themselves and that "
+           "higher scoring queries tend to be near the bulk of the keys",
        .published = "Llama-3.2-3B-Instruct, layer 0, head 11; a picture of two clouds.",
        .values = {quoka_total("queries", "mean cosine of queries with their mean", "geometry",
                               "query_clustering"),
@@ -84,6 +90,10 @@ std::vector<Item> quoka_geometry_items() {
        .title = "S_q finds the queries with a large attention weight",
        .claim = "S_q, the negative cosine of a query with the mean query, correlates with the "
                 "query's largest attention weight.",
+       .words =
+           "The score we use to determine query subselection, S_q, also defined as the negative "
+           "cosine similarity of queries with their mean, correlates with query tokens with high "
+           "maximum attention score",
        .published = "Correlation 0.737 in layer 0, head 11 of Llama-3.2-3B-Instruct (as readers of "
                     "the full paper quote it; the slides print no number).",
        .values = {quoka_total("mean", "Pearson correlation with log max weight, mean over heads",
@@ -109,6 +119,8 @@ std::vector<Item> quoka_geometry_items() {
        .title = "A key with attention weight w has a cosine of at least the bound",
        .claim = "(log(n/(n+1)) - log(1-w)) / (2M) - 1 <= CosSim(k*, q): a heavy key must point "
                 "towards its query.",
+       .words = "Suppose that for a fixed query token q, there is a set of key tokens ... that has "
+                "attention weight w",
        .published = "A theorem; no number. See also the error \"Theorem B.1 as printed\".",
        .values = {quoka_total("gap", "cosine minus the printed bound, mean", "theorem-b1",
                               "printed_mean_gap"),
@@ -130,6 +142,9 @@ std::vector<Item> quoka_geometry_items() {
        .claim =
            "Norms of keys and queries are bounded within all layers, and most of the geometric "
            "deviation comes from RoPE.",
+       .words =
+           "Key and query L2 norms are bounded within all layers of LLM (due to LayerNorms) ... "
+           "Majority of geometric deviation can be attributed to RoPE",
        .published = "Words; no number.",
        .values = {quoka_total("q", "norm of queries, mean", "geometry", "q_norm_mean"),
                   quoka_total("q95", "norm of queries, 95th percentile", "geometry", "q_norm_p95"),
@@ -166,6 +181,8 @@ std::vector<Item> quoka_accuracy_items() {
        .claim =
            "QuoKA finds needles as the dense model does at all depths and lengths, where other "
            "methods lose them.",
+       .words =
+           "QuoKA achieves baseline performance on NIAH tasks up to 32k with selective budget 2048",
        .published = "Llama-3.2-3B-Instruct, B_SA = 2048, B_CP = 128, up to 32k tokens: as dense.",
        .values = {quoka_accuracy("quoka", "QuoKA, 25 % of the cache", "needle", "selector=quoka"),
                   quoka_accuracy("full", "full attention", "needle", "selector=full"),
@@ -185,6 +202,8 @@ std::vector<Item> quoka_accuracy_items() {
        .title = "RULER by length, seven methods",
        .claim = "At B_SA = 1024 QuoKA scores above SnapKV, KeyDiff, LessIsMore, Loki, SparQ and "
                 "SampleAttention at every length.",
+       .words = "RULER evaluation results across increasing lengths with B_SA = 1,024. Highest per "
+                "column in bold (Higher is better)",
        .published = "Llama-3.2-3B, 4k / 8k / 16k / 32k: QuoKA 86.7 / 80.2 / 70.9 / 57.0; "
                     "SampleAttention 78.3 / 61.1 / 48.3 / 31.7; SparQ 79.4 / 60.8 / 48.6 / 31.1; "
                     "Loki 74.8 / 56.5 / 25.8 / 8.1; SnapKV 29.2 / 13.7 / 12.4 / 6.2.",
@@ -213,6 +232,9 @@ std::vector<Item> quoka_accuracy_items() {
        .title = "RULER with a quarter of the cache",
        .claim =
            "With B_SA = 25 % of the cache QuoKA loses little: at most 3.5 points in the table.",
+       .words =
+           "QuoKA performs significantly better on the benchmark when using both a fixed "
+           "selective budget and with a selective budget as the percentage of current cache size",
        .published = "At 32k, full and QuoKA: Llama-3.2-3B 76.31 and 74.14, Qwen3-4B 88.54 and "
                     "87.87, SmolLM3 75.18 and 73.55; the largest loss is Qwen2.5-3B's at 4096, "
                     "89.56 to 86.07.",
@@ -232,6 +254,9 @@ std::vector<Item> quoka_accuracy_items() {
        .place = "Table 3",
        .title = "LongBench, relative to full attention",
        .claim = "QuoKA keeps 94.5 to 98.6 % of the dense score, other methods 69 to 90 %.",
+       .words =
+           "Longbench results demonstrate near baseline performance for QuoKA, much better than "
+           "other sparse attention methods applied to chunked prefill",
        .published = "Llama-3.2-3B at 512 / 1024 / 2048: QuoKA .945 / .972 / .986, SampleAttention "
                     ".738 / .800 / .901. The slides and the poster disagree on Loki with SmolLM3 "
                     "(.384 and .784 at 512).",
@@ -265,6 +290,8 @@ std::vector<Item> quoka_cost_items() {
        .title = "Scoring costs less than other methods' scoring",
        .claim = "QuoKA's runtime complexity is below that of SampleAttention, SparQ, Loki and "
                 "LessIsMore.",
+       .words = "Quoka has superior theoretical memory/compute complexity than attention and other "
+                "sparse attention methods",
        .published = "QuoKA O((B_CP + N_Q (1 + d n_KV)) T), SampleAttention O((d n_Q + n_Q / n_KV + "
                     "n_KV) N_Q T), SparQ O(B_CP T d_l n_Q), Loki O(d_l n_Q (B_CP T + d (B_CP + "
                     "T))), LessIsMore O(d n_Q B_CP T / L).",
@@ -286,6 +313,9 @@ std::vector<Item> quoka_cost_items() {
        .title = "Time to the first token",
        .claim = "The first token comes up to three times sooner than with dense attention, and the "
                 "gain grows with the prompt.",
+       .words =
+           "TTFT and attention module latency significantly reduced by up to 3-5x on different "
+           "hardware ... Results include 3x lower TTFT",
        .published = "About 3x on an A100, Qwen3-4B, B_CP = 128; the length, about 50k tokens, is "
                     "read off the axis.",
        .values = {ratio("best", "dense over QuoKA, longest prompt measured", "ttft_ratio",
@@ -302,6 +332,7 @@ std::vector<Item> quoka_cost_items() {
        .title = "Attention speedup",
        .claim =
            "Attention becomes about five times as fast on GPUs and up to seven times on a CPU.",
+       .words = "5x GPU attention speedup, and up to 7x CPU speedup",
        .published = "5x on an A100, 5 to 6x on an RTX 2080, 7x on a Xeon W-2125; Qwen3-4B.",
        .values = {ratio("best", "dense attention over QuoKA's choice and attention, longest prompt",
                         "attention_ratio", Reduce::max),
@@ -316,6 +347,7 @@ std::vector<Item> quoka_cost_items() {
        .place = "Abstract",
        .title = "88 % fewer key-value pairs",
        .claim = "QuoKA uses 88 % fewer key-value pairs at near-baseline accuracy.",
+       .words = "while using 88% fewer KV pairs and maintaining near-baseline accuracy",
        .published = "88 %; the configuration is not stated (1024 of 8192 keys would be 87.5 %).",
        .values = {{.key = "kv",
                    .label = "key-value pairs not attended to, QuoKA at 12 %",

@@ -46,9 +46,10 @@ struct ReportHead {
   bool complete = true;  // false: stopped before the last run
 };
 
-/// {"format", "model", ..., "items": [{"item", "paper", "place", "claim", "published", "ours",
-/// "low", "high", "unit", "verdict", "reason", "checks": [{"hypothesis", "pairing", "threshold",
-/// "power", "difference", "low", "high", ...}], "doubts", "command", "values", "files", ...}]}.
+/// {"format", "model", ..., "items": [{"item", "paper", "place", "claim", "words",
+/// "published", "ours", "low", "high", "unit", "verdict", "reason", "checks": [{"hypothesis",
+/// "pairing", "threshold", "power", "difference", "low", "high", ...}], "doubts",
+/// "command", "values", "files", ...}]}.
 nlohmann::ordered_json report_json(const ReportHead& head,
                                    const std::vector<ItemOutcome>& outcomes);
 std::string report_html(const ReportHead& head, const std::vector<ItemOutcome>& outcomes);

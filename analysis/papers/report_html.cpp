@@ -164,10 +164,12 @@ std::string item_html(const ItemOutcome& outcome) {
   std::string html = fmt::format(
       "<section class=\"item\" id=\"{}\"><div class=\"head\"><div><h3>{}</h3>"
       "<span class=\"soft small\">{}, {}</span></div>{}</div>\n<dl>"
-      "<dt>{}</dt><dd>{}</dd><dt>Published</dt><dd>{}</dd><dt>Because</dt><dd>{}</dd>",
+      "<dt>{}</dt><dd>{}{}</dd><dt>Published</dt><dd>{}</dd><dt>Because</dt><dd>{}</dd>",
       item.id, xml_escape(item.title), paper_name(item.paper), xml_escape(item.place),
       chip(outcome.judgement.verdict), item.kind != Kind::claim ? "As printed" : "Claim",
-      xml_escape(item.claim), xml_escape(item.published), xml_escape(outcome.judgement.reason));
+      xml_escape(item.claim),
+      item.words.empty() ? "" : fmt::format("<br><q>{}</q>", xml_escape(item.words)),
+      xml_escape(item.published), xml_escape(outcome.judgement.reason));
   const std::string note = note_of(outcome);
   if (!note.empty()) html += fmt::format("<dt>Note</dt><dd>{}</dd>", xml_escape(note));
   for (const std::string& doubt : outcome.doubts)

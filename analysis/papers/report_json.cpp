@@ -139,6 +139,7 @@ Json report_json(const ReportHead& head, const std::vector<ItemOutcome>& outcome
          {"error", item.kind == Kind::error},
          {"ambiguity", item.kind == Kind::ambiguity},
          {"claim", item.claim},
+         {"words", item.words},
          {"published", item.published},
          {"ours", has_value ? json_number(outcome.measured[0].value) : Json(nullptr)},
          {"low", has_value ? json_number(outcome.measured[0].low) : Json(nullptr)},

@@ -87,11 +87,14 @@ std::string item_tex(const ItemOutcome& outcome) {
   const Item& item = *outcome.item;
   std::string tex = fmt::format(
       "\\subsection*{{{}}}\n\\label{{{}}}\\addcontentsline{{toc}}{{subsection}}{{{}}}\n"
-      "\\emph{{{}, {}}}: \\textbf{{{}}}. {}\n\n\\textbf{{{}.}} {}\n\n\\textbf{{Published.}} {}\n\n",
+      "\\emph{{{}, {}}}: \\textbf{{{}}}. {}\n\n"
+      "\\textbf{{{}.}} {}{}\n\n\\textbf{{Published.}} {}\n\n",
       tex_escape(item.title), item.id, tex_escape(item.title), paper_name(item.paper),
       tex_escape(item.place), verdict_word(outcome.judgement.verdict),
       tex_escape(outcome.judgement.reason), item.kind != Kind::claim ? "As printed" : "Claim",
-      tex_escape(item.claim), tex_escape(item.published));
+      tex_escape(item.claim),
+      item.words.empty() ? "" : fmt::format(" ``{}''", tex_escape(item.words)),
+      tex_escape(item.published));
   const std::string note = note_of(outcome);
   if (!note.empty()) tex += fmt::format("\\textbf{{Note.}} {}\n\n", tex_escape(note));
   for (const std::string& doubt : outcome.doubts)
