@@ -103,9 +103,9 @@ struct PaperTable {
 /// fields), else not at all. A value is the best if every other one is apart from it, and the
 /// second if all but the best are: by the 95 % interval of the paired difference, over the units
 /// that the result holds (prompts, blocks of tokens, heads); else by the recorded interval of the
-/// better one; else by what is shown. So nothing is marked where the first two cannot be told apart, and
-/// one method alone has no mark. Columns that show one quantity (perplexity, its difference, its
-/// increase) are ranked once. Cells of rows that a gate doubts (column doubt,
+/// better one; else by what is shown. So nothing is marked where the first two cannot be told
+/// apart, and one method alone has no mark. Columns that show one quantity (perplexity, its
+/// difference, its increase) are ranked once. Cells of rows that a gate doubts (column doubt,
 /// analysis/simulate/gates.hpp) have no mark, and the note names the gates. Rows that do not depend
 /// on a column field (no budget: full attention) show their value in every column.
 ///
