@@ -78,6 +78,8 @@ constexpr KnownMetric kKnown[] = {
     {"relative_increase_high", "Increase over full attention, upper end", kNeither, kRise},
     {"nll", "Negative log-likelihood", kLower, kShare},
     {"loss", "Loss", kLower, kShare},
+    {"loss_low", "Loss, lower end of the interval", kNeither, kShare},
+    {"loss_high", "Loss, upper end of the interval", kNeither, kShare},
     // what is kept
     {"mass", "Attention kept", kHigher, kShare},
     {"mass_mean", "Attention kept", kHigher, kShare},

@@ -23,6 +23,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_simulate_chain_command());
   commands.push_back(make_simulate_speculative_command());
   commands.push_back(make_explain_command());
+  commands.push_back(make_pareto_command());
   commands.push_back(make_papers_command());
   commands.push_back(make_selectors_command());
   commands.push_back(make_table_command());

@@ -78,6 +78,7 @@ std::unique_ptr<Command> make_bench_nucleus_command();
 std::unique_ptr<Command> make_bench_machine_command();
 std::unique_ptr<Command> make_bench_traceset_command();
 std::unique_ptr<Command> make_cost_command();
+std::unique_ptr<Command> make_pareto_command();
 std::unique_ptr<Command> make_papers_command();
 std::unique_ptr<Command> make_explain_command();
 std::unique_ptr<Command> make_version_command();

@@ -92,11 +92,17 @@ std::string describe_ledger(const Json& report) {
   }
   std::string text = table.text() + "\n";
   for (const Json& sentence : report.at("headlines")) text += sentence.get<std::string>() + "\n";
+  TextTable groups({"predictions", "rows", "median error", "within 20 %"});
+  for (const Json& group : report.at("groups")) {
+    groups.add_row({group.at("title").get<std::string>(), cost_cell(group, "predicted_rows"),
+                    percent_text(group.at("median_error").get<double>()),
+                    cost_cell(group, "within_20_percent")});
+  }
   text += fmt::format(
-      "\nmedian error of the {} rows that are predictions: {}; {} of them within 20 %. Rows that "
-      "calibrate gave a constant of a profile; bound: the published time is an upper limit.\n",
-      report.at("predicted_rows").get<int>(), percent_text(report.at("median_error").get<double>()),
-      report.at("within_20_percent").get<int>());
+      "\n{}Rows that calibrate gave a constant of a profile; bound: the published time is an upper "
+      "limit; variant: the figure of the row above under another assumption. None of these "
+      "counts.\n",
+      groups.text());
   return text;
 }
 

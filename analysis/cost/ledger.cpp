@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/cost/cost_data.hpp"
@@ -21,6 +24,19 @@ using Json = nlohmann::ordered_json;
 
 /// A headline within this is called consistent.
 constexpr double kConsistent = 0.25;
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kGroups = {
+    {{"calibration", "same source as a calibration"},
+     {"stated", "settings stated"},
+     {"assumed", "settings assumed"},
+     {"own", "own measurements"}}};
+
+/// The group of a row that predicts. calibrating: the sources of rows that gave a constant.
+std::string_view group_of(const LedgerRow& row, const std::set<std::string>& calibrating) {
+  if (row.source.starts_with("kvscope,")) return "own";
+  if (calibrating.contains(row.source)) return "calibration";
+  return row.note.find("assumed") == std::string::npos ? "stated" : "assumed";
+}
 
 /// The numbers of a setting by name, for files and for turning one of them.
 const std::vector<std::pair<std::string, double LedgerSetting::*>>& setting_numbers() {
@@ -232,6 +248,7 @@ std::vector<LedgerRow> parse_ledger(std::string_view text, const std::string& wh
   const nlohmann::json json = parse_json(text, where);
   const JsonObject top(json, where);
   std::vector<LedgerRow> rows;
+  std::set<std::string> calibrating;
   std::size_t index = 0;
   for (const auto& one : top.list("rows")) {
     const JsonObject object(one, where, fmt::format("rows[{}].", index++));
@@ -245,8 +262,10 @@ std::vector<LedgerRow> parse_ledger(std::string_view text, const std::string& wh
     row.note = object.string_if("note").value_or("");
     row.headline = object.string_if("headline").value_or("");
     if (row.role != "predicts" && row.role != "calibrates" && row.role != "bound" &&
-        row.role != "untold")
-      object.refuse("role", "predicts, calibrates, bound or untold");
+        row.role != "untold" && row.role != "variant")
+      object.refuse("role", "predicts, calibrates, bound, untold or variant");
+    if (row.role == "predicts") row.group = object.string("group");
+    if (row.role == "calibrates") calibrating.insert(row.source);
     if (row.source.empty()) object.refuse("source", "who published the figure");
     if (row.role == "untold") {
       if (row.note.empty()) object.refuse("note", "why nothing is predicted");
@@ -262,6 +281,11 @@ std::vector<LedgerRow> parse_ledger(std::string_view text, const std::string& wh
       }
     }
     rows.push_back(std::move(row));
+  }
+  for (const LedgerRow& row : rows) {
+    if (row.role == "predicts" && row.group != group_of(row, calibrating))
+      throw FormatError(fmt::format("{}: row {} is of group \"{}\": expected {}", where, row.id,
+                                    row.group, group_of(row, calibrating)));
   }
   return rows;
 }
@@ -317,15 +341,11 @@ std::optional<double> needed_value(const LedgerRow& row, const std::string& name
 }
 
 Json ledger_json(const LedgerRow& row) {
-  Json json = {{"id", row.id},
-               {"source", row.source},
-               {"figure", row.figure},
-               {"hardware", row.hardware},
-               {"role", row.role},
-               {"predicted", nullptr},
-               {"published", row.published},
-               {"error", nullptr},
-               {"unit", row.unit},
+  Json json = {{"id", row.id},         {"source", row.source},
+               {"figure", row.figure}, {"hardware", row.hardware},
+               {"role", row.role},     {"group", row.group},
+               {"predicted", nullptr}, {"published", row.published},
+               {"error", nullptr},     {"unit", row.unit},
                {"note", row.note}};
   if (row.role == "untold") return json;
   const double predicted = predict_quantity(row.setting, row.quantity, find_hardware(row.hardware));
@@ -338,21 +358,34 @@ Json ledger_report() {
   Json rows = Json::array();
   Json headlines = Json::array();
   std::vector<double> errors;
+  std::map<std::string, std::vector<double>, std::less<>> by_group;
   for (const LedgerRow& row : ledger_rows()) {
     Json json = ledger_json(row);
-    if (row.role == "predicts") errors.push_back(std::abs(json["error"].get<double>()));
+    if (row.role == "predicts") {
+      errors.push_back(std::abs(json["error"].get<double>()));
+      by_group[row.group].push_back(errors.back());
+    }
     if (!row.headline.empty() && json["predicted"].is_number())
       headlines.push_back(
           headline_sentence(row, find_hardware(row.hardware), json["predicted"].get<double>()));
     rows.push_back(std::move(json));
   }
-  return {{"kind", "cost-ledger"},
-          {"predicted_rows", errors.size()},
-          {"median_error", quantile(errors, 0.5)},
-          {"within_20_percent",
-           std::count_if(errors.begin(), errors.end(), [](double e) { return e <= 0.2; })},
-          {"headlines", headlines},
-          {"rows", rows}};
+  const auto summary = [](const std::vector<double>& of) {
+    return Json{{"predicted_rows", of.size()},
+                {"median_error", quantile(of, 0.5)},
+                {"within_20_percent",
+                 std::count_if(of.begin(), of.end(), [](double e) { return e <= 0.2; })}};
+  };
+  Json groups = Json::array();
+  for (const auto& [word, title] : kGroups) {
+    Json group = {{"group", word}, {"title", title}};
+    group.update(summary(by_group[std::string(word)]));
+    groups.push_back(std::move(group));
+  }
+  Json report = {{"kind", "cost-ledger"}};
+  report.update(summary(errors));
+  report.update({{"headlines", headlines}, {"groups", groups}, {"rows", rows}});
+  return report;
 }
 
 }  // namespace kvscope

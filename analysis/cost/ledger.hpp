@@ -4,7 +4,11 @@
 // A row's SETTING is what its source says (or what is assumed, and said). Its ROLE: "predicts"; or
 // "calibrates", where a constant of a profile was taken from this very row, so that its error says
 // nothing; or "bound", where the published time is an upper limit (research code); or "untold",
-// where the source names too little for a prediction.
+// where the source names too little for a prediction; or "variant": the figure of another row under
+// another assumption, which does not count a second time. A row that predicts is in one GROUP,
+// since errors of different groups say different things: "calibration", of a source from which
+// another row gave a constant; "stated", its source names every setting; "assumed", it does not
+// (the note says what is assumed); "own", measured with this program's kernels.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -53,6 +57,7 @@ struct LedgerRow {
   std::string hardware;  // of a profile; empty: untold
   std::string quantity;  // see predict_quantity
   std::string role;
+  std::string group;  // of a row that predicts; else empty
   double published = 0.0;
   std::string unit;
   std::string note;  // what is assumed, or why nothing is predicted
@@ -61,7 +66,8 @@ struct LedgerRow {
   std::vector<std::string> vary;  // headline: what is turned to see what would have to be true
 };
 
-/// All rows in the order of ledger.json. Throws FormatError for a file of that form with a fault.
+/// All rows in the order of ledger.json. Throws FormatError for a file of that form with a fault, a
+/// row whose group is not what its source, its note and the rows that calibrate say among them.
 std::vector<LedgerRow> parse_ledger(std::string_view text, const std::string& where);
 std::vector<LedgerRow> ledger_rows();
 
@@ -82,7 +88,7 @@ std::optional<double> needed_value(const LedgerRow& row, const std::string& name
 /// nothing is predicted.
 nlohmann::ordered_json ledger_json(const LedgerRow& row);
 
-/// {"kind": "cost-ledger", "rows", "headlines", "median_error", ...}.
+/// {"kind": "cost-ledger", "groups", "rows", "headlines", "median_error" of all, ...}.
 nlohmann::ordered_json ledger_report();
 
 }  // namespace kvscope

@@ -306,6 +306,7 @@ Json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers,
     }
   }
   return {{"kind", "cost"},
+          {"model", info.model_name},
           {"n_q", info.n_q},
           {"n_kv", info.n_kv},
           {"d_head", info.d_head},

@@ -51,11 +51,13 @@ TEST_CASE("cost predicts methods on cards, and a figure shows it", "[cost]") {
 TEST_CASE("cost --ledger prints predicted, published and error", "[cost]") {
   const auto json = kvscope_run({"cost", "--ledger", "--json"}).json();
   CHECK(json.at("rows").size() > 50);
-  CHECK(json.at("headlines").size() == 6);
+  CHECK(json.at("headlines").size() == 9);
+  CHECK(json.at("groups").size() == 4);
   CHECK(json.at("median_error").is_number());
   const auto text = kvscope_run({"cost", "--ledger"});
   CHECK(text.code == 0);
-  CHECK_THAT(text.out, ContainsSubstring("quest-attention") && ContainsSubstring("median error"));
+  CHECK_THAT(text.out,
+             ContainsSubstring("quest-attention") && ContainsSubstring("settings assumed"));
 }
 
 TEST_CASE("cost --check reads a report of bench select and a profile", "[cost]") {

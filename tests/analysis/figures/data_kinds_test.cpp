@@ -149,6 +149,32 @@ TEST_CASE("ladder: every rung has its line, alone and together, and says when it
                     ContainsSubstring("choose from mass"));
 }
 
+TEST_CASE("pareto: dots with intervals, the front through the best, dense as a line", "[figures]") {
+  MemoryResult result;
+  begin_result(result, "pareto");
+  const auto one = [](const std::string& selector, double us, double loss, const char* on_front) {
+    return nlohmann::ordered_json{{"selector", selector},     {"hardware", "h200"},
+                                  {"metric", "perplexity"},   {"on_front", on_front},
+                                  {"predicted_us", us},       {"loss", loss},
+                                  {"loss_low", loss - 0.005}, {"loss_high", loss + 0.01}};
+  };
+  result.finish({{"layers",
+                  {one("quest", 4.0, 0.02, "undecided"), one("quest", 2.0, 0.05, "yes"),
+                   one("quoka", 5.0, 0.06, "no"), one("oracle-topk", 1.0, 0.0, "reference"),
+                   one("full", 9.0, 0.0, "yes")}}});
+  const plot::Figure figure = drawn(result, "pareto");
+  REQUIRE(figure.panels.size() == 1);
+  const plot::Panel& panel = figure.panels[0];
+  CHECK(panel.y.label == "Increase of perplexity");
+  CHECK(mark_of<plot::Rule>(panel).at == 9.0);
+  const auto& front = mark_of<plot::Line>(panel);
+  CHECK(front.x == std::vector<double>{2.0, 4.0, 9.0});
+  CHECK(front.y == std::vector<double>{0.05, 0.02, 0.0});
+  CHECK(drawn(result, "pareto", {.selector = "quoka"}).panels[0].marks.size() == 3);
+  CHECK_THROWS_WITH(drawn(result, "pareto", {.selector = "snapkv"}),
+                    ContainsSubstring("no row of these methods"));
+}
+
 TEST_CASE("ties: a point per case and number type", "[figures]") {
   MemoryResult result;
   begin_result(result, "ties");

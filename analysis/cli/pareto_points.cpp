@@ -1,0 +1,287 @@
+#include "analysis/cli/pareto_points.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "analysis/base/statistics.hpp"
+#include "analysis/figures/selection.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/whole_file.hpp"
+#include "core/trace/result.hpp"
+#include "notebooks_export/open_result.hpp"
+#include "notebooks_export/table_fields.hpp"
+
+namespace kvscope::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// How a result spells a metric, and what its loss is called.
+struct MetricColumns {
+  std::string column, low, high;
+  std::string loss;
+  std::string unit;  // of the loss times 100
+};
+
+const MetricColumns& columns_of(ParetoMetric metric) {
+  static const std::array<MetricColumns, 3> kColumns = {
+      {{"relative_increase", "relative_increase_low", "relative_increase_high",
+        "an increase of the perplexity", " %"},
+       {"mass_mean", "mass_low", "mass_high", "a loss of attention mass", " %"},
+       {"accuracy", "accuracy_low", "accuracy_high", "a loss of accuracy", " points"}}};
+  return kColumns[static_cast<std::size_t>(metric)];
+}
+
+double cell(const Table& table, const std::string& column, std::size_t row) {
+  return table.has(column) ? table.numbers(column)[row] : kNan;
+}
+
+std::string word(const Table& table, const std::string& column, std::size_t row) {
+  return table.has_text(column) ? table.text(column).at(row) : std::string();
+}
+
+/// A row's method at its budget, as a point without numbers.
+ParetoPoint method_at(const Table& table, std::size_t row) {
+  ParetoPoint point;
+  point.selector = table.text("selector").at(row);
+  point.budget_kind = word(table, "budget_kind", row);
+  point.budget = cell(table, "budget", row);
+  const RowRole role = role_of_method(point.selector);
+  point.is_reference = role == RowRole::oracle || role == RowRole::control;
+  return point;
+}
+
+/// Means over the cells of a method at a budget: layers, kinds and lengths of prompts, texts.
+struct Measured {
+  ParetoPoint point;
+  Mean value, density, us, dense_us;
+  figures::MeanEnds ends, paired;  // paired: of the loss itself, where the result compares
+  std::int64_t n_paired = 0;
+};
+
+using Methods = std::map<std::string, Measured>;  // by ParetoPoint::text
+
+/// What a result says of pairs of methods on the same prompts.
+void add_comparisons(const fs::path& file, Methods& methods) {
+  if (file.extension() != ".json") return;
+  const Json report = Json(parse_json(read_whole_file(file, std::size_t{4} << 30), file.string()));
+  if (!report.is_object() || !report.contains("comparisons")) return;
+  for (const Json& one : report["comparisons"]) {
+    if (one.at("second") != "full") continue;
+    const auto method = methods.find(one.at("first").get<std::string>());
+    if (method == methods.end()) continue;
+    method->second.paired.add(-one.at("high").get<double>(), -one.at("low").get<double>());
+    ++method->second.n_paired;
+  }
+}
+
+class ParetoReader {
+ public:
+  explicit ParetoReader(const ParetoRequest& request) : request_(request) {}
+
+  ParetoInput read() {
+    Methods methods = read_losses();
+    if (request_.costs) read_costs(methods);
+    out_.points = points_of(std::move(methods));
+    return std::move(out_);
+  }
+
+ private:
+  const MetricColumns& columns() const { return columns_of(request_.metric); }
+
+  /// The losses of all results, and the times of sweeps that have them.
+  Methods read_losses() {
+    Table table("the results");
+    for (const fs::path& file : request_.files) {
+      const auto result = open_result(file);
+      const Json& config = result->info().config;
+      if (config.is_object() && config.contains("hardware") && config["hardware"].is_object() &&
+          !request_.costs &&
+          config["hardware"].value("name", request_.card.name) != request_.card.name)
+        throw ConfigError(fmt::format("{}: its predicted times are of {}, not of {}", file.string(),
+                                      config["hardware"].value("name", ""), request_.card.name));
+      table.append(rows_of(*result));
+      if (!table.has(columns().column) || !table.has_text("selector"))
+        throw ConfigError(fmt::format(
+            "{}: there is no {} in it; perplexity and accuracy are measured by kvscope simulate, "
+            "mass by kvscope sweep",
+            file.string(), enum_name(request_.metric)));
+    }
+    Methods methods;
+    std::set<std::string> models, phases;
+    std::set<double> lengths;
+    for (std::size_t r = 0; r < table.n_rows(); ++r) {
+      // one head and layers with a sliding window stand in a sweep's table alone
+      const bool is_layer = std::isnan(cell(table, "q_head", r)) &&
+                            !(cell(table, "window", r) != 0.0 && table.has("window"));
+      const double value = cell(table, columns().column, r);
+      if (!is_layer || std::isnan(value)) continue;
+      ParetoPoint point = method_at(table, r);
+      Measured& method = methods[point.text()];
+      method.point = std::move(point);
+      method.value.add(value);
+      method.ends.add(cell(table, columns().low, r), cell(table, columns().high, r));
+      method.density.add(cell(table, "density", r));
+      method.us.add(cell(table, "predicted_us", r));
+      method.dense_us.add(cell(table, "predicted_dense_us", r));
+      for (const char* column : {"n_tokens", "length"}) {
+        if (table.has(column)) lengths.insert(cell(table, column, r));
+      }
+      if (table.has_text("model")) models.insert(word(table, "model", r));
+      const std::string phase = word(table, table.has_text("phase") ? "phase" : "protocol", r);
+      if (phase == "prefill" || phase == "decode") phases.insert(phase);
+    }
+    if (models.size() > 1)
+      throw ConfigError(fmt::format("the results are of several models ({}): a front is of one",
+                                    fmt::join(models, ", ")));
+    if (phases.size() > 1)
+      throw ConfigError("the results are of prefill and of decode: a front is of one of them");
+    if (!lengths.empty()) {
+      out_.measured = fmt::format("loss measured at {} tokens, ", fmt::join(lengths, " and "));
+    } else if (request_.context) {
+      out_.measured = "loss measured at the recording's own length, ";
+    }
+    out_.is_far = request_.context &&
+                  (lengths.empty() || static_cast<double>(*request_.context) > *lengths.rbegin());
+    if (!models.empty()) out_.model = *models.begin();
+    if (!phases.empty()) phase_ = *phases.begin();
+    if (request_.metric == ParetoMetric::accuracy) {
+      for (const fs::path& file : request_.files) add_comparisons(file, methods);
+    }
+    return methods;
+  }
+
+  /// Times of the methods from a report of kvscope cost.
+  void read_costs(Methods& methods) {
+    const auto result = open_result(*request_.costs);
+    const Table table = rows_of(*result);
+    const std::string file = request_.costs->string();
+    if (result->info().kind != "cost" || !table.has("predicted_us"))
+      throw ConfigError(fmt::format("{}: expected what kvscope cost --out wrote", file));
+    const Json& config = result->info().config;
+    const std::string model = config.value("model", "");
+    if (!model.empty() && !out_.model.empty() && model != out_.model)
+      throw ConfigError(fmt::format("{} is of {}, the results are of {}", file, model, out_.model));
+    for (auto& [text, method] : methods) method.us = method.dense_us = {};
+    std::set<std::string> known;
+    bool has_card = false;
+    for (std::size_t r = 0; r < table.n_rows(); ++r) {
+      known.insert(fmt::format("{} at {} tokens, batch {}", word(table, "hardware", r),
+                               number_text(cell(table, "context", r), 8), cell(table, "batch", r)));
+      const bool is_context =
+          request_.context ? cell(table, "context", r) == static_cast<double>(*request_.context)
+                           : cell(table, "extrapolated", r) == 0.0;
+      if (word(table, "hardware", r) != request_.card.name || !is_context ||
+          cell(table, "batch", r) != static_cast<double>(request_.batch))
+        continue;
+      const std::string phase = word(table, "phase", r);
+      if (!phase_.empty() && phase != phase_)
+        throw ConfigError(fmt::format("{} is of {}, the results are of {}", file, phase, phase_));
+      has_card = true;
+      out_.timed = fmt::format("of {} at {} tokens{}",
+                               phase == "decode" ? "a decode step" : "a " + phase + " call",
+                               number_text(std::round(cell(table, "context", r)), 8),
+                               request_.batch > 1 ? fmt::format(", batch {}", request_.batch) : "");
+      const auto method = methods.find(method_at(table, r).text());
+      if (method == methods.end()) continue;
+      Measured& found = method->second;
+      found.us.add(cell(table, "predicted_us", r));
+      found.dense_us.add(cell(table, "predicted_dense_us", r));
+      found.point.call_speedup = cell(table, "call_speedup", r);
+      found.point.break_even = cell(table, "break_even", r);
+    }
+    if (!has_card)
+      throw ConfigError(
+          fmt::format("{} has no times of {}{}, batch {}: it has {}", file, request_.card.name,
+                      request_.context ? fmt::format(" at {} tokens", *request_.context) : "",
+                      request_.batch, fmt::join(known, "; ")));
+  }
+
+  void set_loss(Measured& method, const Measured* full) const {
+    ParetoPoint& point = method.point;
+    const double value = method.value.value();
+    const double low = method.ends.low();
+    const double high = method.ends.high();
+    if (request_.metric == ParetoMetric::perplexity) {
+      point.loss = value, point.low = low, point.high = high;
+    } else if (request_.metric == ParetoMetric::mass) {
+      point.loss = 1.0 - value, point.low = 1.0 - high, point.high = 1.0 - low;
+    } else {
+      const double dense = full->value.value();
+      point.loss = dense - value;
+      if (method.n_paired == method.value.n()) {
+        point.low = method.paired.low(), point.high = method.paired.high();
+      } else {  // of two intervals that are not paired (Newcombe's)
+        point.low = point.loss - std::hypot(dense - full->ends.low(), high - value);
+        point.high = point.loss + std::hypot(full->ends.high() - dense, value - low);
+      }
+    }
+  }
+
+  std::vector<ParetoPoint> points_of(Methods methods) {
+    const auto full = methods.find("full");
+    if (full == methods.end() && request_.metric != ParetoMetric::mass)
+      throw ConfigError(
+          "the results have no row of full attention: add full to --selector of kvscope simulate");
+    double dense_us = kNan;
+    std::vector<ParetoPoint> points;
+    for (auto& [text, method] : methods) {
+      ParetoPoint& point = method.point;
+      point.us = method.us.value();
+      point.dense_us = method.dense_us.value();
+      if (!std::isnan(point.dense_us)) dense_us = point.dense_us;
+      if (text == "full") continue;
+      if (std::isnan(point.us)) {
+        out_.left_out.push_back(text + ": no predicted time");
+      } else if (method.density.value() >= 1.0) {
+        out_.left_out.push_back(text + ": it left no key out there");
+      } else {
+        set_loss(method, full == methods.end() ? nullptr : &full->second);
+        points.push_back(point);
+      }
+    }
+    if (points.empty())
+      throw ConfigError(fmt::format(
+          "nothing is left to compare: {}; predicted times are made by kvscope cost TRACE "
+          "--hardware {} --out cost.json with the same methods and budgets (then --costs "
+          "cost.json), or by kvscope sweep --hardware {}",
+          fmt::join(out_.left_out, "; "), request_.card.name, request_.card.name));
+    ParetoPoint dense;
+    dense.selector = "full";
+    dense.budget_kind = "none";
+    dense.us = dense.dense_us = dense_us;
+    dense.loss = dense.low = dense.high = 0.0;
+    if (full != methods.end()) dense.call_speedup = full->second.point.call_speedup;
+    points.push_back(dense);
+    return points;
+  }
+
+  const ParetoRequest& request_;
+  ParetoInput out_{.timed = "at the sweep's own length"};
+  std::string phase_;  // of the results; empty: not known
+};
+
+}  // namespace
+
+std::string loss_of(ParetoMetric metric) {
+  return columns_of(metric).loss;
+}
+
+std::string unit_of(ParetoMetric metric) {
+  return columns_of(metric).unit;
+}
+
+ParetoInput read_pareto(const ParetoRequest& request) {
+  return ParetoReader(request).read();
+}
+
+}  // namespace kvscope::cli

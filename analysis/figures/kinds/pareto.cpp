@@ -1,0 +1,117 @@
+// Predicted time against measured loss: a dot per method and budget with its interval, and the
+// front through those that no faster one beats.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
+#include "core/base/nan.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// What is measured, as the label of an axis.
+std::string loss_label(const std::string& metric) {
+  return metric == "perplexity" ? "Increase of perplexity"
+         : metric == "mass"     ? "Attention mass lost"
+                                : "Accuracy lost";
+}
+
+plot::Figure make_pareto(const FigureInput& input) {
+  const Table table = rows_of(*input.results[0]);
+  const figures::Wanted wanted(input.options.selector);
+  const auto us = table.numbers("predicted_us");
+  const auto loss = table.numbers("loss");
+  const auto low = table.numbers("loss_low");
+  const auto high = table.numbers("loss_high");
+  plot::Panel panel;
+  panel.x.label = "Predicted time of attention (us)";
+  panel.x.scale = plot::ScaleKind::log10;
+  panel.y.label = loss_label(table.text("metric").at(0));
+  panel.y.format = plot::TickFormat::percent;
+  panel.legend = plot::LegendPlace::above;
+  std::vector<std::size_t> rows;  // of methods and of full attention
+  std::vector<std::string> selectors;
+  for (std::size_t r = 0; r < table.n_rows(); ++r) {
+    const std::string& selector = table.text("selector").at(r);
+    if (selector == "full") {
+      panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::vertical,
+                                          us[r],
+                                          figures::method_label(selector),
+                                          {plot::Role::reference, 1}});
+    } else if (!wanted.has(selector)) {
+      continue;
+    } else if (std::ranges::find(selectors, selector) == selectors.end()) {
+      selectors.push_back(selector);
+    }
+    rows.push_back(r);
+  }
+  if (selectors.empty()) figures::fail_empty(table.name(), "no row of these methods");
+  std::ranges::stable_sort(rows, {}, [&](std::size_t r) { return us[r]; });
+  const figures::MethodTones tones(selectors);
+
+  plot::Line front{"front", {plot::Role::neutral, 0}, {}, {}, {}, {}, false, false};
+  double least = std::numeric_limits<double>::infinity();
+  for (const std::size_t r : rows) {
+    const std::string& word = table.text("on_front").at(r);
+    if ((word != "yes" && word != "undecided") || !(loss[r] < least)) continue;
+    least = loss[r];
+    front.x.push_back(us[r]);
+    front.y.push_back(least);
+  }
+  if (front.x.size() > 1) panel.marks.emplace_back(std::move(front));
+  for (const std::string& selector : selectors) {
+    const plot::Tone tone = tones.of(selector);
+    plot::Scatter dots{figures::method_label(selector), tone, {}, {}, {}, 1.3, 1.0};
+    plot::Scatter beaten{"", tone, {}, {}, {}, 0.7, 1.0};
+    plot::Line intervals{"", tone, {}, {}, {}, {}, false, false};
+    for (const std::size_t r : rows) {
+      if (table.text("selector").at(r) != selector) continue;
+      plot::Scatter& marks = table.text("on_front").at(r) == "no" ? beaten : dots;
+      marks.x.push_back(us[r]);
+      marks.y.push_back(loss[r]);
+      for (const bool is_gap : {false, true}) {  // a gap behind each: bars, no band
+        intervals.x.push_back(us[r]);
+        intervals.y.push_back(is_gap ? kNan : loss[r]);
+        intervals.low.push_back(is_gap ? kNan : low[r]);
+        intervals.high.push_back(is_gap ? kNan : high[r]);
+      }
+    }
+    if (dots.x.empty()) std::swap(dots.label, beaten.label);
+    panel.marks.emplace_back(std::move(intervals));
+    for (plot::Scatter* marks : {&beaten, &dots}) {
+      if (!marks->x.empty()) panel.marks.emplace_back(std::move(*marks));
+    }
+  }
+  plot::Figure figure;
+  figure.panels.push_back(std::move(panel));
+  figure.caption.push_back(fmt::format(
+      "Predicted time of attention in one layer on {} and measured loss with its 95% interval; "
+      "several dots of a method are its budgets. Grey: the front, as far as the means go. Small: "
+      "beaten by a method that takes no more time, whose interval lies below. Left of the dotted "
+      "line: faster than full attention. Oracles and controls beat nobody.",
+      table.text("hardware").at(0)));
+  return figure;
+}
+
+}  // namespace
+
+FigureKind figure_pareto() {
+  return {
+      .name = "pareto",
+      .shows = "predicted time against measured loss: which methods no faster one beats",
+      .needs = "what kvscope pareto wrote",
+      .command =
+          "kvscope pareto ppl.json --costs cost.json --hardware h100-sxm --metric perplexity --out "
+          "pareto.json",
+      .kinds = {"pareto|table"},
+      .options = {"selector"},
+      .make = make_pareto,
+  };
+}
+
+}  // namespace kvscope

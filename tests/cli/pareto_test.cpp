@@ -1,0 +1,209 @@
+// kvscope pareto: times of a report of kvscope cost or of a sweep, losses of every metric, the
+// three formats, and what is refused.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "notebooks_export/metric_info.hpp"
+#include "tests/cli/recordings.hpp"
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test::pareto_test {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+using testing::TempDir;
+
+const Words kMethods = {"--selector", "full,quest:page-size=4,streamingllm,random",
+                        "--budget",   "32,64",
+                        "--phase",    "decode",
+                        "--steps",    "4"};
+
+nlohmann::json row_of(const nlohmann::json& report, const std::string& selector, double budget) {
+  for (const auto& row : report.at("rows")) {
+    if (row.at("selector") == selector &&
+        (row.at("budget").is_null() || row.at("budget") == budget))
+      return row;
+  }
+  FAIL("no row of " << selector);
+  return {};
+}
+
+std::string costs_of(const TempDir& dir, const std::string& trace) {
+  const std::string out = (dir.path() / "cost.json").string();
+  const auto run = kvscope_run(
+      with(with({"cost", trace, "--hardware", "h100-sxm,rtx-4090", "--context", "65536"}, kMethods),
+           {"--out", out}));
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  return out;
+}
+
+TEST_CASE("pareto: times and losses of a sweep, with its own times or those of kvscope cost") {
+  const TempDir dir;
+  const std::string trace = recording(200, 4);
+  const std::string sweep = (dir.path() / "sweep.h5").string();
+  REQUIRE(kvscope_run(
+              with(with({"sweep", trace, "--hardware", "h100-sxm"}, kMethods), {"--out", sweep}))
+              .code == 0);
+  const std::string costs = costs_of(dir, trace);
+  const auto own =
+      kvscope_run({"pareto", sweep, "--hardware", "h100-sxm", "--metric", "mass", "--json"});
+  INFO(own.err);
+  REQUIRE(own.code == 0);
+  const auto at_cost = kvscope_run(
+      {"pareto", sweep, "--hardware", "h100-sxm", "--metric", "mass", "--costs", costs, "--json"});
+  REQUIRE(at_cost.code == 0);
+  const nlohmann::json report = own.json();
+  REQUIRE(report.at("rows").size() == 7);
+  for (const auto& [column, value] : report.at("rows").front().items()) {
+    INFO(column);
+    if (!value.is_string()) CHECK(find_metric(column).has_value());
+  }
+  for (const auto& row : report.at("rows")) {
+    const double budget = row.at("budget").is_null() ? 0.0 : row.at("budget").get<double>();
+    const auto other = row_of(at_cost.json(), row.at("selector"), budget);
+    CHECK(row.at("predicted_us").get<double>() ==
+          Approx(other.at("predicted_us").get<double>()).epsilon(1e-9));
+    CHECK(row.at("loss") == other.at("loss"));
+    CHECK((row.at("on_front") == "reference") == (row.at("selector") == "random"));
+    CHECK(row.at("loss_low").get<double>() <= row.at("loss").get<double>());
+    CHECK(row.at("loss").get<double>() <= row.at("loss_high").get<double>());
+  }
+  // Far away everything is faster than dense, and the same methods lose the same.
+  const auto far = kvscope_run({"pareto", sweep, "--hardware", "rtx-4090", "--metric", "mass",
+                                "--costs", costs, "--context", "65536", "--loss", "0.9", "--json"});
+  INFO(far.err);
+  REQUIRE(far.code == 0);
+  CHECK(row_of(far.json(), "quest:page-size=4", 32).at("predicted_speedup") > 1.0);
+  CHECK_THAT(far.json().at("answer").get<std::string>(),
+             ContainsSubstring("RTX 4090") && ContainsSubstring("65536 tokens") &&
+                 ContainsSubstring("may lose more there"));
+}
+
+TEST_CASE("pareto: perplexity in all formats, a figure and a table") {
+  const TempDir dir;
+  const std::string costs = costs_of(dir, recording(200, 4));
+  const std::string loss = (dir.path() / "ppl.json").string();
+  REQUIRE(
+      kvscope_run({"simulate", "perplexity", "--selector", "full,quest:page-size=4,streamingllm",
+                   "--budget", "32,64", "--max-tokens", "60", "--mode", "decode", "--out", loss})
+          .code == 0);
+  std::ifstream in(loss);
+  const auto measured = nlohmann::json::parse(in);
+  for (const std::string ending : {".json", ".csv", ".h5"}) {
+    const std::string out = (dir.path() / ("pareto" + ending)).string();
+    const auto run = kvscope_run(
+        {"pareto", loss, "--costs", costs, "--hardware", "h100-sxm", "--out", out, "--json"});
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    // of 60 tokens a budget of 64 leaves none out: a loss of 0 says nothing
+    CHECK(run.json().at("rows").size() == 3);
+    CHECK(run.json().at("skipped").size() == 2);
+    CHECK_THAT(run.err, ContainsSubstring("left out: streamingllm tokens=64: it left no key out"));
+    CHECK(row_of(run.json(), "streamingllm", 32).at("loss") ==
+          row_of(measured, "streamingllm", 32).at("relative_increase"));
+    CHECK_THAT(run.json().at("answer").get<std::string>(),
+               ContainsSubstring("loss measured at 60 tokens"));
+    const auto figure = kvscope_run({"figure", "pareto", out, "--format", "svg", "--overwrite",
+                                     "--out", (dir.path() / "figures").string()});
+    INFO(figure.err);
+    CHECK(figure.code == 0);
+    const auto table = kvscope_run({"table", "--rows", "selector", "--columns", "budget", "--value",
+                                    "loss,predicted_speedup", out});
+    CHECK(table.code == 0);
+    CHECK_THAT(table.out, ContainsSubstring("StreamingLLM"));
+  }
+}
+
+TEST_CASE("pareto: accuracy by paired intervals where the result has them") {
+  const TempDir dir;
+  const std::string costs = costs_of(dir, recording(200, 4));
+  const auto row = [](const char* selector, int budget, double accuracy, double low, double high) {
+    nlohmann::json one = {{"model", "verifier"},  {"selector", selector}, {"budget_kind", "tokens"},
+                          {"budget", budget},     {"accuracy", accuracy}, {"accuracy_low", low},
+                          {"accuracy_high", high}};
+    if (budget == 0) one["budget_kind"] = "none", one["budget"] = nullptr;
+    return one;
+  };
+  nlohmann::json report = {{"kind", "simulate-ruler"},
+                           {"rows",
+                            {row("full", 0, 0.9, 0.8, 0.96), row("streamingllm", 32, 0.7, 0.6, 0.8),
+                             row("streamingllm", 64, 0.8, 0.7, 0.9)}},
+                           {"comparisons",
+                            {{{"first", "streamingllm tokens=32"},
+                              {"second", "full"},
+                              {"difference", -0.2},
+                              {"low", -0.25},
+                              {"high", -0.1}}}}};
+  const std::string file = (dir.path() / "ruler.json").string();
+  std::ofstream(file) << report.dump();
+  const auto run = kvscope_run({"pareto", file, "--costs", costs, "--hardware", "h100-sxm",
+                                "--metric", "accuracy", "--json"});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const auto paired = row_of(run.json(), "streamingllm", 32);
+  CHECK(paired.at("loss").get<double>() == Approx(0.2));
+  CHECK(paired.at("loss_low").get<double>() == Approx(0.1));
+  CHECK(paired.at("loss_high").get<double>() == Approx(0.25));
+  const auto apart = row_of(run.json(), "streamingllm", 64);
+  CHECK(apart.at("loss_low").get<double>() == Approx(0.1 - std::hypot(0.1, 0.1)));
+  CHECK(apart.at("loss_high").get<double>() == Approx(0.1 + std::hypot(0.06, 0.1)));
+}
+
+TEST_CASE("pareto refuses what it cannot answer in one sentence and writes nothing") {
+  const TempDir dir;
+  const std::string out = (dir.path() / "out.json").string();
+  const std::string costs = costs_of(dir, recording(200, 4));
+  const auto file = [&](const char* name, const char* text) {
+    std::ofstream(dir.path() / name) << text;
+    return (dir.path() / name).string();
+  };
+  const std::string head = "model,selector,budget_kind,budget,protocol,relative_increase\n";
+  const std::string good = file(
+      "good.csv",
+      (head + "verifier,full,none,,decode,0\nverifier,streamingllm,tokens,32,decode,.1\n").c_str());
+  const std::string mixed = file(
+      "mixed.csv", (head + "a,full,none,,decode,0\nb,streamingllm,tokens,32,decode,.1\n").c_str());
+  const std::string others = file(
+      "others.csv", (head + "a,full,none,,decode,0\na,streamingllm,tokens,32,decode,.1\n").c_str());
+  const std::string chunks =
+      file("chunks.csv",
+           (head + "verifier,full,none,,prefill,0\nverifier,streamingllm,tokens,32,prefill,.1\n")
+               .c_str());
+  const std::string alone =
+      file("alone.csv", (head + "verifier,streamingllm,tokens,32,decode,.1\n").c_str());
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{good}, "kvscope cost TRACE --hardware h100-sxm"},
+      {{good, "--costs", costs, "--metric", "mass"}, "no mass in it"},
+      {{good, "--costs", good}, "expected what kvscope cost --out wrote"},
+      {{good, "--costs", costs, "--context", "4096"}, "has no times of h100-sxm at 4096 tokens"},
+      {{good, "--costs", costs, "--batch", "2"}, "batch 2"},
+      {{good, "--context", "4096"}, "--context needs --costs"},
+      {{good, "--costs", costs, "--loss", "2"}, "--loss"},
+      {{mixed, "--costs", costs}, "several models (a, b)"},
+      {{others, "--costs", costs}, "the results are of a"},
+      {{chunks, "--costs", costs}, "of decode, the results are of prefill"},
+      {{good, chunks, "--costs", costs}, "of prefill and of decode"},
+      {{alone, "--costs", costs}, "no row of full attention"}};
+  for (const auto& [words, part] : cases) {
+    const auto run =
+        kvscope_run(with(with({"pareto", "--hardware", "h100-sxm"}, words), {"--out", out}));
+    INFO(run.err);
+    CHECK(run.code != 0);
+    CHECK(run.err_is_one_line());
+    CHECK_THAT(run.err, ContainsSubstring(part));
+    CHECK_FALSE(std::filesystem::exists(out));
+  }
+  CHECK_THAT(kvscope_run({"pareto", good, "--hardware", "h1000"}).err, ContainsSubstring("h1000"));
+  CHECK_THAT(kvscope_run({"pareto", good}).err, ContainsSubstring("--hardware is missing"));
+}
+
+}  // namespace
+}  // namespace kvscope::test::pareto_test
