@@ -10,6 +10,7 @@
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/figures/summary_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
@@ -24,6 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+using figures::number_at;
+using figures::text_at;
 
 /// How a result spells a metric, and what its loss is called.
 struct MetricColumns {
@@ -32,7 +35,7 @@ struct MetricColumns {
   std::string unit;  // of the loss times 100
 };
 
-const MetricColumns& columns_of(ParetoMetric metric) {
+const MetricColumns& metric_columns(ParetoMetric metric) {
   static const std::array<MetricColumns, 3> kColumns = {
       {{"relative_increase", "relative_increase_low", "relative_increase_high",
         "an increase of the perplexity", " %"},
@@ -41,11 +44,11 @@ const MetricColumns& columns_of(ParetoMetric metric) {
   return kColumns[static_cast<std::size_t>(metric)];
 }
 
-double cell(const Table& table, const std::string& column, std::size_t row) {
+double number_in(const Table& table, const std::string& column, std::size_t row) {
   return table.has(column) ? table.numbers(column)[row] : kNan;
 }
 
-std::string word(const Table& table, const std::string& column, std::size_t row) {
+std::string word_in(const Table& table, const std::string& column, std::size_t row) {
   return table.has_text(column) ? table.text(column).at(row) : std::string();
 }
 
@@ -53,8 +56,8 @@ std::string word(const Table& table, const std::string& column, std::size_t row)
 ParetoPoint method_at(const Table& table, std::size_t row) {
   ParetoPoint point;
   point.selector = table.text("selector").at(row);
-  point.budget_kind = word(table, "budget_kind", row);
-  point.budget = cell(table, "budget", row);
+  point.budget_kind = word_in(table, "budget_kind", row);
+  point.budget = number_in(table, "budget", row);
   const RowRole role = role_of_method(point.selector);
   point.is_reference = role == RowRole::oracle || role == RowRole::control;
   return point;
@@ -76,10 +79,10 @@ void add_comparisons(const fs::path& file, Methods& methods) {
   const Json report = Json(parse_json(read_whole_file(file, std::size_t{4} << 30), file.string()));
   if (!report.is_object() || !report.contains("comparisons")) return;
   for (const Json& one : report["comparisons"]) {
-    if (one.at("second") != "full") continue;
-    const auto method = methods.find(one.at("first").get<std::string>());
+    if (text_at(one, "second") != "full") continue;
+    const auto method = methods.find(text_at(one, "first"));
     if (method == methods.end()) continue;
-    method->second.paired.add(-one.at("high").get<double>(), -one.at("low").get<double>());
+    method->second.paired.add(-number_at(one, "high"), -number_at(one, "low"));
     ++method->second.n_paired;
   }
 }
@@ -96,7 +99,7 @@ class ParetoReader {
   }
 
  private:
-  const MetricColumns& columns() const { return columns_of(request_.metric); }
+  const MetricColumns& columns() const { return metric_columns(request_.metric); }
 
   /// The losses of all results, and the times of sweeps that have them.
   Methods read_losses() {
@@ -104,11 +107,12 @@ class ParetoReader {
     for (const fs::path& file : request_.files) {
       const auto result = open_result(file);
       const Json& config = result->info().config;
-      if (config.is_object() && config.contains("hardware") && config["hardware"].is_object() &&
-          !request_.costs &&
-          config["hardware"].value("name", request_.card.name) != request_.card.name)
+      const std::string card = config.is_object() && config.contains("hardware")
+                                   ? text_at(config["hardware"], "name")
+                                   : std::string();
+      if (!card.empty() && card != request_.card.name && !request_.costs)
         throw ConfigError(fmt::format("{}: its predicted times are of {}, not of {}", file.string(),
-                                      config["hardware"].value("name", ""), request_.card.name));
+                                      card, request_.card.name));
       table.append(rows_of(*result));
       if (!table.has(columns().column) || !table.has_text("selector"))
         throw ConfigError(fmt::format(
@@ -121,23 +125,23 @@ class ParetoReader {
     std::set<double> lengths;
     for (std::size_t r = 0; r < table.n_rows(); ++r) {
       // one head and layers with a sliding window stand in a sweep's table alone
-      const bool is_layer = std::isnan(cell(table, "q_head", r)) &&
-                            !(cell(table, "window", r) != 0.0 && table.has("window"));
-      const double value = cell(table, columns().column, r);
+      const bool is_layer = std::isnan(number_in(table, "q_head", r)) &&
+                            !(number_in(table, "window", r) != 0.0 && table.has("window"));
+      const double value = number_in(table, columns().column, r);
       if (!is_layer || std::isnan(value)) continue;
       ParetoPoint point = method_at(table, r);
       Measured& method = methods[point.text()];
       method.point = std::move(point);
       method.value.add(value);
-      method.ends.add(cell(table, columns().low, r), cell(table, columns().high, r));
-      method.density.add(cell(table, "density", r));
-      method.us.add(cell(table, "predicted_us", r));
-      method.dense_us.add(cell(table, "predicted_dense_us", r));
+      method.ends.add(number_in(table, columns().low, r), number_in(table, columns().high, r));
+      method.density.add(number_in(table, "density", r));
+      method.us.add(number_in(table, "predicted_us", r));
+      method.dense_us.add(number_in(table, "predicted_dense_us", r));
       for (const char* column : {"n_tokens", "length"}) {
-        if (table.has(column)) lengths.insert(cell(table, column, r));
+        if (table.has(column)) lengths.insert(number_in(table, column, r));
       }
-      if (table.has_text("model")) models.insert(word(table, "model", r));
-      const std::string phase = word(table, table.has_text("phase") ? "phase" : "protocol", r);
+      if (table.has_text("model")) models.insert(word_in(table, "model", r));
+      const std::string phase = word_in(table, table.has_text("phase") ? "phase" : "protocol", r);
       if (phase == "prefill" || phase == "decode") phases.insert(phase);
     }
     if (models.size() > 1)
@@ -146,12 +150,11 @@ class ParetoReader {
     if (phases.size() > 1)
       throw ConfigError("the results are of prefill and of decode: a front is of one of them");
     if (!lengths.empty()) {
+      longest_ = *lengths.rbegin();
       out_.measured = fmt::format("loss measured at {} tokens, ", fmt::join(lengths, " and "));
     } else if (request_.context) {
       out_.measured = "loss measured at the recording's own length, ";
     }
-    out_.is_far = request_.context &&
-                  (lengths.empty() || static_cast<double>(*request_.context) > *lengths.rbegin());
     if (!models.empty()) out_.model = *models.begin();
     if (!phases.empty()) phase_ = *phases.begin();
     if (request_.metric == ParetoMetric::accuracy) {
@@ -167,37 +170,40 @@ class ParetoReader {
     const std::string file = request_.costs->string();
     if (result->info().kind != "cost" || !table.has("predicted_us"))
       throw ConfigError(fmt::format("{}: expected what kvscope cost --out wrote", file));
-    const Json& config = result->info().config;
-    const std::string model = config.value("model", "");
+    const std::string model = text_at(result->info().config, "model");
     if (!model.empty() && !out_.model.empty() && model != out_.model)
       throw ConfigError(fmt::format("{} is of {}, the results are of {}", file, model, out_.model));
     for (auto& [text, method] : methods) method.us = method.dense_us = {};
     std::set<std::string> known;
     bool has_card = false;
     for (std::size_t r = 0; r < table.n_rows(); ++r) {
-      known.insert(fmt::format("{} at {} tokens, batch {}", word(table, "hardware", r),
-                               number_text(cell(table, "context", r), 8), cell(table, "batch", r)));
-      const bool is_context =
-          request_.context ? cell(table, "context", r) == static_cast<double>(*request_.context)
-                           : cell(table, "extrapolated", r) == 0.0;
-      if (word(table, "hardware", r) != request_.card.name || !is_context ||
-          cell(table, "batch", r) != static_cast<double>(request_.batch))
+      known.insert(fmt::format("{} at {} tokens, batch {}", word_in(table, "hardware", r),
+                               number_text(number_in(table, "context", r), 8),
+                               number_in(table, "batch", r)));
+      const bool is_context = request_.context ? number_in(table, "context", r) ==
+                                                     static_cast<double>(*request_.context)
+                                               : number_in(table, "extrapolated", r) == 0.0;
+      if (word_in(table, "hardware", r) != request_.card.name || !is_context ||
+          number_in(table, "batch", r) != static_cast<double>(request_.batch))
         continue;
-      const std::string phase = word(table, "phase", r);
+      const std::string phase = word_in(table, "phase", r);
       if (!phase_.empty() && phase != phase_)
         throw ConfigError(fmt::format("{} is of {}, the results are of {}", file, phase, phase_));
       has_card = true;
+      // a recording of 2048 tokens and some more is not far from a text of 2048
+      out_.is_far = std::isnan(longest_) ? request_.context.has_value()
+                                         : number_in(table, "context", r) > 1.25 * longest_;
       out_.timed = fmt::format("of {} at {} tokens{}",
                                phase == "decode" ? "a decode step" : "a " + phase + " call",
-                               number_text(std::round(cell(table, "context", r)), 8),
+                               number_text(std::round(number_in(table, "context", r)), 8),
                                request_.batch > 1 ? fmt::format(", batch {}", request_.batch) : "");
       const auto method = methods.find(method_at(table, r).text());
       if (method == methods.end()) continue;
       Measured& found = method->second;
-      found.us.add(cell(table, "predicted_us", r));
-      found.dense_us.add(cell(table, "predicted_dense_us", r));
-      found.point.call_speedup = cell(table, "call_speedup", r);
-      found.point.break_even = cell(table, "break_even", r);
+      found.us.add(number_in(table, "predicted_us", r));
+      found.dense_us.add(number_in(table, "predicted_dense_us", r));
+      found.point.call_speedup = number_in(table, "call_speedup", r);
+      found.point.break_even = number_in(table, "break_even", r);
     }
     if (!has_card)
       throw ConfigError(
@@ -218,7 +224,8 @@ class ParetoReader {
     } else {
       const double dense = full->value.value();
       point.loss = dense - value;
-      if (method.n_paired == method.value.n()) {
+      // A resampled interval without width: no prompt told the two apart, which so few cannot mean.
+      if (method.n_paired == method.value.n() && method.paired.low() < method.paired.high()) {
         point.low = method.paired.low(), point.high = method.paired.high();
       } else {  // of two intervals that are not paired (Newcombe's)
         point.low = point.loss - std::hypot(dense - full->ends.low(), high - value);
@@ -267,17 +274,18 @@ class ParetoReader {
 
   const ParetoRequest& request_;
   ParetoInput out_{.timed = "at the sweep's own length"};
-  std::string phase_;  // of the results; empty: not known
+  std::string phase_;      // of the results; empty: not known
+  double longest_ = kNan;  // of the lengths at which losses were measured
 };
 
 }  // namespace
 
 std::string loss_of(ParetoMetric metric) {
-  return columns_of(metric).loss;
+  return metric_columns(metric).loss;
 }
 
 std::string unit_of(ParetoMetric metric) {
-  return columns_of(metric).unit;
+  return metric_columns(metric).unit;
 }
 
 ParetoInput read_pareto(const ParetoRequest& request) {

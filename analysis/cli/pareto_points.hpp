@@ -8,6 +8,7 @@
 
 #include "analysis/cost/hardware.hpp"
 #include "analysis/cost/pareto.hpp"
+#include "core/tensor/tensor.hpp"
 
 namespace kvscope::cli {
 

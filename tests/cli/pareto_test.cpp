@@ -141,7 +141,12 @@ TEST_CASE("pareto: accuracy by paired intervals where the result has them") {
                               {"second", "full"},
                               {"difference", -0.2},
                               {"low", -0.25},
-                              {"high", -0.1}}}}};
+                              {"high", -0.1}},
+                             {{"first", "streamingllm tokens=64"},
+                              {"second", "full"},
+                              {"difference", 0.0},
+                              {"low", 0.0},
+                              {"high", 0.0}}}}};
   const std::string file = (dir.path() / "ruler.json").string();
   std::ofstream(file) << report.dump();
   const auto run = kvscope_run({"pareto", file, "--costs", costs, "--hardware", "h100-sxm",
@@ -152,6 +157,7 @@ TEST_CASE("pareto: accuracy by paired intervals where the result has them") {
   CHECK(paired.at("loss").get<double>() == Approx(0.2));
   CHECK(paired.at("loss_low").get<double>() == Approx(0.1));
   CHECK(paired.at("loss_high").get<double>() == Approx(0.25));
+  // no prompt told these apart, which says less than an interval without width
   const auto apart = row_of(run.json(), "streamingllm", 64);
   CHECK(apart.at("loss_low").get<double>() == Approx(0.1 - std::hypot(0.1, 0.1)));
   CHECK(apart.at("loss_high").get<double>() == Approx(0.1 + std::hypot(0.06, 0.1)));
