@@ -157,6 +157,8 @@ constexpr KnownMetric kKnown[] = {
     {"specattn_kept", "Keys kept by SpecAttn", kNeither, kTenths},
     {"sink_selected", "Rows that select the sink", kNeither, kShare},
     {"sink_share", "Share of the sinks", kNeither, kShare},
+    {"far_share", "Share of the attention on far keys", kNeither, kShare},
+    {"far_mass", "Attention kept on far keys", kHigher, kShare},
     {"forced_share", "Share kept by rule", kNeither, kShare},
     // what heads do
     {"distance", "Attention distance (tokens)", kNeither, kTenths},

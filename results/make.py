@@ -21,6 +21,8 @@ import textwrap
 import time
 from pathlib import Path
 
+import predictors
+
 HERE = Path(__file__).resolve().parent
 KINDS = ["niah_single_1", "niah_single_2", "niah_multikey_1", "niah_multiquery", "multi_value", "variable_tracking",
          "common_words", "fwe"]
@@ -57,6 +59,7 @@ def steps_of(name: str) -> dict[str, str]:
         "layers.json": f"{ASKED} --kinds niah_single_2 --lengths 2048 --budget 256 --selector "
                        + ",".join(["full", *(f"quoka:dense-layers={n}" for n in LEFT_DENSE.get(name, (0, 2, 4, 8, 12, 16, 24)))]),
         "mass_chunks.json": "sweep TRACE --selector all --match keys=256",
+        "masses.json": f"sweep TRACE --rows-per-chunk 4 --resamples 0 --selector {CHUNKS} --budget 128,256,512,1024",
         "mass_steps.json": "sweep TRACE --selector all --match keys=256 --phase decode",
         **({f"mass_global_{side}.json": f"sweep TRACE --layers {GLOBAL_LAYERS[name]} --selector {CHUNKS},quest --match keys=256{phase}"
             for side, phase in (("chunks", ""), ("steps", " --phase decode"))} if name in GLOBAL_LAYERS else {}),
@@ -73,6 +76,16 @@ MASS = ["kept", "mass_mean", "output_error_rel", "recallk", "lost_choosing", "lo
 
 def mean(values: list) -> float | None:
     return None if None in values else sum(values) / len(values)
+
+
+def means_of_layers(sweep: dict) -> dict:
+    """Of each method and budget the means over the layers without a window."""
+    layers = [row for row in sweep["rows"] if row["q_head"] is None and row["window"] == 0]
+    rows = []
+    for name, budget in dict.fromkeys((row["selector"], row["budget"]) for row in layers):
+        own = [row for row in layers if (row["selector"], row["budget"]) == (name, budget)]
+        rows.append({"selector": name, "budget": budget, **{key: mean([row[key] for row in own]) for key in predictors.COLUMNS}})
+    return {**{key: sweep[key] for key in ("config_hash", "command_line", "skipped")}, "rows": rows}
 
 
 def means_of_heads(sweep: dict) -> dict:
@@ -111,7 +124,7 @@ def run_one(name: str, file: str, words: str, program: Path, options: list[str])
         whole = folder / "sweep.json"  # 15 MB: not kept
         if subprocess.run([*command, "--out", str(whole), "--overwrite"], stdout=subprocess.DEVNULL).returncode != 0:
             return False
-        result = means_of_heads(json.loads(whole.read_text()))
+        result = (means_of_layers if file == "masses.json" else means_of_heads)(json.loads(whole.read_text()))
         whole.unlink()
     elif words.startswith("explain"):
         done = subprocess.run([*command, *options[:2], "--json"], stdout=subprocess.PIPE)
@@ -245,6 +258,16 @@ def first_page(program: Path) -> str:
                   (HERE.parent / "README.md").read_text(), flags=re.S)
 
 
+def index_page() -> str:
+    """results/README.md with its table of predictors."""
+    folders = [HERE / name for name in LENGTHS]
+    sides = [predictors.table(folders, with_oracle) for with_oracle in (True, False)]
+    rows = [[*with_it, *without[1:]] for with_it, without in zip(*sides)]
+    text = markdown(["column", "all 48 cells", "above `mass_mean`", "36 without the oracle", "above `mass_mean`"], rows)
+    return re.sub(r"(<!-- predictors -->\n).*?(<!-- end -->)", lambda found: f"{found[1]}\n{text}\n\n{found[2]}",
+                  (HERE / "README.md").read_text(), flags=re.S)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=["run", "page", "check"])
@@ -260,7 +283,7 @@ def main() -> int:
         return run(given.name, given.model, given.kvscope, given.device, given.only)
     pages = [(folder / "README.md", page_of(folder, given.kvscope))
              for folder in sorted(page.parent for page in HERE.glob("*/page.md")) if given.name in (None, folder.name)]
-    pages.append((HERE.parent / "README.md", first_page(given.kvscope)))
+    pages += [(HERE.parent / "README.md", first_page(given.kvscope)), (HERE / "README.md", index_page())]
     bad = 0
     for file, text in pages:
         was = file.read_text() if file.exists() else ""

@@ -32,6 +32,7 @@ constexpr Column kColumns[] = {
     {ReplayMetric::forced_share, SweepNumber::forced_share},
     {ReplayMetric::mass, SweepNumber::mass_mean},
     {ReplayMetric::best_mass, SweepNumber::best_mass},
+    {ReplayMetric::far_share, SweepNumber::far_share},
     {ReplayMetric::recall10, SweepNumber::recall10},
     {ReplayMetric::recallk, SweepNumber::recallk},
     {ReplayMetric::output_error, SweepNumber::output_error},
@@ -58,6 +59,19 @@ constexpr Ends kEnds[] = {
     {ReplayMetric::output_error_rel, SweepNumber::output_error_rel_low,
      SweepNumber::output_error_rel_high},
 };
+
+/// Of heads that look far, each with the same weight, what they keep there; NaN if none does.
+double far_mass(const PairReplay& pair, std::size_t first, std::size_t last, std::size_t n_calls) {
+  const auto mean_of_head = [&](ReplayMetric metric, std::size_t head) {
+    return mean(std::span<const double>(pair.of(metric)).subspan(head * n_calls, n_calls));
+  };
+  Mean kept;
+  for (std::size_t head = first; head < last; ++head) {
+    const double share = mean_of_head(ReplayMetric::far_share, head);
+    if (share > 0.0) kept.add(mean_of_head(ReplayMetric::far_kept, head) / share);
+  }
+  return kept.value();
+}
 
 /// What `less` lacks of `most`, without the last digits of two means of the same numbers.
 double lost(double most, double less) {
@@ -96,6 +110,7 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
   }
   row.number(SweepNumber::density) =
       replay.has_window ? 1.0 : row.number(SweepNumber::kept) / mean_visible(replay);
+  row.number(SweepNumber::far_mass) = far_mass(pair, first, last, n_calls);
   row.number(SweepNumber::lost_choosing) =
       lost(row.number(SweepNumber::best_mass), row.number(SweepNumber::mass_mean));
   row.number(SweepNumber::match_reached) = labels.match.reached.value_or(kNan);

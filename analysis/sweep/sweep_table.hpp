@@ -60,6 +60,8 @@ enum class SweepNumber : std::size_t {
   jaccard,
   churn,
   sink_share,
+  far_share,
+  far_mass,  // what is kept of the attention on far keys: neither sinks nor near (kNearKeys)
   score_flops,
   attend_flops,
   bytes,
@@ -76,7 +78,7 @@ enum class SweepNumber : std::size_t {
   predicted_dense_us,  // the same of dense attention
   predicted_speedup,
 };
-inline constexpr std::array<std::string_view, 40> kSweepNumbers = {"layer",
+inline constexpr std::array<std::string_view, 42> kSweepNumbers = {"layer",
                                                                    "q_head",
                                                                    "kv_head",
                                                                    "calls",
@@ -104,6 +106,8 @@ inline constexpr std::array<std::string_view, 40> kSweepNumbers = {"layer",
                                                                    "jaccard",
                                                                    "churn",
                                                                    "sink_share",
+                                                                   "far_share",
+                                                                   "far_mass",
                                                                    "score_flops",
                                                                    "attend_flops",
                                                                    "bytes",

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "core/attention/key_kernels.hpp"
 #include "core/attention/list_kernels.hpp"
@@ -141,6 +142,27 @@ double DenseRow::sink_weight(std::span<const KeyPos> keys, Index n_sink) const {
   return sink_logit;
 }
 
+double DenseRow::near_weight(std::span<const KeyPos> keys, Index n_sink) const {
+  double weight = 0.0;
+  for (auto key = keys.rbegin(); key != keys.rend(); ++key) {
+    if (*key < visible_.end - kNearKeys || *key < n_sink) break;
+    weight += probs_[static_cast<std::size_t>(*key - visible_.begin)];
+  }
+  return weight;
+}
+
+double DenseRow::far_share(Index n_sink) const {
+  const Index begin = std::clamp(n_sink, visible_.begin, visible_.end);
+  const Index end = std::max(begin, visible_.end - kNearKeys);
+  double weight = 0.0;  // of the others, which are few
+  for (const auto& [first, last] :
+       {std::pair(visible_.begin, begin), std::pair(end, visible_.end)}) {
+    for (Index t = first; t < last; ++t)
+      weight += probs_[static_cast<std::size_t>(t - visible_.begin)];
+  }
+  return end > begin ? std::max(1.0 - weight / keys_prob_, 0.0) : 0.0;
+}
+
 RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink,
                              const RowExtras& extras) {
   DenseRow* const self = this;
@@ -163,6 +185,7 @@ void DenseRow::compare(std::span<DenseRow* const> rows, std::span<const KeyPos> 
       if (keys.size() == row.probs_.size() && !extras[r].changes_output()) {  // all there is: exact
         out[r] = {};
         out[r].sink_share = row.sink_weight(keys, n_sink) / row.keys_prob_;
+        out[r].far_share = out[r].far_kept = row.far_share(n_sink);
         if (!row.with_best_) out[r].best_mass = kNan;
         continue;
       }
@@ -202,6 +225,9 @@ RowQuality DenseRow::compare_sums(std::span<const KeyPos> keys, Index k, Index n
   quality.jaccard =
       size == 0 ? 0.0 : static_cast<double>(in_oracle) / static_cast<double>(2 * size - in_oracle);
   quality.sink_share = mass > 0.0 ? sink_logit / mass : 0.0;
+  quality.far_share = far_share(n_sink);
+  const double kept = std::max(mass - sink_logit - near_weight(keys, n_sink), 0.0) / keys_prob_;
+  quality.far_kept = is_all ? quality.far_share : std::min(kept, quality.far_share);
   quality.best_mass = with_best_ ? std::max(best_mass(size), quality.mass) : kNan;
 
   y_ = raw_;

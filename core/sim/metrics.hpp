@@ -31,11 +31,14 @@ enum class ReplayMetric : std::size_t {
   output_error_raw,  // |sum_S A v - O|, not renormalised
   jaccard,           // |S n oracle| / |S u oracle|, oracle = Top_|S|(A)
   sink_share,        // part of the kept attention that lies on the first n_sink positions
-  best_mass,         // sum of A over Top_|S|(A) / sum of A: the most that as many keys of the row
-                     // hold; NaN unless ReplayOptions::best_mass
-  kept,              // |S|
-  forced_share,      // part of S that was kept by rule, not by score
-  union_keys,        // distinct keys that the call loads for this head's KV head
+  far_share,  // part of sum of A on keys that are far: neither of the first n_sink positions nor of
+              // the kNearKeys before the query
+  far_kept,   // the same over S
+  best_mass,  // sum of A over Top_|S|(A) / sum of A: the most that as many keys of the row
+              // hold; NaN unless ReplayOptions::best_mass
+  kept,       // |S|
+  forced_share,  // part of S that was kept by rule, not by score
+  union_keys,    // distinct keys that the call loads for this head's KV head
   churn,  // |S_t delta S_(t-1)| / |S_t| of the last rows of successive measured calls; NaN for the
           // first
   score_flops,   // the method's formula; the layer's cost divided evenly among its query heads
@@ -43,14 +46,28 @@ enum class ReplayMetric : std::size_t {
   bytes,         // read: scoring (divided evenly) + k and v of union_keys (divided among the group)
   metadata_bytes,  // held besides the cache (divided evenly)
 };
-inline constexpr std::size_t kReplayMetrics = 17;
+inline constexpr std::size_t kReplayMetrics = 19;
+inline constexpr Index kNearKeys = 64;
 inline constexpr std::array<std::string_view, kReplayMetrics> kReplayMetricNames = {
-    "mass",         "recall10",         "recallk",
-    "output_error", "output_error_rel", "output_error_raw",
-    "jaccard",      "sink_share",       "best_mass",
-    "kept",         "forced_share",     "union",
-    "churn",        "score_flops",      "attend_flops",
-    "bytes",        "metadata_bytes"};
+    "mass",
+    "recall10",
+    "recallk",
+    "output_error",
+    "output_error_rel",
+    "output_error_raw",
+    "jaccard",
+    "sink_share",
+    "far_share",
+    "far_kept",
+    "best_mass",
+    "kept",
+    "forced_share",
+    "union",
+    "churn",
+    "score_flops",
+    "attend_flops",
+    "bytes",
+    "metadata_bytes"};
 
 /// Bins of the age histogram: age 0, then [2^(i-1), 2^i); the last one is open.
 inline constexpr std::size_t kAgeBins = 24;
@@ -69,6 +86,8 @@ struct RowQuality {
   double output_error_raw = 0.0;
   double jaccard = 1.0;
   double sink_share = 0.0;
+  double far_share = 0.0;
+  double far_kept = 0.0;
   double best_mass = 1.0;
 };
 
@@ -116,6 +135,9 @@ class DenseRow {
   RowQuality compare_sums(std::span<const KeyPos> keys, Index k, Index n_sink,
                           const RowExtras& extras, double mass);
   double sink_weight(std::span<const KeyPos> keys, Index n_sink) const;
+  /// Of the list's keys that are near and no sinks.
+  double near_weight(std::span<const KeyPos> keys, Index n_sink) const;
+  double far_share(Index n_sink) const;
   void list_output(std::span<const KeyPos> keys, std::span<double> y) const;
   void add_extras(std::span<const KeyPos> keys, const RowExtras& extras, std::span<double> raw,
                   std::span<double> y) const;

@@ -22,7 +22,7 @@ Index nominal_keys(const PairAnswer& answer, Index n_visible) {
   return answer.budget->tokens(n_visible, answer.page_size);
 }
 
-constexpr RowQuality kNotMeasured{kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan};
+constexpr RowQuality kNotMeasured{kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan};
 
 /// How many flags are 1 (the others 0): parts whose sum fits a byte, which the compiler adds up
 /// many at a time.
@@ -208,17 +208,12 @@ void ReplayMeasure::measure_list(const Job& job, std::size_t p, const RowPlace& 
   for (std::size_t h = 0; h < n; ++h) {
     const RowQuality& quality = worker.qualities[h];
     const std::size_t slot = worker.heads[first + h].slot;
-    const double values[kRowMetrics] = {quality.mass,
-                                        quality.recall10,
-                                        quality.recallk,
-                                        quality.output_error,
-                                        quality.output_error_rel,
-                                        quality.output_error_raw,
-                                        quality.jaccard,
-                                        quality.sink_share,
-                                        quality.best_mass,
-                                        n_kept,
-                                        forced_share};
+    const double values[kRowMetrics] = {
+        quality.mass,         quality.recall10,         quality.recallk,
+        quality.output_error, quality.output_error_rel, quality.output_error_raw,
+        quality.jaccard,      quality.sink_share,       quality.far_share,
+        quality.far_kept,     quality.best_mass,        n_kept,
+        forced_share};
     for (std::size_t m = 0; m < kRowMetrics; ++m)
       rows_[((p * kRowMetrics + m) * q_heads_.size() + slot) * n_rows + at.row_slot] = values[m];
     if (at.row_slot + 1 < n_rows || options_.only_costs) continue;

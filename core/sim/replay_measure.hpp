@@ -39,7 +39,7 @@ class ReplayMeasure {
   void file_windowed(LayerReplay& out, std::size_t index, Index window) const;
 
  private:
-  static constexpr std::size_t kRowMetrics = 11;  // ReplayMetric::mass to forced_share
+  static constexpr std::size_t kRowMetrics = 13;  // ReplayMetric::mass to forced_share
   /// A measured query head of the row at hand.
   struct RowHead {
     Index q_head = 0;

@@ -4,6 +4,7 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 namespace kvscope::statistics_test {
 namespace {

@@ -88,7 +88,7 @@ double brute_error(const std::vector<double>& scores, TensorView<const float> v,
 TEST_CASE("row metrics agree with brute force and obey the exact identities") {
   Random random(7);
   for (int round = 0; round < 60; ++round) {
-    const Index n = 1 + random.below(60);
+    const Index n = 1 + random.below(round < 40 ? 60 : 150);  // some with far keys
     const Index d = 1 + random.below(9);
     std::vector<double> scores(static_cast<std::size_t>(n));
     for (double& s : scores) s = 2.0 * random.normal();
@@ -123,6 +123,15 @@ TEST_CASE("row metrics agree with brute force and obey the exact identities") {
         (kept ? inside : outside)[static_cast<std::size_t>(c)] += p * static_cast<double>(v(t, c));
     }
     CHECK_THAT(quality.mass, WithinAbs(mass, 1e-12));
+    double far = 0.0;
+    double far_kept = 0.0;
+    for (Index t = 2; t < n - kNearKeys; ++t) {
+      const double p = row.probs()[static_cast<std::size_t>(t)];
+      far += p;
+      far_kept += std::find(keys.begin(), keys.end(), t) != keys.end() ? p : 0.0;
+    }
+    CHECK_THAT(quality.far_share, WithinAbs(far, 1e-12));
+    CHECK_THAT(quality.far_kept, WithinAbs(far_kept, 1e-12));
     CHECK_THAT(quality.output_error, WithinAbs(brute_error(scores, v.view(), keys), 1e-10));
     if (static_cast<Index>(keys.size()) == n) continue;
     double gap = 0.0;   // |mean outside - mean inside|
