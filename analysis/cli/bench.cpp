@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "analysis/base/number_formats.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/cli/capture_options.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -18,6 +20,7 @@
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
+#include "core/base/other_load.hpp"
 #include "core/base/version.hpp"
 #include "core/model/flop_count.hpp"
 
@@ -83,7 +86,10 @@ class BenchCommand : public Command {
                    {"version", writer_name()},
                    {"command_line", command_line}};
     Session session{model, dir, prompt, pool, stop.token(), progress.callback()};
+    const OtherLoad others;
     measure(session, report);
+    report["machine_cores"] = std::thread::hardware_concurrency();
+    report["other_cores"] = json_number(others.cores());
     if (json_) {
       print_json(report);
     } else {

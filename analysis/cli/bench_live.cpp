@@ -2,6 +2,8 @@
 // plain model, by prompt length.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
 
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/replay_pairs.hpp"
@@ -107,10 +109,13 @@ class BenchLive final : public BenchReportCommand {
     for (const Index length : lengths) {
       // [run][repeat].
       std::vector<std::vector<PrefillSeconds>> turns(static_cast<std::size_t>(n_runs));
+      std::vector<std::size_t> order(turns.size());
+      std::iota(order.begin(), order.end(), std::size_t{0});
+      std::mt19937_64 random(static_cast<std::uint64_t>(length));
       for (Index repeat = 0; repeat < n_repeats_; ++repeat) {
-        turns[0].push_back(once(nullptr, length));
-        for (std::size_t p = 0; p < plan.pairs.size(); ++p)
-          turns[p + 1].push_back(once(&plan.pairs[p], length));
+        std::shuffle(order.begin(), order.end(), random);  // another order each time
+        for (const std::size_t r : order)
+          turns[r].push_back(once(r == 0 ? nullptr : &plan.pairs[r - 1], length));
       }
       for (std::size_t r = 0; r < turns.size(); ++r) {
         report["rows"].push_back(

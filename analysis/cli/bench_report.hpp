@@ -5,12 +5,15 @@
 #include <nlohmann/json.hpp>
 #include <stop_token>
 #include <string>
+#include <thread>
 
+#include "analysis/base/statistics.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/signals.hpp"
 #include "core/base/cpu.hpp"
+#include "core/base/other_load.hpp"
 #include "core/base/version.hpp"
 
 namespace kvscope::cli {
@@ -28,8 +31,11 @@ class BenchReportCommand : public Command {
     const StopOnSignal stop;
     ThreadPool pool(work_.n_threads());
     ProgressReporter progress(work_.progress);
+    const OtherLoad others;
     nlohmann::ordered_json report = measure({pool, progress.callback(), stop.token()});
     report["cpu"] = cpu_name();
+    report["machine_cores"] = std::thread::hardware_concurrency();
+    report["other_cores"] = json_number(others.cores());
     report["version"] = writer_name();
     report["command_line"] = command_line;
     if (json_) {

@@ -2,8 +2,10 @@
 // call.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "analysis/base/number_formats.hpp"
+#include "analysis/base/statistics.hpp"
 #include "analysis/cli/bench_select_run.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -15,6 +17,7 @@
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
+#include "core/base/other_load.hpp"
 #include "core/base/version.hpp"
 #include "core/model/kv_cache.hpp"
 #include "core/selectors/spec_lists.hpp"
@@ -167,6 +170,7 @@ class BenchSelect final : public Command {
           "kvscope: {} methods, each {} times in {} calls (at {} keys): minutes; --selector, "
           "--lengths and --repeat shorten it, --progress plain says how far it is",
           plan.methods.size(), n_repeats_ + 1, n_calls, fmt::join(lengths, ", ")));
+    const OtherLoad others;
     Json cases = Json::array();
     for (const SelectBenchCase& one :
          run_select_bench(plan, pool, progress.callback(), stop.token()))
@@ -182,6 +186,8 @@ class BenchSelect final : public Command {
         {"precision", std::string(enum_name(precision_))},
         {"kv_dtype", kv_dtype_},
         {"cpu", cpu_name()},
+        {"machine_cores", std::thread::hardware_concurrency()},
+        {"other_cores", json_number(others.cores())},
         {"vector_target", vector_targets().empty() ? "" : vector_targets().front()},
         {"version", writer_name()},
         {"command_line", command_line},

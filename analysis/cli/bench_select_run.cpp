@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
+#include <random>
 
 #include "analysis/cli/bench_text.hpp"
 #include "core/attention/dense_attention.hpp"
@@ -255,12 +257,17 @@ SelectBenchCase measure_case(const BenchCall& call, const SelectBenchPlan& plan,
     }
     step();
   }
+  std::vector<std::size_t> order(subjects.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937_64 random(static_cast<std::uint64_t>(call.n_tokens));
   for (Index round = 0; round <= plan.n_repeats; ++round) {
     const bool counted = round > 0;
     const double seconds = seconds_of(plan.clock, [&] { dense.run(pool); });
     if (counted) out.dense_seconds.push_back(seconds);
-    for (SelectorBench& subject : subjects) {
-      subject.measure(counted);
+    // in another order each time: what a method leaves in the caches meets another one
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t subject : order) {
+      subjects[subject].measure(counted);
       step();
     }
   }

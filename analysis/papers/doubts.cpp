@@ -1,5 +1,7 @@
 #include "analysis/papers/doubts.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -9,6 +11,9 @@
 namespace kvscope::papers {
 
 namespace {
+
+/// The share of a machine's cores from which others disturb.
+constexpr double kBusy = 0.1;
 
 /// Rows of the run's table that values of the item read.
 std::set<std::size_t> rows_read(const Item& item, const std::string& run, const Table& table) {
@@ -28,6 +33,19 @@ bool is_about(const nlohmann::ordered_json& doubt, const std::set<std::size_t>& 
       about, [&](const auto& row) { return rows.contains(row.template get<std::size_t>()); });
 }
 
+/// That others used the machine while something was timed; empty if they did not, or nobody knows.
+std::string busy_machine(const nlohmann::ordered_json& config) {
+  const auto number = [&](const char* key) {
+    const auto found = config.find(key);
+    return found != config.end() && found->is_number() ? found->get<double>() : 0.0;
+  };
+  const double others = number("other_cores");
+  const double cores = number("machine_cores");
+  if (!(others > kBusy * cores)) return "";
+  return fmt::format("Other programs kept {:.1f} of {:.0f} cores busy while this was timed.",
+                     others, cores);
+}
+
 }  // namespace
 
 std::vector<std::string> doubts_of(const Item& item, const FindRun& find_run) {
@@ -36,7 +54,12 @@ std::vector<std::string> doubts_of(const Item& item, const FindRun& find_run) {
   for (const Value& value : item.values) {
     if (!seen.insert(value.run).second) continue;
     const ResultView* const view = find_run(value.run).view;
-    if (view == nullptr || !view->summary().contains("doubts")) continue;
+    if (view == nullptr) continue;
+    if (view->info().config.is_object()) {
+      const std::string busy = busy_machine(view->info().config);
+      if (!busy.empty()) doubts.push_back(busy);
+    }
+    if (!view->summary().contains("doubts")) continue;
     const std::set<std::size_t> rows = rows_read(item, value.run, rows_of(*view));
     for (const auto& doubt : view->summary()["doubts"]) {
       if (is_about(doubt, rows)) doubts.push_back(doubt.at("sentence").get<std::string>() + ".");

@@ -146,6 +146,17 @@ TEST_CASE("a run's doubts stand beside the items that read its rows") {
   run.result.finish(summary);
   const Item item = two("selector=x", "selector=y", {});
   CHECK(doubts_of(item, run.find()) == std::vector<std::string>{"x and y."});
+  // what else kept the machine busy, where it is a tenth of it
+  ResultInfo info = run.result.info();
+  info.config = {{"machine_cores", 8}, {"other_cores", 0.7}};
+  run.result.begin(info);
+  run.result.finish({});
+  CHECK(doubts_of(item, run.find()).empty());
+  info.config["other_cores"] = 1.25;
+  run.result.begin(info);
+  run.result.finish({});
+  CHECK(doubts_of(item, run.find()) ==
+        std::vector<std::string>{"Other programs kept 1.2 of 8 cores busy while this was timed."});
 }
 
 /// The verdict on "x answers more than each of n_others", of which the truth is the shares of
