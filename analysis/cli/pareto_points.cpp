@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
@@ -69,6 +70,7 @@ struct Measured {
   Mean value, density, us, dense_us;
   figures::MeanEnds ends, paired;  // paired: of the loss itself, where the result compares
   std::int64_t n_paired = 0;
+  double n_prompts = 0.0;  // of the pairs
 };
 
 using Methods = std::map<std::string, Measured>;  // by ParetoPoint::text
@@ -84,6 +86,7 @@ void add_comparisons(const fs::path& file, Methods& methods) {
     if (method == methods.end()) continue;
     method->second.paired.add(-number_at(one, "high"), -number_at(one, "low"));
     ++method->second.n_paired;
+    method->second.n_prompts += std::max(0.0, number_at(one, "prompts"));
   }
 }
 
@@ -224,9 +227,13 @@ class ParetoReader {
     } else {
       const double dense = full->value.value();
       point.loss = dense - value;
-      // A resampled interval without width: no prompt told the two apart, which so few cannot mean.
-      if (method.n_paired == method.value.n() && method.paired.low() < method.paired.high()) {
+      if (method.n_paired == method.value.n()) {
         point.low = method.paired.low(), point.high = method.paired.high();
+        // Resampling gives no width where no prompt told the two apart: Wilson's bound on the share
+        // that does, 0 of n.
+        constexpr double kSquare = 1.96 * 1.96;
+        const double most = kSquare / (method.n_prompts + kSquare);
+        if (!(point.low < point.high)) point.low -= most, point.high += most;
       } else {  // of two intervals that are not paired (Newcombe's)
         point.low = point.loss - std::hypot(dense - full->ends.low(), high - value);
         point.high = point.loss + std::hypot(full->ends.high() - dense, value - low);

@@ -132,21 +132,23 @@ TEST_CASE("pareto: accuracy by paired intervals where the result has them") {
     if (budget == 0) one["budget_kind"] = "none", one["budget"] = nullptr;
     return one;
   };
-  nlohmann::json report = {{"kind", "simulate-ruler"},
-                           {"rows",
-                            {row("full", 0, 0.9, 0.8, 0.96), row("streamingllm", 32, 0.7, 0.6, 0.8),
-                             row("streamingllm", 64, 0.8, 0.7, 0.9)}},
-                           {"comparisons",
-                            {{{"first", "streamingllm tokens=32"},
-                              {"second", "full"},
-                              {"difference", -0.2},
-                              {"low", -0.25},
-                              {"high", -0.1}},
-                             {{"first", "streamingllm tokens=64"},
-                              {"second", "full"},
-                              {"difference", 0.0},
-                              {"low", 0.0},
-                              {"high", 0.0}}}}};
+  nlohmann::json report = {
+      {"kind", "simulate-ruler"},
+      {"rows",
+       {row("full", 0, 0.9, 0.8, 0.96), row("streamingllm", 32, 0.7, 0.6, 0.8),
+        row("streamingllm", 64, 0.8, 0.7, 0.9), row("quest:page-size=4", 32, 0.9, 0.8, 0.96)}},
+      {"comparisons",
+       {{{"first", "streamingllm tokens=32"},
+         {"second", "full"},
+         {"difference", -0.2},
+         {"low", -0.25},
+         {"high", -0.1}},
+        {{"first", "quest:page-size=4 tokens=32"},
+         {"second", "full"},
+         {"prompts", 50},
+         {"difference", 0.0},
+         {"low", 0.0},
+         {"high", 0.0}}}}};
   const std::string file = (dir.path() / "ruler.json").string();
   std::ofstream(file) << report.dump();
   const auto run = kvscope_run({"pareto", file, "--costs", costs, "--hardware", "h100-sxm",
@@ -157,7 +159,10 @@ TEST_CASE("pareto: accuracy by paired intervals where the result has them") {
   CHECK(paired.at("loss").get<double>() == Approx(0.2));
   CHECK(paired.at("loss_low").get<double>() == Approx(0.1));
   CHECK(paired.at("loss_high").get<double>() == Approx(0.25));
-  // no prompt told these apart, which says less than an interval without width
+  // no prompt told these apart, of 50
+  const double most = 1.96 * 1.96 / (50.0 + 1.96 * 1.96);
+  CHECK(row_of(run.json(), "quest:page-size=4", 32).at("loss_low").get<double>() == Approx(-most));
+  CHECK(row_of(run.json(), "quest:page-size=4", 32).at("loss_high").get<double>() == Approx(most));
   const auto apart = row_of(run.json(), "streamingllm", 64);
   CHECK(apart.at("loss_low").get<double>() == Approx(0.1 - std::hypot(0.1, 0.1)));
   CHECK(apart.at("loss_high").get<double>() == Approx(0.1 + std::hypot(0.06, 0.1)));
