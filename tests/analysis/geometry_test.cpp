@@ -306,21 +306,6 @@ TEST_CASE("geometry: a selection gives the same numbers; points thin out, the fi
   CHECK(part.info().config["layers"] == std::vector<Index>{2});
 }
 
-TEST_CASE("geometry: the same bits with 1 and 3 threads", "[geometry]") {
-  test::PlantOptions plant;
-  plant.n_q = 8;
-  plant.n_kv = 4;
-  plant.n_tokens = 300;
-  const MemoryTrace trace = test::planted_trace(plant);
-  MemoryResult one, three;
-  REQUIRE(run(trace, {}, one, 1) == run(trace, {}, three, 3));
-  for (const char* name : {"queries/projection", "keys/projection", "queries/s_q"}) {
-    const auto a = one.values<float>(name);
-    const auto b = three.values<float>(name);
-    REQUIRE(std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
-  }
-}
-
 TEST_CASE("geometry: one token, equal vectors and zeros are null, never numbers", "[geometry]") {
   test::PlantOptions plant;
   plant.n_tokens = 1;

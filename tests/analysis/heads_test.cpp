@@ -8,7 +8,6 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -216,26 +215,6 @@ TEST_CASE("heads: losses are what a replay keeps, taken from 1", "[heads]") {
   CHECK(summary["methods"][0]["worst_layer"] == 0);
   CHECK(summary["rows"].size() == 2 * 3 * 2);
   CHECK(summary["rows"][1]["selector"] == "quest:page-size=4");
-}
-
-TEST_CASE("heads: the same bits for any number of threads", "[heads]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 150;
-  plant.n_q = 8;
-  plant.has_sink_logits = true;
-  const MemoryTrace trace = windowed_trace(plant, 13);
-  HeadsOptions options;
-  options.budget = "32";
-  options.chunk = 64;
-  options.pooling = MapPooling::mean;
-  MemoryResult one, four;
-  CHECK(run(trace, options, one, 1).dump() == run(trace, options, four, 4).dump());
-  const auto same = [](auto a, auto b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
-  };
-  CHECK(same(one.values<float>("map"), four.values<float>("map")));
-  CHECK(same(one.values<double>("distance"), four.values<double>("distance")));
-  CHECK(same(one.values<double>("lost_mass"), four.values<double>("lost_mass")));
 }
 
 TEST_CASE("heads: what cannot be measured is refused in a sentence", "[heads]") {

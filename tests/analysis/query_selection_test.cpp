@@ -8,7 +8,6 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -224,19 +223,14 @@ TEST_CASE("query-selection: a planted relation is found, a planted confounding i
   CHECK(value("position/prompt_s_q", 1) > 0.8);
 }
 
-TEST_CASE("query-selection: sampled queries, a selection, and 3 threads give the same rows",
+TEST_CASE("query-selection: sampled queries and a selection give the same rows",
           "[query_selection]") {
   test::PlantOptions plant;
   plant.n_layers = 3;
   plant.n_tokens = 150;
   const MemoryTrace trace = test::planted_trace(plant);
-  MemoryResult all, part, threads;
-  REQUIRE(run(trace, {}, all, 1) == run(trace, {}, threads, 3));
-  for (const char* name : {"log_max_weight", "prompt/s_q", "lse", "breadth"}) {
-    const auto a = all.values<float>(name);
-    const auto b = threads.values<float>(name);
-    REQUIRE(std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
-  }
+  MemoryResult all, part;
+  run(trace, {}, all);
   QuerySelectionOptions options;
   options.selection = {{1, 2}, {0, 3}};
   options.queries = 11;

@@ -9,7 +9,6 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -256,20 +255,16 @@ TEST_CASE("quest: totals leave out the dense layers", "[quest]") {
   REQUIRE(all == Approx(alone / 3));
 }
 
-TEST_CASE("quest: the same bits with 1 and 3 threads; pages can be left out", "[quest]") {
+TEST_CASE("quest: pages can be left out", "[quest]") {
   MemoryTrace trace = test::planted_trace({});
   QuestOptions options;
-  MemoryResult one;
-  MemoryResult three;
-  REQUIRE(run(trace, options, one, 1) == run(trace, options, three, 3));
-  const auto a = one.values<float>("kernel/mass");
-  const auto b = three.values<float>("kernel/mass");
-  REQUIRE(std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+  MemoryResult whole;
+  run(trace, options, whole);
   options.store_pages = false;
   MemoryResult small;
   run(trace, options, small);
   REQUIRE_THROWS_AS(small.values<float>("bound"), ConfigError);
-  REQUIRE(small.values<float>("kernel/mass").size() == a.size());
+  REQUIRE(small.values<float>("kernel/mass").size() == whole.values<float>("kernel/mass").size());
 }
 
 TEST_CASE("quest: bad input gets a sentence", "[quest]") {

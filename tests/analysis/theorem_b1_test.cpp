@@ -8,7 +8,6 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -186,20 +185,15 @@ TEST_CASE("theorem-b1: a sliding window hides older keys", "[theorem_b1]") {
   }
 }
 
-TEST_CASE("theorem-b1: the same bits with 1 and 3 threads; sampled rows are spaced",
-          "[theorem_b1]") {
+TEST_CASE("theorem-b1: sampled rows are spaced", "[theorem_b1]") {
   test::PlantOptions plant;
   plant.n_tokens = 120;
   MemoryTrace trace = test::planted_trace(plant);
   TheoremB1Options options;
   options.rows = 10;
   MemoryResult one;
-  MemoryResult three;
-  REQUIRE(run(trace, options, one, 1) == run(trace, options, three, 3));
-  const auto a = one.values<float>("bounds/jensen");
-  const auto b = three.values<float>("bounds/jensen");
-  REQUIRE(a.size() == 2u * 4u * 10u);
-  REQUIRE(std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+  run(trace, options, one);
+  REQUIRE(one.values<float>("bounds/jensen").size() == 2u * 4u * 10u);
   const auto pos = one.values<std::int64_t>("row_pos");
   REQUIRE(pos.front() == 0);
   REQUIRE(pos.back() == 119);
