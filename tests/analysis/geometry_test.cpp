@@ -21,8 +21,8 @@ using Catch::Matchers::ContainsSubstring;
 using Vector = std::vector<double>;
 
 nlohmann::ordered_json run(const TraceSource& trace, const GeometryOptions& options,
-                           MemoryResult& result, int threads = 1) {
-  ThreadPool pool(threads);
+                           MemoryResult& result) {
+  ThreadPool pool(1);
   return analyze_geometry(trace, options, result, pool, {}, {});
 }
 

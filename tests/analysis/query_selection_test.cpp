@@ -23,8 +23,8 @@ using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
 
 nlohmann::ordered_json run(const TraceSource& trace, const QuerySelectionOptions& options,
-                           MemoryResult& result, int threads = 1) {
-  ThreadPool pool(threads);
+                           MemoryResult& result) {
+  ThreadPool pool(1);
   return analyze_query_selection(trace, options, result, pool, {}, {});
 }
 

@@ -22,8 +22,8 @@ namespace {
 using Catch::Approx;
 
 nlohmann::ordered_json run(const TraceSource& trace, const QuestOptions& options,
-                           MemoryResult& result, int threads = 1) {
-  ThreadPool pool(threads);
+                           MemoryResult& result) {
+  ThreadPool pool(1);
   return analyze_quest(trace, options, result, pool, {}, {});
 }
 

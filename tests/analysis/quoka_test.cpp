@@ -24,8 +24,8 @@ using Catch::Approx;
 using Vector = std::vector<double>;
 
 nlohmann::ordered_json run(const TraceSource& trace, const QuokaOptions& options,
-                           MemoryResult& result, int threads = 1) {
-  ThreadPool pool(threads);
+                           MemoryResult& result) {
+  ThreadPool pool(1);
   return analyze_quoka(trace, options, result, pool, {}, {});
 }
 

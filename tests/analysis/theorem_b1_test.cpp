@@ -20,8 +20,8 @@ namespace {
 using Catch::Approx;
 
 nlohmann::ordered_json run(const TraceSource& trace, const TheoremB1Options& options,
-                           MemoryResult& result, int threads = 1) {
-  ThreadPool pool(threads);
+                           MemoryResult& result) {
+  ThreadPool pool(1);
   return analyze_theorem_b1(trace, options, result, pool, {}, {});
 }
 
