@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analysis/papers/rows_where.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope::papers {
 
