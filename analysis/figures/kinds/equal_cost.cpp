@@ -283,7 +283,8 @@ plot::Figure make_equal_cost(const FigureInput& input) {
         "as many keys in each row, the best", {plot::Role::highlight, 0}, {}, {}, {}, 0.7, 1.0};
     for (std::size_t i = 0; is_mass && i < methods.size(); ++i) {
       const double value = methods[i].best_mass.value();
-      if (!(value > methods[i].values[m].middle.value() + kSeen)) continue;
+      const bool is_met = methods[i].note.empty();
+      if (!is_met || !(value > methods[i].values[m].middle.value() + kSeen)) continue;
       best.x.push_back(value);
       best.y.push_back(places[i]);
     }
@@ -324,8 +325,8 @@ plot::Figure make_equal_cost(const FigureInput& input) {
   }
   if (has_best) {
     figure.caption.emplace_back(
-        "Small dots: what as many keys in each row would hold if they were the best; from a method "
-        "to its dot is lost by choosing keys, from there to the ceiling by dividing them over "
+        "Stars: what as many keys in each row would hold if they were the best; from a method "
+        "to its star is lost by choosing keys, from there to the ceiling by dividing them over "
         "rows, heads and layers.");
   }
   figures::LeftOut not_met;
