@@ -117,7 +117,7 @@ std::string label_of(const PlainJson& row) {
   return label;
 }
 
-/// Scores of the prompts of every row; empty where some row's are not there.
+/// Scores of the prompts of every row; none where they are not there.
 std::vector<std::vector<double>> prompt_scores(const PlainJson& report) {
   std::vector<std::vector<double>> units;
   for (const PlainJson& row : report["rows"]) {
@@ -132,7 +132,6 @@ std::vector<std::vector<double>> prompt_scores(const PlainJson& report) {
       for (const PlainJson& score : of_pair)
         scores.push_back(score.is_number() ? score.get<double>() : kNan);
     }
-    if (scores.empty()) return {};
   }
   return units;
 }
@@ -167,8 +166,7 @@ void write_units(const PlainJson& report, const std::string& where, ResultWriter
   } else if (report.contains("curves")) {
     units = block_losses(report["curves"], where);
   }
-  const bool is_of_all = !units.empty() && units.size() == report["rows"].size();
-  if (is_of_all && !units.front().empty()) write_row_units(output, units, "of each row's mean");
+  if (units.size() == report["rows"].size()) write_row_units(output, units, "of each row's mean");
 }
 
 }  // namespace

@@ -37,8 +37,10 @@ void mark(std::vector<PaperCell*> cells, Better better, MarkedBy& by) {
         cells.begin() + static_cast<std::ptrdiff_t>(first) + 1, cells.end(),
         [&](const PaperCell* other) { return are_apart(*cells[first], *other, by); });
   };
-  by.is_undecided = by.is_undecided || !is_alone(0);
-  if (!is_alone(0)) return;
+  if (!is_alone(0)) {
+    by.is_undecided = true;
+    return;
+  }
   cells[0]->mark = CellMark::best;
   if (is_alone(1)) cells[1]->mark = CellMark::second;
 }

@@ -66,6 +66,7 @@ def steps_of(name: str) -> dict[str, str]:
         "lost.json": "explain --facts 1 --selector quoka --budget 256 --lengths 2048 --depths 5 --trials 2 --least 0.1",
         **({"lost_sparq.json": "explain --facts 1 --selector sparq --budget 256 --lengths 2048 --depths 1 --trials 2 --least 0.05"}
            if name == "gemma3" else {}),
+        **({"facts.json": predictors.EXPLAIN} if name == "smollm2" else {}),
         "papers.json": "papers --quick",
     }
 
@@ -126,6 +127,14 @@ def run_one(name: str, file: str, words: str, program: Path, options: list[str])
             return False
         result = (means_of_layers if file == "masses.json" else means_of_heads)(json.loads(whole.read_text()))
         whole.unlink()
+    elif file == "facts.json":
+        rows = []
+        for method, budget in predictors.ASKED:
+            done = subprocess.run([*command, "--selector", method, "--budget", str(budget), *options[:2], "--json"], stdout=subprocess.PIPE)
+            if done.returncode != 0:
+                return False
+            rows += [{"selector": method, "budget": budget, **look} for look in predictors.looks(json.loads(done.stdout))]
+        result = {"kind": "facts", "command_line": f"kvscope {words}", "rows": rows}
     elif words.startswith("explain"):
         done = subprocess.run([*command, *options[:2], "--json"], stdout=subprocess.PIPE)
         if done.returncode != 0:
@@ -264,8 +273,11 @@ def index_page() -> str:
     sides = [predictors.table(folders, with_oracle) for with_oracle in (True, False)]
     rows = [[*with_it, *without[1:]] for with_it, without in zip(*sides)]
     text = markdown(["column", "all 48 cells", "above `mass_mean`", "36 without the oracle", "above `mass_mean`"], rows)
-    return re.sub(r"(<!-- predictors -->\n).*?(<!-- end -->)", lambda found: f"{found[1]}\n{text}\n\n{found[2]}",
-                  (HERE / "README.md").read_text(), flags=re.S)
+    page = (HERE / "README.md").read_text()
+    for mark, part in (("predictors", text), ("facts", predictors.facts_sentence(HERE / "smollm2"))):
+        page = re.sub(rf"(<!-- {mark} -->\n).*?(<!-- end -->)", lambda found, part=part: f"{found[1]}\n{part}\n\n{found[2]}", page,
+                      flags=re.S)
+    return page
 
 
 def main() -> int:

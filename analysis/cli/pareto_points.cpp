@@ -13,12 +13,11 @@
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/summary_rows.hpp"
 #include "core/base/error.hpp"
-#include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
-#include "core/base/whole_file.hpp"
 #include "core/trace/result.hpp"
 #include "notebooks_export/open_result.hpp"
 #include "notebooks_export/table_fields.hpp"
+#include "notebooks_export/table_units.hpp"
 
 namespace kvscope::cli {
 
@@ -68,27 +67,12 @@ ParetoPoint method_at(const Table& table, std::size_t row) {
 struct Measured {
   ParetoPoint point;
   Mean value, density, us, dense_us;
-  figures::MeanEnds ends, paired;  // paired: of the loss itself, where the result compares
-  std::int64_t n_paired = 0;
-  double n_prompts = 0.0;  // of the pairs
+  figures::MeanEnds ends;
+  std::vector<std::size_t> rows;  // of the table
+  CellUnits units;                // what they are means of, where the results hold it
 };
 
 using Methods = std::map<std::string, Measured>;  // by ParetoPoint::text
-
-/// What a result says of pairs of methods on the same prompts.
-void add_comparisons(const fs::path& file, Methods& methods) {
-  if (file.extension() != ".json") return;
-  const Json report = Json(parse_json(read_whole_file(file, std::size_t{4} << 30), file.string()));
-  if (!report.is_object() || !report.contains("comparisons")) return;
-  for (const Json& one : report["comparisons"]) {
-    if (text_at(one, "second") != "full") continue;
-    const auto method = methods.find(text_at(one, "first"));
-    if (method == methods.end()) continue;
-    method->second.paired.add(-number_at(one, "high"), -number_at(one, "low"));
-    ++method->second.n_paired;
-    method->second.n_prompts += std::max(0.0, number_at(one, "prompts"));
-  }
-}
 
 class ParetoReader {
  public:
@@ -136,6 +120,7 @@ class ParetoReader {
       Measured& method = methods[point.text()];
       method.point = std::move(point);
       method.value.add(value);
+      method.rows.push_back(r);
       method.ends.add(number_in(table, columns().low, r), number_in(table, columns().high, r));
       method.density.add(number_in(table, "density", r));
       method.us.add(number_in(table, "predicted_us", r));
@@ -161,7 +146,8 @@ class ParetoReader {
     if (!models.empty()) out_.model = *models.begin();
     if (!phases.empty()) phase_ = *phases.begin();
     if (request_.metric == ParetoMetric::accuracy) {
-      for (const fs::path& file : request_.files) add_comparisons(file, methods);
+      for (auto& [text, method] : methods)
+        method.units = units_of_cell(table, table.at(columns().column), method.rows);
     }
     return methods;
   }
@@ -227,13 +213,8 @@ class ParetoReader {
     } else {
       const double dense = full->value.value();
       point.loss = dense - value;
-      if (method.n_paired == method.value.n()) {
-        point.low = method.paired.low(), point.high = method.paired.high();
-        // Resampling gives no width where no prompt told the two apart: Wilson's bound on the share
-        // that does, 0 of n.
-        constexpr double kSquare = 1.96 * 1.96;
-        const double most = kSquare / (method.n_prompts + kSquare);
-        if (!(point.low < point.high)) point.low -= most, point.high += most;
+      if (const auto paired = paired_interval_of(full->units, method.units)) {
+        point.low = paired->low, point.high = paired->high;
       } else {  // of two intervals that are not paired (Newcombe's)
         point.low = point.loss - std::hypot(dense - full->ends.low(), high - value);
         point.high = point.loss + std::hypot(full->ends.high() - dense, value - low);

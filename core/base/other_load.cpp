@@ -1,10 +1,12 @@
 #include "core/base/other_load.hpp"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 #include "core/base/nan.hpp"
@@ -13,16 +15,26 @@ namespace kvscope {
 
 namespace {
 
-/// user, nice, system, irq, softirq and steal of the line "cpu"; not idle, not waiting for disks.
+/// Of the processors that this process may run on: user, nice, system, irq, softirq and steal of
+/// their lines; not idle, not waiting for disks.
 double busy_seconds() {
+  cpu_set_t ours;
+  if (::sched_getaffinity(0, sizeof ours, &ours) != 0) return kNan;
   std::ifstream in("/proc/stat");
-  std::string word;
-  double ticks[8] = {};
-  in >> word;
-  for (double& tick : ticks) in >> tick;
-  if (!in || word != "cpu") return kNan;
-  return (ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6] + ticks[7]) /
-         static_cast<double>(::sysconf(_SC_CLK_TCK));
+  double ticks = 0.0;
+  bool has_any = false;
+  for (std::string line; std::getline(in, line) && line.starts_with("cpu");) {
+    std::istringstream words(line.substr(3));
+    int processor = -1;
+    double each[8] = {};
+    if (line[3] == ' ' || !(words >> processor) || processor < 0 || processor >= CPU_SETSIZE ||
+        !CPU_ISSET(static_cast<std::size_t>(processor), &ours))
+      continue;
+    for (double& one : each) words >> one;
+    ticks += each[0] + each[1] + each[2] + each[5] + each[6] + each[7];
+    has_any = true;
+  }
+  return has_any ? ticks / static_cast<double>(::sysconf(_SC_CLK_TCK)) : kNan;
 }
 
 double own_seconds() {

@@ -5,13 +5,13 @@
 
 namespace kvscope {
 
-/// Looks at the machine's processors (/proc/stat) and at this process's time when it is made, and
-/// again when it is asked.
+/// Looks at the processors that this process may run on (/proc/stat) and at its own time when it is
+/// made, and again when it is asked.
 class OtherLoad {
  public:
   OtherLoad();
-  /// Cores that other processes, or other guests of the host, kept busy on the average since then;
-  /// NaN where the system does not say.
+  /// How many of them other processes, or other guests of the host, kept busy on the average since
+  /// then; NaN where the system does not say.
   double cores() const;
 
  private:
