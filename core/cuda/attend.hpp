@@ -7,7 +7,7 @@
 namespace kvscope::gpu {
 
 /// One call's rows; shapes in CallShape. Kernels read them before the kernel ahead in the stream
-/// has ended: only one that lets no other begin early may have written them.
+/// has ended: only one that lets no other begin early may have written them (not take_turn()).
 struct DeviceRows {
   const void* q = nullptr;
   const void* k = nullptr;

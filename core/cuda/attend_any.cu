@@ -70,6 +70,7 @@ __device__ __forceinline__ float product(const float* q, const T* k, int d) {
 
 template <class T, int kEach>
 __global__ void __launch_bounds__(kWarps * 32) any_kernel(AnyAttention call) {
+  take_turn();
   __shared__ float queries[kWarps][kMostHead];
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;

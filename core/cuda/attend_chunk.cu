@@ -85,8 +85,7 @@ __global__ void __launch_bounds__(kGroups * 128, 1) attend_chunk_kernel(AttendCa
     copy_16(queries + place<kRows>(i / kParts, i % kParts),
             q + static_cast<std::int64_t>(source) * kWidth + i % kParts * 8);
   }
-  wait_for_earlier_kernels();
-  let_next_kernel_begin();
+  take_turn();
   const KeyList keys(call.list, batch, owner);
 
   // tiles of this block: a contiguous share; positions of up to kSpan of its keys
@@ -311,7 +310,6 @@ Launch launch_of(const CallShape& shape, const AttendCall<Bf16>& call, int n_spl
   how.threads = kGroups * 128;
   how.cluster = n_splits;
   how.shared_bytes = Memory::kBytes;
-  how.overlaps = true;
   return how;
 }
 

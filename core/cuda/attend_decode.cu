@@ -68,8 +68,7 @@ __global__ void __launch_bounds__(kWarps * 32) attend_decode_kernel(AttendCall<B
                     : zero;
   }
 
-  wait_for_earlier_kernels();
-  let_next_kernel_begin();
+  take_turn();
   const KeyList keys(call.list, batch, owner, /*finds_end=*/false);
 
   float sum[kBlocks][8][4] = {};
@@ -248,7 +247,6 @@ void attend_decode(const CallShape& shape, const AttendCall<Bf16>& call, int n_s
   how.threads = kWarps * 32;
   how.cluster = n_splits;
   how.shared_bytes = kWarps * n_rows * shape.d_head * 4;
-  how.overlaps = true;
   launch(stream, how, "start the attention of a step",
          shape.d_head == 64 ? attend_decode_kernel<64> : attend_decode_kernel<128>, call);
 }

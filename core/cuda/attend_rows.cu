@@ -36,8 +36,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kWidth>)
   const std::int64_t kv_offset =
       (static_cast<std::int64_t>(batch) * call.n_kv + kv_head) * call.capacity * kWidth;
 
-  wait_for_earlier_kernels();
-  let_next_kernel_begin();
+  take_turn();
   const KeyList keys(call.list, batch, owner);
   const bool is_one_head = first_row / n_tok == last_row / n_tok;
   const Segments segments(call, keys, is_one_head ? first_row % n_tok : 0,
@@ -204,7 +203,6 @@ void start(const CallShape& shape, const AttendCall<T>& call, int n_splits, Stre
   how.threads = kThreads;
   how.cluster = n_splits;
   how.shared_bytes = static_cast<int>(sizeof(RowMemory<kWidth>));
-  how.overlaps = true;
   launch(
       stream, how, "start attention in f32",
       n_splits == 1 ? attend_rows_kernel<T, kWidth, 1> : attend_rows_kernel<T, kWidth, kMostSplits>,

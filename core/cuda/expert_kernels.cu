@@ -19,6 +19,7 @@ __device__ __forceinline__ void store(void* data, bool is_half, std::int64_t at,
 
 __global__ void clamped_kernel(const float* gate_up, float alpha, float limit, std::int64_t count,
                                void* hidden, bool is_half) {
+  take_turn();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
   const float gate = fminf(gate_up[2 * i], limit);
@@ -28,6 +29,7 @@ __global__ void clamped_kernel(const float* gate_up, float alpha, float limit, s
 
 __global__ void gather_kernel(const float* x, std::int64_t x_stride, const std::int32_t* token,
                               int n, void* y, bool is_half) {
+  take_turn();
   const std::int64_t row = blockIdx.x;
   const float* from = x + token[row] * x_stride;
   for (int f = static_cast<int>(threadIdx.x); f < n; f += kThreads)
@@ -36,6 +38,7 @@ __global__ void gather_kernel(const float* x, std::int64_t x_stride, const std::
 
 __global__ void scatter_kernel(const float* x, const std::int32_t* token, const float* weight,
                                int n, float* y, std::int64_t y_stride) {
+  take_turn();
   const std::int64_t row = blockIdx.x;
   float* to = y + token[row] * y_stride;
   for (int f = static_cast<int>(threadIdx.x); f < n; f += kThreads)
@@ -43,6 +46,7 @@ __global__ void scatter_kernel(const float* x, const std::int32_t* token, const 
 }
 
 __global__ void clear_kernel(float* y, std::int64_t count) {
+  take_turn();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i < count) y[i] = 0.0f;
 }

@@ -39,6 +39,7 @@ __device__ __forceinline__ void load_key(const Cosines& call, const KeyList& key
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kWarps * 32) mean_parts_kernel(Cosines call) {
+  take_turn();
   constexpr int kEach = kWidth / 32;  // channels of a lane
   __shared__ double of_warp[kWarps][kWidth];
   const int kv_head = static_cast<int>(blockIdx.y);
@@ -73,6 +74,7 @@ __global__ void __launch_bounds__(kWarps * 32) mean_parts_kernel(Cosines call) {
 
 template <int kWidth>
 __global__ void __launch_bounds__(kWidth) mean_kernel(Cosines call) {
+  take_turn();
   __shared__ double of_warp[kWidth / 32];
   const int kv_head = static_cast<int>(blockIdx.x);
   const int c = static_cast<int>(threadIdx.x);
@@ -90,6 +92,7 @@ __global__ void __launch_bounds__(kWidth) mean_kernel(Cosines call) {
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kWarps * 32) cosines_kernel(Cosines call) {
+  take_turn();
   constexpr int kEach = kWidth / 32;
   const int kv_head = static_cast<int>(blockIdx.y);
   const int warp = static_cast<int>(threadIdx.x) / 32;

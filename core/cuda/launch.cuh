@@ -21,15 +21,13 @@ inline void check(cudaError_t code, const char* what) {
 /// that needs less.
 void allow_shared_bytes(const void* kernel, int bytes, const char* what);
 
-/// How a kernel is started. `overlaps`: it may begin before the kernel ahead of it in the stream
-/// has ended. Only for kernels that wait for that one themselves (wait_for_earlier_kernels in
-/// ptx.cuh) before they touch what others touch.
+/// How a kernel is started. It may begin before the kernel ahead of it in the stream has ended, so
+/// every kernel waits for that one itself before it touches what others touch (ptx.cuh).
 struct Launch {
   dim3 grid;
   int threads = 256;
   int shared_bytes = 0;
   int cluster = 1;  // blocks along x that can read each other's shared memory; divides grid.x
-  bool overlaps = false;
 };
 
 template <class... Parameters, class... Arguments>
@@ -43,7 +41,7 @@ void launch(cudaStream_t stream, const Launch& shape, const char* what,
   }
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = shape.overlaps ? 1 : 0;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
   attributes[1].val.clusterDim.x = static_cast<unsigned>(shape.cluster);
   attributes[1].val.clusterDim.y = 1;

@@ -46,6 +46,7 @@ __device__ __forceinline__ void store(void* data, bool is_half, std::int64_t at,
 
 __global__ void embed_kernel(DeviceMatrix embedding, const std::int32_t* tokens, float scale,
                              float* x) {
+  take_turn();
   const std::int64_t t = blockIdx.x;
   const std::int64_t from = tokens[t] * embedding.n_cols;
   for (std::int64_t f = threadIdx.x; f < embedding.n_cols; f += kThreads)
@@ -66,6 +67,7 @@ __device__ float block_sum(float x) {
 }
 
 __global__ void norm_kernel(NormCall call) {
+  take_turn();
   const float* x = call.x + blockIdx.x * call.x_stride;
   float* y = call.y + blockIdx.x * call.y_stride;
   float mean = 0.0f;
@@ -94,6 +96,7 @@ __global__ void norm_kernel(NormCall call) {
 // The same for rows of whole float4 that one block holds in registers, kQuads a thread.
 template <int kQuads>
 __global__ void __launch_bounds__(kThreads) norm_quads_kernel(NormCall call) {
+  take_turn();
   const std::int64_t t = blockIdx.x;
   auto* const x = reinterpret_cast<float4*>(call.x + t * call.x_stride);
   auto* const y = reinterpret_cast<float4*>(call.y + t * call.y_stride);
@@ -153,6 +156,7 @@ __global__ void __launch_bounds__(kThreads) norm_quads_kernel(NormCall call) {
 
 __global__ void rope_kernel(const float* frequencies, int n, float amplitude,
                             std::int64_t pos_begin, float* cos_rows, float* sin_rows) {
+  take_turn();
   const std::int64_t t = blockIdx.x;
   for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads) {
     const float angle = static_cast<float>(pos_begin + t) * frequencies[i];
@@ -170,6 +174,7 @@ struct PlacedHeads {
 
 // A warp has one head of one token.
 __global__ void heads_kernel(PlacedHeads placed, std::int64_t n_rows) {
+  wait_for_earlier_kernels();  // and writes rows: no take_turn()
   __shared__ float rows[kThreads / 32][kMostHead];
   const int lane = static_cast<int>(threadIdx.x) % 32;
   float* row = rows[threadIdx.x / 32];
@@ -216,6 +221,7 @@ __global__ void heads_kernel(PlacedHeads placed, std::int64_t n_rows) {
 }
 
 __global__ void to_rows_kernel(HeadsToRows call, int n_tok) {
+  take_turn();
   const std::int64_t t = blockIdx.x;
   const std::int64_t width = static_cast<std::int64_t>(call.n_q) * call.d_head;
   if (call.dtype == Dtype::bf16 && call.y_dtype == Dtype::bf16) {  // 16 bytes at a time
@@ -270,6 +276,7 @@ __device__ __forceinline__ float activated(Gate form, float gate, float up) {
 template <int kEach>
 __global__ void activate_kernel(Gate form, const float* gate, const float* up, std::int64_t stride,
                                 int n, void* hidden, bool is_half) {
+  take_turn();
   const int f = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) * kEach;
   if (f >= n) return;
   const std::int64_t from = blockIdx.y * stride + f;
@@ -291,6 +298,7 @@ __global__ void activate_kernel(Gate form, const float* gate, const float* up, s
 
 // Four values a thread; blocks begin at multiples of 256 bytes.
 __global__ void add_kernel(float* x, const float* y, std::int64_t count) {
+  take_turn();
   const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * 4;
   if (i + 4 <= count) {
     const float4 a = *reinterpret_cast<const float4*>(x + i);
@@ -302,11 +310,13 @@ __global__ void add_kernel(float* x, const float* y, std::int64_t count) {
 }
 
 __global__ void bias_kernel(float* y, std::int64_t stride, const float* bias, int n) {
+  take_turn();
   for (int i = static_cast<int>(threadIdx.x); i < n; i += kThreads)
     y[blockIdx.x * stride + i] += bias[i];
 }
 
 __global__ void round_kernel(const float* x, std::int64_t stride, int n, Bf16* halves) {
+  take_turn();
   const int f = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (f < n)
     halves[static_cast<std::int64_t>(blockIdx.y) * n + f] =
@@ -314,11 +324,13 @@ __global__ void round_kernel(const float* x, std::int64_t stride, int n, Bf16* h
 }
 
 __global__ void widen_kernel(const Bf16* halves, std::int64_t count, float* floats) {
+  take_turn();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i < count) floats[i] = __bfloat162float(halves[i]);
 }
 
 __global__ void word_kernel(std::int32_t* at, std::int32_t value) {
+  wait_for_earlier_kernels();  // and writes a position: no take_turn()
   if (threadIdx.x == 0) *at = value;
 }
 

@@ -24,6 +24,7 @@ template <class T, class Tile>
 __global__ void __launch_bounds__(kThreads)
     multiply_kernel(const T* matrix, std::int64_t n_rows, std::int64_t n_cols, const float* x,
                     std::int64_t x_stride, float* y, std::int64_t y_stride, int n_tok) {
+  take_turn();
   constexpr int kOut = Tile::kOut, kTok = Tile::kTok, kDepth = Tile::kDepth;
   constexpr int kOutStep = kOut / Tile::kOutEach, kTokStep = kTok / Tile::kTokEach;
   __shared__ float w_part[kDepth][kOut + 1];

@@ -10,14 +10,16 @@ namespace kvscope::gpu {
 using Bf16 = __nv_bfloat16;
 
 /// Before the first read or write of what earlier kernels of the stream touch: until they have
-/// ended.
+/// ended. Every kernel calls it, or take_turn(); tests/architecture looks.
 __device__ __forceinline__ void wait_for_earlier_kernels() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-/// Lets the next kernel of the stream begin. Only after wait_for_earlier_kernels: then what came
-/// before this kernel has ended when the next one begins.
-__device__ __forceinline__ void let_next_kernel_begin() {
+/// Waits for the earlier kernels, and then lets the next one begin: when it does, what came before
+/// this kernel has ended. Not for kernels that write rows or positions, which others read before
+/// they wait (DeviceRows in attend.hpp): those let nobody begin early.
+__device__ __forceinline__ void take_turn() {
+  wait_for_earlier_kernels();
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 

@@ -26,6 +26,7 @@ struct TileMemory {
 template <class T, int kWidth, int kEach>
 __global__ void __launch_bounds__(kThreads)
     query_scores_kernel(QueryScores call, int n_q, int group, std::int64_t capacity, float scale) {
+  take_turn();
   using Memory = TileMemory<kWidth, kEach>;
   extern __shared__ __align__(16) unsigned char bytes[];
   Memory& memory = *reinterpret_cast<Memory*>(bytes);
@@ -104,6 +105,7 @@ __device__ float join_block(float x, float* of_warp, const Join& join) {
 
 __global__ void __launch_bounds__(kThreads)
     extremes_kernel(QueryScores call, int n_q, int group, float2* extremes) {
+  take_turn();
   __shared__ float of_warp[kThreads / 32];
   const int head = static_cast<int>(blockIdx.x);
   const std::int64_t query = static_cast<std::int64_t>(blockIdx.y) * n_q + head;
@@ -123,6 +125,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads) weights_kernel(QueryWeights call, int n_q, int group) {
+  take_turn();
   const int n_kv = static_cast<int>(gridDim.y);
   const int kv_head = static_cast<int>(blockIdx.y);
   const KeyList keys(call.from.list, /*batch=*/0, kv_head);

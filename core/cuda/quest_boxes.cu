@@ -18,8 +18,7 @@ __global__ void append_boxes_kernel(const T* k, const std::int32_t* n_past, int 
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int batch = static_cast<int>(blockIdx.z);
   const std::int64_t list = static_cast<std::int64_t>(batch) * n_kv + blockIdx.y;
-  wait_for_earlier_kernels();
-  let_next_kernel_begin();
+  take_turn();
   const int n_context = n_past[batch] + n_tok;
   const int first_page = n_past[batch] / page_size;
   const int n_pages = (n_context + page_size - 1) / page_size;
@@ -47,7 +46,6 @@ void start_boxes(const CallShape& shape, const void* k, const std::int32_t* n_pa
   how.grid = dim3(static_cast<unsigned>(n_pages < 1024 ? (n_pages + 7) / 8 : 128),
                   static_cast<unsigned>(shape.n_kv), static_cast<unsigned>(shape.n_batch));
   how.threads = kThreads;
-  how.overlaps = true;
   launch(stream, how, "start the boxes of pages", append_boxes_kernel<T, kWidth>,
          static_cast<const T*>(k), n_past, n_tok, page_size, max_pages, shape.capacity, shape.n_kv,
          static_cast<T*>(boxes));

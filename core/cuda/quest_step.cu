@@ -14,6 +14,7 @@
 #include <string>
 
 #include "core/cuda/launch.cuh"
+#include "core/cuda/ptx.cuh"
 #include "core/cuda/quest_boxes.cuh"
 #include "core/cuda/quest_step_keys.cuh"
 #include "core/cuda/short_list.cuh"
@@ -280,8 +281,7 @@ __global__ void __launch_bounds__(kStepThreads, 2)
   score_boxes(step, cluster);
   sync_all(cluster, step.n_blocks);  // every block has all bounds, and no stage is in use
 
-  wait_for_earlier_kernels();
-  let_next_kernel_begin();
+  take_turn();
 
   const Limits limits = limits_of(call.lists, n_past);
   const int n_items = limits.n_listed();
@@ -347,7 +347,6 @@ void start_step(const CallShape& shape, const QuestStep& step, StreamHandle stre
   how.threads = kStepThreads;
   how.shared_bytes = static_cast<int>(call.n_stages * kStageBytes<kWidth> +
                                       fixed_bytes<kWidth>(step.bounds, step.lists));
-  how.overlaps = true;
   const char* const what = "start a step of Quest";
   // all of it to shared memory: two blocks of a multiprocessor, of two kernels perhaps
   check(cudaFuncSetAttribute(quest_step_kernel<kWidth>,

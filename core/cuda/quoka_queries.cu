@@ -84,8 +84,7 @@ __global__ void __launch_bounds__(kThreads)
   if (static_cast<int>(blockIdx.x) >= n_q) {
     const int n_kv = n_q / group;
     const std::int64_t list = static_cast<std::int64_t>(batch) * n_kv + blockIdx.x - n_q;
-    wait_for_earlier_kernels();
-    let_next_kernel_begin();
+    take_turn();
     for (int i = warp; i < n_tok; i += kWarps) {
       note_norm<T, kWidth>(static_cast<const T*>(keys.k),
                            list * keys.capacity + keys.n_past[batch] + i, choice.eps,
@@ -97,8 +96,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t head = static_cast<std::int64_t>(batch) * n_q + q_head;
   const T* const q = static_cast<const T*>(choice.q) + head * n_tok * kWidth + lane * kEach;
 
-  wait_for_earlier_kernels();
-  let_next_kernel_begin();
+  take_turn();
   if (q_head % group == 0) {
     std::int32_t* const counts = choice.histogram + (head / group) * kBuckets;
     for (int i = thread; i < kBuckets; i += kThreads) counts[i] = 0;
@@ -209,8 +207,7 @@ __global__ void append_norms_kernel(const T* k, const std::int32_t* n_past, int 
                                     std::int64_t capacity, int n_kv, float* inverse_norms) {
   const int batch = static_cast<int>(blockIdx.z);
   const std::int64_t list = static_cast<std::int64_t>(batch) * n_kv + blockIdx.y;
-  wait_for_earlier_kernels();
-  let_next_kernel_begin();
+  take_turn();
   const int n_warps = static_cast<int>(gridDim.x * blockDim.x) / 32;
   for (int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) / 32; i < n_tok;
        i += n_warps) {
@@ -225,7 +222,6 @@ void start_choice(const CallShape& shape, const QueryChoice& choice, StreamHandl
       dim3(static_cast<unsigned>(shape.n_q + shape.n_kv), static_cast<unsigned>(shape.n_batch));
   how.threads = kThreads;
   how.shared_bytes = 2 * 8 * choice.n_tok;
-  how.overlaps = true;
   launch(stream, how, "start QuoKA's choice of queries", choose_queries_kernel<T, kWidth>, choice,
          NewKeys{choice.k, choice.n_past, shape.capacity, choice.inverse_norms}, shape.n_q,
          shape.group());
@@ -237,7 +233,6 @@ void start_norms(const CallShape& shape, const void* k, const std::int32_t* n_pa
   Launch how;
   how.grid = dim3(static_cast<unsigned>(n_tok < 1024 ? (n_tok + 7) / 8 : 128),
                   static_cast<unsigned>(shape.n_kv), static_cast<unsigned>(shape.n_batch));
-  how.overlaps = true;
   launch(stream, how, "start the norms of keys", append_norms_kernel<T, kWidth>,
          static_cast<const T*>(k), n_past, n_tok, eps, shape.capacity, shape.n_kv, inverse_norms);
 }

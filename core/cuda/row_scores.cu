@@ -90,8 +90,7 @@ __global__ void __launch_bounds__(kThreads, 1) score_rows_kernel(RowScores call)
   if (is_counted) {
     for (int i = thread; i < kBuckets; i += kThreads) counts[i] = 0;
   }
-  wait_for_earlier_kernels();
-  let_next_kernel_begin();
+  take_turn();
   for (; n_begun < kStages; ++n_begun) {
     if (n_begun < n_tiles) copy_tile(n_begun);
     end_copy_group();
@@ -203,8 +202,7 @@ __global__ void __launch_bounds__(kThreads) score_rows_plain_kernel(RowScores ca
   const int thread = static_cast<int>(threadIdx.x);
   const bool is_counted = call.histogram != nullptr;
   for (int i = thread; i < kBuckets; i += kThreads) memory.counts[i] = 0;
-  wait_for_earlier_kernels();
-  let_next_kernel_begin();
+  take_turn();
   for (int i = thread; i < kMostVectors * (kWidth / 4); i += kThreads) {
     const int vector = i / (kWidth / 4);
     const int channel = i % (kWidth / 4) * 4;
@@ -281,7 +279,6 @@ void start(const RowScores& call, StreamHandle stream) {
   };
   Launch how;
   how.threads = kThreads;
-  how.overlaps = true;
   if (call.dtype == Dtype::f32) {
     how.grid = grid((2 * kMultiprocessors + n_lists - 1) / n_lists);
     how.shared_bytes = sizeof(PlainMemory<kWidth>);

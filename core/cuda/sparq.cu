@@ -39,6 +39,7 @@ __device__ void add_warps(double (&of_warp)[kWarps][kWidth], const double (&own)
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kWarps * 32)
     mean_query_kernel(const T* q, int n_rows, int n_tok, int n_channels, float* vectors) {
+  take_turn();
   constexpr int kEach = kWidth / 32;
   __shared__ double of_warp[kWarps][kWidth];
   __shared__ double sum[kWidth];

@@ -1,6 +1,7 @@
 // Lists of the best scores, a cluster of blocks for a row of scores.
 #include "core/cuda/best_list.cuh"
 #include "core/cuda/launch.cuh"
+#include "core/cuda/ptx.cuh"
 
 namespace kvscope::gpu {
 
@@ -24,8 +25,7 @@ __global__ void __launch_bounds__(kThreads) top_lists_kernel(TopLists call) {
   const int end = min(begin + share, limits.n_scores);
   Run run = run_of_warp<kThreads>(call.scores + list * call.stride, begin, end);
   if (thread == 0) begin_cut(s, limits);
-  wait_for_earlier_kernels();
-  let_next_kernel_begin();
+  take_turn();
   run.load(0);
 
   write_best(s, cluster, n_blocks, rank, run, limits,
@@ -45,7 +45,6 @@ void make_top_lists(const TopLists& call, StreamHandle stream) {
                   static_cast<unsigned>(call.n_batch));
   const bool is_narrow = call.stride <= static_cast<std::int64_t>(how.cluster) * kNarrow * 4;
   how.threads = is_narrow ? kNarrow : kWide;
-  how.overlaps = true;
   launch(stream, how, "start the lists of the best scores",
          is_narrow ? top_lists_kernel<kNarrow> : top_lists_kernel<kWide>, call);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/cuda/launch.cuh"
+#include "core/cuda/ptx.cuh"
 
 namespace kvscope::gpu {
 
@@ -84,6 +85,7 @@ __device__ void put(float x, __half* to) {
 
 template <class From, class To>
 __global__ void convert_kernel(const From* from, std::int64_t pitch, To* to, std::int64_t n) {
+  take_turn();
   const std::int64_t head = blockIdx.y;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < n;

@@ -24,6 +24,7 @@ __device__ __forceinline__ double wide(Bf16 x) {
 /// A thread per channel.
 template <class T>
 __global__ void value_sums_kernel(Sums call) {
+  take_turn();
   const int kv_head = static_cast<int>(blockIdx.x);
   const auto c = static_cast<std::int64_t>(threadIdx.x);
   const std::int64_t width = blockDim.x;

@@ -206,6 +206,41 @@ std::string text_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// The kernels of a CUDA source that wait for no earlier kernel, though every launch may overlap.
+std::vector<std::string> kernels_that_do_not_wait(const std::string& text) {
+  static const std::regex name_pattern(R"((\w+)\()");
+  std::vector<std::string> names;
+  const std::string_view mark = "__global__ ";
+  for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {
+    const std::string body = text.substr(at, text.find("\n}\n", at) - at);
+    if (body.find("  take_turn();") != std::string::npos ||
+        body.find("  wait_for_earlier_kernels();") != std::string::npos)
+      continue;
+    std::string first = body.substr(0, body.find('{'));
+    if (const auto bounds = first.find("__launch_bounds__("); bounds != std::string::npos)
+      first.erase(bounds, first.find(")", bounds) + 1 - bounds);
+    std::smatch name;
+    names.push_back(std::regex_search(first, name, name_pattern) ? name[1].str() : first);
+  }
+  return names;
+}
+
+TEST_CASE("every CUDA kernel waits for the earlier ones") {
+  CHECK(kernels_that_do_not_wait("__global__ void a(int n) {\n  take_turn();\n}\n"
+                                 "__global__ void __launch_bounds__(32) b(T x) {\n  x = 1;\n}\n"
+                                 "void c() {\n  take_turn();\n}\n") ==
+        std::vector<std::string>{"b"});
+  int n_files = 0;
+  for (const auto& file :
+       std::filesystem::directory_iterator(testing::source_dir() / "core/cuda")) {
+    if (file.path().extension() != ".cu") continue;
+    ++n_files;
+    INFO(file.path().filename());
+    CHECK(kernels_that_do_not_wait(text_of(file.path())).empty());
+  }
+  CHECK(n_files > 10);
+}
+
 // Paths from the root, in backticks, that a page names. Left out: patterns with NAME, what builds
 // write, and the files of README.md's first hour (tests/readme/first_hour.py looks for these).
 std::vector<std::string> named_files(const std::string& text) {
