@@ -10,6 +10,7 @@
 #include "analysis/cli/chat_prompt.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
+#include "analysis/cli/explain_answer.hpp"
 #include "analysis/cli/explain_key.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_source.hpp"
@@ -42,7 +43,11 @@ class ExplainCommand final : public Command {
            "units of the score, negative if lost).\n\n"
            "With a trace, one query of it is asked instead: what the method keeps for it, and for "
            "a key its weight, score and rank, the cut-off, its page, the representative queries "
-           "that gave it its score (QuoKA), and the smallest budget that keeps it.";
+           "that gave it its score (QuoKA), and the smallest budget that keeps it.\n\n"
+           "With --answer, dropped keys are put back, and the model runs again each time: all of "
+           "them, a layer's, a query head's, and single keys of the heads that matter most. Told "
+           "is which share of the loss each brings back: how much surer the model gets of the token "
+           "that it says densely, where it was fed the dense answer so far.";
   }
   std::vector<Example> examples() const override {
     return {
@@ -50,10 +55,14 @@ class ExplainCommand final : public Command {
          "--trials 3",
          "the misses of that grid"},
         {"kvscope explain trace.h5 --layers 3 --heads 5 --query 4000 --selector quoka --budget 256",
-         "the heaviest key that the query lost, and why"}};
+         "the heaviest key that the query lost, and why"},
+        {"kvscope explain --answer --selector quest --budget 64 --prompt @story.txt --n-new 32 "
+         "--out answer.h5",
+         "which dropped keys change what the model says after that text"}};
   }
   void declare(OptionSet& options) override {
     key_.declare(options);
+    answer_.declare(options);
     options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
     options.add("selector", "NAME", "the method, with options as NAME:option=value", selector_);
     options.add("budget", "BUDGET", "tokens=256, ratio=0.25, ...; a bare number is tokens",
@@ -77,10 +86,14 @@ class ExplainCommand final : public Command {
   int run(const OptionSet& options, const std::string& command_line) override {
     // One of the two questions: of prompts, or of a recording's query.
     const std::vector<const char*> others =
-        key_.trace ? std::vector{"model",  "text",  "lengths", "facts", "depths",
-                                 "trials", "least", "all",     "chat",  "seed"}
+        key_.trace ? std::vector{"model", "text", "lengths", "facts", "depths", "trials",
+                                 "least", "all",  "chat",    "seed",  "answer"}
                    : std::vector{"layers", "heads",   "query", "key",
                                  "top",    "as-step", "draft", "calibration"};
+    for (const char* other : ExplainAnswerOptions::names()) {
+      if (!answer_.wanted && options.given(other))
+        throw UsageError(fmt::format("--{} needs --answer", other));
+    }
     for (const char* other : others) {
       if (!options.given(other)) continue;
       throw UsageError(key_.trace ? fmt::format("--{} is of prompts and excludes a TRACE", other)
@@ -101,11 +114,9 @@ class ExplainCommand final : public Command {
       options_.prompt.chat = &*frame;
       options_.prompt.leading = leading_in_chat(*frame, options_.prompt.leading, tokenizer);
     }
-    PromptOptions source;
-    source.text = text_;
-    source.max_tokens = Index{1} << 40;  // all of it
-    source.no_special = true;
-    const auto filler = source.load(&tokenizer);
+    if (answer_.wanted)
+      return explain_answers(dir, model, tokenizer, chat_source, options, command_line);
+    const auto filler = filler_tokens(tokenizer);
     const StopOnSignal stop;
     ThreadPool pool(work_.n_threads());
     ProgressReporter progress(work_.progress);
@@ -122,11 +133,9 @@ class ExplainCommand final : public Command {
     Index n_missed = 0, n_missed_densely = 0;
     for (Index depth = 0; depth < n_depths_; ++depth) {
       for (Index trial = 0; trial < n_trials_; ++trial) {
-        options_.prompt.depth =
-            n_depths_ == 1 ? 0.5 : static_cast<double>(depth) / static_cast<double>(n_depths_ - 1);
-        options_.prompt.trial = trial;
+        set_place(depth, trial);
         const Explanation found =
-            explain_prompt(model, tokenizer, filler.ids, options_, all_, pool, stop.token());
+            explain_prompt(model, tokenizer, filler, options_, all_, pool, stop.token());
         if (found.sparse.score < 1.0) {
           ++n_missed;
           if (found.dense.score < 1.0) ++n_missed_densely;
@@ -153,6 +162,82 @@ class ExplainCommand final : public Command {
  private:
   using Json = nlohmann::ordered_json;
 
+  std::vector<TokenId> filler_tokens(const Tokenizer& tokenizer) const {
+    PromptOptions source;
+    source.text = text_;
+    source.max_tokens = Index{1} << 40;  // all of it
+    source.no_special = true;
+    return source.load(&tokenizer).ids;
+  }
+
+  void set_place(Index depth, Index trial) {
+    options_.prompt.depth =
+        n_depths_ == 1 ? 0.5 : static_cast<double>(depth) / static_cast<double>(n_depths_ - 1);
+    options_.prompt.trial = trial;
+  }
+
+  int explain_answers(const std::filesystem::path& dir, const Transformer& model,
+                      const Tokenizer& tokenizer, const std::string& chat_source,
+                      const OptionSet& options, const std::string& command_line) {
+    for (const char* grid : {"lengths", "facts", "depths", "trials", "seed", "text"}) {
+      if (answer_.words && options.given(grid))
+        throw UsageError(fmt::format("--{} is of needles and excludes --prompt", grid));
+    }
+    if (!answer_.words && options.given("n-new"))
+      throw UsageError("--n-new needs --prompt: a needle's answer has its own length");
+    AnswerQuestion question;
+    question.selector = options_.selector;
+    question.budget = options_.budget;
+    question.dense_layers = dense_layers_;
+    question.chunk = chunk_;
+    Json config = {{"model", model_},
+                   {"model_hash", hash_of_model(dir, model)},
+                   {"selector", options_.selector.text()},
+                   {"budget", question.budget ? Json(question.budget->to_string()) : Json(nullptr)},
+                   {"dense_layers", dense_layers_ ? Json(*dense_layers_) : Json(nullptr)},
+                   {"chunk", chunk_},
+                   {"chat", chat_ ? Json(chat_source) : Json(nullptr)}};
+    AnswerSource source;
+    if (answer_.words) {
+      PromptOptions words;
+      words.chat = chat_;
+      if (answer_.words->starts_with("@")) {
+        words.text = answer_.words->substr(1);
+      } else {
+        words.prompt = answer_.words;
+      }
+      const Prompt prompt = words.load(&tokenizer, dir);
+      config["prompt"] = prompt.source;
+      source.n_prompts = 1;
+      source.prompt = [=, n_new = answer_.n_new](std::size_t) {
+        return AskedPrompt{prompt.source, {{"tokens", prompt.ids.size()}}, prompt.ids, n_new};
+      };
+    } else {
+      config["needles"] = {{"lengths", length_},
+                           {"facts", n_facts_},
+                           {"depths", n_depths_},
+                           {"trials", n_trials_},
+                           {"seed", seed_},
+                           {"all", all_},
+                           {"text", text_ ? Json(text_->filename().string()) : Json(nullptr)}};
+      source.n_prompts = static_cast<std::size_t>(n_depths_ * n_trials_);
+      source.prompt = [this, &tokenizer, filler = filler_tokens(tokenizer)](std::size_t i) {
+        const auto at = static_cast<Index>(i);
+        set_place(at / n_trials_, at % n_trials_);
+        const kvscope::Prompt needle = make_prompt(options_.prompt, filler, tokenizer);
+        return AskedPrompt{fmt::format("depth {}, trial {}", number_text(options_.prompt.depth),
+                                       options_.prompt.trial),
+                           {{"depth", options_.prompt.depth},
+                            {"trial", options_.prompt.trial},
+                            {"expected", needle.answers.at(0)}},
+                           needle.tokens,
+                           needle.n_answer_tokens};
+      };
+    }
+    return answer_.run(question, model, tokenizer, source, config, all_, json_, command_line,
+                       work_);
+  }
+
   KeyQuestion question() const {
     KeyQuestion question;
     if (selector_.empty()) throw UsageError("--selector is missing: expected a method, as quoka");
@@ -164,6 +249,7 @@ class ExplainCommand final : public Command {
   }
 
   void check() {
+    answer_.check();
     if (selector_.empty()) throw UsageError("--selector is missing: expected a method, as quoka");
     if (length_ < 1 || n_facts_ < 1 || n_depths_ < 1 || n_trials_ < 1 || chunk_ < 1 ||
         n_depths_ > 1000 || n_trials_ > 100'000) {
@@ -247,6 +333,7 @@ class ExplainCommand final : public Command {
 
   ExplainOptions options_;
   ExplainKeyOptions key_;
+  ExplainAnswerOptions answer_;
   std::string model_ = "verifier";
   std::string selector_;
   std::string budget_;

@@ -7,6 +7,8 @@
 #include <limits>
 
 #include "analysis/base/analysis.hpp"
+#include "analysis/base/layer_arrays.hpp"
+#include "analysis/kinds/watched_method.hpp"
 #include "core/base/error.hpp"
 #include "core/sim/live.hpp"
 
@@ -14,7 +16,7 @@ namespace kvscope {
 
 namespace {
 
-/// What the watching selector writes to, and whether it looks.
+/// What is looked at in a run, and what was seen.
 struct Watch {
   std::vector<Index> fact;
   bool on = false;
@@ -22,109 +24,64 @@ struct Watch {
   std::vector<FactLook> looks;
 };
 
-/// Share of the exact attention of the call's last query on the keys at `fact`.
-double weight_on(const SelectCall& call, Index q_head, Index group, std::span<const Index> fact) {
-  const auto query = call.q.sub(q_head).row(call.n_tok - 1);
-  const auto keys = call.k.sub(q_head / group);
-  const Index n_keys = call.pos_begin + call.n_tok;
-  std::vector<double> scores(static_cast<std::size_t>(n_keys));
-  double largest = -std::numeric_limits<double>::infinity();
-  for (Index pos = 0; pos < n_keys; ++pos) {
-    double sum = 0.0;
-    const auto key = keys.row(pos);
-    for (std::size_t c = 0; c < query.size(); ++c) sum += static_cast<double>(query[c]) * key[c];
-    scores[static_cast<std::size_t>(pos)] = sum * static_cast<double>(call.score_scale);
-    largest = std::max(largest, scores[static_cast<std::size_t>(pos)]);
-  }
-  double all = 0.0, mine = 0.0;
-  if (!call.sink_logits.empty())
-    all +=
-        std::exp(static_cast<double>(call.sink_logits[static_cast<std::size_t>(q_head)]) - largest);
-  for (const double s : scores) all += std::exp(s - largest);
-  for (const Index pos : fact) mine += std::exp(scores[static_cast<std::size_t>(pos)] - largest);
-  return mine / all;
+/// Adds the fact's rank among the method's scores, where it has some.
+void add_rank(const ListView& list, const SelectionTrace& seen, Index owner, Index page_size,
+              std::span<const Index> fact, FactLook& found) {
+  if (owner >= n_of(seen.scores)) return;
+  const std::vector<double>& scores = seen.scores[static_cast<std::size_t>(owner)];
+  const Index page = std::max<Index>(1, page_size);
+  const auto score_of = [&](Index pos) {
+    const Index at = pos / page - seen.scored.begin;
+    return at >= 0 && at < n_of(scores) ? scores[static_cast<std::size_t>(at)]
+                                        : -std::numeric_limits<double>::infinity();
+  };
+  found.score = -std::numeric_limits<double>::infinity();
+  for (const Index pos : fact) found.score = std::max(found.score, score_of(pos));
+  if (!std::isfinite(found.score)) return;
+  found.cut = std::numeric_limits<double>::infinity();
+  for (const KeyPos pos : list.scored()) found.cut = std::min(found.cut, score_of(pos));
+  found.scored = n_of(scores);
+  found.rank =
+      1 + std::count_if(scores.begin(), scores.end(), [&](double s) { return s > found.score; });
 }
 
-/// The method itself, watched: its answers are untouched.
-class WatchedSelector final : public Selector {
- public:
-  WatchedSelector(std::unique_ptr<Selector> method, Watch& watch)
-      : method_(std::move(method)), watch_(watch) {}
-  std::string_view name() const override { return method_->name(); }
-  SelectorCaps caps() const override { return method_->caps(); }
-  void calibrate(const TraceSource& text, std::span<const Index> layers,
-                 ThreadPool& pool) override {
-    method_->calibrate(text, layers, pool);
+FactLook look_of_head(const SelectCall& call, const Selection& selection,
+                      const SelectionTrace& seen, Index page_size, Index head, const Watch& watch) {
+  FactLook found;
+  found.step = watch.step;
+  found.layer = call.layer;
+  found.q_head = head;
+  const std::vector<double> weights = last_row_weights(call, head);
+  for (const Index pos : watch.fact) found.weight += weights[static_cast<std::size_t>(pos)];
+  found.answered = !selection.is_dense;
+  if (selection.is_dense) {
+    found.kept = n_of(watch.fact);
+    return found;
   }
-  void reset(const AttentionShape& shape) override {
-    shape_ = shape;
-    method_->reset(shape);
+  const Index owner = owner_of(selection.owner, head, call.q.dim(0) / call.k.dim(0));
+  const ListView list = selection.list(owner, call.n_tok - 1);
+  for (const Index pos : watch.fact) {
+    if (std::binary_search(list.keys.begin(), list.keys.end(), static_cast<KeyPos>(pos)))
+      ++found.kept;
   }
-  Selection select(const SelectCall& call) override {
-    if (!watch_.on) return method_->select(call);
-    SelectionTrace seen;
-    SelectCall watched = call;
-    watched.trace = &seen;
-    Selection selection = method_->select(watched);
-    for (Index head = 0; head < shape_.n_q; ++head) look(call, selection, seen, head);
-    return selection;
-  }
-  void observe(const SelectCall& call, const ObservedProbs& probs) override {
-    method_->observe(call, probs);
-  }
-  void evict(const SelectCall& call, AliveMask& alive) override { method_->evict(call, alive); }
-  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    return method_->cost(call, selection);
-  }
+  found.budget = n_of(list.scored());
+  add_rank(list, seen, owner, page_size, watch.fact, found);
+  return found;
+}
 
- private:
-  void look(const SelectCall& call, const Selection& selection, const SelectionTrace& seen,
-            Index head) {
-    FactLook found;
-    found.step = watch_.step;
-    found.layer = call.layer;
-    found.q_head = head;
-    found.weight = weight_on(call, head, shape_.group(), watch_.fact);
-    found.answered = !selection.is_dense;
-    if (selection.is_dense) {
-      found.kept = static_cast<Index>(watch_.fact.size());
-    } else {
-      const Index owner = owner_of(selection.owner, head, shape_.group());
-      const ListView list = selection.list(owner, call.n_tok - 1);
-      for (const Index pos : watch_.fact) {
-        if (std::binary_search(list.keys.begin(), list.keys.end(), static_cast<KeyPos>(pos)))
-          ++found.kept;
-      }
-      found.budget = static_cast<Index>(list.scored().size());
-      rank(list, seen, owner, found);
-    }
-    watch_.looks.push_back(found);
+/// The method's answer, and what every head did.
+Selection select_watched(Selector& method, const SelectCall& call, Watch& watch) {
+  if (!watch.on) return method.select(call);
+  SelectionTrace seen;
+  SelectCall watched = call;
+  watched.trace = &seen;
+  Selection selection = method.select(watched);
+  for (Index head = 0; head < call.q.dim(0); ++head) {
+    watch.looks.push_back(
+        look_of_head(call, selection, seen, method.caps().page_size, head, watch));
   }
-
-  void rank(const ListView& list, const SelectionTrace& seen, Index owner, FactLook& found) const {
-    if (owner >= static_cast<Index>(seen.scores.size())) return;
-    const std::vector<double>& scores = seen.scores[static_cast<std::size_t>(owner)];
-    const Index page = std::max<Index>(1, method_->caps().page_size);
-    const auto score_of = [&](Index pos) {
-      const Index at = pos / page - seen.scored.begin;
-      return at >= 0 && at < static_cast<Index>(scores.size())
-                 ? scores[static_cast<std::size_t>(at)]
-                 : -std::numeric_limits<double>::infinity();
-    };
-    found.score = -std::numeric_limits<double>::infinity();
-    for (const Index pos : watch_.fact) found.score = std::max(found.score, score_of(pos));
-    if (!std::isfinite(found.score)) return;
-    found.cut = std::numeric_limits<double>::infinity();
-    for (const KeyPos pos : list.scored()) found.cut = std::min(found.cut, score_of(pos));
-    found.scored = static_cast<Index>(scores.size());
-    found.rank =
-        1 + std::count_if(scores.begin(), scores.end(), [&](double s) { return s > found.score; });
-  }
-
-  std::unique_ptr<Selector> method_;
-  Watch& watch_;
-  AttentionShape shape_;
-};
+  return selection;
+}
 
 /// The positions of the tokens that spell `answer` where it first occurs.
 std::vector<Index> tokens_of(const std::string& answer, std::span<const TokenId> tokens,
@@ -155,17 +112,11 @@ ExplainedRun run_watched(const Transformer& model, const Tokenizer& tokenizer, c
                          const std::stop_token& stop) {
   Watch watch;
   watch.fact = std::move(fact);
-  SelectorEntry entry;
-  entry.name = "watched";
-  entry.title = "watched";
-  entry.caps = method.caps();
-  entry.make = [&](const SelectorOptions&) {
-    return std::make_unique<WatchedSelector>(method.make(), watch);
-  };
-  SelectorRegistry registry;
-  registry.put(std::move(entry));
+  const WatchedMethod watched(method, [&](Selector& selector, const SelectCall& call) {
+    return select_watched(selector, call, watch);
+  });
   LiveOptions live_options;
-  live_options.selector = MethodSpec::parse(registry, "watched");
+  live_options.selector = watched.spec();
   live_options.budget = budget;
   live_options.dense_layers = options.dense_layers;
   const auto n_prompt = static_cast<Index>(prompt.tokens.size());

@@ -204,6 +204,12 @@ void LiveSequence::adopt(const KvStore& dense) {
   set_sparse(was_sparse);
 }
 
+void LiveSequence::go_on_from(const LiveSequence& other) {
+  run_->go_on_from(*other.run_);
+  cache_->copy_from(*other.cache_);
+  is_sparse_ = other.is_sparse_;
+}
+
 void LiveSequence::rollback(Index n_tokens) {
   cache_->truncate(n_tokens);
   run_->rollback(n_tokens);

@@ -73,6 +73,10 @@ class LiveSequence {
   /// shares_dense_prefill() true, else ConfigError.
   void adopt(const KvStore& dense);
 
+  /// Goes on where another sequence of the same model and method stands, which has no more tokens
+  /// than there is room. Throws ConfigError for a method that remembers more than its masks.
+  void go_on_from(const LiveSequence& other);
+
   /// Forgets the tokens at positions >= n_tokens, in the cache and in the selector.
   void rollback(Index n_tokens);
 

@@ -23,6 +23,60 @@ TEST_CASE("explain names the heads that look at a needle which a window lost") {
   }
 }
 
+TEST_CASE("explain --answer names the head whose dropped keys changed a needle's answer") {
+  const testing::TempDir folder;
+  const auto file = (folder.path() / "answer.h5").string();
+  const Words asked = {"explain", "--answer", "--facts",   "6",   "--selector", "streamingllm",
+                       "--budget", "48",      "--lengths", "600", "--depths",   "1"};
+  const auto run = kvscope_run(with(asked, {"--out", file, "--json"}));
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const auto json = run.json();
+  CHECK(json.at("totals").at("changed") == 1);
+  const auto& prompt = json.at("prompts").at(0);
+  CHECK(prompt.at("everything").at("recovered").get<double>() > 0.9);
+  CHECK(prompt.at("heads").size() == 64);
+  const auto best = *std::ranges::max_element(prompt.at("heads"), {}, [](const auto& head) {
+    return head.at("recovered").template get<double>();
+  });
+  // The head that puts most of its attention on the fact, as explain without --answer says.
+  const auto looks = kvscope_run({"explain", "--facts", "6", "--selector", "streamingllm",
+                                  "--budget", "48", "--lengths", "600", "--depths", "1", "--json"});
+  REQUIRE(looks.code == 0);
+  const auto rows = looks.json().at("rows");
+  CHECK(std::ranges::any_of(rows, [&](const auto& row) {
+    return row.at("layer") == best.at("layer") && row.at("q_head") == best.at("q_head");
+  }));
+  const auto& key = prompt.at("keys").at(0);
+  CHECK(key.at("says") == prompt.at("steps").at(prompt.at("token").get<int>() - 1).at("dense"));
+  const auto text = kvscope_run(asked);
+  CHECK(text.out.find("and the model says") != std::string::npos);
+  CHECK(text.out.find("put back, a key at a time") != std::string::npos);
+  CHECK(kvscope_run(with(asked, {"--out", file})).code != 0);  // there already
+  CHECK(kvscope_run({"figure", "answer", file, "--out", (folder.path() / "a.svg").string()}).code ==
+        0);
+}
+
+TEST_CASE("explain --answer takes words, and says what does not go together") {
+  const auto run = kvscope_run({"explain", "--answer", "--selector", "quoka", "--budget", "2",
+                                "--prompt", "One two three four five six seven eight", "--n-new",
+                                "2", "--token", "2", "--json"});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK(run.json().at("prompts").at(0).at("token") == 2);
+  const Words method = {"--selector", "quoka", "--budget", "16"};
+  for (const Words& wrong : {Words{"--prompt", "a"},
+                             {"--answer", "--prompt", "a", "--depths", "2"},
+                             {"--answer", "--n-new", "2"},
+                             {"--answer", "--prompt", "a", "--token", "0"},
+                             {"--answer", "--runs", "0"},
+                             {"--every-call"}}) {
+    const auto refused = kvscope_run(with(with({"explain"}, method), wrong));
+    INFO(refused.err);
+    CHECK(refused.code == 2);
+  }
+}
+
 TEST_CASE("explain says why a key of a recording was dropped, and which budget keeps it") {
   const testing::TempDir folder;
   const auto file = (folder.path() / "trace.h5").string();

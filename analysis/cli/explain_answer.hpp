@@ -1,0 +1,56 @@
+// kvscope explain --answer: which dropped keys cost the answer, found by putting them back.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/options.hpp"
+#include "analysis/kinds/explain_answer.hpp"
+
+namespace kvscope::cli {
+
+/// One prompt that is explained.
+struct AskedPrompt {
+  std::string name;  // in tables: "depth 0.5, trial 1"
+  nlohmann::ordered_json about;
+  std::vector<TokenId> tokens;
+  Index n_new = 1;
+};
+
+/// Where the prompts come from: the grid of needles, or words.
+struct AnswerSource {
+  std::size_t n_prompts = 0;
+  std::function<AskedPrompt(std::size_t index)> prompt;
+};
+
+/// The options that `--answer` brings.
+struct ExplainAnswerOptions {
+  bool wanted = false;
+  std::optional<std::string> words;
+  Index n_new = 8;
+  std::optional<Index> token;
+  bool dense_prompt = false;
+  bool every_call = false;
+  Index most_runs = 2000;
+  std::optional<std::filesystem::path> out;
+  bool overwrite = false;
+
+  void declare(OptionSet& options);
+  /// Names of those that need --answer.
+  static std::vector<const char*> names();
+  /// Throws UsageError; an existing output is refused before anything runs.
+  void check() const;
+
+  /// Prints the answer. `config`: what decided the numbers, model and method included. `all`:
+  /// explain prompts whose tokens do not change, too.
+  int run(AnswerQuestion question, const Transformer& model, const Tokenizer& tokenizer,
+          const AnswerSource& source, nlohmann::ordered_json config, bool all, bool json,
+          const std::string& command_line, const WorkOptions& work) const;
+};
+
+}  // namespace kvscope::cli

@@ -1,0 +1,114 @@
+// What dropped keys cost the answer: surprise of the dense model's tokens with and without them,
+// and what each head's keys bring back.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "analysis/base/statistics.hpp"
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/summary_rows.hpp"
+#include "core/base/error.hpp"
+#include "core/trace/result.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// Means over the first axis (prompts) of the numbers that are there.
+std::vector<double> mean_over_prompts(const ResultView& result, std::string_view name) {
+  const figures::ArrayData data(result, name);
+  if (data.spec.shape.rank < 2 || data.spec.shape[0] < 1)
+    throw FormatError(fmt::format("{}: {} has no prompts", result.name(), name));
+  const auto n = data.values.size() / static_cast<std::size_t>(data.spec.shape[0]);
+  std::vector<Mean> means(n);
+  for (std::size_t i = 0; i < data.values.size(); ++i) means[i % n].add(data.values[i]);
+  std::vector<double> out;
+  for (const Mean& mean : means) out.push_back(mean.value());
+  return out;
+}
+
+plot::Panel surprise_panel(const ResultView& result) {
+  plot::Panel panel;
+  panel.x.label = "Token of the answer";
+  panel.x.whole_numbers = true;
+  panel.y.label = "Surprise (nats)";
+  panel.legend = plot::LegendPlace::inside;
+  const auto add = [&](const char* array, const char* label, plot::Tone tone) {
+    plot::Line line;
+    line.label = label;
+    line.tone = tone;
+    line.y = mean_over_prompts(result, array);
+    for (std::size_t i = 0; i < line.y.size(); ++i) line.x.push_back(static_cast<double>(i + 1));
+    panel.marks.push_back(std::move(line));
+  };
+  add("steps/dense_surprise", "full attention", {plot::Role::reference, 0});
+  const std::string method = figures::text_at(result.info().config, "selector", "method");
+  add("steps/sparse_surprise", figures::method_label(method).c_str(),
+      {plot::Role::series, figures::method_slot(method).value_or(0)});
+  return panel;
+}
+
+plot::Panel heads_panel(const ResultView& result) {
+  const auto layers = result.read("layer");
+  const auto heads = result.read("q_head");
+  const std::vector<double> shares = mean_over_prompts(result, "heads/recovered");
+  if (shares.size() != layers.size() * heads.size()) {
+    throw FormatError(fmt::format("{}: {} shares for {} x {} heads", result.name(), shares.size(),
+                                  layers.size(), heads.size()));
+  }
+  double most = 0.0;
+  for (const double share : shares)
+    most = std::max(most, std::isnan(share) ? 0.0 : std::abs(share));
+  plot::ColourAxis colour;
+  colour.map = plot::ColourMap::diverging;
+  colour.axis.label = "Share of the loss that comes back";
+  colour.axis.format = plot::TickFormat::percent;
+  colour.axis.range = plot::Range{-(most > 0.0 ? most : 1.0), most > 0.0 ? most : 1.0};
+  colour.masked_label = "dense or not tried";
+  return figures::head_panel(layers, heads, std::vector<float>(shares.begin(), shares.end()),
+                             colour);
+}
+
+plot::Figure make_answer(const FigureInput& input) {
+  const ResultView& result = *input.results[0];
+  plot::Figure figure;
+  figure.panels = {surprise_panel(result), heads_panel(result)};
+  figure.columns = 2;
+  figure.span = plot::Span::full;
+  const nlohmann::ordered_json* prompts = figures::list_at(result.summary(), "prompts");
+  std::vector<std::string> said;
+  if (prompts != nullptr) {
+    for (const auto& prompt : *prompts) {
+      const std::string sentence = figures::text_at(prompt, "sentence");
+      if (!sentence.empty()) said.push_back(sentence);
+    }
+  }
+  const nlohmann::ordered_json& config = result.info().config;
+  const std::string budget = figures::text_at(config, "budget");
+  figure.caption.push_back(fmt::format(
+      "{}{} on {}; {}. Right: a head's dropped keys put back in the call of the explained token.",
+      figures::method_label(figures::text_at(config, "selector", "method")),
+      budget.empty() ? "" : " at " + budget, figures::text_at(config, "model", "a model"),
+      said.size() == 1 ? "one prompt" : fmt::format("means over {} prompts", said.size())));
+  if (said.size() == 1) figure.caption.push_back(said.front());
+  return figure;
+}
+
+}  // namespace
+
+FigureKind figure_answer() {
+  return {
+      .name = "answer",
+      .shows = "what dropped keys cost the answer, token by token, and which heads' keys mend it",
+      .needs = "an explanation of answers",
+      .command = "kvscope explain --answer --selector quest --budget 64 --out answer.h5",
+      .kinds = {"explain-answer"},
+      .options = {},
+      .make = make_answer,
+  };
+}
+
+}  // namespace kvscope

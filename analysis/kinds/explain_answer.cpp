@@ -1,0 +1,369 @@
+#include "analysis/kinds/explain_answer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "analysis/base/analysis.hpp"
+#include "analysis/base/layer_arrays.hpp"
+#include "analysis/kinds/watched_method.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// Natural logarithms of the probabilities of the last row of logits.
+std::vector<double> log_probs(const Tensor<float>& logits) {
+  const auto row = logits.view().row(logits.dim(0) - 1);
+  std::vector<double> out(row.begin(), row.end());
+  const double largest = *std::max_element(out.begin(), out.end());
+  double sum = 0.0;
+  for (const double x : out) sum += std::exp(x - largest);
+  const double lse = largest + std::log(sum);
+  for (double& x : out) x -= lse;
+  return out;
+}
+
+TokenId likeliest(std::span<const double> log_p) {
+  return static_cast<TokenId>(std::max_element(log_p.begin(), log_p.end()) - log_p.begin());
+}
+
+AnswerStep compare(std::span<const double> dense, std::span<const double> sparse) {
+  AnswerStep step;
+  step.dense = likeliest(dense);
+  step.sparse = likeliest(sparse);
+  step.dense_surprise = -dense[static_cast<std::size_t>(step.dense)];
+  step.sparse_surprise = -sparse[static_cast<std::size_t>(step.dense)];
+  for (std::size_t i = 0; i < dense.size(); ++i)
+    step.kl += std::exp(dense[i]) * (dense[i] - sparse[i]);
+  return step;
+}
+
+/// A key that a head's list lost.
+struct LostKey {
+  Index key = 0;
+  double weight = 0.0;
+};
+
+/// Forward calls of a prompt and its answer: chunks of the prompt, then a token each.
+struct AnswerCalls {
+  std::span<const TokenId> prompt;
+  std::vector<TokenId> answer;  // what the dense model says, as far as it is known
+  Index chunk = 128;
+  PrefillMode prefill = PrefillMode::sparse;
+
+  Index n_chunks() const { return (n_of(prompt) + chunk - 1) / chunk; }
+  /// The call that predicts token `step` of the answer.
+  Index call_of(Index step) const { return n_chunks() - 1 + step; }
+
+  Tensor<float> run(LiveSequence& live, Index call) const {
+    if (call >= n_chunks()) {
+      const TokenId& token = answer[static_cast<std::size_t>(call - n_chunks())];
+      return live.run(Phase::decode, {&token, 1}, Logits::last);
+    }
+    const auto begin = static_cast<std::size_t>(call * chunk);
+    const auto part =
+        prompt.subspan(begin, std::min(static_cast<std::size_t>(chunk), prompt.size() - begin));
+    return live.prefill(part, chunk, prefill, Logits::last);
+  }
+};
+
+/// The sequence under the method, run again and again with something put back.
+class AnswerRuns {
+ public:
+  AnswerRuns(const Transformer& model, const AnswerQuestion& question, Index capacity,
+             ThreadPool& pool, const std::stop_token& stop)
+      : model_(model),
+        question_(question),
+        capacity_(capacity),
+        pool_(pool),
+        stop_(stop),
+        watched_(question.selector, [this](Selector& method, const SelectCall& call) {
+          return answer(method, call);
+        }) {}
+
+  /// Logarithms of the probabilities at every step, with nothing put back.
+  std::vector<std::vector<double>> all_steps(const AnswerCalls& calls, Index n_steps) {
+    LiveSequence live = make();
+    std::vector<std::vector<double>> out;
+    for (Index call = 0; call <= calls.call_of(n_steps - 1); ++call) {
+      check_stop(stop_, "explain");
+      const Tensor<float> logits = calls.run(live, call);
+      if (call >= calls.call_of(0)) out.push_back(log_probs(logits));
+    }
+    return out;
+  }
+
+  /// Goes to the token that is explained, and learns which layers lose keys there.
+  void go_to(const AnswerCalls& calls, Index step) {
+    calls_ = &calls;
+    last_call_ = calls.call_of(step);
+    const SelectorCaps& caps = question_.selector.caps();
+    const bool has_history = caps.permanent || caps.needs_probs;
+    const bool remembers = has_history && question_.selector.make()->remembers();
+    runs_whole_ = question_.every_call || remembers || caps.steps_per_choice > 1;
+    copies_ = caps.permanent;
+    base_.emplace(make());
+    for (Index call = 0; call < last_call_; ++call) {
+      check_stop(stop_, "explain");
+      calls.run(*base_, call);
+    }
+    notes_layers_ = true;
+    with(std::nullopt);
+    notes_layers_ = false;
+  }
+
+  /// Logarithms of the probabilities of the explained token.
+  std::vector<double> with(std::optional<PutBack> what) {
+    check_stop(stop_, "explain");
+    what_ = what;
+    lost_.clear();
+    if (runs_whole_) {
+      LiveSequence live = make();
+      is_mended_ = question_.every_call;
+      for (Index call = 0; call < last_call_; ++call) calls_->run(live, call);
+      return last(live);
+    }
+    if (copies_) {
+      LiveSequence live = make();
+      live.go_on_from(*base_);
+      return last(live);
+    }
+    const Index n_before = base_->n_tokens();
+    const std::vector<double> found = last(*base_);
+    base_->rollback(n_before);
+    return found;
+  }
+
+  /// Layers that the method left without all keys in the explained call.
+  const std::vector<Index>& sparse_layers() const { return sparse_layers_; }
+  bool has_heads() const { return has_heads_; }
+  /// What the head that was put back had lost in the explained call, the heaviest first.
+  const std::vector<LostKey>& lost() const { return lost_; }
+
+ private:
+  LiveSequence make() const {
+    LiveOptions options;
+    options.selector = watched_.spec();
+    options.budget = question_.budget;
+    options.dense_layers = question_.dense_layers;
+    return LiveSequence(model_, options, capacity_, pool_);
+  }
+
+  std::vector<double> last(LiveSequence& live) {
+    is_mended_ = is_last_ = true;
+    const Tensor<float> logits = calls_->run(live, last_call_);
+    is_mended_ = is_last_ = false;
+    return log_probs(logits);
+  }
+
+  Selection answer(Selector& method, const SelectCall& call) {
+    Selection selection = method.select(call);
+    if (notes_layers_ && is_last_ && !selection.is_dense) {
+      sparse_layers_.push_back(call.layer);
+      has_heads_ = has_heads_ && has_lists_of_heads(selection);
+    }
+    if (!what_ || !is_mended_ || selection.is_dense || !what_->is_in(call.layer)) return selection;
+    if (is_last_ && what_->q_head >= 0 && what_->key < 0) note_lost(call, selection);
+    return with_put_back(std::move(selection), call, *what_);
+  }
+
+  void note_lost(const SelectCall& call, const Selection& selection) {
+    const Index owner = owner_of(selection.owner, what_->q_head, call.q.dim(0) / call.k.dim(0));
+    const ListView list = selection.list(owner, call.n_tok - 1);
+    const std::vector<double> weights = last_row_weights(call, what_->q_head);
+    for (Index key = 0; key < n_of(weights); ++key) {
+      if (!std::binary_search(list.keys.begin(), list.keys.end(), static_cast<KeyPos>(key)))
+        lost_.push_back({key, weights[static_cast<std::size_t>(key)]});
+    }
+    const auto n = std::min(lost_.size(), static_cast<std::size_t>(question_.n_keys));
+    std::partial_sort(lost_.begin(), lost_.begin() + static_cast<std::ptrdiff_t>(n), lost_.end(),
+                      [](const LostKey& a, const LostKey& b) {
+                        return std::pair(-a.weight, a.key) < std::pair(-b.weight, b.key);
+                      });
+    lost_.resize(n);
+  }
+
+  const Transformer& model_;
+  const AnswerQuestion& question_;
+  Index capacity_;
+  ThreadPool& pool_;
+  std::stop_token stop_;
+  WatchedMethod watched_;
+  const AnswerCalls* calls_ = nullptr;
+  Index last_call_ = 0;  // that of the explained token
+  bool runs_whole_ = false;
+  bool copies_ = false;  // the base stays as it is, since what was evicted does not come back
+  std::optional<LiveSequence> base_;  // before the last call
+  std::optional<PutBack> what_;
+  bool is_mended_ = false, is_last_ = false, notes_layers_ = false;  // the running call
+  bool has_heads_ = true;
+  std::vector<Index> sparse_layers_;
+  std::vector<LostKey> lost_;
+};
+
+/// The token that is asked for; else the first that changes, else the one of largest KL.
+Index explained_step(const std::vector<AnswerStep>& steps, const std::optional<Index>& asked) {
+  if (asked) return *asked;
+  const auto changed =
+      std::ranges::find_if(steps, [](const AnswerStep& s) { return s.dense != s.sparse; });
+  if (changed != steps.end()) return changed - steps.begin();
+  return std::ranges::max_element(steps, {}, &AnswerStep::kl) - steps.begin();
+}
+
+void check_question(std::span<const TokenId> prompt, const AnswerQuestion& question) {
+  const SelectorCaps& caps = question.selector.caps();
+  if (prompt.empty()) throw ConfigError("explain: the prompt has no tokens");
+  if (question.n_new < 1 || question.chunk < 1 || question.most_runs < 1 || question.n_keys < 0)
+    throw ConfigError("explain: expected at least 1 token, 1 run and a chunk of 1");
+  if (question.token && (*question.token < 0 || *question.token >= question.n_new)) {
+    throw ConfigError(fmt::format("explain: token {} of an answer of {}: expected 1 to {}",
+                                  *question.token + 1, question.n_new, question.n_new));
+  }
+  if (caps.needs_draft || caps.needs_calibration) {
+    throw ConfigError(
+        fmt::format("explain: {} needs a draft or a calibration, which explain has not",
+                    question.selector.text()));
+  }
+}
+
+/// Puts back one thing after another, and counts.
+class Blaming {
+ public:
+  Blaming(AnswerRuns& runs, const AnswerQuestion& question, const ProgressFn& progress,
+          AnswerBlame& blame)
+      : runs_(runs), question_(question), progress_(progress), blame_(blame) {}
+
+  void all() {
+    const std::vector<Index>& layers = runs_.sparse_layers();
+    n_expected_ = 1 + n_of(layers);
+    blame_.everything = put_back({});
+    for (const Index layer : layers) blame_.layers.push_back(put_back({layer, -1, -1}));
+  }
+
+  void heads(Index n_q) {
+    if (!runs_.has_heads()) {
+      blame_.why_no_heads =
+          "The method answers with summaries, which stand for the keys of a KV head: no head alone "
+          "can be put back.";
+      return;
+    }
+    std::vector<const Restored*> layers;
+    for (const Restored& layer : blame_.layers) layers.push_back(&layer);
+    std::ranges::stable_sort(layers, std::ranges::greater{}, &Restored::recovered);
+    const Index n_left = question_.most_runs - blame_.n_runs;
+    const Index n_for_keys =
+        std::min(static_cast<Index>(kHeadsOfKeys) * question_.n_keys, n_left / 3);
+    const Index n_fit = (n_left - n_for_keys) / n_q;
+    const Index n_layers = std::clamp<Index>(n_fit, 0, n_of(layers));
+    blame_.all_heads = n_layers == n_of(layers);
+    n_expected_ += n_layers * n_q + n_for_keys;
+    for (Index i = 0; i < n_layers; ++i) {
+      for (Index head = 0; head < n_q; ++head) {
+        const Index layer = layers[static_cast<std::size_t>(i)]->what.layer;
+        blame_.heads.push_back(put_back({layer, head, -1}));
+        lost_.emplace_back(blame_.heads.back().what, runs_.lost());
+      }
+    }
+    std::ranges::sort(blame_.heads, {},
+                      [](const Restored& r) { return std::pair(r.what.layer, r.what.q_head); });
+  }
+
+  void keys() {
+    std::vector<const Restored*> best = blame_.ranked_heads();
+    best.resize(std::min(best.size(), kHeadsOfKeys));
+    for (const Restored* head : best) {
+      if (!(head->recovered > 0.0)) continue;
+      for (const auto& [what, lost] : lost_) {
+        if (what.layer != head->what.layer || what.q_head != head->what.q_head) continue;
+        for (const LostKey& one : lost) {
+          if (blame_.n_runs >= question_.most_runs) break;
+          Restored key = put_back({what.layer, what.q_head, one.key});
+          key.weight = one.weight;
+          blame_.keys.push_back(key);
+        }
+      }
+    }
+    std::ranges::stable_sort(blame_.keys, std::ranges::greater{}, &Restored::recovered);
+  }
+
+ private:
+  Restored put_back(PutBack what) {
+    const AnswerStep& step = blame_.steps[static_cast<std::size_t>(blame_.step)];
+    const std::vector<double> log_p = runs_.with(what);
+    Restored out;
+    out.what = what;
+    out.surprise = -log_p[static_cast<std::size_t>(step.dense)];
+    const double lost = step.sparse_surprise - step.dense_surprise;
+    // f32 logits: less is rounding
+    out.recovered = std::abs(lost) < 1e-5 ? kNan : (step.sparse_surprise - out.surprise) / lost;
+    out.says = likeliest(log_p);
+    ++blame_.n_runs;
+    if (progress_)
+      progress_({"explain", blame_.n_runs, std::max(blame_.n_runs, n_expected_), "runs"});
+    return out;
+  }
+
+  AnswerRuns& runs_;
+  const AnswerQuestion& question_;
+  const ProgressFn& progress_;
+  AnswerBlame& blame_;
+  Index n_expected_ = 0;
+  std::vector<std::pair<PutBack, std::vector<LostKey>>> lost_;  // by head
+};
+
+}  // namespace
+
+std::vector<const Restored*> AnswerBlame::ranked_heads() const {
+  std::vector<const Restored*> ranked;
+  for (const Restored& head : heads) ranked.push_back(&head);
+  std::ranges::stable_sort(ranked, std::ranges::greater{}, &Restored::recovered);
+  return ranked;
+}
+
+bool AnswerBlame::changes() const {
+  return std::ranges::any_of(steps, [](const AnswerStep& s) { return s.dense != s.sparse; });
+}
+
+AnswerBlame blame_answer(const Transformer& model, std::span<const TokenId> prompt,
+                         const AnswerQuestion& question, ThreadPool& pool,
+                         const ProgressFn& progress, const std::stop_token& stop) {
+  check_question(prompt, question);
+  const Index capacity = n_of(prompt) + question.n_new;
+  AnswerCalls calls{prompt, {}, question.chunk, question.prefill};
+
+  std::vector<std::vector<double>> dense;
+  {
+    LiveSequence live(model, {}, capacity, pool);
+    for (Index call = 0; call < calls.n_chunks() + question.n_new - 1; ++call) {
+      check_stop(stop, "explain");
+      const Tensor<float> logits = calls.run(live, call);
+      if (call < calls.call_of(0)) continue;
+      dense.push_back(log_probs(logits));
+      calls.answer.push_back(likeliest(dense.back()));
+    }
+  }
+  AnswerRuns runs(model, question, capacity, pool, stop);
+  AnswerBlame blame;
+  const auto sparse = runs.all_steps(calls, question.n_new);
+  for (std::size_t i = 0; i < dense.size(); ++i)
+    blame.steps.push_back(compare(dense[i], sparse[i]));
+  blame.step = explained_step(blame.steps, question.token);
+  blame.position = n_of(prompt) - 1 + blame.step;
+  if (question.only_changes && !blame.changes()) return blame;
+
+  runs.go_to(calls, blame.step);
+  Blaming blaming(runs, question, progress, blame);
+  blaming.all();
+  blaming.heads(model.config().n_q);
+  blaming.keys();
+  return blame;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,88 @@
+// What a dropped key cost the answer: the next tokens of a dense run and of one under a method,
+// and, for a token that suffers, which layer, query head and key must be put back to mend it.
+//
+// Nothing is estimated: a layer, a head or a key is put back into the method's lists and the model
+// runs again. Both runs are closed loops that are fed the tokens which the dense model says.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "analysis/kinds/put_back.hpp"
+#include "core/base/progress.hpp"
+#include "core/model/transformer.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "core/sim/live.hpp"
+#include "core/trace/result_writer.hpp"
+
+namespace kvscope {
+
+struct AnswerQuestion {
+  MethodSpec selector;
+  std::optional<Budget> budget;  // empty for methods that take none
+  std::optional<Index> dense_layers;
+  Index chunk = 128;                          // B_CP
+  PrefillMode prefill = PrefillMode::sparse;  // of the prompt
+  Index n_new = 1;                            // tokens of the answer
+  std::optional<Index> token;                 // the one that is explained, from 0; else the first
+                                              // that changes, else the one of largest KL
+  bool every_call = false;                    // put back in every call, not in the token's alone
+  bool only_changes = false;                  // nothing is put back where no token changes
+  Index most_runs = 2000;  // beyond, heads of the layers that matter least are left
+  Index n_keys = 8;        // keys tried of each of the first kHeadsOfKeys heads
+};
+inline constexpr std::size_t kHeadsOfKeys = 3;
+
+/// One next token: what either model says before it is fed the dense one's.
+struct AnswerStep {
+  TokenId dense = 0;             // the likeliest token
+  TokenId sparse = 0;            // the same under the method
+  double dense_surprise = 0.0;   // -log p of `dense`, nats
+  double sparse_surprise = 0.0;  // the same under the method
+  double kl = 0.0;               // KL(dense || method) of the distributions, nats
+};
+
+/// What was put back and what that did to the explained token.
+struct Restored {
+  PutBack what;
+  double weight = 0.0;  // of a key: dense attention of the head's last query
+  double surprise = 0.0;
+  double recovered = 0.0;  // share of what the method lost; NaN where it lost nothing
+  TokenId says = 0;        // the likeliest token now
+};
+
+struct AnswerBlame {
+  std::vector<AnswerStep> steps;
+  Index step = 0;                // the explained one
+  Index position = 0;            // of the query that predicts it
+  Restored everything;           // all layers in the calls that are mended
+  std::vector<Restored> layers;  // [layers that the method was asked about], ascending
+  std::vector<Restored> heads;   // by layer and head: those that were tried
+  std::vector<Restored> keys;    // by what they mend, the largest first
+  bool all_heads = true;         // false: most_runs left some out
+  std::string why_no_heads;      // a sentence, where a head alone cannot be put back
+  Index n_runs = 0;              // forward calls or whole runs, one for each that was put back
+
+  bool changes() const;  // some token of the answer
+  /// The heads, the one that mends most first.
+  std::vector<const Restored*> ranked_heads() const;
+};
+
+/// Throws ConfigError for an empty prompt, a token beyond the answer, or a method that needs a
+/// draft or a calibration, and what LiveSequence throws; Interrupted on a stop. The same for any
+/// number of threads.
+AnswerBlame blame_answer(const Transformer& model, std::span<const TokenId> prompt,
+                         const AnswerQuestion& question, ThreadPool& pool,
+                         const ProgressFn& progress, const std::stop_token& stop);
+
+/// Arrays of several prompts, NaN where one has nothing: steps/dense_surprise,
+/// steps/sparse_surprise and steps/kl [prompt, step], layers/recovered [prompt, layer],
+/// heads/recovered [prompt, layer, q_head], axes layer and q_head. The writer has begun; finish()
+/// is the caller's.
+void write_blames(std::span<const AnswerBlame> blames, const ModelConfig& config,
+                  ResultWriter& output);
+
+}  // namespace kvscope

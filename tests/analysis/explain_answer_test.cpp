@@ -1,0 +1,231 @@
+// What a dropped key cost the answer, where it is known: a method that loses keys of one head.
+#include "analysis/kinds/explain_answer.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <set>
+
+#include "analysis/figures/figure_kind.hpp"
+#include "core/base/data_dir.hpp"
+#include "core/base/error.hpp"
+#include "core/trace/result.hpp"
+
+namespace kvscope::test::explain_answer_test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinAbs;
+
+/// Drops some keys of one head of one layer, in every call.
+class LosingSelector final : public Selector {
+ public:
+  LosingSelector(Index layer, Index head, std::set<Index> lost)
+      : layer_(layer), head_(head), lost_(std::move(lost)) {}
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.prefill = caps.decode = true;
+    caps.owner = ListOwner::q_head;
+    return caps;
+  }
+  Selection select(const SelectCall& call) override {
+    Selection out(ListOwner::q_head, call.n_tok, call.n_tok);
+    if (call.layer != layer_) {
+      out.owner = ListOwner::layer;
+      out.is_dense = true;
+      return out;
+    }
+    for (Index head = 0; head < call.q.dim(0); ++head) {
+      KeyList list;
+      for (Index key = 0; key < call.pos_begin + call.n_tok; ++key) {
+        if (head != head_ || !lost_.contains(key)) list.scored.push_back(static_cast<KeyPos>(key));
+      }
+      out.add(list);
+    }
+    return out;
+  }
+
+ private:
+  Index layer_, head_;
+  std::set<Index> lost_;
+};
+
+struct World {
+  Transformer model = Transformer::load(embedded_verifier());
+  Tokenizer tokenizer = Tokenizer::load(embedded_verifier());
+  ThreadPool pool{2};
+  std::vector<TokenId> prompt = [this] {
+    std::ifstream in(embedded_text());
+    const std::string all((std::istreambuf_iterator<char>(in)), {});
+    auto ids = tokenizer.encode(std::string_view(all).substr(0, 4000));
+    ids.resize(200);
+    return ids;
+  }();
+
+  AnswerBlame blame(const AnswerQuestion& question) {
+    return blame_answer(model, prompt, question, pool, {}, {});
+  }
+};
+
+AnswerQuestion asking(std::string_view selector, std::string_view budget) {
+  AnswerQuestion question;
+  question.selector = MethodSpec(selector);
+  question.budget = Budget::parse(budget);
+  question.chunk = 64;
+  question.n_new = 4;
+  return question;
+}
+
+TEST_CASE("the layer, head and key that a method loses are the ones that are blamed") {
+  static constexpr Index kLayer = 5;
+  static constexpr Index kHead = 6;
+  World world;
+  SelectorRegistry registry;
+  SelectorEntry entry;
+  entry.name = entry.title = "losing";
+  entry.make = [](const SelectorOptions&) {
+    return std::make_unique<LosingSelector>(kLayer, kHead, std::set<Index>{0, 150, 198, 199, 200});
+  };
+  entry.caps = entry.make({})->caps();
+  registry.put(std::move(entry));
+  AnswerQuestion question;
+  question.selector = MethodSpec::parse(registry, "losing");
+  question.chunk = 64;
+  question.n_new = 3;
+  question.token = 2;
+  for (const bool every_call : {false, true}) {
+    INFO(every_call);
+    question.every_call = every_call;
+    const AnswerBlame blame = world.blame(question);
+    CHECK(blame.step == 2);
+    CHECK(blame.position == 201);
+    REQUIRE(blame.layers.size() == 1);
+    CHECK(blame.layers[0].what.layer == kLayer);
+    REQUIRE(blame.heads.size() == static_cast<std::size_t>(world.model.config().n_q));
+    // one head is all there is to put back
+    for (const Restored& head : blame.heads) {
+      const double expected = head.what.q_head == kHead ? blame.everything.recovered : 0.0;
+      CHECK_THAT(head.recovered, WithinAbs(expected, 1e-3));
+    }
+    CHECK_THAT(blame.layers[0].recovered, WithinAbs(blame.everything.recovered, 1e-3));
+    if (every_call) CHECK_THAT(blame.everything.recovered, WithinAbs(1.0, 1e-3));
+    CHECK(blame.ranked_heads()[0]->what.q_head == kHead);
+    // its five keys, each once, with the weight that the head puts there densely
+    std::set<Index> keys;
+    double weight = 0.0;
+    for (const Restored& key : blame.keys) {
+      CHECK(key.what.q_head == kHead);
+      keys.insert(key.what.key);
+      weight += key.weight;
+    }
+    CHECK(keys == std::set<Index>{0, 150, 198, 199, 200});
+    CHECK(weight > 0.0);
+    CHECK(weight <= 1.0);
+    CHECK(blame.n_runs == 1 + 1 + world.model.config().n_q + 5);
+    CHECK(blame.all_heads);
+  }
+}
+
+TEST_CASE("what goes back, what is copied and what runs anew say the same of the same call") {
+  World world;
+  world.prompt.resize(60);  // one call: put back in it or in every call is the same
+  for (const char* method : {"quest:dense-layers=0", "quoka", "tova", "h2o"}) {
+    AnswerQuestion question = asking(method, "tokens=16");
+    question.n_new = 1;
+    question.token = 0;
+    question.n_keys = 1;
+    const AnswerBlame one = world.blame(question);
+    question.every_call = true;
+    const AnswerBlame all = world.blame(question);
+    INFO(method);
+    REQUIRE(one.heads.size() == all.heads.size());
+    for (std::size_t i = 0; i < one.heads.size(); ++i)
+      CHECK(one.heads[i].surprise == all.heads[i].surprise);
+    CHECK(one.everything.surprise == all.everything.surprise);
+    CHECK(one.steps[0].sparse_surprise == all.steps[0].sparse_surprise);
+  }
+}
+
+TEST_CASE("put back in every call, everything is full attention") {
+  World world;
+  for (const char* method : {"quoka", "snapkv", "h2o"}) {
+    AnswerQuestion question = asking(method, "tokens=16");
+    question.every_call = true;
+    question.most_runs = 9;  // everything and the layers
+    const AnswerBlame blame = world.blame(question);
+    INFO(method);
+    const AnswerStep& step = blame.steps[static_cast<std::size_t>(blame.step)];
+    CHECK_THAT(blame.everything.surprise, WithinAbs(step.dense_surprise, 1e-4));
+    CHECK(blame.everything.says == step.dense);
+    CHECK(blame.heads.empty());
+    CHECK(!blame.all_heads);
+  }
+}
+
+TEST_CASE("fewer runs try the heads of the layers that matter most") {
+  World world;
+  AnswerQuestion question = asking("quest:dense-layers=0", "tokens=32");
+  question.token = 1;
+  const AnswerBlame whole = world.blame(question);
+  question.most_runs = 40;
+  const AnswerBlame part = world.blame(question);
+  CHECK(part.n_runs <= 40);
+  CHECK(!part.all_heads);
+  CHECK(part.heads.size() == 16);  // two layers
+  for (const Restored& head : part.heads) {
+    const auto same = std::ranges::find_if(whole.heads, [&](const Restored& one) {
+      return one.what.layer == head.what.layer && one.what.q_head == head.what.q_head;
+    });
+    REQUIRE(same != whole.heads.end());
+    CHECK(same->surprise == head.surprise);
+  }
+}
+
+TEST_CASE("summaries leave no head alone, and the sentence says so") {
+  World world;
+  AnswerQuestion question = asking("retroinfer", "tokens=16");
+  question.token = 1;
+  const AnswerBlame blame = world.blame(question);
+  CHECK(!blame.layers.empty());
+  CHECK(blame.heads.empty());
+  CHECK_THAT(blame.why_no_heads, ContainsSubstring("summaries"));
+}
+
+TEST_CASE("explained answers become a result that the figure answer draws") {
+  World world;
+  AnswerQuestion question = asking("quoka", "tokens=16");
+  question.token = 1;
+  const std::vector<AnswerBlame> blames = {world.blame(question)};
+  MemoryResult result;
+  result.begin({.kind = "explain-answer", .config = {{"selector", "quoka"}}});
+  write_blames(blames, world.model.config(), result);
+  result.finish({{"prompts", nlohmann::ordered_json::array({{{"sentence", "One."}}})}});
+  const auto shares = result.values<double>("heads/recovered");
+  CHECK(shares.size() == 64);
+  CHECK(shares[8] == blames[0].heads[8].recovered);
+  const MemoryResultView view(result, "answer.h5");
+  const plot::Figure figure = make_figure(find_figure_kind("answer"), {{&view}, {}});
+  CHECK(figure.panels.size() == 2);
+  CHECK(figure.caption.back() == "One.");
+}
+
+TEST_CASE("what cannot be explained is refused in a sentence") {
+  World world;
+  AnswerQuestion question = asking("quoka", "tokens=16");
+  question.token = 4;
+  CHECK_THROWS_WITH(world.blame(question), ContainsSubstring("expected 1 to 4"));
+  question = asking("specattn", "p=0.9");
+  CHECK_THROWS_WITH(world.blame(question), ContainsSubstring("needs a draft"));
+  question = asking("quoka", "tokens=16");
+  question.budget.reset();
+  CHECK_THROWS_WITH(world.blame(question), ContainsSubstring("quoka: a budget is missing"));
+  world.prompt.clear();
+  CHECK_THROWS_WITH(world.blame(asking("quoka", "tokens=16")), ContainsSubstring("no tokens"));
+}
+
+}  // namespace
+}  // namespace kvscope::test::explain_answer_test
