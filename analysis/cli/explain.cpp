@@ -46,8 +46,8 @@ class ExplainCommand final : public Command {
            "that gave it its score (QuoKA), and the smallest budget that keeps it.\n\n"
            "With --answer, dropped keys are put back, and the model runs again each time: all of "
            "them, a layer's, a query head's, and single keys of the heads that matter most. Told "
-           "is which share of the loss each brings back: how much surer the model gets of the token "
-           "that it says densely, where it was fed the dense answer so far.";
+           "is which share of the loss each brings back: how much surer the model gets of the "
+           "token that it says densely, where it was fed the dense answer so far.";
   }
   std::vector<Example> examples() const override {
     return {
