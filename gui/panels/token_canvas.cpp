@@ -78,7 +78,19 @@ struct Painter {
     list->AddText(font, font->FontSize, {at.x + padding, at.y}, packed(ink), text.data(),
                   text.data() + text.size());
     underlines(pos, sees, low, high);
+    if (is_struck(pos)) {
+      const float y = std::round(at.y + 0.56f * height);
+      list->AddRectFilled({low.x, y}, {high.x, y + std::max(1.0f, look.px(1.4f))},
+                          packed(look.error));
+    }
     frames(pos, low, high, hovered);
+  }
+
+  /// One of the query's heaviest keys, and the method drops it.
+  bool is_struck(Index pos) const {
+    if (marks.row == nullptr || marks.kept == nullptr || marks.kept->row == nullptr) return false;
+    const Index rank = marks.row->rank_of(pos);
+    return rank > 0 && rank <= kHeavyKeys && !marks.kept->holds(pos);
   }
 
   void underlines(Index pos, bool sees, ImVec2 low, ImVec2 high) const {

@@ -16,7 +16,8 @@ namespace kvscope::gui {
 struct TokenMarks {
   Index query = 0;
   std::optional<Index> key;
-  TokenRange visible;  // keys that the query sees; others are muted
+  TokenRange visible;              // what is shaded; others are muted
+  const RankedRow* row = nullptr;  // of the query: the heavy keys that `kept` lacks are struck out
   const Shading* shading = nullptr;
   const KeptKeys* kept = nullptr;   // of the method
   const KeptKeys* other = nullptr;  // of the one it is compared with

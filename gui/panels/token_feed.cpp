@@ -86,6 +86,7 @@ void TokenFeed::update(PanelContext& context, const TokenWish& wish) {
   }
   compared_ = wish.compare;
   ask_search(session, document, wish.needle);
+  ask_losses(session, wish.losses);
   busy_ = busy_ || kept_.is_busy() || other_.is_busy();
 }
 
@@ -99,6 +100,36 @@ void TokenFeed::forget() {
   kept_.forget();
   other_.forget();
   found_.reset();
+  losses_.retry();
+  lost_.reset();
+}
+
+void TokenFeed::ask_losses(const Session& session, const std::optional<LossHeads>& heads) {
+  if (!heads || !text_) {
+    lost_.reset();
+    return;
+  }
+  constexpr std::size_t kSections = 12;
+  const KeptQuestion question = kept_question(session, session.selection().selector);
+  if (!question.obstacle.empty()) {  // which the kept keys say
+    lost_.reset();
+    return;
+  }
+  const LossRequest request{question.request, *heads};
+  const auto view = losses_.ask(
+      session.bench(), documents_key(*question.trace, question.draft.get()) + request.key(),
+      {fmt::format("What {} loses", session.selection().selector), Lane::heavy},
+      [question, request, texts = text_->texts](JobContext& job) {
+        LostTokens lost{
+            request,
+            token_losses(question.trace->source(),
+                         question.draft ? &question.draft->source() : nullptr, request, job),
+            {}};
+        lost.sections = worst_sections(lost.losses, *texts, kSections);
+        return lost;
+      });
+  if (view.fresh) lost_ = view.value;
+  busy_ = busy_ || view.is_pending();
 }
 
 void TokenFeed::ask_text(PanelContext& context, const Open& document, float width) {

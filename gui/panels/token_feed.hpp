@@ -19,6 +19,14 @@ struct LaidOutText {
   std::size_t bytes() const { return lines.bytes(); }
 };
 
+/// What the method loses at every token, and where most.
+struct LostTokens {
+  LossRequest request;
+  TokenLosses losses;
+  std::vector<LossSection> sections;
+  std::size_t bytes() const { return losses.bytes() + sections.size() * sizeof(LossSection); }
+};
+
 struct FoundTokens {
   std::vector<std::size_t> positions;
   std::size_t bytes() const { return sizeof *this + positions.size() * sizeof(std::size_t); }
@@ -48,9 +56,10 @@ class KeptFeed {
 };
 
 struct TokenWish {
-  float width = 0.0f;    // of the window that the text fills
-  bool compare = false;  // ask what the other method keeps as well
-  std::string needle;    // searched for; empty: nothing
+  float width = 0.0f;               // of the window that the text fills
+  bool compare = false;             // ask what the other method keeps as well
+  std::string needle;               // searched for; empty: nothing
+  std::optional<LossHeads> losses;  // of the method, at every token
 };
 
 class TokenFeed {
@@ -71,6 +80,8 @@ class TokenFeed {
   const std::string& row_problem() const { return row_problem_; }
   const KeptFeed& kept() const { return kept_; }
   const KeptFeed& other() const { return other_; }
+  /// Null while nobody wants them, or they are computed for the first time.
+  const LostTokens* lost() const { return lost_.get(); }
   /// Null while nothing is searched for.
   const FoundTokens* found() const { return found_.get(); }
   bool is_busy() const { return busy_; }
@@ -80,6 +91,7 @@ class TokenFeed {
   void ask_text(PanelContext& context, const Open& document, float width);
   void ask_row(const Session& session, const Open& document);
   void ask_search(const Session& session, const Open& document, const std::string& needle);
+  void ask_losses(const Session& session, const std::optional<LossHeads>& heads);
 
   std::optional<std::uint64_t> revision_;
   bool compared_ = false;
@@ -98,6 +110,9 @@ class TokenFeed {
   std::string row_problem_;
   KeptFeed kept_;
   KeptFeed other_;
+
+  AsyncValue<LostTokens> losses_;
+  std::shared_ptr<const LostTokens> lost_;
 
   AsyncValue<FoundTokens> search_;
   std::shared_ptr<const FoundTokens> found_;

@@ -21,7 +21,29 @@ namespace {
 constexpr float kStripHeight = 170.0f;  // points: below, a second line of words takes too much
 constexpr float kWide = 560.0f;         // points: from here on the words stand beside the search
 
+enum class TokenShades { attention, losses };
+
+}  // namespace
+}  // namespace kvscope::gui
+
+namespace kvscope {
+template <>
+struct EnumNames<gui::TokenShades> {
+  static constexpr std::array<std::string_view, 2> value = {"attention", "losses"};
+};
+}  // namespace kvscope
+
+namespace kvscope::gui {
+
+namespace {
+
 struct TokensSwitches {
+  TokenShades shade = option(
+      shade, "shade", TokenShades::attention,
+      "what shades a token: how much the query looks at it, or how much of its own attention "
+      "the method loses there");
+  LossHeads losses_of = option(losses_of, "losses-of", LossHeads::head,
+                               "losses of the selected head, or means over the layer's, or all");
   WeightScale scale = option(
       scale, "scale", WeightScale::log,
       "how weights become shades: four decades down from the largest, in proportion to it, or "
@@ -44,8 +66,13 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
   }
 
   void controls(PanelContext& context) override {
-    switch_buttons(switches_, switches_.scale);
-    switch_box(switches_, switches_.mask_sinks, "mask sinks");
+    switch_buttons(switches_, switches_.shade);
+    if (switches_.shade == TokenShades::losses) {
+      switch_list(switches_, switches_.losses_of, context.look.px(96));
+    } else {
+      switch_buttons(switches_, switches_.scale);
+      switch_box(switches_, switches_.mask_sinks, "mask sinks");
+    }
     next_switch();
     ImGui::Checkbox(fmt::format("against {}###compare", context.session.selection().other).c_str(),
                     &switches_.compare);
@@ -53,18 +80,23 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
   }
 
   void draw_trace(PanelContext& context) override {
-    feed_.update(context, {ImGui::GetContentRegionAvail().x, switches_.compare, needle_});
+    const bool shades_losses = switches_.shade == TokenShades::losses;
+    feed_.update(context, {ImGui::GetContentRegionAvail().x, switches_.compare, needle_,
+                           shades_losses ? std::optional(switches_.losses_of) : std::nullopt});
     busy_ = feed_.is_busy();
     draw_toolbar(context, *document_);
     draw_text(context, *document_);
   }
 
   std::optional<plot::Figure> figure() const override {
+    if (const LostTokens* lost = shown_losses())
+      return loss_figure(lost->losses, lost->request, *document_);
     if (!document_ || feed_.row() == nullptr) return std::nullopt;
     return token_figure(figure_input(*document_));
   }
 
   std::optional<std::string> csv() const override {
+    if (const LostTokens* lost = shown_losses()) return loss_csv(lost->losses, *document_);
     if (!document_ || feed_.row() == nullptr) return std::nullopt;
     return token_csv(figure_input(*document_));
   }
@@ -84,6 +116,14 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
   void forget() override {
     seen_query_.reset();
     feed_.forget();
+  }
+
+  /// What shades the text in place of attention; null: attention does.
+  const LostTokens* shown_losses() const {
+    const bool shades_losses = switches_.shade == TokenShades::losses;
+    return document_ && shades_losses && feed_.lost() && !feed_.lost()->losses.empty()
+               ? feed_.lost()
+               : nullptr;
   }
 
   TokenFigureInput figure_input(const Document& document) const {
@@ -197,12 +237,47 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
       return;
     }
     ImGui::BeginGroup();
+    if (switches_.shade == TokenShades::losses) {
+      draw_losses(context);
+      ImGui::SameLine(0, look.px(14));
+    }
     say_kept(context, feed_.kept(), colours.kept, /*dashed=*/false);
     if (switches_.compare) {
       ImGui::SameLine(0, look.px(14));
       say_kept(context, feed_.other(), colours.other, /*dashed=*/true);
     }
     ImGui::EndGroup();
+  }
+
+  /// The worst sections as a list, and the loss in words.
+  void draw_losses(PanelContext& context) {
+    const Look& look = context.look;
+    const LostTokens* lost = feed_.lost();
+    if (lost == nullptr) {
+      if (feed_.kept().problem().empty()) say(look.muted, "computing what is lost...");
+      return;
+    }
+    ImGui::SetNextItemWidth(look.px(130));
+    if (ImGui::BeginCombo("##worst", "worst passages")) {
+      for (std::size_t i = 0; i < lost->sections.size(); ++i) {
+        const LossSection& section = lost->sections[i];
+        const std::string words =
+            fmt::format("{:5.1f}%  {} to {}  {}", 100.0 * section.mean, section.tokens.begin,
+                        section.tokens.end - 1,
+                        document_->has_text() ? document_->text_of(section.tokens, 60) : "");
+        ImGui::PushID(static_cast<int>(i));
+        if (ImGui::Selectable(words.c_str())) {
+          context.session.select("worst passage", [&](Selection& s) { s.query = section.worst; });
+          show_ = section.worst;
+        }
+        ImGui::PopID();
+      }
+      ImGui::EndCombo();
+    }
+    help_tooltip("Passages by their mean loss; a click goes to the token that loses most there.");
+    ImGui::SameLine(0, look.px(8));
+    ImGui::AlignTextToFramePadding();
+    say(look.ink, loss_words(lost->losses, lost->request));
   }
 
   static void say_kept(const PanelContext& context, const KeptFeed& kept, plot::Colour colour,
@@ -242,14 +317,20 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     Session& session = context.session;
     const Selection selected = session.selection();
     const RankedRow* row = feed_.row();
-    const Shading shading =
-        row != nullptr ? Shading(*row, switches_.scale, switches_.mask_sinks) : Shading();
+    const LostTokens* lost = shown_losses();
+    const bool shades_losses = switches_.shade == TokenShades::losses;
+    const Shading shading = lost != nullptr ? Shading(lost->losses)
+                            : row != nullptr && !shades_losses
+                                ? Shading(*row, switches_.scale, switches_.mask_sinks)
+                                : Shading();
     TokenMarks marks;
     marks.query = selected.query;
     marks.key = selected.key;
     const bool is_current = row != nullptr && row->row.query == selected.query;
     marks.visible = {is_current ? row->row.visible.begin : 0, selected.query + 1};
-    if (row != nullptr) marks.shading = &shading;
+    if (shades_losses) marks.visible = {0, document.info().n_tokens};
+    if (row != nullptr || lost != nullptr) marks.shading = &shading;
+    if (is_current) marks.row = row;
     if (feed_.kept().has_keys()) marks.kept = &feed_.kept().keys();
     if (feed_.other().has_keys()) marks.other = &feed_.other().keys();
     if (feed_.found() != nullptr) marks.found = &feed_.found()->positions;
@@ -279,6 +360,11 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     HoverLines lines = {{"position", fmt::format("{}", pos)}, {"id", fmt::format("{}", id)}};
     if (document.has_text()) {
       lines.emplace_back("text", fmt::format("“{}”", document.token_text(pos)));
+    }
+    if (const LostTokens* lost = shown_losses()) {
+      const auto loss = lost->losses.at(pos);
+      lines.emplace_back(
+          "lost", loss ? fmt::format("{:.1f}% of its attention", 100.0 * *loss) : "not measured");
     }
     const RankedRow* row = feed_.row();
     if (row == nullptr) return lines;

@@ -160,6 +160,30 @@ TEST_CASE("search goes from match to match") {
   CHECK(is_in_sight(rig, static_cast<Index>(found[0])));
 }
 
+TEST_CASE("losses shade the text, and are what is copied then") {
+  Rig rig;
+  rig.open(embedded_trace(/*draft=*/false, 1500, 0));
+  rig.app().show_layout("reading");
+  Panel& panel = rig.app().panel(kPanel);
+  panel.set_options({{"shade", "losses"}, {"losses_of", "this layer"}});
+  rig.session().select("test", [](Selection& s) { s.layer = 5; });
+  rig.settle();
+  rig.backend().move_mouse(place_of(rig, rig.session().selection().query - 20));
+  rig.settle();
+  CHECK_THAT(hovered(rig, "lost"), ContainsSubstring("% of its attention"));
+  CHECK(hovered(rig, "weight") != "-");
+  const auto csv = panel.csv();
+  REQUIRE(csv);
+  CHECK(csv->starts_with("position,id,text,lost\n"));
+  CHECK(std::ranges::count(*csv, '\n') == 1501);
+  const auto figure = panel.figure();
+  REQUIRE(figure);
+  CHECK_THAT(figure->caption.front(), ContainsSubstring("this layer"));
+  panel.set_options({{"shade", "attention"}, {"losses_of", "this layer"}});
+  rig.settle();
+  CHECK(panel.csv()->starts_with("position,id,text,weight,rank"));
+}
+
 TEST_CASE("the strip follows a query that is chosen elsewhere, and stays where one scrolled to") {
   Rig rig;
   rig.open(embedded_trace(/*draft=*/false, 1500, 0));

@@ -5,7 +5,8 @@ from bench import behaviour, selects
 
 @behaviour
 def number_keys_show_the_layouts_and_f_one_panel_alone(bench):
-    first = {"1": "attention-map", "2": "recall", "3": "quest-bounds", "4": "layer-map", "5": "results"}
+    first = {"1": "attention-map", "2": "recall", "3": "quest-bounds", "4": "layer-map", "5": "results",
+             "7": "why", "8": "heads"}
     with bench.look_at(bench.verifier, bench.draft) as window:
         for key, panel in [*first.items(), ("1", "attention-map")]:
             window.key(key)

@@ -103,6 +103,10 @@ std::vector<Layout> standard_layouts() {
       {"results", "Tables of sweeps and simulations, and their figures", panel("results")},
       {"why", "One query: its attention map, and why a key was kept or dropped",
        over_text(columns(0.42, panel("attention-map"), panel("why")))},
+      {"reading", "The text as the page: what a method loses at every word, and why",
+       columns(0.64, panel("tokens"), panel("why"))},
+      {"atlas", "All heads at once, and the text that the chosen one reads",
+       rows(0.55, panel("heads"), panel("tokens"))},
   };
 }
 

@@ -33,7 +33,7 @@ struct Layout {
   Place root;
 };
 
-/// overview, budget, bounds, draft, results, why.
+/// overview, budget, bounds, draft, results, why, reading, atlas.
 std::vector<Layout> standard_layouts();
 
 /// Names of the panels, from left to right and top to bottom.

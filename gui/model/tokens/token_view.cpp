@@ -139,6 +139,7 @@ Shading::Shading(const RankedRow& row, WeightScale scale, bool mask_sinks)
       largest_(mask_sinks ? row.largest_but_sinks : row.largest) {}
 
 double Shading::shade(Index pos) const {
+  if (losses_ != nullptr) return largest_ > 0.0 ? losses_->at(pos).value_or(0.0) / largest_ : 0.0;
   if (row_ == nullptr || is_masked(pos)) return 0.0;
   const Index rank = row_->rank_of(pos);
   if (rank == 0 || largest_ <= 0.0) return 0.0;

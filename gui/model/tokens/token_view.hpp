@@ -10,6 +10,7 @@
 #include "gui/model/map/attention_row.hpp"
 #include "gui/model/methods/kept_rows.hpp"
 #include "gui/model/session/session.hpp"
+#include "gui/model/tokens/token_losses.hpp"
 
 namespace kvscope::gui {
 
@@ -43,11 +44,16 @@ enum class WeightScale {
   percentile,  // by rank among the visible keys
 };
 
-/// Weights of one row to shades in [0, 1].
+/// Heaviest keys of a query that are struck through where the method drops them.
+inline constexpr Index kHeavyKeys = 32;
+
+/// Weights of one row, or a method's losses, to shades in [0, 1].
 class Shading {
  public:
   Shading() = default;
   Shading(const RankedRow& row, WeightScale scale, bool mask_sinks);
+  /// In proportion to the largest loss.
+  explicit Shading(const TokenLosses& losses) : losses_(&losses), largest_(losses.largest()) {}
   double shade(Index pos) const;
   bool is_masked(Index pos) const { return mask_sinks_ && pos < kSinkTokens; }
   /// Weight of a full shade.
@@ -55,6 +61,7 @@ class Shading {
 
  private:
   const RankedRow* row_ = nullptr;
+  const TokenLosses* losses_ = nullptr;
   WeightScale scale_ = WeightScale::log;
   bool mask_sinks_ = false;
   double largest_ = 0.0;
