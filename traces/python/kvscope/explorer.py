@@ -6,10 +6,18 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .errors import CommandError, InputError, UsageError
+
+if TYPE_CHECKING:
+    from .own import OwnSelector
+
+    File = str | os.PathLike[str]
+    Methods = str | OwnSelector | Iterable[str | OwnSelector] | None
+    Budgets = int | str | Sequence[int | str] | None
 
 
 class Picture:
@@ -36,6 +44,13 @@ def _program() -> str:
     return found
 
 
+@overload
+def show(trace: File, layer: int | None = None, row: int | None = None, selectors: Methods = None, *, head: int | None = None,
+         budgets: Budgets = None, layout: str | None = None, picture: Literal[True], size: str | None = None) -> Picture: ...
+@overload
+def show(trace: File, layer: int | None = None, row: int | None = None, selectors: Methods = None, *, head: int | None = None,
+         budgets: Budgets = None, layout: str | None = None, picture: Literal[False] = False,
+         size: str | None = None) -> subprocess.Popen[bytes]: ...
 def show(trace: Any, layer: int | None = None, row: int | None = None, selectors: Any = None, *, head: int | None = None,
          budgets: Any = None, layout: str | None = None, picture: bool = False, size: str | None = None) -> Any:
     """Opens the explorer on a trace (or result) with a layer, head and query row selected.
