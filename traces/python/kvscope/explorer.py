@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from ._load import set_places
 from .errors import CommandError, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -36,12 +38,26 @@ class Picture:
         return f"<picture of the explorer, {len(self.png)} bytes of PNG>"
 
 
+_BUNDLED = Path(__file__).parent / "bin" / "kvscope-explorer"
+
+
 def _program() -> str:
-    found = os.environ.get("KVSCOPE_EXPLORER") or shutil.which("kvscope-explorer")
+    found = os.environ.get("KVSCOPE_EXPLORER") or (str(_BUNDLED) if _BUNDLED.is_file() else shutil.which("kvscope-explorer"))
     if not found:
         raise InputError("kvs.show: the explorer was not found: expected kvscope-explorer in PATH, or its path in KVSCOPE_EXPLORER. "
-                         "The wheel does not hold it (it needs OpenGL); the sources build it")
+                         "This package was built without it; published wheels hold it, and the sources build it")
     return found
+
+
+def main() -> int:
+    """The command kvscope-explorer of the package: becomes the window program, which knows where models and commands are."""
+    if not _BUNDLED.is_file() and not os.environ.get("KVSCOPE_EXPLORER"):
+        print(f"kvscope-explorer: expected {_BUNDLED}, which is not there: this package was built without the explorer. "
+              "Published wheels hold it, and the sources build it (./demo.sh)", file=sys.stderr)
+        return 3
+    set_places()
+    program = _program()
+    os.execv(program, [program, *sys.argv[1:]])
 
 
 @overload
