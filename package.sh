@@ -3,6 +3,7 @@
 #
 #   ./package.sh wheel     wheels for PyPI: the Python package with all libraries, both programs and the sample models
 #   ./package.sh sdist     the sources of that package; building them is tried
+#   ./package.sh deb       a package for this Debian or Ubuntu: both programs, manual, completions, desktop file, icon
 #
 # KVSCOPE_PYTHONS       the Pythons that wheels are made with (default: python3.10, 3.11 and 3.12 where they are, else python3;
 #                       the one of 3.12 serves newer ones too)
@@ -102,7 +103,19 @@ make_sdist() {
     --wheel-dir "$work/from-sdist" "$dist"/kvscope-*.tar.gz >&2 || kvscope_die "the sdist does not build"
 }
 
+make_deb() {
+  make_programs
+  command -v dpkg-shlibdeps >/dev/null || kvscope_die "dpkg-shlibdeps is missing: apt-get install dpkg-dev"
+  mkdir -p -- "$dist"
+  rm -rf -- "$work/deb"
+  "${kvscope_cmake%cmake}cpack" --config "$build/CPackConfig.cmake" -B "$work/deb" >"$work/deb.log" 2>&1 ||
+    { tail -n 5 "$work/deb.log" >&2; kvscope_die "cpack failed (log: $work/deb.log)"; }
+  mv -- "$work"/deb/*.deb "$dist/"
+  dpkg-deb --info "$dist"/kvscope_*.deb | sed -n 's/^ \(Package\|Version\|Installed-Size\|Depends\):/\0/p' >&2
+}
+
 case ${1:-} in
+deb) make_deb ;;
 wheel) make_wheel ;;
 sdist) make_sdist ;;
 -h | --help) usage ;;
