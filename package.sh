@@ -4,6 +4,7 @@
 #   ./package.sh wheel     wheels for PyPI: the Python package with all libraries, both programs and the sample models
 #   ./package.sh sdist     the sources of that package; building them is tried
 #   ./package.sh deb       a package for this Debian or Ubuntu: both programs, manual, completions, desktop file, icon
+#   ./package.sh release   all of it in an empty dist/, with checksums and a list
 #
 # KVSCOPE_PYTHONS       the Pythons that wheels are made with (default: python3.10, 3.11 and 3.12 where they are, else python3;
 #                       the one of 3.12 serves newer ones too)
@@ -114,7 +115,29 @@ make_deb() {
   dpkg-deb --info "$dist"/kvscope_*.deb | sed -n 's/^ \(Package\|Version\|Installed-Size\|Depends\):/\0/p' >&2
 }
 
+# What dist/ holds is new, of this commit, and listed; nothing is published.
+make_release() {
+  local version commit
+  version=$(sed -n 's/^project(kvscope VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+  commit=$(git rev-parse HEAD)
+  [ -z "$(git status --porcelain)" ] || kvscope_die "the tree has changes that are in no commit: a release is made of commits"
+  grep -q "^## $version" CHANGELOG.md || kvscope_die "CHANGELOG.md has no heading of version $version, which CMakeLists.txt names"
+  grep -q "^version: $version$" CITATION.cff || kvscope_die "CITATION.cff: expected version: $version, as CMakeLists.txt says"
+  rm -rf -- "$dist"
+  make_wheel
+  make_sdist
+  make_deb
+  cp -- LICENSE CHANGELOG.md CITATION.cff "$dist/"
+  (cd -- "$dist" && sha256sum -- * >SHA256SUMS)
+  printf '\nkvscope %s, commit %s. To publish:\n' "$version" "$commit"
+  (cd -- "$dist" && du -h -- * | sed 's/^/  /')
+  printf '%s\n' "  tag: v$version" "  to a Python index: twine upload dist/*.whl dist/*.tar.gz"
+  ! grep -q "^## $version (unreleased)" CHANGELOG.md || printf '  before that: CHANGELOG.md calls %s unreleased\n' "$version"
+  grep -qE '^(Repository|Homepage|Source) *=' pyproject.toml || printf "  before that: [project.urls] of pyproject.toml names papers, and no page of the project's own\n"
+}
+
 case ${1:-} in
+release) make_release ;;
 deb) make_deb ;;
 wheel) make_wheel ;;
 sdist) make_sdist ;;
