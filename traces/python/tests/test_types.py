@@ -52,7 +52,9 @@ a18: xr.DataArray = result["s_q"]
 a19: kvs.OwnSelector = mine(alpha=0.25)
 a20: dict[str, np.ndarray] = kvs.export(kvs.select(trace, mine, 64, layer=2, pos=100, phase="decode"), "flashmla")
 a21: bytes = kvs.show(trace, 2, 100, picture=True).png
-a22: list[float] = [float(row.sum()) for layer in trace for row in layer.attention(0, [4, 5])]
+a22: float = kvs.policy(None, mine, budget=64, phases="decode").__enter__().kept_by_phase["decode"]
+a23: str = kvs.policy.attn_implementation("recent@tokens=256", engine="torch")
+a24: list[float] = [float(row.sum()) for layer in trace for row in layer.attention(0, [4, 5])]
 """
 
 WRONG = """
@@ -83,6 +85,8 @@ trace["k"]
 trace[2].kk
 kvs.show(trace).png
 kvs.opn("trace.h5")
+kvs.policy(None, "quest", bugdet=64)
+kvs.policy(None, "quest", budget=64, phases="decoding")
 """
 
 
