@@ -370,3 +370,19 @@ def test_generate_in_chunks(model, engine):
         with kvs.policy(model, spec, engine="cpp"):
             texts.append(torch.equal(found.sequences, generated(model, ids, prefill_chunk_size=16).sequences))
     assert all(texts)
+
+
+def test_compiled_models_choose_as_others_do(model):
+    """Compiled before, inside and after the block: the policy's calls stay outside of the graphs."""
+    ids, spec = token_ids(40), "streamingllm@tokens=8"
+    with torch.no_grad():
+        plain = model(ids).logits
+        compiled = torch.compile(model, backend="eager")
+        torch.testing.assert_close(compiled(ids).logits, plain, rtol=0, atol=1e-5)
+        with kvs.policy(model, spec) as policy:
+            expected = model(ids).logits
+        with kvs.policy(model, spec) as again:
+            found = compiled(ids).logits
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        assert (expected - plain).abs().max() > 1e-3 and policy.kept == again.kept < 1.0
+        torch.testing.assert_close(compiled(ids).logits, plain, rtol=0, atol=1e-5)
