@@ -141,10 +141,13 @@ release) make_release ;;
 deb) make_deb ;;
 wheel) make_wheel ;;
 sdist) make_sdist ;;
--h | --help) usage ;;
+-h | --help)
+  usage
+  exit 0
+  ;;
 *)
   usage >&2
   exit 2
   ;;
 esac
-[ ! -d "$dist" ] || ls -l -- "$dist"
+ls -l -- "$dist"
