@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string_view>
@@ -113,6 +114,9 @@ std::string this_program() {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) throw IoError(fmt::format("cannot find this program's file: {}", error.message()));
+  // Python, which has the commands as a module, names a program that runs them.
+  if (const char* named = std::getenv("KVSCOPE_COMMAND"); named && file.filename() != "kvscope")
+    return named;
   return file.string();
 }
 

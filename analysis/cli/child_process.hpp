@@ -56,7 +56,7 @@ struct ChildOutcome {
 /// A program to its end, with what it said. On a stop it gets SIGTERM, and after 20 s SIGKILL.
 ChildOutcome run_child(const std::vector<std::string>& argv, const std::stop_token& stop);
 
-/// The file of the program that runs here.
+/// The file of the program that runs here, or in Python of one that runs the same commands.
 std::string this_program();
 
 }  // namespace kvscope::cli

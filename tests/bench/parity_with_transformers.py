@@ -8,7 +8,7 @@ transformers dequantises (package gguf). A model without a tokenizer gets made-u
 
 A difference of an array is its largest absolute difference over the array's root mean square: activations of real models reach
 hundreds, those of small ones 0.1. Logits also: how often the most likely token is the same, and the mean divergence (nats).
-Needs torch, transformers and the recorder (pip install traces/python[transformers], or PYTHONPATH=traces/python), h5py, numpy.
+Needs torch, transformers and the recorder (pip install .[transformers], or PYTHONPATH=traces/python), h5py, numpy.
 """
 
 import argparse

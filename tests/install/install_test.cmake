@@ -25,11 +25,26 @@ if(NOT output MATCHES "8 layers.*1 row of layer")
   message(FATAL_ERROR "the consumer printed something else: ${output}")
 endif()
 
+# Packages of programs have no headers and libraries.
+run("${CMAKE_COMMAND}" --install "${BUILD_DIR}" --prefix "${SCRATCH}/programs" --component programs)
+if(EXISTS "${SCRATCH}/programs/include" OR NOT EXISTS "${SCRATCH}/programs/bin/kvscope")
+  message(FATAL_ERROR "the component \"programs\" has headers, or no program")
+endif()
+file(GLOB_RECURSE libraries "${SCRATCH}/programs/*.a" "${SCRATCH}/programs/*.cmake")
+if(libraries)
+  message(FATAL_ERROR "the component \"programs\" has ${libraries}")
+endif()
+
 run("${prefix}/bin/kvscope" info verifier)
 if(NOT output MATCHES "the prefix/share/kvscope/samples/verifier")
   message(FATAL_ERROR "the installed program does not use the installed samples: ${output}")
 endif()
-foreach(file share/kvscope/samples/verifier/model.safetensors share/kvscope/samples/texts/kidnapped.txt
+set(desktop "")
+if(EXISTS "${prefix}/bin/kvscope-explorer")
+  set(desktop share/applications/kvscope-explorer.desktop share/mime/packages/kvscope.xml
+      share/icons/hicolor/scalable/apps/kvscope.svg)
+endif()
+foreach(file IN ITEMS ${desktop} share/kvscope/samples/verifier/model.safetensors share/kvscope/samples/texts/kidnapped.txt
         share/bash-completion/completions/kvscope share/man/man1/kvscope.1)
   if(NOT EXISTS "${prefix}/${file}")
     message(FATAL_ERROR "not installed: ${file}")

@@ -1,6 +1,6 @@
 """lm-evaluation-harness over a model with a method of kvscope inside its attention.
 
-    pip install './traces/python[transformers]' 'lm-eval[hf]'
+    pip install 'kvscope[transformers]' 'lm-eval[hf]'
     python traces/python/examples/lm_eval_policy.py [--model FOLDER] [--chunk 64] [--limit 20] full recent@tokens=48 quest:page-size=8@tokens=48
 
 The task is LAMBADA's question (which word comes last?) on passages of a text, so that nothing is downloaded; other tasks of the

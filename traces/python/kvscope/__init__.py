@@ -41,10 +41,13 @@ _PLACES = {
     "UsageError": "errors", "InputError": "errors", "CommandError": "errors", "SelectorError": "errors",
 }
 __all__ = sorted(set(_PLACES) - {"open"})  # import * must not hide the builtin
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from ._load import native
+
+        return native.writer.split()[1]
     place = _PLACES.get(name)
     if place is None:
         raise AttributeError(f"module kvscope has no attribute {name!r}")

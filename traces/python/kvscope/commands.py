@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from . import signatures
 from ._load import native
 from .errors import CommandError, InputError, UsageError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from xarray import Dataset
 
 _PREFIX = "kvscope: "
 _CHECK_FAILED = 5
@@ -45,14 +48,24 @@ def words_of(value: Any) -> str:
     return path() if path else str(value)
 
 
-def option_words(options: dict[str, Any]) -> list[str]:
+def option_words(command: Sequence[str], options: dict[str, Any]) -> list[str]:
+    """The words of a command's options; `command`: its first words."""
+    table = signatures.table()
+    about = table.get(" ".join(command[:2])) or table.get(" ".join(command[:1]))
+    specs = {spec["name"]: spec for spec in about["options"]} if about else {}
     words: list[str] = []
-    for name, value in options.items():
-        if value is None or value is False:
-            continue
-        words.append("--" + name.rstrip("_").replace("_", "-"))
-        if value is not True:
-            words.append(words_of(value))
+    for key, value in options.items():
+        name = key.rstrip("_").replace("_", "-")
+        spec = specs.get(name)
+        if isinstance(value, bool) and spec and signatures.is_truth(spec):
+            words += [f"--{name}", str(value).lower()]
+        elif value is True:
+            words.append(f"--{name}")
+        elif isinstance(value, (list, tuple)) and spec and signatures.is_repeated(spec):
+            for one in value:
+                words += [f"--{name}", words_of(one)]
+        elif value is not None and value is not False:
+            words += [f"--{name}", words_of(value)]
     return words
 
 
@@ -98,7 +111,7 @@ def run(*words: Any, progress: bool | Callable[[str, int, int, str], None] | Non
     command = [part for word in words for part in ([words_of(word)] if not isinstance(word, (list, tuple)) else map(words_of, word))]
     bars = progress if callable(progress) else _Bars() if _shows_progress(progress) else None
     try:
-        code, text, notes = native.run(command + option_words(options), bars)
+        code, text, notes = native.run(command + option_words(command, options), bars)
     finally:
         if isinstance(bars, _Bars):
             bars.close()
@@ -112,7 +125,7 @@ def run(*words: Any, progress: bool | Callable[[str, int, int, str], None] | Non
     return Outcome(text.decode("utf-8", "replace"), notes, code)
 
 
-def frame_of(rows: list[dict[str, Any]], report: dict[str, Any]) -> Any:
+def frame_of(rows: list[dict[str, Any]], report: dict[str, Any]) -> DataFrame:
     """Rows of a report as a DataFrame; attrs hold what made them and what each column is."""
     import pandas
 
@@ -140,7 +153,7 @@ def budget_words(budgets: Any) -> str | None:
 
 
 def sweep(traces: Any, selectors: Any, budgets: Any = None, phase: str | None = None, *, progress: Any = None,
-          **options: Any) -> Any:
+          **options: Any) -> DataFrame:
     """Replays selectors with budgets on recorded traces (kvscope sweep) and returns the table as a DataFrame.
 
     traces     a file, a Trace, or several
@@ -157,7 +170,10 @@ def sweep(traces: Any, selectors: Any, budgets: Any = None, phase: str | None = 
     return frame_of(report["rows"], report)
 
 
-def selectors() -> Any:
+signatures.describe(sweep, signatures.table()["sweep"])
+
+
+def selectors() -> DataFrame:
     """Every method, own ones included, as a DataFrame."""
     import pandas
 
@@ -179,11 +195,11 @@ class Analysis:
         self.violations = code == _CHECK_FAILED
 
     @property
-    def layers(self) -> Any:
+    def layers(self) -> DataFrame:
         return frame_of(self.report.get("layers", self.report.get("rows", [])), {"kind": self.kind, "options": self.options})
 
     @property
-    def arrays(self) -> Any:
+    def arrays(self) -> Dataset:
         """The result file as an xarray.Dataset."""
         if self.file is None:
             raise UsageError(f"the analysis {self.kind} was run without out=FILE, so no arrays were kept")
@@ -222,23 +238,17 @@ class _Group:
             return call(kind, *words, **options)
 
         command.__name__, command.__qualname__ = name, f"{group}.{name}"
-        try:
+        about = signatures.table().get(f"{group} {kind}")
+        if about:
+            signatures.describe(command, about)
             command.__doc__ = native.run([group, kind, "--help"])[1].decode()
-        except Exception:  # noqa: BLE001 - a docstring is never worth an error
-            command.__doc__ = None
         return command
 
     def __dir__(self) -> list[str]:
-        return list(_kinds_of(self._group))
+        return [name.split()[1].replace("-", "_") for name in signatures.table() if name.startswith(f"{self._group} ")]
 
     def __repr__(self) -> str:
-        return f"<kvscope {self._group}: {', '.join(_kinds_of(self._group))}>"
-
-
-@lru_cache
-def _kinds_of(group: str) -> tuple[str, ...]:
-    text = native.run([group, "--help"])[1].decode()
-    return tuple(kind.replace("-", "_") for kind in re.findall(rf"^  (?:kvscope )?(?:{group} )?([a-z0-9-]+)  ", text, re.M))
+        return f"<kvscope {self._group}: {', '.join(self.__dir__())}>"
 
 
 def _analyze(kind: str, *words: Any, progress: Any = None, **options: Any) -> Analysis:
@@ -246,7 +256,7 @@ def _analyze(kind: str, *words: Any, progress: Any = None, **options: Any) -> An
     return Analysis(outcome.json, outcome.code)
 
 
-def _simulate(kind: str, *words: Any, selectors: Any = None, budgets: Any = None, progress: Any = None, **options: Any) -> Any:
+def _simulate(kind: str, *words: Any, selectors: Any = None, budgets: Any = None, progress: Any = None, **options: Any) -> DataFrame:
     if selectors is not None:
         options["selector"] = selector_words(selectors)
     if budgets is not None:

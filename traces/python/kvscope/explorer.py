@@ -5,11 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from ._load import set_places
 from .errors import CommandError, InputError, UsageError
+
+if TYPE_CHECKING:
+    from .own import OwnSelector
+
+    File = str | os.PathLike[str]
+    Methods = str | OwnSelector | Iterable[str | OwnSelector] | None
+    Budgets = int | str | Sequence[int | str] | None
 
 
 class Picture:
@@ -28,14 +38,35 @@ class Picture:
         return f"<picture of the explorer, {len(self.png)} bytes of PNG>"
 
 
+_BUNDLED = Path(__file__).parent / "bin" / "kvscope-explorer"
+
+
 def _program() -> str:
-    found = os.environ.get("KVSCOPE_EXPLORER") or shutil.which("kvscope-explorer")
+    found = os.environ.get("KVSCOPE_EXPLORER") or (str(_BUNDLED) if _BUNDLED.is_file() else shutil.which("kvscope-explorer"))
     if not found:
         raise InputError("kvs.show: the explorer was not found: expected kvscope-explorer in PATH, or its path in KVSCOPE_EXPLORER. "
-                         "The wheel does not hold it (it needs OpenGL); the sources build it")
+                         "This package was built without it; published wheels hold it, and the sources build it")
     return found
 
 
+def main() -> int:
+    """The command kvscope-explorer of the package: becomes the window program, which knows where models and commands are."""
+    if not _BUNDLED.is_file() and not os.environ.get("KVSCOPE_EXPLORER"):
+        print(f"kvscope-explorer: expected {_BUNDLED}, which is not there: this package was built without the explorer. "
+              "Published wheels hold it, and the sources build it (./demo.sh)", file=sys.stderr)
+        return 3
+    set_places()
+    program = _program()
+    os.execv(program, [program, *sys.argv[1:]])
+
+
+@overload
+def show(trace: File, layer: int | None = None, row: int | None = None, selectors: Methods = None, *, head: int | None = None,
+         budgets: Budgets = None, layout: str | None = None, picture: Literal[True], size: str | None = None) -> Picture: ...
+@overload
+def show(trace: File, layer: int | None = None, row: int | None = None, selectors: Methods = None, *, head: int | None = None,
+         budgets: Budgets = None, layout: str | None = None, picture: Literal[False] = False,
+         size: str | None = None) -> subprocess.Popen[bytes]: ...
 def show(trace: Any, layer: int | None = None, row: int | None = None, selectors: Any = None, *, head: int | None = None,
          budgets: Any = None, layout: str | None = None, picture: bool = False, size: str | None = None) -> Any:
     """Opens the explorer on a trace (or result) with a layer, head and query row selected.

@@ -17,7 +17,7 @@ with the arrays in loops that follow these words, and the engines themselves are
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -61,7 +61,11 @@ def _need_plain(lists: Lists, name: str) -> None:
         raise UsageError(f"kvs.export: {lists.method} samples, and {name} has no weights: expected sparse-attention-hub")
 
 
-def export(lists: Lists, format: str, *, page_size: int = 16, top_k: int | None = None, union: bool = False) -> dict[str, np.ndarray]:
+Format = Literal["flashinfer", "flashinfer-paged", "flashinfer-msa", "attention-gym", "flashmla", "sglang", "sparse-attention-hub"]
+
+
+def export(lists: Lists, format: Format, *, page_size: int = 16, top_k: int | None = None,
+           union: bool = False) -> dict[str, np.ndarray]:
     """The lists of a call (kvs.select) in an engine's format: a dict of NumPy arrays, named as the engine names them.
 
     page_size  tokens per page or block, for formats of pages; a page counts if one of its keys is in the list

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from . import signatures
 from .commands import run
 
 
@@ -56,5 +57,7 @@ def figure(name: str, *results: Any, **options: Any) -> Figure:
     """
     return Figure(name, results, options)
 
+
+signatures.describe(figure, signatures.table()["figure"])
 
 __all__ = ["Figure", "figure"]

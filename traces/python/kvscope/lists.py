@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._load import native
 from .errors import UsageError
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from .own import OwnSelector, Phase
+    from .trace import Trace
 
 
 @dataclass
@@ -58,8 +64,8 @@ class Lists:
                 f"{min(sizes)} to {max(sizes)} of {self.n_keys} keys per query head, lists per {self.owner}>")
 
 
-def select(trace: Any, selector: Any, budget: Any, *, layer: int, pos: int, n_tok: int = 1, phase: str | None = None,
-           chunk: int = 128) -> Lists:
+def select(trace: Trace | str | PathLike[str], selector: str | OwnSelector, budget: int | str, *, layer: int, pos: int,
+           n_tok: int = 1, phase: Phase | None = None, chunk: int = 128) -> Lists:
     """Asks a method once, as replay does: which keys do the queries at pos, ..., pos + n_tok - 1 of a layer attend to?
 
     phase  prefill, decode or verify [decode for one query, else prefill]

@@ -5,12 +5,19 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from ._load import native
 from .errors import SelectorError, UsageError
+
+if TYPE_CHECKING:
+    from ._native import CallBudget, Selection
+
+Owner = Literal["kv_head", "q_head", "layer"]
+Phase = Literal["prefill", "decode", "verify"]
+BudgetKind = Literal["tokens", "ratio", "pages", "p"]
 
 #: Own selectors that look at more than a call's tensors: at what they kept, or at all of the call (its number, other methods).
 _REMEMBERING: set[str] = set()
@@ -36,7 +43,11 @@ def as_numpy(array: Any) -> np.ndarray:
     return np.asarray(array)
 
 
-def top(scores: Any, budget: Any) -> Any:
+@overload
+def top(scores: Any, budget: CallBudget) -> Selection: ...
+@overload
+def top(scores: Any, budget: int) -> Any: ...
+def top(scores: Any, budget: CallBudget | int) -> Any:
     """The keys with the best scores; among equal scores the lowest position wins.
 
     scores  [owners, keys] or [keys], higher is better, -inf is no candidate, NaN is an error
@@ -75,9 +86,16 @@ class OwnSelector:
         return f"<kvscope selector {self.spec}>"
 
 
-def selector(function: Callable[..., Any] | None = None, *, name: str | None = None, budgets: Iterable[str] = ("tokens", "ratio"),
-             owner: str = "kv_head", phases: Iterable[str] = ("prefill", "decode"), dense_layers: int = 0, page_size: int = 1,
-             needs_values: bool = False, cost: Callable[..., Any] | None = None) -> Any:
+@overload
+def selector(function: Callable[..., Any], /) -> OwnSelector: ...
+@overload
+def selector(*, name: str | None = None, budgets: Iterable[BudgetKind] = ..., owner: Owner = ..., phases: Iterable[Phase] = ...,
+             dense_layers: int = 0, page_size: int = 1, needs_values: bool = False,
+             cost: Callable[..., Any] | None = None) -> Callable[[Callable[..., Any]], OwnSelector]: ...
+def selector(function: Callable[..., Any] | None = None, *, name: str | None = None,
+             budgets: Iterable[BudgetKind] = ("tokens", "ratio"), owner: Owner = "kv_head",
+             phases: Iterable[Phase] = ("prefill", "decode"), dense_layers: int = 0, page_size: int = 1, needs_values: bool = False,
+             cost: Callable[..., Any] | None = None) -> Any:
     """Registers a function as a selection method.
 
     name     what tables and the command line call it [the function's name, with dashes]

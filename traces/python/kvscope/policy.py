@@ -37,20 +37,28 @@ class Policy(Method):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._sequences: weakref.WeakKeyDictionary[Any, Sequences] = weakref.WeakKeyDictionary()  # by attention module
-        self._counts: dict[str, list[int]] = {}  # by phase: keys attended to, keys visible
+        self._counts: dict[tuple[str, int], list[int]] = {}  # by phase and layer: keys attended to, keys visible
         #: Attention calls of the model, and those of layers with a window.
         self.n_calls = self.n_sliding = 0
 
     @property
     def kept(self) -> float:
         """Share of the visible keys that were attended to, over the layers with full attention."""
-        attended, visible = (sum(counts[at] for counts in self._counts.values()) for at in (0, 1))
-        return attended / visible if visible else 1.0
+        return _share(self._counts.values())
 
     @property
     def kept_by_phase(self) -> dict[str, float]:
         """The same for each phase that ran: prefill, decode, verify (several tokens after decoded ones)."""
-        return {phase: attended / visible for phase, (attended, visible) in self._counts.items()}
+        phases = dict.fromkeys(phase for phase, _ in self._counts)
+        return {word: _share(counts for (phase, _), counts in self._counts.items() if phase == word) for word in phases}
+
+    @property
+    def kept_by_layer(self) -> dict[int, dict[str, float]]:
+        """The same for each layer, by phase; the method's dense layers have 1."""
+        shares: dict[int, dict[str, float]] = {}
+        for (phase, layer), counts in sorted(self._counts.items(), key=lambda item: item[0][1]):
+            shares.setdefault(layer, {})[phase] = _share([counts])
+        return shares
 
     @torch.compiler.disable
     def attend(self, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float | None = None,
@@ -93,7 +101,7 @@ class Policy(Method):
             chosen = self.choose(module.layer_idx, row, sequence, query[row, :, n_tok - n_own :], key[row, :, first:end],
                                   value[row, :, first:end], scale)
             n_visible = query.shape[1] * n_own * (2 * (end - first) - n_own + 1) // 2
-            counts = self._counts.setdefault(sequence.phase, [0, 0])
+            counts = self._counts.setdefault((sequence.phase, module.layer_idx), [0, 0])
             counts[1] += n_visible
             if chosen is None:
                 counts[0] += n_visible
@@ -125,6 +133,12 @@ class Policy(Method):
             raise UsageError(f"policy {self.spec}: the mask of batch row {row} is not causal with padding in front: expected plain "
                              "text, padded on the left")
         return first, end
+
+
+def _share(counts: Iterable[list[int]]) -> float:
+    """Of pairs (attended, visible), all together."""
+    attended, visible = (sum(numbers) for numbers in zip([0, 0], *counts))
+    return attended / visible if visible else 1.0
 
 
 def _causal(mask: Any, n_batch: int, n_tok: int, n_key: int) -> Any:
@@ -172,8 +186,8 @@ def policy(model: Any, spec: Any, *, budget: Any = None, phases: str | Iterable[
 
     Batches (padded on the left), chunked prefill, decode steps, beams, assisted decoding, caches that are cut back or exchanged,
     static and dynamic ones, grouped heads; what a method cannot follow is refused. Of a model with pictures the text part
-    alone. Yields the Policy: `kept` says what share of the visible keys was attended to, `kept_by_phase` the same by phase. A
-    method that was never asked is a warning.
+    alone. Yields the Policy: `kept` says what share of the visible keys was attended to, `kept_by_phase` and `kept_by_layer` the
+    same by phase, and by layer and phase. A method that was never asked is a warning.
     """
     chosen = Policy(spec, dense_layers, threads, engine, budget, phases)
     if chosen.spec == "full":

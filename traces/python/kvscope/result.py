@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._load import native
 from .errors import UsageError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from xarray import DataArray, Dataset
 
 
 def is_result(path: str | os.PathLike[str]) -> bool:
@@ -48,7 +52,7 @@ class Result:
         return json.loads(self._file.config)
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> DataFrame:
         """The table as a DataFrame; attrs["columns"] says what each column is."""
         import pandas
 
@@ -64,7 +68,7 @@ class Result:
         """An array as NumPy, f64."""
         return self._file.read(name)
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> DataArray:
         import xarray
 
         if name not in self.arrays:
@@ -76,7 +80,7 @@ class Result:
         return xarray.DataArray(self.read(name), dims=axes, coords=coordinates, name=name,
                                 attrs={"units": about["units"], "long_name": about["long_name"]})
 
-    def to_xarray(self) -> Any:
+    def to_xarray(self) -> Dataset:
         """All arrays as one xarray.Dataset; rows/NAME (the table's columns) are left to `rows`."""
         import xarray
 

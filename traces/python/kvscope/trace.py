@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._load import native
 from .errors import UsageError
+
+if TYPE_CHECKING:
+    from xarray import DataArray
+
+    from .result import Result
 
 #: Axes, unit and meaning of each array of a layer.
 ARRAYS = {
@@ -86,7 +92,7 @@ class LazyArray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
 
-    def to_xarray(self) -> Any:
+    def to_xarray(self) -> DataArray:
         """An xarray.DataArray with coordinates, unit and meaning."""
         import xarray
 
@@ -106,10 +112,25 @@ class Layer:
         window = trace._file.windows()[index]
         self.window: int | None = None if window < 0 else window
 
-    q = property(lambda self: LazyArray(self._trace, "q", self.index), doc="queries [q_head, pos, channel]")
-    k = property(lambda self: LazyArray(self._trace, "k", self.index), doc="keys [kv_head, pos, channel]")
-    v = property(lambda self: LazyArray(self._trace, "v", self.index), doc="values [kv_head, pos, channel]")
-    lse = property(lambda self: LazyArray(self._trace, "lse", self.index), doc="log-sum-exp [q_head, pos]")
+    @property
+    def q(self) -> LazyArray:
+        """Queries [q_head, pos, channel]."""
+        return LazyArray(self._trace, "q", self.index)
+
+    @property
+    def k(self) -> LazyArray:
+        """Keys [kv_head, pos, channel]."""
+        return LazyArray(self._trace, "k", self.index)
+
+    @property
+    def v(self) -> LazyArray:
+        """Values [kv_head, pos, channel]."""
+        return LazyArray(self._trace, "v", self.index)
+
+    @property
+    def lse(self) -> LazyArray:
+        """Log-sum-exp [q_head, pos]."""
+        return LazyArray(self._trace, "lse", self.index)
 
     def attention(self, q_head: int, positions: Any) -> np.ndarray:
         """Exact attention of queries at `positions` (one or several), [n, n_tokens] f64; 0 where a query does not look.
@@ -128,6 +149,24 @@ class Layer:
 class Trace:
     """A recorded trace, open for reading. trace[4].k[0, 100:200] are keys of layer 4, KV head 0."""
 
+    n_layers: int
+    n_q: int
+    n_kv: int
+    d_head: int
+    n_tokens: int
+    n_prompt: int
+    score_scale: float
+    score_cap: float
+    model: str
+    family: str
+    uuid: str
+    writer: str
+    created: str
+    text_source: str
+    status: str
+    file_bytes: int
+    warnings: list[str]
+
     def __init__(self, path: str | os.PathLike[str], allow_partial: bool = False) -> None:
         self.path = os.fspath(path)
         self.name = os.path.basename(self.path)
@@ -136,8 +175,7 @@ class Trace:
         self.q_heads: list[int] = list(self._file.q_heads)
         self.kv_heads: list[int] = list(self._file.kv_heads)
         self.rows: tuple[int, int] = tuple(self._file.rows)
-        for field in ("n_layers", "n_q", "n_kv", "d_head", "n_tokens", "n_prompt", "score_scale", "score_cap", "model", "family", "uuid",
-                      "writer", "created", "text_source", "status", "file_bytes", "warnings"):
+        for field in Trace.__annotations__:
             setattr(self, field, getattr(self._file, field))
 
     @property
@@ -178,7 +216,7 @@ class Trace:
             raise UsageError(f"{self.name}: layer {layer} is not recorded: expected one of {self.layers}")
         return Layer(self, layer)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Layer]:
         return (self[layer] for layer in self.layers)
 
     def __len__(self) -> int:
@@ -213,10 +251,12 @@ class Trace:
         return f"<table>{rows}</table>" + (f"<p><i>{start} ...</i></p>" if start else "")
 
 
-def open(path: str | os.PathLike[str], *, allow_partial: bool = False) -> Any:  # noqa: A001 - kvs.open
+def open(path: str | os.PathLike[str], *, allow_partial: bool = False) -> Trace | Result:  # noqa: A001 - kvs.open
     """Opens a trace (Trace), or a result of an analysis, sweep or simulation (Result): told apart by what the file holds.
 
     allow_partial  also a recording that did not end
+
+    Trace(path) and Result(path) say which, to those who know and to type checkers.
     """
     from .result import Result, is_result
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -251,3 +252,29 @@ def test_console_command(trace):
     assert json.loads(done.stdout)["n_tokens"] == 256
     done = subprocess.run([sys.executable, "-m", "kvscope", "nothing"], capture_output=True, text=True)
     assert done.returncode == 2 and "unknown command nothing" in done.stderr
+
+
+def test_console_command_has_workers(trace, folder):
+    """--engine starts processes of the program, which is a script of the package there."""
+    out = folder / "units.csv"
+    subprocess.run([sys.executable, "-m", "kvscope", "sweep", trace, "--selector", "recent", "--budget", "16", "--engine", "local",
+                    "--workers", "2", "--out", out], capture_output=True, text=True, check=True)
+    assert ",recent," in out.read_text()
+
+
+def test_explorer_command_says_when_there_is_none():
+    environment = {name: value for name, value in os.environ.items() if name != "KVSCOPE_EXPLORER"}
+    code = "import sys; from kvscope.explorer import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code, "--help"], env=environment, capture_output=True, text=True)
+    if (Path(kvs.__file__).parent / "bin" / "kvscope-explorer").is_file():
+        assert done.returncode == 0 and "usage: kvscope-explorer" in done.stdout
+    else:
+        assert done.returncode == 3 and "built without the explorer" in done.stderr
+
+
+def test_metadata_is_whole():
+    about = metadata.metadata("kvscope")
+    for field in ("Author", "License-Expression", "License-File", "Project-URL", "Classifier", "Keywords", "Requires-Python"):
+        assert about[field], field
+    assert about["Version"] == kvs.__version__ == kvs.run("version", progress=False).text.split()[1]
+    assert any(str(file).endswith("licenses/LICENSE") for file in metadata.files("kvscope") or [])

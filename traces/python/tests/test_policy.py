@@ -55,6 +55,8 @@ def test_a_budget_is_kept(model):
     with kvs.policy(model, "recent@tokens=8") as policy:
         generated(model, token_ids(60))
     assert 0.1 < policy.kept < 0.95  # the prompt, one call, is whole
+    # The last tokens are as many in every layer.
+    assert policy.kept_by_layer == {layer: policy.kept_by_phase for layer in range(model.config.num_hidden_layers)}
 
 
 def attention(q, k, v, keys, scale):
@@ -368,3 +370,19 @@ def test_generate_in_chunks(model, engine):
         with kvs.policy(model, spec, engine="cpp"):
             texts.append(torch.equal(found.sequences, generated(model, ids, prefill_chunk_size=16).sequences))
     assert all(texts)
+
+
+def test_compiled_models_choose_as_others_do(model):
+    """Compiled before, inside and after the block: the policy's calls stay outside of the graphs."""
+    ids, spec = token_ids(40), "streamingllm@tokens=8"
+    with torch.no_grad():
+        plain = model(ids).logits
+        compiled = torch.compile(model, backend="eager")
+        torch.testing.assert_close(compiled(ids).logits, plain, rtol=0, atol=1e-5)
+        with kvs.policy(model, spec) as policy:
+            expected = model(ids).logits
+        with kvs.policy(model, spec) as again:
+            found = compiled(ids).logits
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        assert (expected - plain).abs().max() > 1e-3 and policy.kept == again.kept < 1.0
+        torch.testing.assert_close(compiled(ids).logits, plain, rtol=0, atol=1e-5)
