@@ -1,0 +1,170 @@
+#include "analysis/cli/study_setup.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/unit_options.hpp"
+#include "core/base/data_dir.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/model/model_hash.hpp"
+#include "traces/hash.hpp"
+#include "traces/reader.hpp"
+
+namespace kvscope::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+std::unique_ptr<Command> command_called(const std::string& name) {
+  for (auto& command : all_commands()) {
+    if (command->name() == name) return std::move(command);
+  }
+  return nullptr;
+}
+
+/// What the lists of a study decide, and what would let a number rest on a file that no key knows.
+bool is_of_study(const OptionSpec& spec, bool has_protocols) {
+  constexpr std::string_view kLists[] = {"selector", "budget", "match",  "model",
+                                         "draft",    "text",   "prompt", "config"};
+  if (spec.kind != ValueKind::text) return true;
+  if (has_protocols && (spec.name == "phase" || spec.name == "mode")) return true;
+  return std::ranges::find(kLists, spec.name) != std::end(kLists) ||
+         std::ranges::find(kOptionsOfNoNumber, spec.name) != std::end(kOptionsOfNoNumber);
+}
+
+/// Each option by itself, as on the command line, so that a refusal knows its line.
+void check_options(const StudyFile& study, const std::string& command,
+                   std::span<const StudyOption> options, const std::string& place) {
+  for (const StudyOption& option : options) {
+    const auto fresh = command_called(command);
+    OptionSet set;
+    fresh->declare(set);
+    const auto refuse = [&](const std::string& why) {
+      throw ConfigError(fmt::format("{}: {}: {}", study.at(option.line), place, why));
+    };
+    for (const OptionSpec& spec : set.options()) {
+      if (spec.name == option.name && is_of_study(spec, !study.protocols.empty()))
+        refuse(fmt::format("--{} is set by the study: expected another option of kvscope {}",
+                           option.name, command));
+    }
+    try {
+      set.parse(option_words(std::span(&option, 1)));
+    } catch (const UsageError& error) {
+      refuse(error.what());
+    } catch (const ConfigError& error) {
+      refuse(error.what());
+    }
+  }
+}
+
+StudyProtocols protocols_of(const StudyFile& study, const StudyTask& task) {
+  const auto command = command_called(task.command);
+  if (command == nullptr)
+    throw ConfigError(
+        fmt::format("{}: tasks.{}: expected the command sweep, or a kind of kvscope simulate, "
+                    "found {}",
+                    study.at(task.line), task.name, quote(task.command)));
+  check_options(study, task.command, task.options, "tasks." + task.name);
+  OptionSet set;
+  command->declare(set);
+  for (const OptionSpec& spec : set.options()) {
+    if (spec.name == "phase" || spec.name == "mode") return {spec.name};
+  }
+  return {};
+}
+
+/// `make`'s answer, with the line in what it refuses; the same input is looked at once.
+template <class Make>
+std::string hash_at(const StudyFile& study, int line, const std::string& input, Make&& make,
+                    std::map<std::string, std::string>& known) {
+  if (const auto found = known.find(input); found != known.end()) return found->second;
+  try {
+    return known[input] = make();
+  } catch (const Error& error) {
+    throw ConfigError(fmt::format("{}: {}", study.at(line), error.what()));
+  }
+}
+
+StudyInputs hash_inputs(const StudyFile& study) {
+  StudyInputs inputs;
+  std::map<std::string, std::string> known;
+  const auto of_model = [&](const std::string& word, int line) {
+    return hash_at(
+        study, line, word, [&] { return model_hash(model_dir(word)); }, known);
+  };
+  for (const StudyModel& model : study.models) {
+    inputs.models.push_back(of_model(model.word, model.line));
+    const std::string draft = model.draft                ? *model.draft
+                              : model.word == "verifier" ? std::string("draft")
+                                                         : "";
+    inputs.drafts.push_back(draft.empty() ? "" : of_model(draft, model.line));
+  }
+  std::map<std::string, std::string> files;
+  for (const StudySource& text : study.texts) {
+    const fs::path file = text.file.empty() ? embedded_text() : text.file;
+    inputs.texts.push_back(hash_at(
+        study, text.line, file.string(), [&] { return hash_file(file); }, files));
+  }
+  for (const StudySource& recording : study.recordings) {
+    inputs.recordings.push_back(hash_at(
+        study, recording.line, recording.file.string(),
+        [&] { return TraceFile::open(recording.file, {}).info().content_hash; }, files));
+  }
+  return inputs;
+}
+
+}  // namespace
+
+LoadedStudy load_study(const fs::path& file) {
+  StudyFile study = read_study_file(file);
+  check_options(study, "record", study.record, "record");
+  std::vector<StudyProtocols> protocols;
+  for (const StudyTask& task : study.tasks) protocols.push_back(protocols_of(study, task));
+  StudyPlan plan = plan_study(study, hash_inputs(study), protocols);
+  StudyStore store(study.store);
+  return {std::move(study), std::move(plan), std::move(store)};
+}
+
+Json counts_json(const std::vector<StudyCounts>& tasks) {
+  const auto json_of = [](const StudyCounts& counts) {
+    return Json{{"items", counts.items},
+                {"known", counts.known},
+                {"failed", counts.failed},
+                {"to_do", counts.to_do},
+                {"jobs", counts.jobs}};
+  };
+  StudyCounts all;
+  Json list = Json::array();
+  for (const StudyCounts& task : tasks) {
+    all.items += task.items;
+    all.known += task.known;
+    all.failed += task.failed;
+    all.to_do += task.to_do;
+    all.jobs += task.jobs;
+    Json one = {{"task", task.task}};
+    one.update(json_of(task));
+    list.push_back(std::move(one));
+  }
+  Json json = json_of(all);
+  json["tasks"] = std::move(list);
+  return json;
+}
+
+void note_left_out(const StudyPlan& plan) {
+  constexpr std::size_t kTold = 10;
+  for (std::size_t i = 0; i < std::min(kTold, plan.left_out.size()); ++i)
+    note(fmt::format("kvscope: left out: {}", plan.left_out[i]));
+  if (plan.left_out.size() > kTold)
+    note(fmt::format("kvscope: and {} more are left out", plan.left_out.size() - kTold));
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,9 @@
+#include "analysis/study/code_version.hpp"
+
+namespace kvscope {
+
+std::string_view code_version() {
+  return KVSCOPE_CODE_VERSION;
+}
+
+}  // namespace kvscope
