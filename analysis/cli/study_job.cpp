@@ -1,7 +1,6 @@
 #include "analysis/cli/study_job.hpp"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <chrono>
 #include <fstream>
@@ -12,6 +11,7 @@
 #include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/papers_runner.hpp"
 #include "analysis/study/study_table.hpp"
+#include "analysis/units/unit_clock.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
@@ -27,15 +27,6 @@ using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
 constexpr std::size_t kMostOfResult = std::size_t{1} << 30U;
-
-double processor_seconds() {
-  rusage used{};
-  ::getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
 
 /// The most memory of this process so far begins to be counted anew, where the system can do that.
 void forget_peak_memory() {
@@ -73,7 +64,7 @@ class Job {
     const FileLock lock = wait_for(scratch_ / (work_.job.key + ".lock"), stop_);
     forget_peak_memory();
     Json lines = Json::array();
-    if (work_.job.is_recording) {
+    if (!work_.recording.empty()) {
       record(lines);
     } else {
       std::vector<const StudyItem*> all;

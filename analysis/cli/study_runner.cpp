@@ -80,7 +80,6 @@ UnitWork study_work(const fs::path& file, int n_threads) {
     UnitCost cost;
     cost.inputs = {job.job.label};
     cost.predicted_seconds = job.seconds;
-    cost.predicted_memory = job.memory;
     return cost;
   };
   const fs::path scratch = fs::absolute(file).parent_path().parent_path().parent_path() / "scratch";

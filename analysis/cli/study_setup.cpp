@@ -66,7 +66,8 @@ void check_options(const StudyFile& study, const std::string& command,
   }
 }
 
-StudyProtocols protocols_of(const StudyFile& study, const StudyTask& task) {
+/// How the task's command calls its protocols: StudyInputs.
+std::string protocol_option(const StudyFile& study, const StudyTask& task) {
   const auto command = command_called(task.command);
   if (command == nullptr)
     throw ConfigError(
@@ -77,59 +78,60 @@ StudyProtocols protocols_of(const StudyFile& study, const StudyTask& task) {
   OptionSet set;
   command->declare(set);
   for (const OptionSpec& spec : set.options()) {
-    if (spec.name == "phase" || spec.name == "mode") return {spec.name};
+    if (spec.name == "phase" || spec.name == "mode") return spec.name;
   }
-  return {};
+  return "";
 }
 
-/// `make`'s answer, with the line in what it refuses; the same input is looked at once.
-template <class Make>
-std::string hash_at(const StudyFile& study, int line, const std::string& input, Make&& make,
-                    std::map<std::string, std::string>& known) {
-  if (const auto found = known.find(input); found != known.end()) return found->second;
-  try {
-    return known[input] = make();
-  } catch (const Error& error) {
-    throw ConfigError(fmt::format("{}: {}", study.at(line), error.what()));
-  }
-}
+/// Hashes of what a study names. The same input is looked at once.
+class InputHashes {
+ public:
+  explicit InputHashes(const StudyFile& study) : study_(study) {}
 
-StudyInputs hash_inputs(const StudyFile& study) {
-  StudyInputs inputs;
-  std::map<std::string, std::string> known;
-  const auto of_model = [&](const std::string& word, int line) {
-    return hash_at(
-        study, line, word, [&] { return model_hash(model_dir(word)); }, known);
-  };
-  for (const StudyModel& model : study.models) {
-    inputs.models.push_back(of_model(model.word, model.line));
-    const std::string draft = model.draft                ? *model.draft
-                              : model.word == "verifier" ? std::string("draft")
-                                                         : "";
-    inputs.drafts.push_back(draft.empty() ? "" : of_model(draft, model.line));
+  StudyInputs all() {
+    StudyInputs inputs;
+    for (const StudyModel& model : study_.models) {
+      const auto hash = [&](const std::string& word) {
+        return at(model.line, word, [&] { return model_hash(model_dir(word)); });
+      };
+      inputs.models.push_back(hash(model.word));
+      inputs.drafts.push_back(model.draft ? hash(*model.draft) : "");
+    }
+    for (const StudySource& text : study_.texts) {
+      const fs::path file = text.file.empty() ? embedded_text() : text.file;
+      inputs.texts.push_back(at(text.line, file.string(), [&] { return hash_file(file); }));
+    }
+    for (const StudySource& trace : study_.recordings) {
+      inputs.recordings.push_back(at(trace.line, trace.file.string(), [&] {
+        return TraceFile::open(trace.file, {}).info().content_hash;
+      }));
+    }
+    for (const StudyTask& task : study_.tasks)
+      inputs.protocols.push_back(protocol_option(study_, task));
+    return inputs;
   }
-  std::map<std::string, std::string> files;
-  for (const StudySource& text : study.texts) {
-    const fs::path file = text.file.empty() ? embedded_text() : text.file;
-    inputs.texts.push_back(hash_at(
-        study, text.line, file.string(), [&] { return hash_file(file); }, files));
+
+ private:
+  template <class Make>
+  std::string at(int line, const std::string& input, Make&& make) {
+    if (const auto found = known_.find(input); found != known_.end()) return found->second;
+    try {
+      return known_[input] = make();
+    } catch (const Error& error) {
+      throw ConfigError(fmt::format("{}: {}", study_.at(line), error.what()));
+    }
   }
-  for (const StudySource& recording : study.recordings) {
-    inputs.recordings.push_back(hash_at(
-        study, recording.line, recording.file.string(),
-        [&] { return TraceFile::open(recording.file, {}).info().content_hash; }, files));
-  }
-  return inputs;
-}
+
+  const StudyFile& study_;
+  std::map<std::string, std::string> known_;
+};
 
 }  // namespace
 
 LoadedStudy load_study(const fs::path& file) {
   StudyFile study = read_study_file(file);
   check_options(study, "record", study.record, "record");
-  std::vector<StudyProtocols> protocols;
-  for (const StudyTask& task : study.tasks) protocols.push_back(protocols_of(study, task));
-  StudyPlan plan = plan_study(study, hash_inputs(study), protocols);
+  StudyPlan plan = plan_study(study, InputHashes(study).all());
   StudyStore store(study.store);
   return {std::move(study), std::move(plan), std::move(store)};
 }

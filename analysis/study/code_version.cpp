@@ -1,4 +1,4 @@
-#include "analysis/study/code_version.hpp"
+#include "analysis/study/study_items.hpp"
 
 namespace kvscope {
 

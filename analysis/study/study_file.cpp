@@ -6,7 +6,6 @@
 #include <toml++/toml.h>
 #include <algorithm>
 #include <initializer_list>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
@@ -26,237 +25,223 @@ int line_of(const toml::source_region& source) {
   return static_cast<int>(source.begin.line);
 }
 
-std::string describe(const toml::node& node) {
-  if (const auto* text = node.as_string()) return quote(text->get());
-  if (node.is_array()) return "a list";
-  if (node.is_table()) return "a table";
-  if (node.is_boolean()) return "true or false";
-  return node.is_number() ? "a number" : "a date";
-}
+/// A member of a list: a word, which is its own name, or a name with a word or a table.
+struct Entry {
+  std::string name;
+  std::string word;
+  const toml::table* table = nullptr;
+  int line = 0;
+};
 
-/// One table of the file: hands out its keys, and refuses those that nobody asked for.
-class Keys {
+class Reader {
  public:
-  Keys(const toml::table& table, const StudyFile& study, std::string path)
-      : table_(table), study_(study), path_(std::move(path)) {}
+  explicit Reader(StudyFile& study) : study_(study) {}
 
-  void allow(std::initializer_list<std::string_view> known) const {
-    const std::vector<std::string> names(known.begin(), known.end());
-    for (const auto& [key, value] : table_) {
-      const std::string name(key.str());
-      if (std::ranges::find(names, name) == names.end())
-        fail(key.source(), fmt::format("unknown key {}, expected {}{}", quote(path_ + name),
-                                       fmt::join(names, ", "), did_you_mean(name, names)));
-    }
-  }
-  const toml::node* find(std::string_view key) const { return table_.get(key); }
-
-  [[noreturn]] void fail(const toml::source_region& source, const std::string& what) const {
-    throw ConfigError(fmt::format("{}: {}", study_.at(line_of(source)), what));
-  }
-  /// A text or a number, as it would stand on a command line.
-  std::string word(const toml::node& node, std::string_view key) const {
-    if (const auto* text = node.as_string()) {
-      if (!text->get().empty()) return text->get();
-    } else if (const auto* whole = node.as_integer()) {
-      return fmt::format("{}", whole->get());
-    } else if (const auto* number = node.as_floating_point()) {
-      return fmt::format("{}", number->get());
-    }
-    fail(node.source(),
-         fmt::format("{}{}: expected a text or a number, found {}", path_, key, describe(node)));
-  }
-  std::string text(const toml::node& node, std::string_view key) const {
-    if (!node.is_string())
-      fail(node.source(),
-           fmt::format("{}{}: expected a text in quotes, found {}", path_, key, describe(node)));
-    return word(node, key);
-  }
-  const toml::table& table(const toml::node& node, std::string_view key) const {
-    if (const auto* table = node.as_table()) return *table;
-    fail(node.source(),
-         fmt::format("{}{}: expected a table, found {}", path_, key, describe(node)));
-  }
-  /// The words of a list (or of a single one) with their lines; empty if the key is not there.
-  std::vector<std::pair<std::string, toml::source_region>> list(std::string_view key) const {
-    std::vector<std::pair<std::string, toml::source_region>> words;
-    const toml::node* const node = find(key);
-    if (node == nullptr) return words;
-    const auto* array = node->as_array();
-    if (array == nullptr) return {{word(*node, key), node->source()}};
-    if (array->empty())
-      fail(node->source(),
-           fmt::format("{}{}: expected at least one, found an empty list", path_, key));
-    for (const toml::node& one : *array) words.emplace_back(word(one, key), one.source());
-    return words;
-  }
-  /// Keys of a table in the order of the file.
-  static std::vector<std::pair<const toml::key*, const toml::node*>> in_order(
-      const toml::table& table) {
-    std::vector<std::pair<const toml::key*, const toml::node*>> keys;
-    for (const auto& [key, node] : table) keys.emplace_back(&key, &node);
-    std::ranges::sort(keys, {}, [](const auto& one) {
-      const toml::source_position& at = one.first->source().begin;
-      return std::pair(at.line, at.column);
+  void read(const toml::table& top) {
+    allow(top, "",
+          {"models", "texts", "recordings", "methods", "budgets", "protocols", "record", "tasks",
+           "store"});
+    const toml::node* const store = top.get("store");
+    study_.store =
+        beside(store == nullptr ? "study-store" : word(*store, "store")).lexically_normal();
+    for (const Entry& entry : entries(top, "models")) read_model(entry);
+    for (const Entry& entry : entries(top, "texts"))
+      study_.texts.push_back(source(entry, /*is_book=*/entry.word == kBook));
+    for (const Entry& entry : entries(top, "recordings"))
+      study_.recordings.push_back(source(entry, /*is_book=*/false));
+    read_each(top, "methods", [&](const Entry& entry) {
+      study_.methods.push_back({MethodSpec(entry.word), entry.line});
+      return study_.methods.back().spec.text();
     });
-    return keys;
+    read_each(top, "budgets", [&](const Entry& entry) {
+      const bool is_bare = number_from<double>(entry.word).has_value();
+      if (is_bare && !number_from<Index>(entry.word))
+        throw ConfigError(fmt::format("expected a kind, as ratio={0}, found {0}", entry.word));
+      study_.budgets.push_back(Budget::parse((is_bare ? "tokens=" : "") + entry.word));
+      return study_.budgets.back().to_string();
+    });
+    read_each(top, "protocols", [&](const Entry& entry) {
+      if (entry.word != kChunks && entry.word != kSteps)
+        throw ConfigError(
+            fmt::format("expected {} or {}, found {}", kChunks, kSteps, quote(entry.word)));
+      study_.protocols.push_back(entry.word);
+      return entry.word;
+    });
+    if (const auto* record = top.get("record"))
+      study_.record = options(table(*record, "record"), "record");
+    for (const Entry& entry : entries(top, "tasks")) read_task(entry);
+    require_lists();
   }
 
  private:
-  const toml::table& table_;
-  const StudyFile& study_;
-  std::string path_;
-};
-
-template <class Named>
-void require_new(const Keys& keys, const std::vector<Named>& known, const std::string& name,
-                 std::string_view list, const toml::source_region& source) {
-  for (const Named& one : known) {
-    if (one.name == name)
-      keys.fail(source, fmt::format("{}: {} is defined twice, first in line {}", list, quote(name),
-                                    one.line));
+  [[noreturn]] void fail(int line, const std::string& what) const {
+    throw ConfigError(fmt::format("{}: {}", study_.at(line), what));
   }
-}
 
-/// Files are named from the study's folder; what is not there may be a name that a command knows.
-fs::path beside(const StudyFile& study, const std::string& word) {
-  return fs::absolute(study.file).parent_path() / word;
-}
-
-std::string model_word(const StudyFile& study, const std::string& word) {
-  std::error_code error;
-  const bool is_embedded = word == "verifier" || word == "draft";
-  return !is_embedded && fs::exists(beside(study, word), error) ? beside(study, word).string()
-                                                                : word;
-}
-
-void read_models(StudyFile& study, const Keys& top) {
-  const auto add = [&](StudyModel model, const toml::source_region& source) {
-    require_new(top, study.models, model.name, "models", source);
-    model.line = line_of(source);
-    study.models.push_back(std::move(model));
-  };
-  const toml::node* const node = top.find("models");
-  if (node == nullptr || !node->is_table()) {
-    for (const auto& [word, source] : top.list("models"))
-      add({word, model_word(study, word), std::nullopt, 0}, source);
-    return;
+  void allow(const toml::table& table, const std::string& path,
+             std::initializer_list<std::string_view> known) const {
+    const std::vector<std::string> names(known.begin(), known.end());
+    for (const auto& [key, value] : table) {
+      const std::string name(key.str());
+      if (std::ranges::find(names, name) == names.end())
+        fail(line_of(key.source()), fmt::format("unknown key {}, expected {}{}", quote(path + name),
+                                                fmt::join(names, ", "), did_you_mean(name, names)));
+    }
   }
-  for (const auto& [key, value] : Keys::in_order(*node->as_table())) {
-    StudyModel model;
-    model.name = key->str();
-    if (const auto* table = value->as_table()) {
-      const Keys keys(*table, study, fmt::format("models.{}.", model.name));
-      keys.allow({"model", "draft"});
-      const toml::node* const word = keys.find("model");
-      if (word == nullptr)
-        keys.fail(key->source(),
-                  fmt::format("models.{}: expected a model, found none", model.name));
-      model.word = model_word(study, keys.text(*word, "model"));
-      if (const auto* draft = keys.find("draft"))
-        model.draft = model_word(study, keys.text(*draft, "draft"));
+
+  /// A text or a number, as it would stand on a command line.
+  std::string word(const toml::node& node, std::string_view where) const {
+    if (const auto* text = node.as_string(); text != nullptr && !text->get().empty())
+      return text->get();
+    if (const auto* whole = node.as_integer()) return fmt::format("{}", whole->get());
+    if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());
+    fail(line_of(node.source()), fmt::format("{}: expected a text or a number, found {}", where,
+                                             node.is_array()     ? "a list"
+                                             : node.is_table()   ? "a table"
+                                             : node.is_boolean() ? "true or false"
+                                             : node.is_string()  ? "an empty text"
+                                                                 : "a date"));
+  }
+
+  const toml::table& table(const toml::node& node, std::string_view where) const {
+    if (const auto* table = node.as_table()) return *table;
+    fail(line_of(node.source()), fmt::format("{}: expected a table of options", where));
+  }
+
+  /// In the order of the file. A name that is there twice is refused.
+  std::vector<Entry> entries(const toml::table& top, std::string_view list) const {
+    std::vector<Entry> entries;
+    const toml::node* const node = top.get(list);
+    if (node == nullptr) return entries;
+    if (const auto* table = node->as_table()) {
+      for (const auto& [key, value] : *table) {
+        Entry entry{std::string(key.str()), "", value.as_table(), line_of(key.source())};
+        if (entry.table == nullptr) entry.word = word(value, list);
+        entries.push_back(std::move(entry));
+      }
+      std::ranges::stable_sort(entries, {}, &Entry::line);
+    } else if (const auto* array = node->as_array()) {
+      for (const toml::node& one : *array)
+        entries.push_back({word(one, list), word(one, list), nullptr, line_of(one.source())});
     } else {
-      model.word = model_word(study, top.text(*value, "models." + model.name));
+      entries.push_back({word(*node, list), word(*node, list), nullptr, line_of(node->source())});
     }
-    add(std::move(model), key->source());
+    if (entries.empty())
+      fail(line_of(node->source()), fmt::format("{}: expected at least one, found none", list));
+    require_different(entries, list);
+    return entries;
   }
-}
 
-void read_sources(StudyFile& study, const Keys& top, std::string_view list,
-                  std::vector<StudySource>& sources) {
-  const auto add = [&](const std::string& name, const std::string& word,
-                       const toml::source_region& source) {
-    require_new(top, sources, name, list, source);
-    StudySource one{name, {}, line_of(source)};
-    if (&sources != &study.texts || word != kBook) {
-      one.file = beside(study, word);
-      std::error_code error;
-      if (!fs::is_regular_file(one.file, error))
-        top.fail(source, fmt::format("{}: there is no file {}", list, one.file.string()));
+  void require_different(const std::vector<Entry>& entries, std::string_view list) const {
+    for (auto one = entries.begin(); one != entries.end(); ++one) {
+      const auto first = std::ranges::find(entries.begin(), one, one->name, &Entry::name);
+      if (first != one)
+        fail(one->line, fmt::format("{}: {} is listed twice, first in line {}", list,
+                                    quote(one->name), first->line));
     }
-    sources.push_back(std::move(one));
-  };
-  const toml::node* const node = top.find(list);
-  if (node == nullptr || !node->is_table()) {
-    for (const auto& [word, source] : top.list(list)) add(word, word, source);
-    return;
   }
-  for (const auto& [key, value] : Keys::in_order(*node->as_table()))
-    add(std::string(key->str()), top.text(*value, list), key->source());
-}
 
-/// What a list says once each, as `parse` reads it.
-template <class Parse>
-void read_list(const Keys& top, std::string_view list, Parse&& parse) {
-  std::vector<std::pair<std::string, int>> seen;
-  for (const auto& [word, source] : top.list(list)) {
-    std::string text;
-    try {
-      text = parse(word, line_of(source));
-    } catch (const ConfigError& error) {
-      top.fail(source, fmt::format("{}: {}", list, error.what()));
+  /// `parse` gives back how an entry is spelled, whatever its words were.
+  template <class Parse>
+  void read_each(const toml::table& top, std::string_view list, Parse&& parse) const {
+    std::vector<Entry> list_entries = entries(top, list);
+    for (Entry& entry : list_entries) {
+      try {
+        entry.name = parse(entry);
+      } catch (const ConfigError& error) {
+        fail(entry.line, fmt::format("{}: {}", list, error.what()));
+      }
     }
-    for (const auto& [other, line] : seen) {
-      if (other == text)
-        top.fail(source,
-                 fmt::format("{}: {} is listed twice, first in line {}", list, quote(text), line));
-    }
-    seen.emplace_back(std::move(text), line_of(source));
+    require_different(list_entries, list);
   }
-}
 
-std::vector<StudyOption> read_options(const Keys& keys, const toml::table& table,
-                                      std::string_view but) {
-  std::vector<StudyOption> options;
-  for (const auto& [key, value] : table) {
-    if (key.str() == but) continue;
-    StudyOption option;
-    for (const char c : key.str()) option.name += c == '_' ? '-' : c;
-    option.line = line_of(key.source());
-    if (const auto* flag = value.as_boolean()) {
-      if (!flag->get()) continue;
-    } else {
-      for (auto& [word, source] : keys.list(key.str())) option.values.push_back(word);
-    }
-    options.push_back(std::move(option));
+  /// Files are named from the study's folder.
+  fs::path beside(const std::string& name) const {
+    return fs::absolute(study_.file).parent_path() / name;
   }
-  return options;
-}
+  std::string model_word(const std::string& name) const {
+    std::error_code error;
+    const bool is_embedded = name == "verifier" || name == "draft";
+    return !is_embedded && fs::exists(beside(name), error) ? beside(name).string() : name;
+  }
 
-void read_tasks(StudyFile& study, const Keys& top, const toml::node& node) {
-  for (const auto& [key, value] : Keys::in_order(top.table(node, "tasks"))) {
-    StudyTask task;
-    task.name = key->str();
-    task.line = line_of(key->source());
-    const toml::table& table = top.table(*value, "tasks." + task.name);
-    const Keys keys(table, study, fmt::format("tasks.{}.", task.name));
-    const toml::node* const command = keys.find("command");
-    task.command = command == nullptr ? task.name : keys.text(*command, "command");
+  void read_model(const Entry& entry) {
+    StudyModel model{entry.name, model_word(entry.word), std::nullopt, entry.line};
+    if (entry.table != nullptr) {
+      const std::string path = "models." + entry.name;
+      allow(*entry.table, path + ".", {"model", "draft"});
+      const toml::node* const own = entry.table->get("model");
+      if (own == nullptr) fail(entry.line, path + ": expected model = ..., found none");
+      model.word = model_word(word(*own, path));
+      if (const auto* draft = entry.table->get("draft"))
+        model.draft = model_word(word(*draft, path));
+    }
+    if (!model.draft && model.word == "verifier")
+      model.draft = "draft";  // as kvscope simulate does
+    study_.models.push_back(std::move(model));
+  }
+
+  StudySource source(const Entry& entry, bool is_book) const {
+    if (is_book) return {entry.name, {}, entry.line};
+    std::error_code error;
+    if (entry.word.empty() || !fs::is_regular_file(beside(entry.word), error))
+      fail(entry.line, fmt::format("there is no file {}", beside(entry.word).string()));
+    return {entry.name, beside(entry.word), entry.line};
+  }
+
+  std::vector<StudyOption> options(const toml::table& table, const std::string& path) const {
+    std::vector<StudyOption> options;
+    for (const auto& [key, value] : table) {
+      if (key.str() == "command") continue;
+      StudyOption option;
+      for (const char c : key.str()) option.name += c == '_' ? '-' : c;
+      option.line = line_of(key.source());
+      if (const auto* flag = value.as_boolean()) {
+        if (!flag->get()) continue;
+      } else {
+        for (const Entry& entry : entries(table, key.str())) {
+          if (entry.table != nullptr || value.is_table())
+            fail(option.line,
+                 fmt::format("{}.{}: expected a value, found a table", path, option.name));
+          option.values.push_back(entry.word);
+        }
+      }
+      options.push_back(std::move(option));
+    }
+    return options;
+  }
+
+  void read_task(const Entry& entry) {
+    const std::string path = "tasks." + entry.name;
+    if (entry.table == nullptr)
+      fail(entry.line, fmt::format("tasks: expected a table for each, as [tasks.sweep]"));
+    const toml::node* const command = entry.table->get("command");
+    StudyTask task{entry.name, command == nullptr ? entry.name : word(*command, path),
+                   options(*entry.table, path), entry.line};
     if (task.command != "sweep" && !task.command.starts_with("simulate "))
       task.command = "simulate " + task.command;
-    task.options = read_options(keys, table, "command");
-    study.tasks.push_back(std::move(task));
+    study_.tasks.push_back(std::move(task));
   }
-}
 
-void require_lists(const StudyFile& study) {
-  const auto require = [&](bool is_there, std::string_view what) {
-    if (!is_there) throw ConfigError(fmt::format("{}: expected {}", study.file.string(), what));
-  };
-  require(!study.methods.empty(), "a list of methods, as methods = [\"quest\", \"h2o\"]");
-  require(!study.tasks.empty(), "at least one task, as a line [tasks.sweep]");
-  const bool has_pairs = !study.models.empty() && !study.texts.empty();
-  require(has_pairs || !study.recordings.empty(),
-          "lists of models and of texts, as models = [\"verifier\"] and texts = [\"book\"], or "
-          "one of recordings");
-  require(study.models.empty() == study.texts.empty(),
-          "models and texts together: each model reads each text");
-  for (const StudyTask& task : study.tasks) {
-    if (task.command != "sweep" && !has_pairs)
-      throw ConfigError(fmt::format("{}: the task {} runs a model: expected models and texts",
-                                    study.at(task.line), task.name));
+  void require_lists() const {
+    const auto require = [&](bool is_there, std::string_view what) {
+      if (!is_there) throw ConfigError(fmt::format("{}: expected {}", study_.file.string(), what));
+    };
+    require(!study_.methods.empty(), "a list of methods, as methods = [\"quest\", \"h2o\"]");
+    require(!study_.tasks.empty(), "at least one task, as a line [tasks.sweep]");
+    require(study_.models.empty() == study_.texts.empty(),
+            "models and texts together: each model reads each text");
+    require(!study_.models.empty() || !study_.recordings.empty(),
+            "lists of models and of texts, as models = [\"verifier\"] and texts = [\"book\"], or "
+            "one of recordings");
+    for (const StudyTask& task : study_.tasks) {
+      if (task.command != "sweep" && study_.models.empty())
+        fail(task.line, fmt::format("tasks.{} runs a model: expected models and texts", task.name));
+    }
   }
-}
+
+  StudyFile& study_;
+};
 
 }  // namespace
 
@@ -272,41 +257,10 @@ StudyFile read_study_file(const fs::path& file) {
   try {
     table = toml::parse(read_whole_file(file, kMostBytes), file.string());
   } catch (const toml::parse_error& error) {
-    const int line = line_of(error.source());
-    throw FormatError(fmt::format("{}: {}", study.at(line), error.description()));
+    throw FormatError(
+        fmt::format("{}: {}", study.at(line_of(error.source())), error.description()));
   }
-  const Keys top(table, study, "");
-  top.allow({"models", "texts", "recordings", "methods", "budgets", "protocols", "record", "tasks",
-             "store"});
-  const toml::node* const store = top.find("store");
-  study.store = beside(study, store == nullptr ? "study-store" : top.text(*store, "store"));
-  study.store = study.store.lexically_normal();
-  read_models(study, top);
-  read_sources(study, top, "texts", study.texts);
-  read_sources(study, top, "recordings", study.recordings);
-  read_list(top, "methods", [&](const std::string& word, int line) {
-    study.methods.push_back({MethodSpec(word), line});
-    return study.methods.back().spec.text();
-  });
-  read_list(top, "budgets", [&](const std::string& word, int) {
-    const bool is_bare = number_from<double>(word).has_value();
-    if (is_bare && !number_from<Index>(word))
-      throw ConfigError(fmt::format("expected a kind, as ratio={}, found {}", word, word));
-    study.budgets.push_back(Budget::parse(is_bare ? "tokens=" + word : word));
-    return study.budgets.back().to_string();
-  });
-  read_list(top, "protocols", [&](const std::string& word, int) {
-    if (word != kChunks && word != kSteps)
-      throw ConfigError(fmt::format("expected {} or {}, found {}", kChunks, kSteps, quote(word)));
-    study.protocols.push_back(word);
-    return word;
-  });
-  if (const auto* node = top.find("record")) {
-    const toml::table& record = top.table(*node, "record");
-    study.record = read_options(Keys(record, study, "record."), record, "");
-  }
-  if (const auto* node = top.find("tasks")) read_tasks(study, top, *node);
-  require_lists(study);
+  Reader(study).read(table);
   return study;
 }
 

@@ -10,14 +10,12 @@
 
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/base/replay_pairs.hpp"
-#include "analysis/study/code_version.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {
 
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
@@ -27,31 +25,37 @@ Json json_of(std::span<const StudyOption> options) {
   return json;
 }
 
+void append(Words& words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
 /// A model on a text, or a recording of other origin: what a task works on.
 struct Place {
-  const StudyModel* model = nullptr;
-  const StudySource* text = nullptr;  // of the model, or the recording itself
+  const StudyModel* model = nullptr;  // null: `text` is the recording
+  const StudySource* text = nullptr;
   std::string model_hash, draft_hash, text_hash;
-  std::string draft;  // as --draft takes it; empty: none
+
+  bool has_draft() const { return model != nullptr && model->draft.has_value(); }
+  Words text_words() const {
+    return text->file.empty() ? Words() : Words{"--text", text->file.string()};
+  }
+  std::string name() const {
+    return model == nullptr ? text->name : model->name + ", " + text->name;
+  }
 };
 
 class Planner {
  public:
-  Planner(const StudyFile& study, const StudyInputs& inputs,
-          const std::vector<StudyProtocols>& protocols)
-      : study_(study), inputs_(inputs), protocols_(protocols) {}
+  Planner(const StudyFile& study, const StudyInputs& inputs) : study_(study), inputs_(inputs) {}
 
   StudyPlan plan() {
     for (std::size_t m = 0; m < study_.models.size(); ++m) {
-      const StudyModel& model = study_.models[m];
-      std::string draft = model.draft.value_or("");
-      if (draft.empty() && model.word == "verifier") draft = "draft";  // as kvscope simulate does
       for (std::size_t t = 0; t < study_.texts.size(); ++t)
-        add_place({&model, &study_.texts[t], inputs_.models[m], inputs_.drafts[m], inputs_.texts[t],
-                   draft});
+        add_place({&study_.models[m], &study_.texts[t], inputs_.models[m], inputs_.drafts[m],
+                   inputs_.texts[t]});
     }
     for (std::size_t r = 0; r < study_.recordings.size(); ++r)
-      add_place({nullptr, &study_.recordings[r], "", "", inputs_.recordings[r], ""});
+      add_place({nullptr, &study_.recordings[r], "", "", inputs_.recordings[r]});
     return std::move(plan_);
   }
 
@@ -60,119 +64,112 @@ class Planner {
     for (std::size_t t = 0; t < study_.tasks.size(); ++t) {
       const StudyTask& task = study_.tasks[t];
       if (place.model == nullptr && task.command != "sweep") continue;
-      const bool is_asked = !protocols_[t].option.empty() && !study_.protocols.empty();
+      const bool is_asked = !inputs_.protocols[t].empty() && !study_.protocols.empty();
       for (const std::string& protocol : is_asked ? study_.protocols : Words{""}) {
+        const std::string way = protocol == kChunks ? "prefill" : "decode";
         for (const StudyMethod& method : study_.methods)
-          add_method(place, task, protocols_[t].option, protocol, method);
+          add_method(place, task, protocol,
+                     is_asked ? Words{"--" + inputs_.protocols[t], way} : Words(), method);
       }
     }
   }
 
-  void add_method(const Place& place, const StudyTask& task, const std::string& option,
-                  const std::string& protocol, const StudyMethod& method) {
-    const bool is_sweep = task.command == "sweep";
-    if (is_sweep && method.spec.caps().needs_calibration) {
-      leave_out(fmt::format("{}: {} needs a recording to learn from, which a study does not make",
-                            task.name, method.spec));
-      return;
-    }
-    if (method.spec.caps().needs_draft && place.draft.empty()) {
-      if (place.model == nullptr) {
-        leave_out(fmt::format("{}: {} needs a draft's recording", task.name, method.spec));
-        return;
-      }
-      throw ConfigError(fmt::format(
-          "{}: {} needs a draft, and the model {} has none: expected models.{} = {{ model = ..., "
-          "draft = ... }}",
-          study_.at(method.line), method.spec, place.model->name, place.model->name));
-    }
+  void add_method(const Place& place, const StudyTask& task, const std::string& protocol,
+                  const Words& protocol_words, const StudyMethod& method) {
+    if (!can_do(place, task, method)) return;
     const std::vector<ReplayPair> pairs = pairs_of(task, protocol, method);
     if (pairs.empty()) return;
     StudyJob job;
     job.task = task.name;
     job.method = fmt::format("{} {}", task.command, method.spec);
-    job.label = fmt::format("{}: {} on {}{}{}", task.name, method.spec,
-                            place.model == nullptr ? "" : place.model->name + ", ",
-                            place.text->name, protocol.empty() ? "" : ", " + protocol);
+    job.label = fmt::format("{}: {} on {}{}{}", task.name, method.spec, place.name(),
+                            protocol.empty() ? "" : ", ", protocol);
     Json what = {{"command", task.command}, {"options", json_of(task.options)}};
     if (!protocol.empty()) what["protocol"] = protocol;
     Json kind = what;
-    job.words = command_words(place, task, method, job, what, kind);
-    const Words options = option_words(task.options);
-    job.words.insert(job.words.end(), options.begin(), options.end());
-    if (!protocol.empty())
-      job.words.insert(job.words.end(),
-                       {"--" + option, protocol == kChunks ? "prefill" : "decode"});
+    task.command == "sweep" ? replay(place, method.spec, job, what, kind)
+                            : simulate(place, task, method.spec, job, what, kind);
+    append(job.words, option_words(task.options));
+    append(job.words, protocol_words);
     job.kind = kind.dump();
     what["method"] = method.spec.text();
     for (const ReplayPair& pair : pairs) {
-      const std::string budget = pair.budget ? pair.budget->to_string() : "";
-      Json asked = what;
-      asked["budget"] = budget;
-      StudyItem item = item_of(asked);
-      item.task = task.name;
-      item.model = place.model == nullptr ? "" : place.model->name;
-      item.text = place.text->name;
+      StudyItem item;
+      item.budget = pair.budget ? pair.budget->to_string() : "";
       item.protocol = protocol;
       item.method = method.spec.text();
-      item.budget = budget;
-      add_item(std::move(item), job);
+      what["budget"] = item.budget;
+      add_item(std::move(item), what, place.model == nullptr ? "" : place.model->name, place, job);
     }
-    finish(std::move(job));
+    add_job(std::move(job));
   }
 
-  /// The command, its inputs and the method; what they are by contents goes to `what` and `kind`.
-  Words command_words(const Place& place, const StudyTask& task, const StudyMethod& method,
-                      StudyJob& job, Json& what, Json& kind) {
-    const bool needs_draft = method.spec.caps().needs_draft;
-    const std::string name = method.spec.text();
-    if (task.command == "sweep") {
-      Words words = {"sweep"};
-      if (place.model == nullptr) {
-        words.push_back(place.text->file.string());
-        what["recording"] = kind["recording"] = place.text_hash;
-      } else {
-        const std::size_t recording = recording_of(place);
-        words.push_back(recording_file(recording));
-        job.needs.push_back(recording);
-        what["recording"] = question_of(plan_.items[plan_.jobs[recording].items[0]].key);
-        kind["recording"] = plan_.jobs[recording].kind;
-        if (needs_draft) {
-          const std::size_t draft = draft_recording_of(place, recording);
-          job.needs.push_back(draft);
-          words.insert(words.end(), {"--draft", recording_file(draft)});
-          what["draft"] = question_of(plan_.items[plan_.jobs[draft].items[0]].key);
-        }
-      }
-      words.insert(words.end(), {"--selector", name});
-      return words;
+  /// False: the task leaves the method out, and a sentence says why.
+  bool can_do(const Place& place, const StudyTask& task, const StudyMethod& method) {
+    const SelectorCaps& caps = method.spec.caps();
+    if (task.command == "sweep" && caps.needs_calibration) {
+      leave_out(fmt::format("{}: {} needs a recording to learn from, which a study does not make",
+                            task.name, method.spec));
+      return false;
     }
-    Words words = {"simulate", task.command.substr(task.command.find(' ') + 1)};
-    words.insert(words.end(), {"--model", place.model->word});
+    if (!caps.needs_draft || place.has_draft()) return true;
+    if (place.model != nullptr)
+      throw ConfigError(fmt::format(
+          "{}: {} needs a draft, and the model {} has none: expected models.{} = {{ model = ..., "
+          "draft = ... }}",
+          study_.at(method.line), method.spec, place.model->name, place.model->name));
+    leave_out(fmt::format("{}: {} needs a draft's recording", task.name, method.spec));
+    return false;
+  }
+
+  /// kvscope sweep; what its inputs are by contents goes to `what`, and to `kind` but for the text.
+  void replay(const Place& place, const MethodSpec& method, StudyJob& job, Json& what, Json& kind) {
+    job.words = {"sweep"};
+    if (place.model == nullptr) {
+      job.words.push_back(place.text->file.string());
+      what["recording"] = kind["recording"] = place.text_hash;
+    } else {
+      const std::size_t own = recording_of(place);
+      job.words.push_back(file_of(own));
+      job.needs.push_back(own);
+      what["recording"] = question(own);
+      kind["recording"] = plan_.jobs[own].kind;
+      if (method.caps().needs_draft) {
+        const std::size_t draft = draft_recording_of(place, own);
+        job.needs.push_back(draft);
+        append(job.words, {"--draft", file_of(draft)});
+        what["draft"] = question(draft);
+      }
+    }
+    append(job.words, {"--selector", method.text()});
+  }
+
+  /// kvscope simulate, beside the dense model, so that a row can say what the method loses.
+  void simulate(const Place& place, const StudyTask& task, const MethodSpec& method, StudyJob& job,
+                Json& what, Json& kind) {
+    job.words = {"simulate", task.command.substr(task.command.find(' ') + 1), "--model",
+                 place.model->word};
     what["model"] = kind["model"] = place.model_hash;
     what["text"] = place.text_hash;
-    if (!place.text->file.empty()) words.insert(words.end(), {"--text", place.text->file.string()});
-    if (!place.draft.empty() && (needs_draft || task.command == "simulate speculative")) {
-      words.insert(words.end(), {"--draft", place.draft});
+    append(job.words, place.text_words());
+    if (place.has_draft() &&
+        (method.caps().needs_draft || task.command == "simulate speculative")) {
+      append(job.words, {"--draft", *place.model->draft});
       what["draft"] = place.draft_hash;
     }
-    // Beside the dense model, so that a row can say what the method loses.
-    words.insert(words.end(), {"--selector", name == "full" ? name : "full," + name});
-    return words;
+    append(job.words, {"--selector", method == "full" ? "full" : "full," + method.text()});
   }
 
   /// The method with each budget that it takes, in the phases that the task may have.
   std::vector<ReplayPair> pairs_of(const StudyTask& task, const std::string& protocol,
                                    const StudyMethod& method) {
     std::vector<Phase> phases = {Phase::prefill, Phase::decode, Phase::verify};
-    if (!protocol.empty()) phases = {protocol == kChunks ? Phase::prefill : Phase::decode};
-    if (protocol.empty() && task.command == "sweep") phases = {Phase::prefill};
+    std::string named = protocol == kChunks ? "prefill" : protocol == kSteps ? "decode" : "";
+    if (named.empty() && task.command == "sweep") named = "prefill";
     for (const StudyOption& option : task.options) {
-      if (option.name != "phase" || option.values.size() != 1) continue;
-      for (const Phase phase : {Phase::prefill, Phase::decode, Phase::verify}) {
-        if (name_of(phase) == option.values[0]) phases = {phase};
-      }
+      if (option.name == "phase" && option.values.size() == 1) named = option.values[0];
     }
+    if (!named.empty()) std::erase_if(phases, [&](Phase phase) { return name_of(phase) != named; });
     std::string why;
     for (const Phase phase : phases) {
       try {
@@ -192,83 +189,75 @@ class Planner {
   std::size_t recording_of(const Place& place) {
     Json what = {
         {"command", "record"}, {"options", json_of(study_.record)}, {"model", place.model_hash}};
-    const std::string kind = what.dump();
+    StudyJob job;
+    job.kind = what.dump();
     what["text"] = place.text_hash;
-    Words words = {"record", "--model", place.model->word};
-    if (!place.text->file.empty()) words.insert(words.end(), {"--text", place.text->file.string()});
-    return record(place, what, kind, std::move(words), option_words(study_.record),
-                  place.model->name);
+    job.words = {"record", "--model", place.model->word};
+    append(job.words, place.text_words());
+    append(job.words, option_words(study_.record));
+    return record(place, what, std::move(job), place.model->name);
   }
 
+  /// The job that records the draft on the tokens of a recording.
   std::size_t draft_recording_of(const Place& place, std::size_t recording) {
     Json what = {{"command", "record"}, {"model", place.draft_hash}};
-    const std::string kind = Json{what, plan_.jobs[recording].kind}.dump();
-    what["tokens"] = question_of(plan_.items[plan_.jobs[recording].items[0]].key);
-    const std::size_t job =
-        record(place, what, kind,
-               {"record", "--model", place.draft, "--tokens", recording_file(recording)}, {},
-               place.draft + " as draft");
-    if (plan_.jobs[job].needs.empty()) plan_.jobs[job].needs.push_back(recording);
-    return job;
-  }
-
-  std::size_t record(const Place& place, const Json& what, const std::string& kind, Words words,
-                     const Words& options, const std::string& model) {
-    StudyItem item = item_of(what);
-    if (const auto known = recordings_.find(item.key); known != recordings_.end())
-      return known->second;
-    item.task = "record";
-    item.model = model;
-    item.text = place.text->name;
     StudyJob job;
+    job.kind = Json{what, plan_.jobs[recording].kind}.dump();
+    what["tokens"] = question(recording);
+    job.words = {"record", "--model", *place.model->draft, "--tokens", file_of(recording)};
+    job.needs = {recording};
+    return record(place, what, std::move(job), *place.model->draft + " as draft");
+  }
+
+  std::size_t record(const Place& place, const Json& what, StudyJob job, const std::string& model) {
+    const auto [known, is_new] = recordings_.emplace(what.dump(), plan_.jobs.size());
+    if (!is_new) return known->second;
     job.is_recording = true;
-    job.kind = kind;
-    job.task = item.task;
-    job.label = fmt::format("recording: {} on {}", model, item.text);
-    job.words = std::move(words);
-    job.words.insert(job.words.end(), options.begin(), options.end());
-    const std::string key = item.key;
-    add_item(std::move(item), job);
-    finish(std::move(job));
-    return recordings_[key] = plan_.jobs.size() - 1;
+    job.task = "record";
+    job.label = fmt::format("recording: {} on {}", model, place.text->name);
+    add_item({}, what, model, place, job);
+    add_job(std::move(job));
+    return known->second;
   }
 
-  std::string recording_file(std::size_t job) const {
-    return study_recording(study_.store, plan_.items[plan_.jobs[job].items[0]].key).string();
-  }
-
-  static StudyItem item_of(const Json& what) {
-    StudyItem item;
+  void add_item(StudyItem item, const Json& what, const std::string& model, const Place& place,
+                StudyJob& job) {
     item.key = fmt::format("{}-{}", config_checksum(what), code_version());
     item.what = what.dump();
-    return item;
-  }
-
-  void add_item(StudyItem item, StudyJob& job) {
+    item.task = job.task;
+    item.model = model;
+    item.text = place.text->name;
     job.items.push_back(plan_.items.size());
     plan_.items.push_back(std::move(item));
   }
 
-  void finish(StudyJob job) {
+  void add_job(StudyJob job) {
     for (const std::size_t item : job.items) plan_.items[item].job = plan_.jobs.size();
     plan_.jobs.push_back(std::move(job));
   }
 
+  const std::string& key_of(std::size_t recording) const {
+    return plan_.items[plan_.jobs[recording].items[0]].key;
+  }
+  std::string_view question(std::size_t recording) const { return question_of(key_of(recording)); }
+  std::string file_of(std::size_t recording) const {
+    return study_recording(study_.store, key_of(recording)).string();
+  }
+
   void leave_out(const std::string& sentence) {
-    if (told_.insert(sentence).second) plan_.left_out.push_back(sentence);
+    if (std::ranges::find(plan_.left_out, sentence) == plan_.left_out.end())
+      plan_.left_out.push_back(sentence);
   }
 
   const StudyFile& study_;
   const StudyInputs& inputs_;
-  const std::vector<StudyProtocols>& protocols_;
   StudyPlan plan_;
-  std::map<std::string, std::size_t> recordings_;  // jobs by their item's key
-  std::set<std::string> told_;
+  std::map<std::string, std::size_t> recordings_;  // jobs by what they record
 };
 
 }  // namespace
 
-fs::path study_recording(const fs::path& store, const std::string& key) {
+std::filesystem::path study_recording(const std::filesystem::path& store, const std::string& key) {
   return store / "recordings" / (key + ".h5");
 }
 
@@ -276,24 +265,26 @@ std::string_view question_of(std::string_view key) {
   return key.substr(0, key.find('-'));
 }
 
-StudyPlan plan_study(const StudyFile& study, const StudyInputs& inputs,
-                     const std::vector<StudyProtocols>& protocols) {
-  return Planner(study, inputs, protocols).plan();
+StudyPlan plan_study(const StudyFile& study, const StudyInputs& inputs) {
+  return Planner(study, inputs).plan();
 }
 
 std::vector<StudyJob> jobs_for(const StudyPlan& plan, const std::vector<bool>& wanted) {
   std::vector<StudyJob> jobs;
-  std::set<std::string> seen;  // two names of one model ask the same
+  std::set<std::string_view> seen;  // two names of one model ask the same
   for (const StudyJob& job : plan.jobs) {
-    StudyJob part = job;
-    std::erase_if(part.items, [&](std::size_t item) {
-      return !wanted[item] || !seen.insert(plan.items[item].key).second;
-    });
-    if (part.items.empty()) continue;
+    std::vector<std::size_t> items;
     Json keys = Json::array();
-    for (const std::size_t item : part.items) keys.push_back(plan.items[item].key);
-    part.key = config_checksum(keys);
-    jobs.push_back(std::move(part));
+    for (const std::size_t item : job.items) {
+      const std::string& key = plan.items[item].key;
+      if (!wanted[item] || !seen.insert(key).second) continue;
+      items.push_back(item);
+      keys.push_back(key);
+    }
+    if (items.empty()) continue;
+    jobs.push_back(job);
+    jobs.back().items = std::move(items);
+    jobs.back().key = config_checksum(keys);
   }
   return jobs;
 }
@@ -301,11 +292,9 @@ std::vector<StudyJob> jobs_for(const StudyPlan& plan, const std::vector<bool>& w
 Words option_words(std::span<const StudyOption> options) {
   Words words;
   for (const StudyOption& option : options) {
+    const std::string value = fmt::format("{}", fmt::join(option.values, ","));
     // "--name=value": a value may begin with a dash.
-    if (option.values.empty())
-      words.push_back("--" + option.name);
-    else
-      words.push_back(fmt::format("--{}={}", option.name, fmt::join(option.values, ",")));
+    words.push_back("--" + option.name + (option.values.empty() ? "" : "=" + value));
   }
   return words;
 }

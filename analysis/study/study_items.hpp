@@ -3,36 +3,40 @@
 // them).
 //
 // An item's key says what decides its numbers, by contents: hashes of model and text, the method's
-// and budget's text, options of the command, and the code (code_version.hpp). No name and no path
-// is part of it, so that any later study that asks the same finds the answer.
+// and budget's text, options of the command, and the code. No name and no path is part of it, so
+// that any later study that asks the same finds the answer.
 #pragma once
 
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/study/study_file.hpp"
 
 namespace kvscope {
 
-/// Hashes of what the lists of a study name, in their order.
-struct StudyInputs {
-  std::vector<std::string> models;
-  std::vector<std::string> drafts;  // of each model; empty where there is none
-  std::vector<std::string> texts;
-  std::vector<std::string> recordings;
-};
+/// 8 hexadecimal digits over the committed sources that decide numbers: those of core, traces and
+/// the computing part of analysis, and of the commands that a study runs. Pages, windows, figures
+/// and other commands may change without it. "unknown" outside a git checkout.
+std::string_view code_version();
 
-/// How a task's command calls the two protocols.
-struct StudyProtocols {
-  std::string option;  // "phase", "mode"; empty: the command has one protocol of its own
+/// What the lists of a study are besides their words.
+struct StudyInputs {
+  std::vector<std::string> models;      // hashes, in the order of the list
+  std::vector<std::string> drafts;      // of each model's; empty where there is none
+  std::vector<std::string> texts;       // hashes
+  std::vector<std::string> recordings;  // hashes
+  /// Of each task: its command's option for the protocol, "phase" or "mode"; empty: it has one
+  /// protocol of its own.
+  std::vector<std::string> protocols;
 };
 
 struct StudyItem {
-  std::string key;   // QUESTION-CODE
-  std::string what;  // the question as one line of JSON
-  std::size_t job = 0;
+  std::string key;                                          // QUESTION-CODE
+  std::string what;                                         // the question as one line of JSON
+  std::size_t job = 0;                                      // that answers it
   std::string task, model, text, protocol, method, budget;  // as people call them
 };
 
@@ -41,7 +45,7 @@ struct StudyJob {
   std::string kind;                // jobs of one kind differ in method, budgets and text alone
   std::string task;                // "record", or as the file calls it
   std::string method;              // with its command, "sweep quest"; empty of a recording
-  std::string label;               // for people: "sweep: quest, verifier on book"
+  std::string label;               // for people: "sweep: quest on verifier, book"
   std::vector<std::string> words;  // of the command line, without budgets and output
   std::vector<std::size_t> needs;  // jobs whose recordings it reads
   std::vector<std::size_t> items;  // what it answers: one method, every budget
@@ -60,13 +64,10 @@ std::filesystem::path study_recording(const std::filesystem::path& store, const 
 /// The part of an item's key that names what was asked, whatever code answered.
 std::string_view question_of(std::string_view key);
 
-/// `protocols`: of each task. Throws ConfigError that names the line: a method that needs a draft
-/// where the model has none.
-StudyPlan plan_study(const StudyFile& study, const StudyInputs& inputs,
-                     const std::vector<StudyProtocols>& protocols);
+/// Throws ConfigError that names the line: a method that needs a draft where the model has none.
+StudyPlan plan_study(const StudyFile& study, const StudyInputs& inputs);
 
-/// The same jobs, but each answers only those of its items for which `wanted` holds: jobs without
-/// such items are left out. Recordings that they need stay known by their places.
+/// The jobs for these [items], each with those alone; an item that is asked twice is in the first.
 std::vector<StudyJob> jobs_for(const StudyPlan& plan, const std::vector<bool>& wanted);
 
 /// Words of a command line for these options.

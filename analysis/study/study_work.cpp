@@ -21,30 +21,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kWorkMark = "kvscope_study_work";
 
-Json json_of(const StudyItem& item) {
-  return {{"key", item.key},       {"what", item.what},    {"task", item.task},
-          {"model", item.model},   {"text", item.text},    {"protocol", item.protocol},
-          {"method", item.method}, {"budget", item.budget}};
-}
-
-StudyItem item_from(const Json& json) {
-  StudyItem item;
-  const auto text = [&](const char* name) { return json.at(name).get<std::string>(); };
-  item.key = text("key");
-  item.what = text("what");
-  item.task = text("task");
-  item.model = text("model");
-  item.text = text("text");
-  item.protocol = text("protocol");
-  item.method = text("method");
-  item.budget = text("budget");
-  return item;
-}
-
-double or_zero(double x) {
-  return std::isnan(x) ? 0.0 : x;
-}
-
 std::vector<fs::path> work_folders(const StudyStore& store) {
   std::vector<fs::path> folders;
   std::error_code error;
@@ -92,20 +68,21 @@ void write_study_work(const fs::path& file, const StudyPlan& plan, const StudySt
   std::string lines = checked_line({{kWorkMark, 1}});
   for (const StudyJob& job : jobs) {
     Json items = Json::array();
-    for (const std::size_t item : job.items) items.push_back(json_of(plan.items[item]));
-    const fs::path recording = job.is_recording
-                                   ? study_recording(store.folder(), plan.items[job.items[0]].key)
-                                   : fs::path();
-    lines += checked_line({{"key", job.key},
-                           {"kind", job.kind},
-                           {"task", job.task},
-                           {"method", job.method},
-                           {"label", job.label},
-                           {"words", job.words},
-                           {"recording", recording.string()},
-                           {"seconds", or_zero(forecast.seconds(job))},
-                           {"memory", or_zero(forecast.memory(job))},
-                           {"items", std::move(items)}});
+    for (const std::size_t i : job.items) {
+      const StudyItem& item = plan.items[i];
+      items.push_back({item.key, item.what, item.method, item.budget});
+    }
+    const std::string& key = plan.items[job.items[0]].key;
+    const double seconds = forecast.seconds(job);
+    lines += checked_line(
+        {{"key", job.key},
+         {"kind", job.kind},
+         {"method", job.method},
+         {"label", job.label},
+         {"words", job.words},
+         {"recording", job.is_recording ? study_recording(store.folder(), key).string() : ""},
+         {"seconds", std::isnan(seconds) ? 0.0 : seconds},
+         {"items", std::move(items)}});
   }
   write_new_file(file, lines, /*overwrite=*/true);
 }
@@ -120,15 +97,18 @@ std::vector<StudyWorkJob> read_study_work(const fs::path& file) {
     StudyWorkJob& work = jobs.emplace_back();
     work.job.key = line.at("key");
     work.job.kind = line.at("kind");
-    work.job.task = line.at("task");
     work.job.method = line.at("method");
     work.job.label = line.at("label");
     work.job.words = line.at("words").get<std::vector<std::string>>();
     work.recording = line.at("recording").get<std::string>();
-    work.job.is_recording = !work.recording.empty();
     work.seconds = line.at("seconds");
-    work.memory = line.at("memory");
-    for (const Json& item : line.at("items")) work.items.push_back(item_from(item));
+    for (const Json& item : line.at("items")) {
+      StudyItem& own = work.items.emplace_back();
+      own.key = item.at(0);
+      own.what = item.at(1);
+      own.method = item.at(2);
+      own.budget = item.at(3);
+    }
   });
   return jobs;
 }

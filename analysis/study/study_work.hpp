@@ -16,11 +16,10 @@ namespace kvscope {
 
 /// A job as a worker sees it.
 struct StudyWorkJob {
-  StudyJob job;                     // without needs and places of items
-  std::vector<StudyItem> items;     // those that it answers
+  StudyJob job;                     // key, kind, method, label and words
+  std::vector<StudyItem> items;     // that it answers: key, question, method and budget
   std::filesystem::path recording;  // what it writes; empty of others
   double seconds = 0.0;             // predicted; 0: unknown
-  double memory = 0.0;
 };
 
 /// Throws IoError.

@@ -197,12 +197,12 @@ TEST_CASE("what makes no study is refused with its line before anything runs") {
   };
   for (const Wrong& wrong : {
            Wrong{"\"quest\"", "\"qest\"", 2, "line 3: methods: unknown selector qest"},
-           Wrong{"\"book\"", "\"essay.txt\"", 2, "line 2: texts: there is no file"},
+           Wrong{"\"book\"", "\"essay.txt\"", 2, "line 2: there is no file"},
            Wrong{"budgets", "budget", 2, "line 4: unknown key \"budget\""},
            Wrong{"[16, 32]", "[]", 2, "line 4: budgets: expected at least one"},
            Wrong{"[16, 32]", "[16, \"tokens=16\"]", 2, "line 4: budgets: \"tokens=16\" is listed"},
            Wrong{"[16, 32]", "[0.5]", 2, "line 4: budgets: expected a kind"},
-           Wrong{"\"draft\"]", "\"verifier\"]", 2, "line 1: models: \"verifier\" is defined twice"},
+           Wrong{"\"draft\"]", "\"verifier\"]", 2, "line 1: models: \"verifier\" is listed twice"},
            Wrong{"\"draft\"]", "\"no/such\"]", 2, "line 1: no/such"},
            Wrong{"[record]", "budgets = [1]\n[record]", 3, "line 5: "},
            Wrong{"max-tokens = 96", "max-tokns = 96", 2, "line 6: record: unknown option"},
