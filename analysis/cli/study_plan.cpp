@@ -18,22 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-struct Cost {
-  double seconds = 0.0;
-  double memory = 0.0;
-  double bytes = 0.0;
-  void add(const StudyForecast& forecast, const StudyJob& job) {
-    seconds += forecast.seconds(job);
-    const double more = forecast.memory(job);
-    memory = std::isnan(more) || more > memory ? more : memory;
-    bytes += forecast.bytes(job);
-  }
-  Json json() const {
-    const auto or_null = [](double x) { return std::isnan(x) ? Json(nullptr) : Json(x); };
-    return {{"seconds", or_null(seconds)}, {"memory", or_null(memory)}, {"bytes", or_null(bytes)}};
-  }
-};
-
 std::string text_of(const Json& number, std::string (*text)(double)) {
   return number.is_null() ? "unknown" : text(number.get<double>());
 }
@@ -101,14 +85,6 @@ class StudyPlanCommand final : public Command {
 
   Json plan_json(const LoadedStudy& study) const {
     const std::vector<bool> to_do = study_to_do(study.plan, study.store, false, {});
-    const std::vector<StudyJob> jobs = jobs_for(study.plan, to_do);
-    const StudyForecast forecast(study.store);
-    std::map<std::string, Cost> costs;
-    Cost all;
-    for (const StudyJob& job : jobs) {
-      costs[job.task].add(forecast, job);
-      all.add(forecast, job);
-    }
     std::size_t n_of_other_code = 0;
     for (std::size_t i = 0; i < to_do.size(); ++i)
       n_of_other_code += to_do[i] && study.store.knew(study.plan.items[i].key) ? 1 : 0;
@@ -116,9 +92,8 @@ class StudyPlanCommand final : public Command {
                  {"study", study.file.name},
                  {"store", study.store.folder().string()}};
     json.update(counts_json(count_study(study.plan, study.store)));
-    for (Json& task : json["tasks"]) task.update(costs[task.at("task")].json());
-    json.update(all.json());
-    const double wall = wall_seconds(jobs, forecast, static_cast<std::size_t>(workers_));
+    const double wall = wall_seconds(jobs_for(study.plan, to_do), StudyForecast(study.store),
+                                     static_cast<std::size_t>(workers_));
     json["workers"] = workers_;
     json["wall_seconds"] = std::isnan(wall) ? Json(nullptr) : Json(wall);
     json["known_of_other_code"] = n_of_other_code;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -137,26 +138,21 @@ LoadedStudy load_study(const fs::path& file) {
 }
 
 Json counts_json(const std::vector<StudyCounts>& tasks) {
-  const auto json_of = [](const StudyCounts& counts) {
-    return Json{{"items", counts.items},
-                {"known", counts.known},
-                {"failed", counts.failed},
-                {"to_do", counts.to_do},
-                {"jobs", counts.jobs}};
-  };
-  StudyCounts all;
+  const auto or_null = [](double x) { return std::isnan(x) ? Json(nullptr) : Json(x); };
   Json list = Json::array();
-  for (const StudyCounts& task : tasks) {
-    all.items += task.items;
-    all.known += task.known;
-    all.failed += task.failed;
-    all.to_do += task.to_do;
-    all.jobs += task.jobs;
-    Json one = {{"task", task.task}};
-    one.update(json_of(task));
-    list.push_back(std::move(one));
-  }
-  Json json = json_of(all);
+  for (const StudyCounts& task : tasks)
+    list.push_back({{"task", task.task},
+                    {"items", task.items},
+                    {"known", task.known},
+                    {"failed", task.failed},
+                    {"to_do", task.to_do},
+                    {"jobs", task.jobs},
+                    {"seconds", or_null(task.seconds)},
+                    {"memory", or_null(task.memory)},
+                    {"bytes", or_null(task.bytes)}});
+  Json json = list.back();
+  json.erase("task");
+  list.erase(list.size() - 1);
   json["tasks"] = std::move(list);
   return json;
 }

@@ -21,7 +21,8 @@ struct LoadedStudy {
 /// command, models and recordings that do not open, and options that a study sets itself.
 LoadedStudy load_study(const std::filesystem::path& file);
 
-/// {"items", "known", "failed", "to_do", "jobs", "tasks": [the same for each task]}.
+/// {"items", "known", "failed", "to_do", "jobs", "seconds", "memory", "bytes", "tasks": [the same
+/// for each task]}; null where nothing was measured.
 nlohmann::ordered_json counts_json(const std::vector<StudyCounts>& tasks);
 
 /// Notes what was left out, the first of many.

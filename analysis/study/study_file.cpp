@@ -6,6 +6,7 @@
 #include <toml++/toml.h>
 #include <algorithm>
 #include <initializer_list>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
@@ -31,6 +32,7 @@ struct Entry {
   std::string word;
   const toml::table* table = nullptr;
   int line = 0;
+  int column = 0;
 };
 
 class Reader {
@@ -115,16 +117,19 @@ class Reader {
     if (node == nullptr) return entries;
     if (const auto* table = node->as_table()) {
       for (const auto& [key, value] : *table) {
-        Entry entry{std::string(key.str()), "", value.as_table(), line_of(key.source())};
+        Entry entry{std::string(key.str()), "", value.as_table(), line_of(key.source()),
+                    static_cast<int>(key.source().begin.column)};
         if (entry.table == nullptr) entry.word = word(value, list);
         entries.push_back(std::move(entry));
       }
-      std::ranges::stable_sort(entries, {}, &Entry::line);
+      std::ranges::sort(entries, {},
+                        [](const Entry& one) { return std::pair(one.line, one.column); });
     } else if (const auto* array = node->as_array()) {
       for (const toml::node& one : *array)
-        entries.push_back({word(one, list), word(one, list), nullptr, line_of(one.source())});
+        entries.push_back({word(one, list), word(one, list), nullptr, line_of(one.source()), 0});
     } else {
-      entries.push_back({word(*node, list), word(*node, list), nullptr, line_of(node->source())});
+      entries.push_back(
+          {word(*node, list), word(*node, list), nullptr, line_of(node->source()), 0});
     }
     if (entries.empty())
       fail(line_of(node->source()), fmt::format("{}: expected at least one, found none", list));

@@ -179,6 +179,8 @@ class Planner {
         return std::move(plan.pairs);
       } catch (const ConfigError& error) {
         why = error.what();
+        if (const std::size_t said = why.rfind(": "); said != std::string::npos)
+          why = task.name + why.substr(said);
       }
     }
     leave_out(why);

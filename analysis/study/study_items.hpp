@@ -17,9 +17,9 @@
 
 namespace kvscope {
 
-/// 8 hexadecimal digits over the committed sources that decide numbers: those of core, traces and
-/// the computing part of analysis, and of the commands that a study runs. Pages, windows, figures
-/// and other commands may change without it. "unknown" outside a git checkout.
+/// 8 hexadecimal digits over the sources that decide numbers, as they were when this was built
+/// (analysis/CMakeLists.txt lists them). Pages, windows, figures and other commands may change
+/// without it.
 std::string_view code_version();
 
 /// What the lists of a study are besides their words.

@@ -101,26 +101,35 @@ std::vector<bool> study_probes(const StudyPlan& plan, const StudyStore& store,
 
 std::vector<StudyCounts> count_study(const StudyPlan& plan, const StudyStore& store) {
   std::vector<StudyCounts> tasks;
-  std::map<std::string, std::size_t> places;
-  const auto task_of = [&](const std::string& name) -> StudyCounts& {
-    const auto [at, is_new] = places.emplace(name, tasks.size());
-    if (is_new) tasks.push_back({name});
-    return tasks[at->second];
+  const auto count = [&](const std::string& task, auto&& change) {
+    for (const std::string& name : {task, std::string("all")}) {
+      auto own = std::ranges::find(tasks, name, &StudyCounts::task);
+      if (own == tasks.end()) own = tasks.insert(tasks.end(), {name});
+      change(*own);
+    }
   };
   for (const StudyItem& item : plan.items) {
-    StudyCounts& task = task_of(item.task);
-    ++task.items;
-    if (store.knows(item.key))
-      ++task.known;
-    else if (!failure_of(plan, store, item).empty())
-      ++task.failed;
+    const bool is_known = store.knows(item.key);
+    const bool has_failed = !is_known && !failure_of(plan, store, item).empty();
+    count(item.task, [&](StudyCounts& own) {
+      ++own.items;
+      own.known += is_known ? 1 : 0;
+      own.failed += has_failed ? 1 : 0;
+    });
   }
-  const std::vector<bool> to_do = study_to_do(plan, store, /*retry_failed=*/false, {});
-  for (const StudyJob& job : jobs_for(plan, to_do)) {
-    StudyCounts& task = task_of(job.task);
-    ++task.jobs;
-    task.to_do += job.items.size();
+  const StudyForecast forecast(store);
+  for (const StudyJob& job : jobs_for(plan, study_to_do(plan, store, false, {}))) {
+    const double memory = forecast.memory(job);
+    count(job.task, [&](StudyCounts& own) {
+      ++own.jobs;
+      own.to_do += job.items.size();
+      own.seconds += forecast.seconds(job);
+      own.memory = std::isnan(memory) ? memory : std::max(memory, own.memory);
+      own.bytes += forecast.bytes(job);
+    });
   }
+  const auto all = std::ranges::find(tasks, "all", &StudyCounts::task);
+  std::rotate(all, all + 1, tasks.end());
   return tasks;
 }
 

@@ -30,16 +30,20 @@ std::vector<StudyJob> ready_jobs(const StudyPlan& plan, const StudyStore& store,
 std::vector<bool> study_probes(const StudyPlan& plan, const StudyStore& store,
                                const std::vector<bool>& to_do);
 
+/// How far a task is, and what the rest of it takes.
 struct StudyCounts {
   std::string task;
   std::size_t items = 0;
   std::size_t known = 0;
   std::size_t failed = 0;
   std::size_t to_do = 0;
-  std::size_t jobs = 0;
+  std::size_t jobs = 0;  // for what is to do, as the rest:
+  double seconds = 0.0;  // of processor; NaN: unknown, as the rest
+  double memory = 0.0;   // bytes of a worker at most
+  double bytes = 0.0;    // of recordings
 };
 
-/// By tasks, recordings first; recordings that nothing left to do needs are not to do.
+/// By tasks, then "all"; recordings that nothing left to do needs are not to do.
 std::vector<StudyCounts> count_study(const StudyPlan& plan, const StudyStore& store);
 
 }  // namespace kvscope

@@ -71,7 +71,7 @@ bool StudyStore::knows(const std::string& key) const {
 }
 
 bool StudyStore::knew(const std::string& key) const {
-  return questions_.contains(question_of(key));
+  return !knows(key) && questions_.contains(question_of(key));
 }
 
 void StudyStore::add(std::span<const Json> lines) {

@@ -24,6 +24,8 @@ constexpr std::array<std::string_view, 9> kOfItem = {"trace",       "model",    
 constexpr std::array<std::string_view, 7> kFirst = {"task",   "model",  "text",  "protocol",
                                                     "method", "budget", "remark"};
 
+constexpr std::size_t kBudget = 5;
+
 bool is_of(const Json& row, const StudyItem& item) {
   if (row.value("selector", std::string()) != item.method) return false;
   if (row.contains("q_head") && !row.at("q_head").is_null()) return false;
@@ -114,16 +116,18 @@ std::string rows_of_item(const Json& rows, const StudyItem& item) {
 
 void add_item(StudyTable& table, const StudyItem& item, const std::string& csv, bool is_whole) {
   const Table rows = table_from_csv(csv, item.what);
-  if (is_whole || rows.find("layer") == nullptr) {
-    for (std::size_t r = 0; r < rows.n_rows(); ++r) {
-      begin_row(table, item);
-      for (const TableColumn& column : rows.columns()) put(table, column.name, column.cell(r));
+  const bool has_means = !is_whole && rows.find("layer") != nullptr;
+  for (std::size_t r = 0; r < (has_means ? 1 : rows.n_rows()); ++r) {
+    begin_row(table, item);
+    if (is_whole) {
+      const std::size_t equals = std::min(item.budget.find('='), item.budget.size());
+      put(table, "selector", item.method);
+      put(table, "budget_kind", item.budget.empty() ? "none" : item.budget.substr(0, equals));
+      table.rows.back()[kBudget] = item.budget.substr(std::min(equals + 1, item.budget.size()));
     }
-    return;
+    for (const TableColumn& column : rows.columns())
+      put(table, column.name, has_means ? mean_of(column, rows.find("window")) : column.cell(r));
   }
-  begin_row(table, item);
-  for (const TableColumn& column : rows.columns())
-    put(table, column.name, mean_of(column, rows.find("window")));
 }
 
 void add_remark(StudyTable& table, const StudyItem& item, const std::string& remark) {

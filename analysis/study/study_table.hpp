@@ -19,8 +19,9 @@ struct StudyTable {
   std::vector<std::vector<std::string>> rows;  // [row][column]; "" is an empty cell
 };
 
-/// The item's rows below those of the table. `is_whole`: every row as it is; else rows of layers
-/// become one, means over the layers without a window (mass_min: the least), without intervals.
+/// The item's rows below those of the table. Rows of layers become one, means over the layers
+/// without a window (mass_min: the least), without intervals. `is_whole`: every row as it is, the
+/// method also under the names that results have: selector, budget_kind, budget.
 void add_item(StudyTable& table, const StudyItem& item, const std::string& csv, bool is_whole);
 /// A line that only says what became of the item.
 void add_remark(StudyTable& table, const StudyItem& item, const std::string& remark);
