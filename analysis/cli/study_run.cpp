@@ -90,10 +90,10 @@ class StudyRunCommand final : public Command {
         note(fmt::format("kvscope: {} {} failed: {}", item.method, item.budget, sentence));
     }
     if (n_failed == 0) return kOk;
-    throw PartlyFailed(fmt::format(
-        "study run: {} of {} items failed; kvscope study status {} names all, --retry-failed tries "
-        "them again",
-        n_failed, counts.at("items").get<std::size_t>(), file_.string()));
+    throw PartlyFailed(
+        fmt::format("study run: {} of {} items failed; kvscope study status {} --json names all, "
+                    "--retry-failed tries them again",
+                    n_failed, counts.at("items").get<std::size_t>(), file_.string()));
   }
 
   fs::path file_;

@@ -1,6 +1,7 @@
 // kvscope study status: how far a study is.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
@@ -83,10 +84,14 @@ class StudyStatusCommand final : public Command {
       text += fmt::format("{} jobs an hour, about {} left\n",
                           number_text(json.at("jobs_per_hour").get<double>(), 3),
                           seconds_text(json.at("seconds_left").get<double>()));
-    for (const Json& item : json.at("failed_items"))
-      text +=
-          fmt::format("failed: {} {}: {}\n", item.at("method").get<std::string>(),
-                      item.at("budget").get<std::string>(), item.at("failure").get<std::string>());
+    constexpr std::size_t kTold = 50;
+    const Json& failed = json.at("failed_items");
+    for (std::size_t i = 0; i < std::min(kTold, failed.size()); ++i)
+      text += fmt::format("failed: {} {}: {}\n", failed[i].at("method").get<std::string>(),
+                          failed[i].at("budget").get<std::string>(),
+                          failed[i].at("failure").get<std::string>());
+    if (failed.size() > kTold)
+      text += fmt::format("and {} more, which --json names\n", failed.size() - kTold);
     return text;
   }
 

@@ -19,13 +19,24 @@ std::vector<std::size_t> needed_items(const StudyPlan& plan, const StudyJob& job
   return items;
 }
 
+/// True if an item failed and its sentence names this recording: it is damaged, say.
+bool blames(const StudyStore& store, const StudyItem& item, const StudyItem& recording) {
+  const StoredItem* const known = store.find(item.key);
+  return known != nullptr && known->failure.find(recording.key + ".h5") != std::string::npos;
+}
+
+/// Recordings that items to do need, and that are not there or were blamed.
 void add_needs(const StudyPlan& plan, const StudyStore& store, std::vector<bool>& to_do) {
   // Recordings stand before what reads them.
   for (std::size_t j = plan.jobs.size(); j-- > 0;) {
-    const StudyJob& job = plan.jobs[j];
-    if (std::ranges::none_of(job.items, [&](std::size_t item) { return to_do[item]; })) continue;
-    for (const std::size_t item : needed_items(plan, job))
-      to_do[item] = to_do[item] || !has_recording(store, plan.items[item]);
+    for (const std::size_t item : plan.jobs[j].items) {
+      if (!to_do[item]) continue;
+      for (const std::size_t need : needed_items(plan, plan.jobs[j])) {
+        if (!has_recording(store, plan.items[need]) ||
+            blames(store, plan.items[item], plan.items[need]))
+          to_do[need] = true;
+      }
+    }
   }
 }
 
@@ -68,7 +79,7 @@ std::vector<StudyJob> ready_jobs(const StudyPlan& plan, const StudyStore& store,
   std::vector<StudyJob> jobs = jobs_for(plan, to_do);
   std::erase_if(jobs, [&](const StudyJob& job) {
     return std::ranges::any_of(needed_items(plan, job), [&](std::size_t item) {
-      return !has_recording(store, plan.items[item]);
+      return to_do[item] || !has_recording(store, plan.items[item]);
     });
   });
   const StudyForecast forecast(store);

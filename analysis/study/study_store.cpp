@@ -37,11 +37,17 @@ std::uintmax_t read_study_store(const fs::path& file,
                                 const std::function<void(const Json&)>& visit) {
   const OwnFiles own;
   if (!has_checked_lines(file)) return 0;
-  return read_checked_lines(file, "study store", [&](const Json& line, bool is_first) {
-    if (!is_first) return visit(line);
-    if (!line.contains(kStoreMark)) throw ConfigError("not the results of studies");
-    if (line.at(kStoreMark) != 1) throw ConfigError("a store of a newer kvscope");
-  });
+  try {
+    return read_checked_lines(file, "study store", [&](const Json& line, bool is_first) {
+      if (!is_first) return visit(line);
+      if (!line.contains(kStoreMark)) throw ConfigError("not the results of studies");
+      if (line.at(kStoreMark) != 1) throw ConfigError("a store of a newer kvscope");
+    });
+  } catch (const FormatError& error) {
+    throw FormatError(fmt::format(
+        "{} (a line is an item: without a damaged one the others stay, and it is computed again)",
+        error.what()));
+  }
 }
 
 StudyStore::StudyStore(fs::path folder) : folder_(std::move(folder)) {
