@@ -56,14 +56,14 @@ class StudyRunCommand final : public Command {
     study.store = StudyStore(study.store.folder());  // another run may just have ended
     const std::size_t n_saved = absorb_work(study.store);
     if (n_saved > 0) note(fmt::format("{} items of a run that ended early are kept", n_saved));
-    const std::size_t n_before = study.store.items().size();
+    const std::size_t n_before = study.store.n_known();
     run_study(
         study,
         [&](const std::set<std::string>& tried) {
           return study_to_do(study.plan, study.store, retry_failed_, tried);
         },
         engine, work_);
-    return tell(study, study.store.items().size() - n_before);
+    return tell(study, study.store.n_known() - n_before);
   }
 
  private:

@@ -22,13 +22,17 @@ using Json = nlohmann::ordered_json;
 /// Jobs at a time: the files of their units lie in one folder until they are in the store.
 constexpr std::size_t kMostJobs = 4000;
 
-/// What is left of jobs that are done, unless a worker of a killed run is still at one.
-void remove_scratch(const fs::path& scratch, const std::vector<StudyJob>& jobs) {
-  for (const StudyJob& job : jobs) {
-    const auto lock = FileLock::take(scratch / (job.key + ".lock"));
+/// What is left of jobs at which nobody is any more, once there is nothing to go on with.
+void remove_scratch(const fs::path& scratch) {
+  std::vector<fs::path> locks;
+  for (const auto& entry : fs::directory_iterator(scratch)) {
+    if (entry.path().extension() == ".lock") locks.push_back(entry.path());
+  }
+  for (fs::path file : locks) {
+    const auto lock = FileLock::take(file);
     if (!lock) continue;
     for (const char* ending : {".json.journal", ".json", ".lock"})
-      remove_quietly(scratch / (job.key + ending));
+      remove_quietly(file.replace_extension(ending));
   }
 }
 
@@ -61,7 +65,6 @@ void run_jobs(LoadedStudy& study, const std::vector<StudyJob>& jobs,
     throw;
   }
   absorb_work(study.store);
-  remove_scratch(study.store.scratch(), jobs);
 }
 
 }  // namespace
@@ -97,12 +100,13 @@ void run_study(LoadedStudy& study, const StudyChoice& choice,
   for (;;) {
     const std::vector<StudyJob> jobs =
         ready_jobs(study.plan, study.store, choice(tried), kMostJobs);
-    if (jobs.empty()) return;
+    if (jobs.empty()) break;
     for (const StudyJob& job : jobs) {
       for (const std::size_t item : job.items) tried.insert(study.plan.items[item].key);
     }
     run_jobs(study, jobs, engine, work);
   }
+  remove_scratch(study.store.scratch());
 }
 
 }  // namespace kvscope::cli

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -74,6 +75,11 @@ const StoredItem* StudyStore::find(const std::string& key) const {
 bool StudyStore::knows(const std::string& key) const {
   const StoredItem* const item = find(key);
   return item != nullptr && item->failure.empty();
+}
+
+std::size_t StudyStore::n_known() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(items_, [](const auto& item) { return item.second.failure.empty(); }));
 }
 
 bool StudyStore::knew(const std::string& key) const {

@@ -41,6 +41,7 @@ class StudyStore {
   /// Null if the item is neither known nor failed.
   const StoredItem* find(const std::string& key) const;
   bool knows(const std::string& key) const;
+  std::size_t n_known() const;
   /// True if only other code has answered the question behind the key.
   bool knew(const std::string& key) const;
   const std::map<std::string, StoredItem>& items() const { return items_; }
