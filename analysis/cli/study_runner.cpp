@@ -28,11 +28,11 @@ void remove_scratch(const fs::path& scratch) {
   for (const auto& entry : fs::directory_iterator(scratch)) {
     if (entry.path().extension() == ".lock") locks.push_back(entry.path());
   }
-  for (fs::path file : locks) {
+  for (const fs::path& file : locks) {
     const auto lock = FileLock::take(file);
     if (!lock) continue;
     for (const char* ending : {".json.journal", ".json", ".lock"})
-      remove_quietly(file.replace_extension(ending));
+      remove_quietly(scratch / (file.stem().string() + ending));
   }
 }
 
