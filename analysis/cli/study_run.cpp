@@ -5,7 +5,6 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
-#include "analysis/cli/engine.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/study_runner.hpp"
 #include "core/base/error.hpp"
@@ -43,13 +42,10 @@ class StudyRunCommand final : public Command {
     declare_json(options, json_);
   }
   int run(const OptionSet&, const std::string&) override {
-    if (engine_) find_engine(*engine_);
-    if (workers_ && !engine_) throw UsageError("--workers needs --engine");
-    if (workers_ && *workers_ < 1)
-      throw UsageError(fmt::format("--workers: expected at least 1, found {}", *workers_));
     std::vector<std::string> engine;
     if (engine_) engine = {"--engine", *engine_};
     if (workers_) engine.insert(engine.end(), {"--workers", std::to_string(*workers_)});
+    engine_options(file_, engine);  // refuses what makes no sense
     LoadedStudy study = load_study(file_);
     note_left_out(study.plan);
     const FileLock lock = study.store.lock();

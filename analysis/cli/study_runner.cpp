@@ -44,13 +44,8 @@ void run_jobs(LoadedStudy& study, const std::vector<StudyJob>& jobs,
   const fs::path file = folder / kStudyWorkFile;
   fs::create_directory(folder);
   write_study_work(file, study.plan, study.store, jobs);
-  UnitWork work = study_work(file, options.n_threads());
-  UnitOptions units;
-  OptionSet set;
-  units.declare(set);
-  std::vector<std::string> words = {"--units", folder.string()};
-  words.insert(words.end(), engine.begin(), engine.end());
-  set.parse(words);
+  const UnitWork work = study_work(file, options.n_threads());
+  const UnitOptions units = engine_options(folder, engine);
   const TemporaryJournal journal("study");
   try {
     units.finish(work, std::nullopt, options, journal.file());
@@ -68,6 +63,17 @@ void run_jobs(LoadedStudy& study, const std::vector<StudyJob>& jobs,
 }
 
 }  // namespace
+
+UnitOptions engine_options(const fs::path& folder, const std::vector<std::string>& engine) {
+  UnitOptions units;
+  OptionSet set;
+  units.declare(set);
+  std::vector<std::string> words = {"--units", folder.string()};
+  words.insert(words.end(), engine.begin(), engine.end());
+  set.parse(words);
+  units.check(std::nullopt);
+  return units;
+}
 
 UnitWork study_work(const fs::path& file, int n_threads) {
   auto jobs = std::make_shared<const std::vector<StudyWorkJob>>(read_study_work(file));

@@ -268,7 +268,11 @@ std::string_view question_of(std::string_view key) {
 }
 
 StudyPlan plan_study(const StudyFile& study, const StudyInputs& inputs) {
-  return Planner(study, inputs).plan();
+  StudyPlan plan = Planner(study, inputs).plan();
+  if (plan.items.empty())
+    throw ConfigError(fmt::format("{}: nothing is left to do: {}", study.file.string(),
+                                  fmt::join(plan.left_out, "; ")));
+  return plan;
 }
 
 std::vector<StudyJob> jobs_for(const StudyPlan& plan, const std::vector<bool>& wanted) {

@@ -64,7 +64,8 @@ std::filesystem::path study_recording(const std::filesystem::path& store, const 
 /// The part of an item's key that names what was asked, whatever code answered.
 std::string_view question_of(std::string_view key);
 
-/// Throws ConfigError that names the line: a method that needs a draft where the model has none.
+/// Throws ConfigError: a method that needs a draft where the model has none; nothing that makes
+/// sense.
 StudyPlan plan_study(const StudyFile& study, const StudyInputs& inputs);
 
 /// The jobs for these [items], each with those alone; an item that is asked twice is in the first.
