@@ -22,6 +22,11 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_simulate_ruler_command());
   commands.push_back(make_simulate_chain_command());
   commands.push_back(make_simulate_speculative_command());
+  commands.push_back(make_study_plan_command());
+  commands.push_back(make_study_run_command());
+  commands.push_back(make_study_status_command());
+  commands.push_back(make_study_table_command());
+  commands.push_back(make_study_work_command());
   commands.push_back(make_explain_command());
   commands.push_back(make_pareto_command());
   commands.push_back(make_papers_command());
@@ -50,6 +55,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
 std::vector<std::pair<std::string, std::string>> command_groups() {
   return {{"analyze", "analyses of recorded traces"},
           {"simulate", "the model with a selector inside its attention"},
+          {"study", "a question over models, texts, methods and budgets as one file"},
           {"bench", "measurements of speed"}};
 }
 

@@ -9,8 +9,6 @@
 
 namespace kvscope {
 
-namespace {
-
 double processor_seconds() {
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);
@@ -19,8 +17,6 @@ double processor_seconds() {
   };
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
-
-}  // namespace
 
 UnitClock UnitClock::measured(const UnitWork& work, const ProgressFn& progress,
                               std::stop_token stop) {

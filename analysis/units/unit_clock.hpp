@@ -9,6 +9,9 @@
 
 namespace kvscope {
 
+/// Of this process so far, all threads together.
+double processor_seconds();
+
 /// Processor seconds from the guess of UnitCost: known once two units were timed on this machine.
 class UnitClock {
  public:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "analysis/base/checked_lines.hpp"
 #include "core/base/error.hpp"
@@ -85,6 +86,29 @@ std::vector<fs::path> unit_files(const fs::path& folder) {
     throw IoError(fmt::format("cannot read the folder {}: {}", folder.string(), error.message()));
   std::sort(files.begin(), files.end());
   return files;
+}
+
+double finished_per_second(const std::vector<fs::path>& files) {
+  constexpr std::size_t kMost = 100;
+  constexpr double kPatience = 10.0;
+  constexpr double kLeastPatience = 60.0;  // seconds
+  std::vector<fs::file_time_type> times;
+  for (const fs::path& file : files) {
+    std::error_code error;
+    const auto time = fs::last_write_time(file, error);
+    if (!error) times.push_back(time);
+  }
+  std::sort(times.begin(), times.end());
+  if (times.size() > kMost) times.erase(times.begin(), times.end() - kMost);
+  if (times.size() < 3) return 0.0;
+  const auto seconds = [](fs::file_time_type::duration time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  const double span = seconds(times.back() - times.front());
+  const double each = span / static_cast<double>(times.size() - 1);
+  const double since = seconds(fs::file_time_type::clock::now() - times.back());
+  if (each <= 0.0 || since > std::max(kLeastPatience, kPatience * each)) return 0.0;
+  return 1.0 / each;
 }
 
 }  // namespace kvscope

@@ -40,4 +40,8 @@ std::filesystem::path failed_file(const std::filesystem::path& folder, const std
 /// Both kinds, sorted by their names. Throws IoError if the folder cannot be read.
 std::vector<std::filesystem::path> unit_files(const std::filesystem::path& folder);
 
+/// Files a second, from the times of the last ones; 0 if there are too few, or if none was finished
+/// for ten times as long as one took.
+double finished_per_second(const std::vector<std::filesystem::path>& files);
+
 }  // namespace kvscope

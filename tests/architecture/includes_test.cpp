@@ -34,6 +34,7 @@ const std::map<std::string, Parts> kMayInclude = {
 // Libraries that only some parts may know, by how their headers begin.
 const std::map<std::string, Parts> kLibraryUsers = {
     {"Eigen/", {"core", "analysis", "tests"}},
+    {"toml++/", {"analysis"}},
     {"hdf5",
      {"traces", "analysis/cli", "tests"}},  // the command line asks for the library's version only
     {"H5", {"traces", "tests"}},
@@ -129,7 +130,8 @@ TEST_CASE("what analyses share knows none of them") {
                            {"cost", {"base", "units"}},
                            {"sweep", {"base", "units", "cost"}},
                            {"kinds", {"base", "sweep", "simulate"}},
-                           {"fit", {"base"}}});
+                           {"fit", {"base"}},
+                           {"study", {"base", "units"}}});
 }
 
 TEST_CASE("external libraries are included only where ARCHITECTURE.md lists them") {

@@ -1,0 +1,143 @@
+// kvscope study plan: what a study asks, what of it is known, and what the rest will take.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/study_runner.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/study/study_forecast.hpp"
+#include "core/base/number_text.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const Json& number, std::string (*text)(double)) {
+  return number.is_null() ? "unknown" : text(number.get<double>());
+}
+
+class StudyPlanCommand final : public Command {
+ public:
+  std::string name() const override { return "study plan"; }
+  std::string summary() const override {
+    return "list what a study asks, what is known of it, and what the rest costs";
+  }
+  std::string description() const override {
+    return "Checks the study, and computes nothing. An item is a task of one model on one text "
+           "with one method, budget and protocol, or a recording. Processor time, memory of a "
+           "worker and disk are predicted from what the store has measured of jobs of the same "
+           "kind (command, options and model), in this or another study; --probe does two jobs of "
+           "each kind that nobody has measured, and keeps their results. Without either they are "
+           "unknown.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope study plan small.toml", "what there is to do"},
+            {"kvscope study plan small.toml --probe --workers 16",
+             "time two jobs of each kind first; the time of the rest on 16 workers"}};
+  }
+  void declare(OptionSet& options) override {
+    options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,
+                       /*required=*/true);
+    options.flag("probe", "do two jobs of each kind that was not measured yet, and keep them",
+                 probe_);
+    options.add("workers", "N", "predict the time on so many workers of one core each", workers_);
+    work_.declare(options);
+    declare_json(options, json_);
+  }
+  int run(const OptionSet&, const std::string&) override {
+    if (workers_ < 1 || workers_ > 1'000'000)
+      throw UsageError(
+          fmt::format("--workers: expected a value in [1, 1000000], found {}", workers_));
+    LoadedStudy study = load_study(file_);
+    note_left_out(study.plan);
+    if (probe_) probe(study);
+    const Json json = plan_json(study);
+    if (json_)
+      print_json(json);
+    else
+      print(plan_text(json));
+    return kOk;
+  }
+
+ private:
+  void probe(LoadedStudy& study) const {
+    const FileLock lock = study.store.lock();
+    study.store = StudyStore(study.store.folder());
+    absorb_work(study.store);
+    // Kinds are chosen once: what recordings take is known only after the first of them.
+    const std::vector<bool> probes =
+        study_probes(study.plan, study.store, study_to_do(study.plan, study.store, false, {}));
+    run_study(
+        study,
+        [&](const std::set<std::string>& tried) {
+          std::vector<bool> to_do = study_to_do(study.plan, study.store, false, tried);
+          for (std::size_t i = 0; i < to_do.size(); ++i) to_do[i] = to_do[i] && probes[i];
+          return to_do;
+        },
+        {}, work_);
+  }
+
+  Json plan_json(const LoadedStudy& study) const {
+    const std::vector<bool> to_do = study_to_do(study.plan, study.store, false, {});
+    std::size_t n_of_other_code = 0;
+    for (std::size_t i = 0; i < to_do.size(); ++i)
+      n_of_other_code += to_do[i] && study.store.knew(study.plan.items[i].key) ? 1 : 0;
+    Json json = {{"kind", "study-plan"},
+                 {"study", study.file.name},
+                 {"store", study.store.folder().string()}};
+    json.update(counts_json(count_study(study.plan, study.store)));
+    const double wall = wall_seconds(jobs_for(study.plan, to_do), StudyForecast(study.store),
+                                     static_cast<std::size_t>(workers_));
+    json["workers"] = workers_;
+    json["wall_seconds"] = std::isnan(wall) ? Json(nullptr) : Json(wall);
+    json["known_of_other_code"] = n_of_other_code;
+    json["left_out"] = study.plan.left_out;
+    return json;
+  }
+
+  static std::string plan_text(const Json& json) {
+    TextTable table(
+        {"task", "items", "known", "failed", "to do", "jobs", "processor", "memory", "disk"});
+    const auto add = [&](const std::string& name, const Json& row) {
+      const auto count = [&](const char* field) {
+        return std::to_string(row.at(field).get<std::size_t>());
+      };
+      table.add_row({name, count("items"), count("known"), count("failed"), count("to_do"),
+                     count("jobs"), text_of(row.at("seconds"), seconds_text),
+                     text_of(row.at("memory"), bytes_text), text_of(row.at("bytes"), bytes_text)});
+    };
+    for (const Json& task : json.at("tasks")) add(task.at("task"), task);
+    add("all", json);
+    std::string text = table.text();
+    const auto n_workers = json.at("workers").get<std::size_t>();
+    text += fmt::format("on {} worker{} of one core: {}; results in {}\n", n_workers,
+                        n_workers == 1 ? "" : "s", text_of(json.at("wall_seconds"), seconds_text),
+                        json.at("store").get<std::string>());
+    if (json.at("wall_seconds").is_null())
+      text += "unknown: nothing of the kind was measured yet; --probe does two jobs of each kind\n";
+    if (json.at("known_of_other_code") != 0)
+      text += fmt::format("{} of the items to do are known of other code, and are done again\n",
+                          json.at("known_of_other_code").get<std::size_t>());
+    return text;
+  }
+
+  fs::path file_;
+  bool probe_ = false;
+  Index workers_ = 1;
+  bool json_ = false;
+  WorkOptions work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_study_plan_command() {
+  return std::make_unique<StudyPlanCommand>();
+}
+
+}  // namespace kvscope::cli

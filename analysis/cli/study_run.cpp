@@ -1,0 +1,109 @@
+// kvscope study run: does what of a study is not known yet.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/study_runner.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class StudyRunCommand final : public Command {
+ public:
+  std::string name() const override { return "study run"; }
+  std::string summary() const override { return "compute what of a study is not known yet"; }
+  std::string description() const override {
+    return "Records what the tasks replay, then does every item that the store does not know: one "
+           "that any study in the same store asked before is not computed again. Items that fail "
+           "stop no other; they are named, the code is 4, and they are tried again with "
+           "--retry-failed. After Ctrl-C or a kill the same command goes on. One run at a time "
+           "writes to a store.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope study run small.toml", "in this process"},
+            {"kvscope study run small.toml --engine local --workers 4",
+             "in four processes; slurm, mpi and ray as in kvscope sweep"}};
+  }
+  void declare(OptionSet& options) override {
+    options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,
+                       /*required=*/true);
+    options.add("engine", "NAME",
+                "who does the jobs: local (processes here), mpi, slurm or ray [this process]",
+                engine_);
+    options.add("workers", "N", "processes of the engine [all cores]", workers_);
+    options.flag("retry-failed", "try items again that failed before", retry_failed_);
+    work_.declare(options);
+    declare_json(options, json_);
+  }
+  int run(const OptionSet&, const std::string&) override {
+    std::vector<std::string> engine;
+    if (engine_) engine = {"--engine", *engine_};
+    if (workers_) engine.insert(engine.end(), {"--workers", std::to_string(*workers_)});
+    engine_options(file_, engine);  // refuses what makes no sense
+    LoadedStudy study = load_study(file_);
+    note_left_out(study.plan);
+    const FileLock lock = study.store.lock();
+    study.store = StudyStore(study.store.folder());  // another run may just have ended
+    const std::size_t n_saved = absorb_work(study.store);
+    if (n_saved > 0) note(fmt::format("{} items of a run that ended early are kept", n_saved));
+    const std::size_t n_before = study.store.n_known();
+    run_study(
+        study,
+        [&](const std::set<std::string>& tried) {
+          return study_to_do(study.plan, study.store, retry_failed_, tried);
+        },
+        engine, work_);
+    return tell(study, study.store.n_known() - n_before);
+  }
+
+ private:
+  int tell(const LoadedStudy& study, std::size_t n_new) const {
+    constexpr std::size_t kTold = 20;
+    const auto counts = counts_json(count_study(study.plan, study.store));
+    const auto n_failed = counts.at("failed").get<std::size_t>();
+    if (json_) {
+      nlohmann::ordered_json json = {{"kind", "study-run"},
+                                     {"study", study.file.name},
+                                     {"store", study.store.folder().string()},
+                                     {"new", n_new}};
+      json.update(counts);
+      print_json(json);
+    } else {
+      print(fmt::format("{}: {} items, {} known ({} new in the store), {} failed\n",
+                        study.file.name, counts.at("items").get<std::size_t>(),
+                        counts.at("known").get<std::size_t>(), n_new, n_failed));
+    }
+    std::size_t n_told = 0;
+    for (const StudyItem& item : study.plan.items) {
+      const std::string sentence = failure_of(study.plan, study.store, item);
+      if (!sentence.empty() && n_told++ < kTold)
+        note(fmt::format("kvscope: {} {} failed: {}", item.method, item.budget, sentence));
+    }
+    if (n_failed == 0) return kOk;
+    throw PartlyFailed(
+        fmt::format("study run: {} of {} items failed; kvscope study status {} --json names all, "
+                    "--retry-failed tries them again",
+                    n_failed, counts.at("items").get<std::size_t>(), file_.string()));
+  }
+
+  fs::path file_;
+  std::optional<std::string> engine_;
+  std::optional<int> workers_;
+  bool retry_failed_ = false;
+  bool json_ = false;
+  WorkOptions work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_study_run_command() {
+  return std::make_unique<StudyRunCommand>();
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,31 @@
+// What the commands of kvscope study share: the file, checked against the commands that it names,
+// its items, and its store.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+
+#include "analysis/study/study_items.hpp"
+#include "analysis/study/study_state.hpp"
+#include "analysis/study/study_store.hpp"
+
+namespace kvscope::cli {
+
+struct LoadedStudy {
+  StudyFile file;
+  StudyPlan plan;
+  StudyStore store;
+};
+
+/// Throws what read_study_file does, and ConfigError with the line for unknown options of a
+/// command, models and recordings that do not open, and options that a study sets itself.
+LoadedStudy load_study(const std::filesystem::path& file);
+
+/// {"items", "known", "failed", "to_do", "jobs", "seconds", "memory", "bytes", "tasks": [the same
+/// for each task]}; null where nothing was measured.
+nlohmann::ordered_json counts_json(const std::vector<StudyCounts>& tasks);
+
+/// Notes what was left out, the first of many.
+void note_left_out(const StudyPlan& plan);
+
+}  // namespace kvscope::cli

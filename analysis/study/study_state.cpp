@@ -1,0 +1,147 @@
+#include "analysis/study/study_state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "analysis/study/study_forecast.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// The items of the recordings that a job reads.
+std::vector<std::size_t> needed_items(const StudyPlan& plan, const StudyJob& job) {
+  std::vector<std::size_t> items;
+  for (const std::size_t need : job.needs) items.push_back(plan.jobs[need].items[0]);
+  return items;
+}
+
+/// True if an item failed and its sentence names this recording: it is damaged, say.
+bool blames(const StudyStore& store, const StudyItem& item, const StudyItem& recording) {
+  const StoredItem* const known = store.find(item.key);
+  return known != nullptr && known->failure.find(recording.key + ".h5") != std::string::npos;
+}
+
+/// Recordings that items to do need, and that are not there or were blamed.
+void add_needs(const StudyPlan& plan, const StudyStore& store, std::vector<bool>& to_do) {
+  // Recordings stand before what reads them.
+  for (std::size_t j = plan.jobs.size(); j-- > 0;) {
+    for (const std::size_t item : plan.jobs[j].items) {
+      if (!to_do[item]) continue;
+      for (const std::size_t need : needed_items(plan, plan.jobs[j])) {
+        if (!has_recording(store, plan.items[need]) ||
+            blames(store, plan.items[item], plan.items[need]))
+          to_do[need] = true;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string failure_of(const StudyPlan& plan, const StudyStore& store, const StudyItem& item) {
+  if (store.knows(item.key)) return "";
+  if (const StoredItem* known = store.find(item.key)) return known->failure;
+  for (const std::size_t need : needed_items(plan, plan.jobs[item.job])) {
+    const std::string sentence = failure_of(plan, store, plan.items[need]);
+    if (!sentence.empty()) return "its recording failed: " + sentence;
+  }
+  return "";
+}
+
+bool has_recording(const StudyStore& store, const StudyItem& item) {
+  std::error_code error;
+  return store.knows(item.key) &&
+         std::filesystem::is_regular_file(study_recording(store.folder(), item.key), error);
+}
+
+std::vector<bool> study_to_do(const StudyPlan& plan, const StudyStore& store, bool retry_failed,
+                              const std::set<std::string>& tried) {
+  std::vector<bool> to_do(plan.items.size());
+  for (std::size_t i = 0; i < plan.items.size(); ++i) {
+    const StudyItem& item = plan.items[i];
+    if (plan.jobs[item.job].is_recording || store.knows(item.key)) continue;
+    to_do[i] = retry_failed || failure_of(plan, store, item).empty();
+  }
+  add_needs(plan, store, to_do);
+  for (std::size_t i = 0; i < plan.items.size(); ++i) {
+    const bool may = retry_failed || failure_of(plan, store, plan.items[i]).empty();
+    to_do[i] = to_do[i] && may && !tried.contains(plan.items[i].key);
+  }
+  return to_do;
+}
+
+std::vector<StudyJob> ready_jobs(const StudyPlan& plan, const StudyStore& store,
+                                 const std::vector<bool>& to_do, std::size_t most) {
+  std::vector<StudyJob> jobs = jobs_for(plan, to_do);
+  std::erase_if(jobs, [&](const StudyJob& job) {
+    return std::ranges::any_of(needed_items(plan, job), [&](std::size_t item) {
+      return to_do[item] || !has_recording(store, plan.items[item]);
+    });
+  });
+  const StudyForecast forecast(store);
+  const auto seconds = [&](const StudyJob& job) {
+    const double known = forecast.seconds(job);
+    return std::isnan(known) ? 0.0 : known;
+  };
+  std::ranges::stable_sort(jobs, std::ranges::greater(), seconds);
+  if (jobs.size() > most) jobs.resize(most);
+  return jobs;
+}
+
+std::vector<bool> study_probes(const StudyPlan& plan, const StudyStore& store,
+                               const std::vector<bool>& to_do) {
+  constexpr std::size_t kProbes = 2;
+  const StudyForecast forecast(store);
+  std::map<std::string, std::vector<StudyJob>> kinds;
+  for (StudyJob& job : jobs_for(plan, to_do)) kinds[job.kind].push_back(std::move(job));
+  std::vector<bool> probes(plan.items.size());
+  std::size_t turn = 0;
+  for (const auto& [kind, jobs] : kinds) {
+    for (std::size_t n = forecast.n_measured(jobs[0]); n < std::min(kProbes, jobs.size()); ++n) {
+      for (const std::size_t item : jobs[turn % jobs.size()].items) probes[item] = true;
+      ++turn;
+    }
+  }
+  add_needs(plan, store, probes);
+  return probes;
+}
+
+std::vector<StudyCounts> count_study(const StudyPlan& plan, const StudyStore& store) {
+  std::vector<StudyCounts> tasks;
+  const auto count = [&](const std::string& task, auto&& change) {
+    for (const std::string& name : {task, std::string("all")}) {
+      auto own = std::ranges::find(tasks, name, &StudyCounts::task);
+      if (own == tasks.end()) own = tasks.insert(tasks.end(), {name});
+      change(*own);
+    }
+  };
+  for (const StudyItem& item : plan.items) {
+    const bool is_known = store.knows(item.key);
+    const bool has_failed = !is_known && !failure_of(plan, store, item).empty();
+    count(item.task, [&](StudyCounts& own) {
+      ++own.items;
+      own.known += is_known ? 1 : 0;
+      own.failed += has_failed ? 1 : 0;
+    });
+  }
+  const StudyForecast forecast(store);
+  for (const StudyJob& job : jobs_for(plan, study_to_do(plan, store, false, {}))) {
+    const double memory = forecast.memory(job);
+    count(job.task, [&](StudyCounts& own) {
+      ++own.jobs;
+      own.to_do += job.items.size();
+      own.seconds += forecast.seconds(job);
+      own.memory = std::isnan(memory) ? memory : std::max(memory, own.memory);
+      own.bytes += forecast.bytes(job);
+    });
+  }
+  const auto all = std::ranges::find(tasks, "all", &StudyCounts::task);
+  std::rotate(all, all + 1, tasks.end());
+  return tasks;
+}
+
+}  // namespace kvscope

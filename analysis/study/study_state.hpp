@@ -1,0 +1,49 @@
+// What of a study is known, has failed, or is left to do, as its store says.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "analysis/study/study_items.hpp"
+#include "analysis/study/study_store.hpp"
+
+namespace kvscope {
+
+/// The sentence of an item that failed, or whose recording did; empty of others.
+std::string failure_of(const StudyPlan& plan, const StudyStore& store, const StudyItem& item);
+
+/// True if a recording is known and its file is there.
+bool has_recording(const StudyStore& store, const StudyItem& item);
+
+/// [items]: what a run would do: what is not known, without what failed (unless `retry_failed`) and
+/// without keys that were `tried`; of recordings those that it needs and that are not there.
+std::vector<bool> study_to_do(const StudyPlan& plan, const StudyStore& store, bool retry_failed,
+                              const std::set<std::string>& tried);
+
+/// The jobs for these items whose recordings are there, longest first, at most `most`.
+std::vector<StudyJob> ready_jobs(const StudyPlan& plan, const StudyStore& store,
+                                 const std::vector<bool>& to_do, std::size_t most);
+
+/// Jobs that have to be done before the seconds of all jobs `to_do` can be told: two of each kind
+/// of which nothing is known, with methods by turns, and what they need.
+std::vector<bool> study_probes(const StudyPlan& plan, const StudyStore& store,
+                               const std::vector<bool>& to_do);
+
+/// How far a task is, and what the rest of it takes.
+struct StudyCounts {
+  std::string task;
+  std::size_t items = 0;
+  std::size_t known = 0;
+  std::size_t failed = 0;
+  std::size_t to_do = 0;
+  std::size_t jobs = 0;  // for what is to do, as the rest:
+  double seconds = 0.0;  // of processor; NaN: unknown, as the rest
+  double memory = 0.0;   // bytes of a worker at most
+  double bytes = 0.0;    // of recordings
+};
+
+/// By tasks, then "all"; recordings that nothing left to do needs are not to do.
+std::vector<StudyCounts> count_study(const StudyPlan& plan, const StudyStore& store);
+
+}  // namespace kvscope

@@ -1,0 +1,149 @@
+// What a study expands to, what its keys depend on, and what a forecast makes of measured items.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "analysis/study/study_forecast.hpp"
+#include "analysis/study/study_items.hpp"
+#include "analysis/study/study_state.hpp"
+#include "analysis/study/study_table.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test::study_items_test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::TempDir;
+
+constexpr const char* kText = R"(
+models = { a = "verifier", b = { model = "draft", draft = "draft" } }
+texts = ["book"]
+methods = ["quest", "full", "specattn", "xattention", "kascade"]
+budgets = [64, "ratio=0.5", "p=0.9"]
+protocols = ["chunks", "steps"]
+[tasks.sweep]
+[tasks.perplexity]
+)";
+
+StudyPlan plan_of(const std::string& text, const std::string& hash_a = "A") {
+  const TempDir dir;
+  std::ofstream(dir.path() / "s.toml") << text;
+  StudyInputs inputs;
+  inputs.models = {hash_a, "B"};
+  inputs.drafts = {"C", "C"};
+  inputs.texts = {"T"};
+  inputs.protocols = {"phase", "mode"};
+  return plan_study(read_study_file(dir.path() / "s.toml"), inputs);
+}
+
+std::set<std::string> keys_of(const StudyPlan& plan, const std::string& model) {
+  std::set<std::string> keys;
+  for (const StudyItem& item : plan.items) {
+    if (item.model == model) keys.insert(item.key);
+  }
+  return keys;
+}
+
+TEST_CASE("a study asks what makes sense, and says what it leaves out") {
+  const StudyPlan plan = plan_of(kText);
+  std::size_t n_full = 0;
+  std::size_t n_recordings = 0;
+  std::set<std::string> keys;
+  for (const StudyItem& item : plan.items) {
+    keys.insert(item.key);
+    n_recordings += item.task == "record" ? 1 : 0;
+    n_full += item.method == "full" ? 1 : 0;
+    CHECK_FALSE((item.method == "quest" && item.budget == "p=0.9"));
+    CHECK_FALSE((item.method == "xattention" && item.protocol == "steps" && item.task == "sweep"));
+    CHECK_FALSE((item.method == "kascade" && item.task == "sweep"));
+  }
+  CHECK(keys.size() == plan.items.size());
+  CHECK(n_recordings == 4);    // two of them by drafts, for specattn
+  CHECK(n_full == 2 * 2 * 2);  // once for all budgets
+  CHECK_FALSE(plan.left_out.empty());
+  for (std::size_t j = 0; j < plan.jobs.size(); ++j) {
+    for (const std::size_t need : plan.jobs[j].needs) CHECK(need < j);
+  }
+}
+
+TEST_CASE("keys depend on contents, and on nothing else") {
+  const StudyPlan plan = plan_of(kText);
+  std::string renamed = kText;
+  renamed.replace(renamed.find("a ="), 3, "z =");
+  CHECK(keys_of(plan_of(renamed), "z") == keys_of(plan, "a"));
+  const StudyPlan retrained = plan_of(kText, "other weights");
+  for (const std::string& key : keys_of(retrained, "a"))
+    CHECK_FALSE(keys_of(plan, "a").contains(key));
+  CHECK(keys_of(retrained, "b") == keys_of(plan, "b"));
+  // The same model twice asks the same: it is done once.
+  const StudyPlan twice = plan_of(kText, "B");
+  const auto jobs = jobs_for(twice, std::vector<bool>(twice.items.size(), true));
+  CHECK(2 * jobs.size() == plan.jobs.size());
+  CHECK(twice.items.size() > jobs.size());
+}
+
+TEST_CASE("seconds of a method in a kind follow from those of others") {
+  const TempDir dir;
+  StudyStore store(dir.path());
+  const auto known = [&](const char* kind, const char* method, double seconds) {
+    static int n = 0;
+    store.note({{"key", std::to_string(n++)},
+                {"kind", kind},
+                {"method", method},
+                {"seconds", seconds},
+                {"memory", 1e6}});
+  };
+  known("small", "x", 1.0);
+  known("small", "y", 4.0);
+  known("large", "x", 10.0);
+  const StudyForecast forecast(store);
+  StudyJob job;
+  job.kind = "large";
+  job.method = "y";
+  job.items = {0, 1};
+  CHECK(forecast.seconds(job) == Catch::Approx(2 * 40.0).epsilon(0.02));
+  CHECK(forecast.memory(job) == 1e6);
+  job.kind = "unheard of";
+  CHECK(std::isnan(forecast.seconds(job)));
+  CHECK(std::isnan(wall_seconds(std::span(&job, 1), forecast, 2)));
+}
+
+TEST_CASE("a table has means over layers without windows, or every row") {
+  StudyItem item;
+  item.task = "sweep";
+  item.method = "quest";
+  item.budget = "tokens=64";
+  const Json rows = Json::parse(R"([
+    {"selector": "quest", "budget_kind": "tokens", "budget": 64, "layer": 0, "q_head": null,
+     "window": 0, "mass_mean": 0.5, "mass_min": 0.1, "mass_low": 0.4, "note": "a,b"},
+    {"selector": "quest", "budget_kind": "tokens", "budget": 64, "layer": 0, "q_head": 3,
+     "window": 0, "mass_mean": 0.9, "mass_min": 0.9, "mass_low": 0.9, "note": ""},
+    {"selector": "quest", "budget_kind": "tokens", "budget": 64, "layer": 1, "q_head": null,
+     "window": 0, "mass_mean": 1.0, "mass_min": 0.2, "mass_low": 0.9, "note": ""},
+    {"selector": "quest", "budget_kind": "tokens", "budget": 64, "layer": 2, "q_head": null,
+     "window": 1, "mass_mean": 0.0, "mass_min": 0.0, "mass_low": 0.0, "note": ""},
+    {"selector": "full", "budget_kind": "none", "budget": null, "layer": 0, "mass_mean": 1.0}])");
+  StudyTable means;
+  add_item(means, item, rows_of_item(rows, item), /*is_whole=*/false);
+  const Json mean = study_json(means).at(0);
+  CHECK(mean.at("budget") == "tokens=64");
+  CHECK(mean.at("mass_mean") == 0.75);
+  CHECK(mean.at("mass_min") == 0.1);
+  CHECK_FALSE(mean.contains("mass_low"));
+  StudyTable whole;
+  add_item(whole, item, rows_of_item(rows, item), /*is_whole=*/true);
+  CHECK(whole.rows.size() == 3);
+  CHECK(study_json(whole).at(0).at("budget_kind") == "tokens");
+  CHECK(study_json(whole).at(0).at("note") == "a,b");
+  add_remark(means, item, "failed: no | memory");
+  CHECK(study_markdown(means).find("no \\| memory") != std::string::npos);
+  item.budget = "tokens=32";
+  CHECK(rows_of_item(rows, item).empty());
+}
+
+}  // namespace
+}  // namespace kvscope::test::study_items_test

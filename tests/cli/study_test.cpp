@@ -1,0 +1,260 @@
+// Studies: what is asked again is not computed again, failures stand apart, wrong files are refused
+// with their line.
+#include <unistd.h>
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <csignal>
+#include <fstream>
+
+#include "tests/cli/recordings.hpp"
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test::study_test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+namespace fs = std::filesystem;
+
+constexpr const char* kSmall = R"(models = ["verifier", "draft"]
+texts = ["book"]
+methods = ["quest", "streamingllm", "recent"]
+budgets = [16, 32]
+[record]
+max-tokens = 96
+[tasks.sweep]
+chunk = 32
+[tasks.perplexity]
+max-tokens = 48
+offset = 0
+)";
+
+/// A folder with a study file.
+struct Bench {
+  TempDir dir;
+  std::string study = file("small.toml");
+  std::string store = file("study-store");
+
+  explicit Bench(const std::string& text = kSmall) { write(text); }
+  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+  void write(const std::string& text) const { std::ofstream(study) << text; }
+  RunResult run(const Words& more = {}) const {
+    return kvscope_run(with({"study", "run", study}, more));
+  }
+  /// A number of the plan.
+  int plan(const std::string& field) const {
+    return kvscope_run({"study", "plan", study, "--json"}).json().at(field).get<int>();
+  }
+  std::string table() const { return kvscope_run({"study", "table", study}).out; }
+  /// Lines of the store: each item that was computed has one.
+  std::size_t n_lines() const {
+    const std::string text = read_file(store + "/results.journal");
+    return static_cast<std::size_t>(std::ranges::count(text, '\n'));
+  }
+};
+
+/// One bit amid a recording's keys, values or queries; the same again mends it.
+void flip(const fs::path& file) {
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  const auto at = static_cast<std::streamoff>(fs::file_size(file) * 6 / 10);
+  bytes.seekg(at);
+  const char flipped = static_cast<char>(bytes.get() ^ 0x10);
+  bytes.seekp(at);
+  bytes.put(flipped);
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  text.replace(text.find(from), from.size(), to);
+  return text;
+}
+
+TEST_CASE("a study computes each item once, whoever asks, and in any process") {
+  const Bench bench;
+  CHECK(bench.plan("items") == 2 + 2 * 12);
+  CHECK(bench.plan("to_do") == 26);
+  const RunResult first = bench.run({"--engine", "local", "--workers", "2"});
+  INFO(first.err);
+  REQUIRE(first.code == 0);
+  CHECK_THAT(first.out, ContainsSubstring("26 known (26 new in the store), 0 failed"));
+  CHECK(bench.n_lines() == 1 + 26);
+  const std::string table = bench.table();
+  CHECK(std::ranges::count(table, '\n') == 1 + 24);
+
+  CHECK_THAT(bench.run().out, ContainsSubstring("(0 new in the store)"));
+  CHECK(bench.n_lines() == 1 + 26);
+
+  // A method more: its own items alone, and recordings that nobody deleted.
+  bench.write(replaced(kSmall, "\"recent\"", "\"recent\", \"h2o\""));
+  CHECK(bench.plan("to_do") == 8);
+  CHECK_THAT(bench.run().out, ContainsSubstring("34 known (8 new in the store)"));
+
+  // Other names of the same: another file, list and model.
+  fs::create_directory(bench.file("other"));
+  std::string other = replaced(kSmall, "[\"verifier\", \"draft\"]", "[\"draft\"]");
+  other = replaced(other, "[tasks.perplexity]", "[tasks.ppl]\ncommand = \"perplexity\"");
+  other = replaced(other, "[record]", "store = \"../study-store\"\n[record]");
+  std::ofstream(bench.file("other/b.toml")) << other;
+  const auto plan = kvscope_run({"study", "plan", bench.file("other/b.toml"), "--json"}).json();
+  CHECK(plan.at("items") == 13);
+  CHECK(plan.at("to_do") == 0);
+
+  // The same numbers as the command by itself.
+  const RunResult alone =
+      kvscope_run({"simulate", "perplexity", "--model", "draft", "--max-tokens", "48", "--offset",
+                   "0", "--selector", "full,quest", "--budget", "16", "--json"});
+  const auto row = alone.json().at("rows").at(1);
+  const RunResult json = kvscope_run({"study", "table", bench.study, "--format", "json"});
+  const auto rows = json.json();
+  const auto same = std::ranges::find_if(rows, [&](const auto& one) {
+    return one.at("model") == "draft" && one.at("task") == "perplexity" &&
+           one.at("method") == "quest" && one.at("budget") == "tokens=16";
+  });
+  REQUIRE(same != rows.end());
+  CHECK(same->at("perplexity") == row.at("perplexity"));
+  CHECK(same->at("relative_increase") == row.at("relative_increase"));
+}
+
+TEST_CASE("a study that is killed goes on where it was, and one run at a time writes") {
+  const Bench whole;
+  REQUIRE(whole.run().code == 0);
+  const Bench bench(replaced(kSmall, "max-tokens = 48", "max-tokens = 48\nwindows = 1"));
+  bench.write(kSmall);
+  for (const int signal : {SIGKILL, SIGINT, SIGKILL}) {
+    RunningProgram run({"study", "run", bench.study, "--engine", "local", "--workers", "2"});
+    for (int i = 0; i < 100 && !fs::exists(bench.store + "/lock"); ++i) usleep(10'000);
+    usleep(400'000);
+    if (run.is_running()) {
+      const RunResult second = bench.run();
+      if (run.is_running() && second.code != 0) {
+        CHECK(second.code == 3);
+        CHECK_THAT(second.err, ContainsSubstring("is in use by process"));
+      }
+    }
+    run.send(signal);
+    run.wait();
+  }
+  const RunResult last = bench.run();
+  INFO(last.err);
+  REQUIRE(last.code == 0);
+  CHECK(bench.table() == whole.table());
+  CHECK(bench.plan("to_do") == 0);
+  CHECK(fs::is_empty(bench.store + "/work"));
+  // A worker of a killed run may still be at its job.
+  for (int i = 0; i < 50 && !fs::is_empty(bench.store + "/scratch"); ++i) {
+    usleep(100'000);
+    bench.run();
+  }
+  CHECK(fs::is_empty(bench.store + "/scratch"));
+}
+
+TEST_CASE("an item that fails is named, stops no other, and is tried again when that is asked") {
+  const Bench bench(R"(recordings = ["good.h5", "bad.h5"]
+methods = ["quest", "streamingllm"]
+budgets = [16, 32]
+[tasks.sweep]
+chunk = 32
+)");
+  fs::copy_file(recording(96), bench.file("good.h5"));
+  fs::copy_file(recording(64), bench.file("bad.h5"));
+  flip(bench.file("bad.h5"));
+  const RunResult run = bench.run({"--engine", "local", "--workers", "2"});
+  INFO(run.err);
+  CHECK(run.code == 4);
+  CHECK_THAT(run.err, ContainsSubstring("4 of 8 items failed"));
+  CHECK_THAT(run.err, ContainsSubstring("--retry-failed"));
+  const auto status = kvscope_run({"study", "status", bench.study, "--json"}).json();
+  CHECK(status.at("known") == 4);
+  REQUIRE(status.at("failed_items").size() == 4);
+  CHECK(status.at("failed_items")[0].at("text") == "bad.h5");
+  CHECK_THAT(status.at("failed_items")[0].at("failure").get<std::string>(),
+             ContainsSubstring("bad.h5"));
+  CHECK_THAT(bench.table(), ContainsSubstring("failed: "));
+
+  const std::size_t n_lines = bench.n_lines();
+  CHECK(bench.run().code == 4);
+  CHECK(bench.n_lines() == n_lines);  // not tried again by itself
+  flip(bench.file("bad.h5"));
+  const RunResult retried = bench.run({"--retry-failed"});
+  INFO(retried.err);
+  CHECK(retried.code == 0);
+  CHECK_THAT(retried.out, ContainsSubstring("8 known (4 new in the store)"));
+}
+
+TEST_CASE("a damaged recording of the store is made again when its items are tried again") {
+  std::string text = replaced(kSmall, "[\"verifier\", \"draft\"]", "[\"draft\"]");
+  text = text.substr(0, text.find("[tasks.perplexity]"));
+  const Bench bench(text);
+  REQUIRE(bench.run().code == 0);
+  const std::string table = bench.table();
+  bench.write(replaced(text, "32]", "32, 48]"));
+  for (const auto& entry : fs::directory_iterator(bench.store + "/recordings")) flip(entry.path());
+  const RunResult run = bench.run();
+  CHECK(run.code == 4);
+  CHECK_THAT(run.err, ContainsSubstring("3 of 10 items failed"));
+  const RunResult retried = bench.run({"--retry-failed"});
+  INFO(retried.err);
+  CHECK(retried.code == 0);
+  bench.write(text);
+  CHECK(bench.table() == table);
+}
+
+TEST_CASE("a plan tells time, memory and disk once two jobs of each kind were done") {
+  const Bench bench;
+  const Words plan = {"study", "plan", bench.study, "--workers", "2", "--json"};
+  CHECK(kvscope_run(plan).json().at("wall_seconds").is_null());
+  const auto probed = kvscope_run(with(plan, {"--probe"})).json();
+  CHECK(probed.at("known") == 2 + 4 * 2 * 2);  // recordings; two methods of four kinds
+  CHECK(probed.at("to_do") == 8);
+  CHECK(probed.at("wall_seconds").get<double>() > 0.0);
+  CHECK(probed.at("wall_seconds").get<double>() <= probed.at("seconds").get<double>());
+  CHECK(probed.at("memory").get<double>() > 1e7);
+  const RunResult run = bench.run();
+  CHECK_THAT(run.out, ContainsSubstring("(8 new in the store)"));
+}
+
+TEST_CASE("what makes no study is refused with its line before anything runs") {
+  struct Wrong {
+    std::string from, to;
+    int code;
+    std::string says;
+  };
+  for (const Wrong& wrong : {
+           Wrong{"\"quest\"", "\"qest\"", 2, "line 3: methods: unknown selector qest"},
+           Wrong{"\"book\"", "\"essay.txt\"", 2, "line 2: there is no file"},
+           Wrong{"budgets", "budget", 2, "line 4: unknown key \"budget\""},
+           Wrong{"[16, 32]", "[]", 2, "line 4: budgets: expected at least one"},
+           Wrong{"[16, 32]", "[16, \"tokens=16\"]", 2, "line 4: budgets: \"tokens=16\" is listed"},
+           Wrong{"[16, 32]", "[0.5]", 2, "line 4: budgets: expected a kind"},
+           Wrong{"\"draft\"]", "\"verifier\"]", 2, "line 1: models: \"verifier\" is listed twice"},
+           Wrong{"\"draft\"]", "\"no/such\"]", 2, "line 1: no/such"},
+           Wrong{"[record]", "budgets = [1]\n[record]", 3, "line 5: "},
+           Wrong{"max-tokens = 96", "max-tokns = 96", 2, "line 6: record: unknown option"},
+           Wrong{"chunk = 32", "chunk = \"big\"", 2, "line 8: tasks.sweep: --chunk"},
+           Wrong{"chunk = 32", "calibration = \"a.h5\"", 2, "line 8: tasks.sweep: --calibration"},
+           Wrong{"chunk = 32", "seed = 1\nunit = 3", 2, "line 9: tasks.sweep: --unit is set"},
+           Wrong{"budgets = [16, 32]\n", "", 2, "nothing is left to do: sweep: "},
+           Wrong{"tasks.sweep", "tasks.swep", 2, "line 7: tasks.swep: expected the command"},
+           Wrong{"methods", "protocols = [\"tokens\"]\nmethods", 2, "line 3: protocols"},
+           Wrong{"\"quest\"", "\"specattn\"", 2, "line 3: specattn needs a draft"},
+           Wrong{"[\"verifier\", \"draft\"]", "[\"verifier\"", 3, "line "},
+       }) {
+    const Bench bench(replaced(kSmall, wrong.from, wrong.to));
+    const RunResult run = bench.run();
+    INFO(run.err);
+    CHECK(run.code == wrong.code);
+    CHECK(run.err_is_one_line());
+    CHECK_THAT(run.err, ContainsSubstring("small.toml"));
+    CHECK_THAT(run.err, ContainsSubstring(wrong.says));
+    CHECK_FALSE(fs::exists(bench.store));
+  }
+  const Bench bench;
+  fs::create_directory(bench.store);
+  std::ofstream(bench.store + "/results.journal") << "no results\n";
+  CHECK(bench.run().code == 3);
+}
+
+}  // namespace
+}  // namespace kvscope::test::study_test
