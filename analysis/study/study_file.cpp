@@ -5,6 +5,7 @@
 
 #include <toml++/toml.h>
 #include <algorithm>
+#include <cstdlib>
 #include <initializer_list>
 #include <utility>
 
@@ -160,8 +161,10 @@ class Reader {
     require_different(list_entries, list);
   }
 
-  /// Files are named from the study's folder.
+  /// Files are named from the study's folder, or from the user's ("~/").
   fs::path beside(const std::string& name) const {
+    const char* const home = std::getenv("HOME");
+    if (home != nullptr && name.starts_with("~/")) return fs::path(home) / name.substr(2);
     return fs::absolute(study_.file).parent_path() / name;
   }
   std::string model_word(const std::string& name) const {
