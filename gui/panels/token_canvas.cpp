@@ -158,8 +158,9 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
   const float room = std::max(line_height, whole);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
   ImGui::BeginChild("text", {0, room}, false, ImGuiWindowFlags_NoNav);
-  const bool is_new_width = width_ > 0.0f && width_ != lines.width;
-  if (!show && is_new_width) show = anchor_;
+  // Lines of another width, or a window that another layout begins at the top.
+  const bool is_new_place = width_ > 0.0f && (width_ != lines.width || ImGui::IsWindowAppearing());
+  if (!show && is_new_place) show = anchor_;
   scrolls_ = false;
   const auto scroll_to = [&](float y) {
     ImGui::SetScrollY(std::max(0.0f, y));
@@ -172,7 +173,7 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
     if (y < now || y + line_height > now + room) {
       scroll_to(y - std::floor(0.4f * room / line_height) * line_height);
     }
-  } else if (is_new_width) {
+  } else if (is_new_place) {
     scroll_to(static_cast<float>(lines.line_of(top_)) * line_height);
   }
   const ImVec2 at = ImGui::GetCursorScreenPos();  // of the first line, above the window if scrolled

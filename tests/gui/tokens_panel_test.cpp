@@ -163,8 +163,12 @@ TEST_CASE("search goes from match to match") {
 TEST_CASE("losses shade the text, and are what is copied then") {
   Rig rig;
   rig.open(embedded_trace(/*draft=*/false, 1500, 0));
-  rig.app().show_layout("reading");
   Panel& panel = rig.app().panel(kPanel);
+  for (const char* layout : {"reading", "overview", "atlas", "reading"}) {
+    rig.app().show_layout(layout);
+    rig.settle();
+    CHECK(is_in_sight(rig, 1499));  // the query stays in sight, wherever the text stands
+  }
   panel.set_options({{"shade", "losses"}, {"losses_of", "this layer"}});
   rig.session().select("test", [](Selection& s) { s.layer = 5; });
   rig.settle();

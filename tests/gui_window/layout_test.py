@@ -5,8 +5,7 @@ from bench import behaviour, selects
 
 @behaviour
 def number_keys_show_the_layouts_and_f_one_panel_alone(bench):
-    first = {"1": "attention-map", "2": "recall", "3": "quest-bounds", "4": "layer-map", "5": "results",
-             "7": "why", "8": "heads"}
+    first = {"1": "attention-map", "2": "recall", "3": "quest-bounds", "4": "layer-map", "5": "results"}
     with bench.look_at(bench.verifier, bench.draft) as window:
         for key, panel in [*first.items(), ("1", "attention-map")]:
             window.key(key)
@@ -25,6 +24,9 @@ def number_keys_show_the_layouts_and_f_one_panel_alone(bench):
         window.wait_until(lambda s: s["layout"]["maximised"] == "" and len(s["areas"]) == 4, "the layout again")
         window.click_at("layout budget")
         window.wait_until(lambda s: s["layout"]["name"] == "budget", "the layout clicked")
+        for key, panels in (("7", {"tokens", "why"}), ("8", {"heads", "tokens"})):
+            window.key(key)
+            window.wait_until(lambda s, p=panels: set(s["areas"]) == p, f"panels {panels}")
 
 
 @behaviour
