@@ -23,10 +23,10 @@ FIRST = ["kvscope record verifier.h5 --max-tokens 1024 --decode 32", "kvscope re
 SHORTER = {
     "answer": ["kvscope explain --answer --selector streamingllm --budget 64 --lengths 512 --depths 1 --out answer.h5"],
     "latency": ["kvscope bench live --lengths 512,1024,2048 --json > live.json"],
-    "needle": ["kvscope simulate needle --selector quoka --budget 256 --lengths 512,1024 --out needle.h5"],
-    "pareto": ["kvscope cost trace.h5 --phase decode --selector full,quest --budget 256 --hardware h100-sxm --context 32768 "
-               "--out steps.json",
-               "kvscope simulate perplexity --selector quest,full --budget 256 --json > ppl.json",
+    "needle": ["kvscope simulate needle --selector quoka,streamingllm --budget 128 --lengths 512,1024 --out needle.h5"],
+    "pareto": ["kvscope cost trace.h5 --phase decode --selector full,quest,quoka,sparq --budget 256 --hardware h100-sxm "
+               "--context 32768 --out steps.json",
+               "kvscope simulate perplexity --selector full,quest,quoka,sparq --budget 256 --max-tokens 1024 --json > ppl.json",
                "kvscope pareto ppl.json --costs steps.json --hardware h100-sxm --context 32768 --metric perplexity --out pareto.json"],
 }
 
@@ -174,7 +174,7 @@ def definitions(text: str) -> dict[str, Any]:
 
 def shown(node: ast.FunctionDef, owner: str) -> str:
     """How it is called; a property has no arguments."""
-    words = ast.unparse(node.args).removeprefix("self").removeprefix(", ")
+    words = re.sub(r"(?<=[\w\]'])=(?=\S)", " = ", ast.unparse(node.args).removeprefix("self").removeprefix(", "))
     is_property = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
     line = f"{owner}{node.name}{'' if is_property else f'({words})'}{f' -> {ast.unparse(node.returns)}' if node.returns else ''}"
     return block("\n".join(textwrap.wrap(line, 100, subsequent_indent="    ", break_long_words=False)), "python")

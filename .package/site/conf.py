@@ -12,7 +12,6 @@ html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
 html_use_index = False
-html_show_search_summary = False  # would be fetched page by page, which a browser refuses in a folder without a server
 html_theme_options = {"light_logo": "kvscope.svg", "dark_logo": "kvscope.svg"}
 # The pages are written for any reader of Markdown, so what only this one knows is left as it is.
 myst_disable_syntax = ["myst_line_comment", "myst_block_break", "myst_target"]
