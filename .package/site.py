@@ -110,9 +110,9 @@ def check(site: Path) -> str:
 
 
 def main(program: Path, work: Path, out: Path) -> None:
-    source, began = work / "site-src", time.monotonic()
+    source, made, began = work / "site-src", work / "site", time.monotonic()
     shutil.rmtree(source, ignore_errors=True)
-    shutil.rmtree(out, ignore_errors=True)
+    shutil.rmtree(made, ignore_errors=True)
     (source / "static").mkdir(parents=True)
     shutil.copy(ROOT / ".package/desktop/kvscope.svg", source / "static")
     shutil.copy(ROOT / ".package/site/wide.css", source / "static")
@@ -126,13 +126,17 @@ def main(program: Path, work: Path, out: Path) -> None:
         for title, pages in PAGES.items():
             first.write(contents([page.lstrip("*") for page in pages], f":hidden:\n:caption: {title}\n"))
     shutil.copy(ROOT / ".package/site/conf.py", source)
-    done = subprocess.run([sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", work / "site-doctrees", source, out])
+    done = subprocess.run([sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", work / "site-doctrees", source, made])
     if done.returncode:
         stop("Sphinx found something wrong, see above")
-    shutil.rmtree(out / "_sources", ignore_errors=True)
+    shutil.rmtree(made / "_sources", ignore_errors=True)
     for left in (".buildinfo", "objects.inv"):
-        (out / left).unlink(missing_ok=True)
-    print(f"kvscope: {out}: {check(out)}; {time.monotonic() - began:.0f} s", file=sys.stderr)
+        (made / left).unlink(missing_ok=True)
+    told = check(made)
+    shutil.rmtree(out, ignore_errors=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(made, out)
+    print(f"kvscope: {out}: {told}; {time.monotonic() - began:.0f} s", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -87,7 +87,8 @@ def site(monkeypatch):
 def test_the_site_has_every_page(site):
     pages = {"analysis/cli/MANUAL.md", *site.tree_pages(), *site.LEFT_OUT}
     found = [page.relative_to(ROOT) for page in ROOT.rglob("*.md")]
-    tree = {str(page) for page in found if not any(part.startswith(".") or part in ("build", "dist", "out") for part in page.parts)}
+    made = (".", "build", "dist", "out", "kvscope-demo")
+    tree = {str(page) for page in found if not any(part.startswith(made) for part in page.parts[:-1])}
     assert pages == tree
 
 
