@@ -21,7 +21,6 @@ ROOT = Path(__file__).resolve().parents[1]
 FIRST = ["kvscope record verifier.h5 --max-tokens 1024 --decode 32", "kvscope record draft.h5 --model draft --tokens verifier.h5",
          "cp verifier.h5 trace.h5"]
 SHORTER = {
-    "answer": ["kvscope explain --answer --selector streamingllm --budget 64 --lengths 512 --depths 1 --out answer.h5"],
     "latency": ["kvscope bench live --lengths 512,1024,2048 --json > live.json"],
     "needle": ["kvscope simulate needle --selector quoka,streamingllm --budget 128 --lengths 512,1024 --out needle.h5"],
     "pareto": ["kvscope cost trace.h5 --phase decode --selector full,quest,quoka,sparq --budget 256 --hardware h100-sxm "
