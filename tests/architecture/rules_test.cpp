@@ -248,7 +248,9 @@ std::vector<std::string> named_files(const std::string& text) {
   std::vector<std::string> paths;
   for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
     const std::string path = (*it)[1];
-    if (path.find("NAME") != std::string::npos || path.starts_with("build/")) continue;
+    if (path.find("NAME") != std::string::npos || path.starts_with("build/") ||
+        path.starts_with("dist/"))
+      continue;
     if (!path.starts_with("figures/")) paths.push_back(path);
   }
   return paths;

@@ -26,8 +26,8 @@ TEST_CASE("explain names the heads that look at a needle which a window lost") {
 TEST_CASE("explain --answer names the head whose dropped keys changed a needle's answer") {
   const testing::TempDir folder;
   const auto file = (folder.path() / "answer.h5").string();
-  const Words asked = {"explain", "--answer", "--facts",   "6",   "--selector", "streamingllm",
-                       "--budget", "48",      "--lengths", "600", "--depths",   "1"};
+  const Words asked = {"explain",  "--answer", "--facts",   "6",   "--selector", "streamingllm",
+                       "--budget", "48",       "--lengths", "600", "--depths",   "1"};
   const auto run = kvscope_run(with(asked, {"--out", file, "--json"}));
   INFO(run.err);
   REQUIRE(run.code == 0);
