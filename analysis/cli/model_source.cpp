@@ -91,6 +91,11 @@ void EngineOptions::declare_for_recording(OptionSet& options) {
   declare_device(options);
 }
 
+void EngineOptions::declare_for_reports(OptionSet& options) {
+  declare_matmul(options);
+  declare_device(options);
+}
+
 void EngineOptions::declare_matmul(OptionSet& options) {
   options
       .add("matmul", "WORD",

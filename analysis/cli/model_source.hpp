@@ -26,6 +26,8 @@ struct EngineOptions {
   /// For recordings, whose log-sum-exp is that of the recorded q and k: keys in bf16 only on a GPU,
   /// which rounds the queries too.
   void declare_for_recording(OptionSet& options);
+  /// --matmul and --device alone.
+  void declare_for_reports(OptionSet& options);
   /// Before anything is loaded. Throws UsageError for names that there are not, or that this
   /// machine lacks, IoError where the device does not do.
   void check() const;

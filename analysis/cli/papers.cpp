@@ -75,9 +75,7 @@ class PapersCommand final : public Command {
              "else one that kvscope fit draft makes of the model's first layers]",
              draft_)
         .kind = ValueKind::folder;
-    options.add("device", "WORD",
-                "where the model is computed: cpu, or cuda or cuda:N, an NVIDIA GPU (H100, H200)",
-                engine_.device);
+    engine_.declare_for_reports(options);
     options.flag("plan", "print the checks of every item, and what they can show; run nothing",
                  plan_);
     options.add("items", "LIST", "only these, as quoka-fig-4,error-theorem-b1 [all]", only_);
@@ -112,6 +110,7 @@ class PapersCommand final : public Command {
     head.model = model_;
     head.draft = runner.draft_text();
     head.quick = quick_;
+    head.formats = engine_.number_formats();
     head.writer = writer_name();
     head.command_line = command_line;
     head.seconds = runner.seconds();
@@ -132,7 +131,7 @@ class PapersCommand final : public Command {
     folder.out = *out_;
     folder.model = model_;
     folder.draft = draft_word();
-    folder.device = engine_.device;
+    folder.engine = engine_;
     folder.quick = quick_;
     folder.n_threads = work_.n_threads();
     return folder;
@@ -236,7 +235,7 @@ class PapersCommand final : public Command {
                      values.empty() ? "-" : papers::number_of(outcome.measured[0], values[0].unit),
                      values.empty() ? "" : values[0].label});
     }
-    print(table.text());
+    print(table.text() + head.formats.line());
     print(fmt::format(
         "\npapers: {} of the claims; of the errors: {}; of the ambiguities: {}\nreport: {}\n",
         papers::tally(outcomes, papers::Kind::claim), papers::tally(outcomes, papers::Kind::error),
@@ -248,7 +247,7 @@ class PapersCommand final : public Command {
   std::optional<std::string> example_;
   std::string model_ = "verifier";
   std::optional<std::string> draft_;
-  EngineOptions engine_;  // its device
+  EngineOptions engine_;
   bool quick_ = false;
   bool plan_ = false;
   bool json_ = false;

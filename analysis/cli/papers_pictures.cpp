@@ -54,7 +54,7 @@ class PictureMaker {
     const std::string stem = is_figure ? figure_name(command) : "table";
     try {
       for (const std::string& name : papers::names_in(command)) {
-        if (name.starts_with("pick:")) continue;
+        if (papers::is_choice(name)) continue;
         const papers::RunResult needed = runner_.result(name);
         if (needed.view == nullptr) {
           picture.failed = needed.missing;

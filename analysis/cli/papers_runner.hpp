@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/cli/model_source.hpp"
 #include "analysis/figures/result_view.hpp"
 #include "analysis/papers/item.hpp"
 #include "analysis/papers/measure.hpp"
@@ -39,7 +40,7 @@ struct PapersFolder {
   std::filesystem::path out;
   std::string model = "verifier";
   std::optional<std::string> draft;  // empty: the first layers of the model become one
-  std::string device = "cpu";        // of commands that run the model
+  EngineOptions engine;              // of commands that run the model
   bool quick = false;
   int n_threads = 1;
 };

@@ -29,15 +29,16 @@ std::string model_word(const std::string& word) {
 }  // namespace
 
 std::string PapersRunner::picked(std::string_view name) {
-  // pick:RUN:BY:COLUMN
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= name.size();) {
     const std::size_t end = std::min(name.find(':', begin), name.size());
     parts.emplace_back(name.substr(begin, end - begin));
     begin = end + 1;
   }
-  if (parts.size() != 4)
-    throw ConfigError(fmt::format("\"{}\": expected pick:RUN:BY:COLUMN", name));
+  const bool is_wording = parts.front() == "--chat";
+  if (parts.size() != (is_wording ? 3 : 4)) {
+    throw ConfigError(fmt::format("\"{}\": expected pick:RUN:BY:COLUMN or --chat:RUN:BY", name));
+  }
   const papers::RunResult found = result(parts[1]);
   if (found.view == nullptr && found.not_run) throw IoError(found.missing);
   if (found.view == nullptr) throw ConfigError(found.missing);
@@ -47,7 +48,9 @@ std::string PapersRunner::picked(std::string_view name) {
   for (std::size_t row = 1; row < table.n_rows(); ++row) {
     if (std::isnan(by[best]) || by[row] > by[best]) best = row;
   }
-  return table.at(parts[3]).cell(best);
+  if (!is_wording) return table.at(parts[3]).cell(best);
+  const TableColumn* const wording = table.find("wording");  // none where there is no template
+  return wording != nullptr && wording->cell(best) == "chat" ? "--chat" : "";
 }
 
 const papers::Run* PapersRunner::run_behind(std::string_view name) const {
@@ -98,8 +101,11 @@ std::string PapersRunner::substitute(std::string_view name, const std::string& o
   if (name == "out") return out;
   if (name == "model") return model_word(folder_.model);
   if (name == "--model") {
-    const std::string on = folder_.device == "cpu" ? "" : "\n--device\n" + folder_.device;
-    return "--model\n" + model_word(folder_.model) + on;
+    std::string words = "--model\n" + model_word(folder_.model);
+    const EngineOptions& engine = folder_.engine;
+    if (engine.is_on_gpu()) words += "\n--device\n" + engine.device;
+    if (!engine.matmul.empty()) words += "\n--matmul\n" + engine.matmul;
+    return words;
   }
   if (name == "--draft") return "--draft\n" + draft_word(in_folder);
   if (name == "draft-model") return draft_word(in_folder);
@@ -111,7 +117,7 @@ std::string PapersRunner::substitute(std::string_view name, const std::string& o
     const Index n_layers = load_config(model_dir(folder_.model)).n_layers;
     return folder_.draft ? "" : fmt::format("--layers\n{}-{}", own_layers(), n_layers - 1);
   }
-  if (name.starts_with("pick:")) return picked(name);
+  if (papers::is_choice(name)) return picked(name);
   const papers::Run& run = find(std::string(name));
   return in_folder ? file_of(run.name) : path_of(run).string();
 }

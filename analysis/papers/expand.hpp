@@ -17,6 +17,11 @@ using Substitute = std::function<std::string(std::string_view name)>;
 /// as many words as its text has lines.
 std::vector<std::string> expand(std::string_view command, const Substitute& substitute);
 
+/// True of names that choose from another run's table: "pick:..." and "--chat:...".
+inline bool is_choice(std::string_view name) {
+  return name.starts_with("pick:") || name.starts_with("--chat:");
+}
+
 /// The names in braces, in their order, each once.
 std::vector<std::string> names_in(std::string_view command);
 

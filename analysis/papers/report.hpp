@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/base/number_formats.hpp"
 #include "analysis/papers/item.hpp"
 #include "analysis/papers/measure.hpp"
 #include "analysis/papers/verdict.hpp"
@@ -40,6 +41,7 @@ struct ReportHead {
   std::string model;  // "verifier"
   std::string draft;  // empty: none
   bool quick = false;
+  NumberFormats formats;
   std::string writer;  // program, version, commit
   std::string command_line;
   double seconds = 0.0;  // of all runs, also those of earlier starts

@@ -234,6 +234,8 @@ std::string report_html(const ReportHead& head, const std::vector<ItemOutcome>& 
         "<p><b>Quick mode</b>: short prompts and few of them, so intervals are wide and more items "
         "cannot be told apart. Without --quick the same command asks more.</p>\n";
   }
+  if (!head.formats.are_f32())
+    html += fmt::format("<p><b>Rounded</b>: {}</p>\n", xml_escape(head.formats.sentence()));
   html += fmt::format(
       "<p class=\"soft small\">Made by {} with <code>{}</code>; its runs took {}. Every "
       "number is read from a result in the folder runs; items.json has them all.</p>\n",

@@ -115,6 +115,7 @@ Json report_json(const ReportHead& head, const std::vector<ItemOutcome>& outcome
                {"errors", tally(outcomes, Kind::error)},
                {"ambiguities", tally(outcomes, Kind::ambiguity)},
                {"items", Json::array()}};
+  head.formats.add_to(json);
   for (const ItemOutcome& outcome : outcomes) {
     const Item& item = *outcome.item;
     const bool has_value = !item.values.empty();

@@ -123,9 +123,10 @@ std::string report_tex(const ReportHead& head, const std::vector<ItemOutcome>& o
       "hold}}: this model shows the opposite, or no difference that counts. \\emph{{Not decided}}: "
       "the interval leaves both. \\emph{{Cannot be tested}}: this model or machine cannot tell. A "
       "verdict is about this model; the papers measured others. Two methods on the same prompts, "
-      "tokens or heads are compared by the 95\\,\\% interval of their difference.\n\n",
+      "tokens or heads are compared by the 95\\,\\% interval of their difference.{}\n\n",
       tally(outcomes, Kind::claim), tally(outcomes, Kind::error), tally(outcomes, Kind::ambiguity),
-      head.quick ? " Quick mode: few and short prompts." : "");
+      head.quick ? " Quick mode: few and short prompts." : "",
+      head.formats.are_f32() ? "" : " " + tex_escape(head.formats.sentence()));
   tex += command_tex(head.command_line) + overview_tex(outcomes);
   std::string section;
   for (const ItemOutcome& outcome : outcomes) {

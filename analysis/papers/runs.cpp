@@ -1,7 +1,8 @@
 // The commands behind all items, each run once. {--model} and {--draft} are the options that name
 // the report's models ({--model} also the device that computes them), {model} and {draft-model}
 // their names alone, {NAME} the result of another run, {pick:RUN:BY:COLUMN} the cell of COLUMN in
-// the row of RUN with the largest BY (the first, where several have it).
+// the row of RUN with the largest BY (the first, where several have it), {--chat:RUN:BY} the option
+// --chat where that row was asked in the chat template.
 //
 // A draft that was made of the model's own first layers ({own-layers} of them) attends in these
 // as the model itself does. They say nothing about a draft, so {--unlike-draft} leaves them out of
@@ -80,19 +81,13 @@ std::vector<Run> simulation_runs() {
        "--lengths 4096 --depths 5 --trials 2 --seed 1 --out {out}",
        "simulate ruler {--model} --chat=auto --kinds passkey,niah_single_2 --selector full "
        "--lengths 1024 --depths 5 --trials 1 --seed 1 --out {out}"},
+      // both budgets of the claims at once: the dense model answers each prompt once
       {"needle", ".h5",
-       "simulate ruler {--model} --chat=auto --kinds {pick:asked:accuracy:kind} "
-       "--selector full,quoka,streamingllm,oracle-topk-chunk --budget ratio=0.25 --lengths "
+       "simulate ruler {--model} {--chat:asked:accuracy} --kinds {pick:asked:accuracy:kind} "
+       "--selector full,quoka,streamingllm,oracle-topk-chunk --budget ratio=0.25,0.12 --lengths "
        "1024,2048,4096,8000 --depths 10 --trials 2 --out {out}",
-       "simulate ruler {--model} --chat=auto --kinds {pick:asked:accuracy:kind} "
-       "--selector full,quoka,streamingllm --budget ratio=0.25 --lengths 768,1536 --depths 5 "
-       "--trials 2 --out {out}"},
-      {"needle-eighth", ".h5",
-       "simulate ruler {--model} --chat=auto --kinds {pick:asked:accuracy:kind} "
-       "--selector full,quoka,streamingllm --budget ratio=0.12 --lengths 1024,2048,4096,8000 "
-       "--depths 10 --trials 2 --out {out}",
-       "simulate ruler {--model} --chat=auto --kinds {pick:asked:accuracy:kind} "
-       "--selector full,quoka,streamingllm --budget ratio=0.12 --lengths 768,1536 --depths 5 "
+       "simulate ruler {--model} {--chat:asked:accuracy} --kinds {pick:asked:accuracy:kind} "
+       "--selector full,quoka,streamingllm --budget ratio=0.25,0.12 --lengths 768,1536 --depths 5 "
        "--trials 2 --out {out}"},
       {"ruler", ".h5",
        "simulate ruler {--model} --chat=auto "
@@ -104,11 +99,11 @@ std::vector<Run> simulation_runs() {
        "loki:basis=self,lessismore,keydiff,snapkv --budget 256 --lengths 1024 --depths 5 --trials "
        "2 --out {out}"},
       {"passkey", ".h5",
-       "simulate ruler --protocol decode {--model} --chat=auto "
+       "simulate ruler --protocol decode {--model} {--chat:asked:accuracy} "
        "--kinds {pick:asked:accuracy:kind} --selector full,quest,quest-paper,h2o,tova,streamingllm "
        "--budget 32,64,128,256,512 --lengths 2048,8000 --depths 10 --trials 2 --dense-layers 2 "
        "--out {out}",
-       "simulate ruler --protocol decode {--model} --chat=auto "
+       "simulate ruler --protocol decode {--model} {--chat:asked:accuracy} "
        "--kinds {pick:asked:accuracy:kind} --selector full,quest,quest-paper,h2o,tova,streamingllm "
        "--budget 64,256 --lengths 1024 --depths 5 --trials 3 --fed 24 --dense-layers 2 --out "
        "{out}"},

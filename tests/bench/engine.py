@@ -99,7 +99,7 @@ def matmul(torch, args, threads):
 
 
 def prefill(torch, args, threads):
-    """A random bf16 checkpoint of the config's shape: kvscope with f32 and bf16 products, transformers in bfloat16."""
+    """A random bf16 checkpoint of the config's shape: kvscope in f32, with bf16 products, and all in bf16 as transformers."""
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(args.config)
@@ -110,15 +110,15 @@ def prefill(torch, args, threads):
         ids = torch.arange(args.tokens)[None] * 7919 % config.vocab_size
         peer = lambda: model(ids, use_cache=True, logits_to_keep=1)
 
-        def run(kind):
+        def run(kind, kv):
             out = subprocess.run([args.kvscope, "bench", "prefill", "--model", folder, "--lengths", str(args.tokens), "--chunk", "512",
-                                  "--threads", str(threads), "--repeat", "1", "--json"], check=True, capture_output=True, text=True,
-                                 env={**os.environ, "KVSCOPE_MATMUL": kind}).stdout
+                                  "--matmul", kind, "--kv-dtype", kv, "--threads", str(threads), "--repeat", "1", "--json"],
+                                 check=True, capture_output=True, text=True).stdout
             return {"seconds": json.loads(out)["prefill"]["seconds_best"]}
 
-        for kind in ("f32", "bf16"):
-            rows.append({"part": "prefill", "products": kind, "peer": "transformers, bfloat16", "tokens": args.tokens, "threads": threads,
-                         **compare(torch, lambda: run(kind), peer, args.rounds)})
+        for kind, kv in (("f32", "f32"), ("bf16", "f32"), ("bf16", "bf16")):
+            rows.append({"part": "prefill", "products": kind, "kv": kv, "peer": "transformers, bfloat16", "tokens": args.tokens,
+                         "threads": threads, **compare(torch, lambda: run(kind, kv), peer, args.rounds)})
     return rows
 
 

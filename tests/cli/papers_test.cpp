@@ -136,24 +136,57 @@ TEST_CASE("papers --plan says what is asked, and runs nothing") {
   CHECK(kvscope_run({"papers", "--plan", "--items", "nobody"}).code == 2);
 }
 
-TEST_CASE("papers asks for the fact that the dense model finds best", "[slow]") {
+TEST_CASE("papers asks for the fact that the dense model finds best, as it understands it",
+          "[slow]") {
   const TempDir dir;
-  // The first rows of runs/asked.csv: kind and accuracy.
-  const auto best_of = [](const fs::path& csv) {
+  const fs::path with_template = dir.path() / "with_template";
+  fs::copy(embedded_draft(), with_template);
+  dir.write("with_template/chat_template.jinja",
+            "{% for m in messages %}Question: {{ m.content }}\nAnswer:{% endfor %}");
+  for (const std::string& model : {std::string("verifier"), with_template.string()}) {
+    const fs::path out = dir.path() / ("report of " + fs::path(model).filename().string());
+    const auto run = kvscope_run({"papers", "--quick", "--model", model, "--items",
+                                  "quoka-fig-4,quoka-88-percent", "--out", out.string()});
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    const fs::path csv = out / "runs/asked.csv";
     const Table table = table_from_csv(read_file(csv), csv.string());
     const auto accuracy = table.numbers("accuracy");
     const std::size_t best = accuracy[1] > accuracy[0] ? 1 : 0;
-    return table.at("kind").cell(best);
-  };
-  for (const std::string model : {"verifier", "draft"}) {
-    const fs::path out = dir.path() / model;
-    const auto run = kvscope_run(
-        {"papers", "--quick", "--model", model, "--items", "quoka-fig-4", "--out", out.string()});
-    INFO(run.err);
-    REQUIRE(run.code == 0);
-    CHECK_THAT(items_of(out)[0].at("command").get<std::string>(),
-               ContainsSubstring("--kinds " + best_of(out / "runs/asked.csv") + " "));
+    const auto items = items_of(out);
+    const auto command = items[0].at("command").get<std::string>();
+    CHECK_THAT(command, ContainsSubstring("--kinds " + table.at("kind").cell(best) + " "));
+    const TableColumn* const wording = table.find("wording");
+    CHECK((wording != nullptr) == (model != "verifier"));
+    const bool in_chat = wording != nullptr && wording->cell(best) == "chat";
+    CHECK((command.find(" --chat ") != std::string::npos) == in_chat);
+    // both budgets come of one run
+    CHECK(items[1].at("command") == command);
+    CHECK_THAT(command, ContainsSubstring("--budget ratio=0.25,0.12 "));
+    const auto reads = [](const auto& item, const char* key) {
+      for (const auto& value : item.at("values"))
+        if (value.at("key") == key) return value.at("where").template get<std::string>();
+      return std::string();
+    };
+    CHECK(reads(items[0], "quoka") == "selector=quoka;budget=0.25");
+    CHECK(reads(items[1], "quoka") == "selector=quoka;budget=0.12");
   }
+}
+
+TEST_CASE("papers with rounded products says so") {
+  const TempDir dir;
+  const fs::path out = dir.path() / "report";
+  const auto run = kvscope_run(
+      {"papers", "--quick", "--matmul", "bf16", "--items", "quoka-norms", "--out", out.string()});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK_THAT(run.out, ContainsSubstring("Computed with products in bf16"));
+  CHECK_THAT(read_file(out / "report.html"), ContainsSubstring("Computed with products in bf16"));
+  CHECK_THAT(read_file(out / "report.tex"), ContainsSubstring("Computed with products in bf16"));
+  const auto json = nlohmann::json::parse(read_file(out / "items.json"));
+  CHECK_THAT(json.at("matmul").get<std::string>(), ContainsSubstring("bf16"));
+  CHECK_THAT(run.err, ContainsSubstring("kvscope record"));
+  CHECK_THAT(run.err, ContainsSubstring("--matmul bf16"));
 }
 
 TEST_CASE("a failed write is no verdict: the report says so, and so does the code") {
