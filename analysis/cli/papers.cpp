@@ -189,25 +189,32 @@ class PapersCommand final : public Command {
     return outcome;
   }
 
-  /// Names the items that the system did not let be run, or drawn; false if there are none.
+  /// Names the items that the system did not let be run, or drawn, those of one reason together;
+  /// false if there are none.
   static bool tell_not_run(const std::vector<papers::ItemOutcome>& outcomes) {
-    bool any = false;
-    const auto tell = [&](const papers::ItemOutcome& outcome, const char* what,
-                          const std::string& why) {
-      note(fmt::format("kvscope: papers: {} was not {}: {}; the same command tries again",
-                       outcome.item->id, what, why));
-      any = true;
+    std::vector<std::pair<std::string, std::vector<std::string>>> by_reason;
+    const auto add = [&](const papers::ItemOutcome& outcome, const char* what,
+                         const std::string& why) {
+      const std::string reason = fmt::format("not {}: {}", what, why);
+      auto at = std::ranges::find_if(by_reason, [&](const auto& e) { return e.first == reason; });
+      if (at == by_reason.end()) at = by_reason.insert(at, {reason, {}});
+      if (at->second.empty() || at->second.back() != outcome.item->id)
+        at->second.push_back(outcome.item->id);
     };
     for (const papers::ItemOutcome& outcome : outcomes) {
       if (outcome.judgement.verdict == papers::Verdict::not_run) {
-        tell(outcome, "run", outcome.judgement.reason);
+        add(outcome, "run", outcome.judgement.reason);
         continue;
       }
       for (const papers::DrawnPicture& picture : outcome.pictures) {
-        if (picture.not_run) tell(outcome, "drawn", picture.failed);
+        if (picture.not_run) add(outcome, "drawn", picture.failed);
       }
     }
-    return any;
+    for (const auto& [reason, ids] : by_reason) {
+      note(fmt::format("kvscope: papers: {} {} {}; the same command tries again",
+                       fmt::join(ids, ", "), ids.size() == 1 ? "was" : "were", reason));
+    }
+    return !by_reason.empty();
   }
 
   void write_reports(const papers::ReportHead& head,

@@ -38,7 +38,7 @@ _PLACES = {
     "show": "explorer",
     "policy": "policy",
     "record": "recorder",
-    "UsageError": "errors", "InputError": "errors", "CommandError": "errors", "SelectorError": "errors",
+    "Error": "errors", "UsageError": "errors", "InputError": "errors", "CommandError": "errors", "SelectorError": "errors",
 }
 __all__ = sorted(set(_PLACES) - {"open"})  # import * must not hide the builtin
 

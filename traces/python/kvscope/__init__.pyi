@@ -5,7 +5,7 @@ from typing import Any, Literal
 from ._commands import analyze as analyze, figure as figure, run as run, simulate as simulate, sweep as sweep
 from .commands import Analysis as Analysis, Outcome as Outcome, selectors as selectors
 from .conformance import selftest as selftest
-from .errors import CommandError as CommandError, InputError as InputError, SelectorError as SelectorError
+from .errors import CommandError as CommandError, Error as Error, InputError as InputError, SelectorError as SelectorError
 from .errors import UsageError as UsageError
 from .explorer import show as show
 from .export import export as export

@@ -90,7 +90,7 @@ def select(trace: Trace | str | PathLike[str], selector: str | OwnSelector, budg
                          "layer with full attention")
     end = pos + n_tok
     k, v = part.k[:, :end], part.v[:, :end]
-    sinks = opened._file.sinks
+    sinks = opened._opened().sinks
     run = native.Run(spec, opened.n_layers, opened.n_q, opened.n_kv, opened.d_head, end, opened.score_scale, [text], dense_layers=0,
                      score_cap=opened.score_cap)
     has_history = caps["permanent"] or caps["needs_probs"]

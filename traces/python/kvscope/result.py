@@ -10,6 +10,7 @@ import numpy as np
 
 from ._load import native
 from .errors import UsageError
+from .opened import OpenedFile
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -31,7 +32,7 @@ def is_result(path: str | os.PathLike[str]) -> bool:
     return True
 
 
-class Result:
+class Result(OpenedFile):
     """A result file. `arrays` lists what it holds; result["NAME"] is one array (an xarray.DataArray); `rows` the table."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -43,19 +44,23 @@ class Result:
         self.created: str = self._file.created
         self.arrays: dict[str, dict[str, Any]] = {array["name"]: array for array in self._file.arrays}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Result, (os.path.abspath(self.path),)
+
     @property
     def summary(self) -> dict[str, Any]:
-        return json.loads(self._file.summary)
+        return json.loads(self._opened().summary)
 
     @property
     def config(self) -> Any:
-        return json.loads(self._file.config)
+        return json.loads(self._opened().config)
 
     @property
     def rows(self) -> DataFrame:
         """The table as a DataFrame; attrs["columns"] says what each column is."""
         import pandas
 
+        self._opened()
         columns = {}
         for name, column in native.read_rows(self.path).items():
             columns[name] = pandas.Categorical.from_codes(*column).astype(str) if isinstance(column, tuple) else column
@@ -66,7 +71,7 @@ class Result:
 
     def read(self, name: str) -> np.ndarray:
         """An array as NumPy, f64."""
-        return self._file.read(name)
+        return self._opened().read(name)
 
     def __getitem__(self, name: str) -> DataArray:
         import xarray
@@ -92,9 +97,6 @@ class Result:
             renamed |= {axis: f"{axis}_axis" for axis in array.dims if axis == name and array.ndim > 1}
             data[name] = array.rename(renamed)
         return xarray.Dataset(data, attrs={"kind": self.kind, "command_line": self.command_line, "writer": self.writer})
-
-    def __fspath__(self) -> str:
-        return self.path
 
     def __repr__(self) -> str:
         lines = [f"<kvscope result {os.path.basename(self.path)}: {self.kind}, {self.command_line or 'no command'}>"]

@@ -193,7 +193,7 @@ def describe(function: Callable[..., Any], about: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    sys.path[0] = str(folder)
+    sys.path[:1] = [str(folder), str(Path(__file__).parents[1])]  # the module, and the package whose errors it raises
     import _native
 
     (folder / "_commands.pyi").write_text(stub(json.loads(_native.run(["help", "--json"])[1])), encoding="utf-8")

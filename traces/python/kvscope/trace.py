@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from ._load import native
-from .errors import UsageError
+from .errors import InputError, UsageError
+from .opened import OpenedFile
 
 if TYPE_CHECKING:
     from xarray import DataArray
@@ -26,10 +28,12 @@ ARRAYS = {
 }
 
 
-class LazyArray:
+class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
     """One tensor of one layer, indexed by true heads and absolute positions; NumPy indexing reads what it needs.
 
     array[3] is head 3; array[3, 100:200] a range of positions; np.asarray(array) all of it; f32 whatever is stored.
+    Arithmetic, NumPy's functions and an array's own methods (mean, astype, reshape, ...) read all of it, each time anew:
+    keep `k = array[:]` where several follow.
     """
 
     def __init__(self, trace: Trace, name: str, layer: int) -> None:
@@ -40,7 +44,6 @@ class LazyArray:
         self.heads = heads
         self.first = trace.rows[0] if axes[0] == "q_head" else 0
         self.end = trace.rows[1] if axes[0] == "q_head" else trace.n_tokens
-        self._read = getattr(trace._file, f"read_{name}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -52,8 +55,23 @@ class LazyArray:
 
     dtype = np.dtype("float32")
 
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it as f32, in memory."""
+        return self.size * self.dtype.itemsize
+
     def __len__(self) -> int:
         return self.shape[0]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[head] for head in range(len(self)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LazyArray, (self._trace, self.name, self.layer)
 
     def _positions(self, index: Any) -> tuple[int, int, Any]:
         """The range to read, and what to take of it. Indices count from the first recorded position."""
@@ -77,14 +95,30 @@ class LazyArray:
         begin, end, taken = self._positions(rest[0] if rest else slice(None))
         chosen = np.asarray(self.heads)[heads]
         if chosen.ndim == 0:
-            return self._read(self.layer, int(chosen), begin, end)[(taken, *rest[1:])]
+            return self._read(int(chosen), begin, end)[(taken, *rest[1:])]
         if len(chosen) == 0:
             return np.empty((0, *self.shape[1:]), np.float32)
-        return np.stack([self._read(self.layer, int(head), begin, end)[(taken, *rest[1:])] for head in chosen])
+        return np.stack([self._read(int(head), begin, end)[(taken, *rest[1:])] for head in chosen])
+
+    def _read(self, head: int, begin: int, end: int) -> np.ndarray:
+        return getattr(self._trace._opened(), f"read_{self.name}")(self.layer, head, begin, end)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         out = self[:]
         return out if dtype is None else out.astype(dtype, copy=False)
+
+    def to_numpy(self) -> np.ndarray:
+        """All of it, read now."""
+        return self[:]
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        arrays = [np.asarray(one) if isinstance(one, LazyArray) else one for one in inputs]
+        return getattr(ufunc, method)(*arrays, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: np.asarray(...) is the array")
+        return getattr(np.asarray(self), name)
 
     def __dlpack__(self, **options: Any) -> Any:
         return np.asarray(self).__dlpack__(**options)
@@ -109,8 +143,11 @@ class Layer:
 
     def __init__(self, trace: Trace, index: int) -> None:
         self._trace, self.index = trace, index
-        window = trace._file.windows()[index]
+        window = trace._opened().windows()[index]
         self.window: int | None = None if window < 0 else window
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Layer, (self._trace, self.index)
 
     @property
     def q(self) -> LazyArray:
@@ -138,7 +175,7 @@ class Layer:
         Made from q and k; a row sums to 1, less where an attention sink takes a part.
         """
         wanted = np.atleast_1d(np.asarray(positions, dtype=np.int64))
-        rows = self._trace._file.attention_rows(self.index, int(q_head), wanted.tolist())
+        rows = self._trace._opened().attention_rows(self.index, int(q_head), wanted.tolist())
         return rows[0] if np.ndim(positions) == 0 else rows
 
     def __repr__(self) -> str:
@@ -146,8 +183,13 @@ class Layer:
         return f"<layer {self.index} of {self._trace.name}: {kind}>"
 
 
-class Trace:
-    """A recorded trace, open for reading. trace[4].k[0, 100:200] are keys of layer 4, KV head 0."""
+class Trace(OpenedFile):
+    """A recorded trace, open for reading. trace[4].k[0, 100:200] are keys of layer 4, KV head 0.
+
+    trace[-1] is the model's last layer, trace[0:8] a list of those of the first eight that are recorded. `with kvs.Trace(path)
+    as trace:` closes the file; without it the file closes when nobody refers to the trace. Pickled and copied traces open the
+    same path again (multiprocessing, joblib, dask), and refuse a file that is another recording by then.
+    """
 
     n_layers: int
     n_q: int
@@ -170,6 +212,7 @@ class Trace:
     def __init__(self, path: str | os.PathLike[str], allow_partial: bool = False) -> None:
         self.path = os.fspath(path)
         self.name = os.path.basename(self.path)
+        self._allow_partial = allow_partial
         self._file = native.Trace.open(self.path, allow_partial)
         self.layers: list[int] = list(self._file.layers)
         self.q_heads: list[int] = list(self._file.q_heads)
@@ -177,6 +220,9 @@ class Trace:
         self.rows: tuple[int, int] = tuple(self._file.rows)
         for field in Trace.__annotations__:
             setattr(self, field, getattr(self._file, field))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _open_same, (os.path.abspath(self.path), self._allow_partial, self.uuid)
 
     @property
     def group(self) -> int:
@@ -186,23 +232,23 @@ class Trace:
     @cached_property
     def tokens(self) -> np.ndarray:
         """Token ids, [n_tokens]."""
-        return self._file.tokens()
+        return self._opened().tokens()
 
     @cached_property
     def token_texts(self) -> list[str]:
         """The text of each token; empty if the recording had no tokenizer."""
-        return [text.decode("utf-8", "replace") for text in self._file.token_bytes()]
+        return [text.decode("utf-8", "replace") for text in self._opened().token_bytes()]
 
     @property
     def text(self) -> str:
-        return b"".join(self._file.token_bytes()).decode("utf-8", "replace")
+        return b"".join(self._opened().token_bytes()).decode("utf-8", "replace")
 
     def logits(self, begin: int | None = None, end: int | None = None) -> np.ndarray:
         """The model's logits at positions [begin, end) of the recorded rows (all of them by default), [n, n_vocab] f32, in nats.
 
         They are stored by `capture="logits"`. Raises UsageError for rows that are not recorded and for a trace without logits.
         """
-        return self._file.read_logits(self.rows[0] if begin is None else begin, self.rows[1] if end is None else end)
+        return self._opened().read_logits(self.rows[0] if begin is None else begin, self.rows[1] if end is None else end)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -211,19 +257,24 @@ class Trace:
 
         return run("info", self.path, json=True).json
 
-    def __getitem__(self, layer: int) -> Layer:
-        if layer not in self.layers:
+    @overload
+    def __getitem__(self, layer: int) -> Layer: ...
+    @overload
+    def __getitem__(self, layer: slice) -> list[Layer]: ...
+    def __getitem__(self, layer: int | slice) -> Layer | list[Layer]:
+        if isinstance(layer, slice):
+            return [Layer(self, index) for index in range(*layer.indices(self.n_layers)) if index in self.layers]
+        index = operator.index(layer)
+        index += self.n_layers if index < 0 else 0
+        if index not in self.layers:
             raise UsageError(f"{self.name}: layer {layer} is not recorded: expected one of {self.layers}")
-        return Layer(self, layer)
+        return Layer(self, index)
 
     def __iter__(self) -> Iterator[Layer]:
         return (self[layer] for layer in self.layers)
 
     def __len__(self) -> int:
         return len(self.layers)
-
-    def __fspath__(self) -> str:
-        return self.path
 
     def _facts(self) -> dict[str, str]:
         decoded = self.n_tokens - self.n_prompt
@@ -249,6 +300,14 @@ class Trace:
                        for name, value in self._facts().items())
         start = escape(self.text[:160].replace("\n", " "))
         return f"<table>{rows}</table>" + (f"<p><i>{start} ...</i></p>" if start else "")
+
+
+def _open_same(path: str, allow_partial: bool, uuid: str) -> Trace:
+    """The trace that was pickled."""
+    trace = Trace(path, allow_partial)
+    if trace.uuid != uuid:
+        raise InputError(f"{path}: expected the recording {uuid} that was pickled, found {trace.uuid}: pickle it again")
+    return trace
 
 
 def open(path: str | os.PathLike[str], *, allow_partial: bool = False) -> Trace | Result:  # noqa: A001 - kvs.open

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kvscope.errors import Error
 
-class RecordError(RuntimeError):
+
+class RecordError(Error, RuntimeError):
     """A recording that cannot go on; the base of the other errors here."""
 
 

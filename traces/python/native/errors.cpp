@@ -27,14 +27,13 @@ std::optional<nb::python_error> take_failure() {
   return std::exchange(kept_failure(), std::nullopt);
 }
 
-void bind_errors(nb::module_& module) {
+void bind_errors() {
   // The class of an error says whose fault it is: of the call, or of a file.
   static PyObject* usage_error = nullptr;
   static PyObject* input_error = nullptr;
-  usage_error = PyErr_NewException("kvscope.UsageError", PyExc_ValueError, nullptr);
-  input_error = PyErr_NewException("kvscope.InputError", PyExc_OSError, nullptr);
-  module.attr("UsageError") = nb::handle(usage_error);
-  module.attr("InputError") = nb::handle(input_error);
+  const nb::module_ errors = nb::module_::import_("kvscope.errors");
+  usage_error = nb::object(errors.attr("UsageError")).release().ptr();
+  input_error = nb::object(errors.attr("InputError")).release().ptr();
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);

@@ -8,7 +8,7 @@ NB_MODULE(_native, module) {
   nanobind::set_leak_warnings(false);  // a trace that is open when Python ends is no fault
   module.doc() = "kvscope's libraries and commands; the package kvscope is the way to them";
   module.attr("writer") = kvscope::writer_name();
-  kvscope::python::bind_errors(module);
+  kvscope::python::bind_errors();
   kvscope::python::bind_program(module);
   kvscope::python::bind_trace(module);
   kvscope::python::bind_result(module);

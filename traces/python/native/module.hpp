@@ -5,7 +5,8 @@
 
 namespace kvscope::python {
 
-void bind_errors(nanobind::module_& module);
+/// Errors of C++ become those of kvscope.errors.
+void bind_errors();
 void bind_program(nanobind::module_& module);    // run(), main(): the commands
 void bind_trace(nanobind::module_& module);      // Trace
 void bind_result(nanobind::module_& module);     // Result, read_rows()
