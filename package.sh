@@ -4,6 +4,7 @@
 #   ./package.sh wheel     wheels for PyPI: the Python package with all libraries, both programs and the sample models
 #   ./package.sh sdist     the sources of that package; building them is tried
 #   ./package.sh deb       a package for this Debian or Ubuntu: both programs, manual, completions, desktop file, icon
+#   ./package.sh container an image for clusters (OCI archive: apptainer, podman, docker) of this Debian and the deb, tried
 #   ./package.sh site      the documentation as a folder of pages that need no network: guides, references, every figure
 #   ./package.sh release   all of it in an empty dist/, with checksums and a list
 #
@@ -116,6 +117,42 @@ make_deb() {
   dpkg-deb --info "$dist"/kvscope_*.deb | sed -n 's/^ \(Package\|Version\|Installed-Size\|Depends\):/\0/p' >&2
 }
 
+# An image of the Debian that this is, with the deb and what it needs; without manual pages and translations. Needs root,
+# mmdebstrap and buildah (Debian has both), no daemon and no registry of images.
+make_container() {
+  local tool version deb suite image container storage
+  for tool in mmdebstrap buildah; do
+    command -v "$tool" >/dev/null || kvscope_die "$tool is missing: apt-get install mmdebstrap buildah"
+  done
+  [ "$(id -u)" -eq 0 ] || kvscope_die "an image is made of a root file system: run this as root"
+  make_deb
+  deb=$(realpath -- "$dist"/kvscope_*.deb)
+  version=$(dpkg-deb --field "$deb" Version)
+  suite=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:?}")
+  image=$dist/kvscope-$version-oci.tar
+  storage=(buildah --root "$work/images" --runroot "$work/images.run" --storage-driver vfs)
+  rm -rf -- "$work/images" "$work/images.run" "$image" # what a stopped run left
+  kvscope_say "an image of $suite with $(basename -- "$deb") (minutes; log: $work/container.log)"
+  mmdebstrap --variant=minbase --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+    --customize-hook="copy-in $deb /tmp" \
+    --customize-hook="chroot \"\$1\" apt-get install -y -q --no-install-recommends /tmp/$(basename -- "$deb") libgl1-mesa-dri" \
+    --customize-hook="rm \"\$1\"/tmp/$(basename -- "$deb")" "$suite" "$work/root.tar" >"$work/container.log" 2>&1 ||
+    { tail -n 5 "$work/container.log" >&2; kvscope_die "mmdebstrap failed (log: $work/container.log)"; }
+  {
+    container=$("${storage[@]}" from scratch) &&
+      "${storage[@]}" add -q "$container" "$work/root.tar" / &&
+      "${storage[@]}" config --entrypoint '["/usr/bin/kvscope"]' --cmd --help --env LANG=C.UTF-8 \
+        --label org.opencontainers.image.title=kvscope --label org.opencontainers.image.version="$version" \
+        --label org.opencontainers.image.licenses=Apache-2.0 "$container" &&
+      "${storage[@]}" commit -q --disable-compression=false --format oci "$container" "oci-archive:$image" &&
+      "${storage[@]}" run --isolation chroot "$container" -- kvscope --version &&
+      "${storage[@]}" run --isolation chroot "$container" -- sh -c \
+        'cd /tmp && kvscope record t.h5 --model draft --max-tokens 64 --progress none && kvscope verify t.h5'
+  } >>"$work/container.log" 2>&1 ||
+    { tail -n 5 "$work/container.log" >&2; kvscope_die "the image could not be made or does not work (log: $work/container.log)"; }
+  rm -rf -- "$work/images" "$work/images.run" "$work/root.tar"
+}
+
 make_site() {
   make_programs
   make_tools
@@ -149,6 +186,7 @@ make_release() {
 case ${1:-} in
 release) make_release ;;
 deb) make_deb ;;
+container) make_container ;;
 wheel) make_wheel ;;
 sdist) make_sdist ;;
 site) make_site ;;

@@ -11,6 +11,8 @@
 #include "analysis/fit/draft_fit.hpp"
 #include "analysis/papers/expand.hpp"
 #include "core/base/error.hpp"
+#include "core/base/lists.hpp"
+#include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
 #include "traces/hash.hpp"
 
@@ -24,6 +26,18 @@ namespace {
 std::string model_word(const std::string& word) {
   const bool is_path = word != "verifier" && word != "draft" && fs::exists(word);
   return is_path ? fs::absolute(word).lexically_normal().string() : word;
+}
+
+/// "4096,8192" of "4096,8192,16384" for a model of 8192 positions; the shortest in any case, whose
+/// command says what is wrong.
+std::string lengths_within(std::string_view lengths, const std::string& model) {
+  const Index most = load_config(model_dir(model)).max_positions;
+  std::string within;
+  for (const std::string& length : split_words(std::string(lengths), ',')) {
+    if (within.empty() || number_from<Index>(length).value_or(0) <= most)
+      within += (within.empty() ? "" : ",") + length;
+  }
+  return within;
 }
 
 }  // namespace
@@ -118,6 +132,7 @@ std::string PapersRunner::substitute(std::string_view name, const std::string& o
     return folder_.draft ? "" : fmt::format("--layers\n{}-{}", own_layers(), n_layers - 1);
   }
   if (papers::is_choice(name)) return picked(name);
+  if (name.starts_with("lengths:")) return lengths_within(name.substr(8), folder_.model);
   const papers::Run& run = find(std::string(name));
   return in_folder ? file_of(run.name) : path_of(run).string();
 }

@@ -2,7 +2,8 @@
 // the report's models ({--model} also the device that computes them), {model} and {draft-model}
 // their names alone, {NAME} the result of another run, {pick:RUN:BY:COLUMN} the cell of COLUMN in
 // the row of RUN with the largest BY (the first, where several have it), {--chat:RUN:BY} the option
-// --chat where that row was asked in the chat template.
+// --chat where that row was asked in the chat template, {lengths:N,N,...} those of the lengths that
+// the model has positions for.
 //
 // A draft that was made of the model's own first layers ({own-layers} of them) attends in these
 // as the model itself does. They say nothing about a draft, so {--unlike-draft} leaves them out of
@@ -118,7 +119,7 @@ std::vector<Run> simulation_runs() {
        "simulate perplexity {--model} --prefill 0 --selector full,quest,streamingllm,h2o,tova "
        "--budget 256 --dense-layers 2 --max-tokens 4096 --windows 2 --out {out}",
        "simulate perplexity {--model} --prefill 0 --selector full,quest,streamingllm,h2o,tova "
-       "--budget 128 --dense-layers 2 --max-tokens 1024 --out {out}"},
+       "--budget 128 --dense-layers 2 --max-tokens 768 --out {out}"},
       {"speculative", ".csv",
        "simulate speculative {--model} {--draft} --selector full,specattn --budget p=0.97 "
        "--dense-layers {live-dense-layers} --out {out}",
@@ -130,8 +131,9 @@ std::vector<Run> simulation_runs() {
 std::vector<Run> bench_runs() {
   return {
       {"live", ".json",
-       "bench live {--model} --selector quoka --budget 1024 --lengths 4096,8192,16384,32768 --json",
-       "bench live {--model} --selector quoka --budget 1024 --lengths 2048,8192 --repeat 2 --json"},
+       "bench live {--model} --selector quoka --budget 1024 --lengths "
+       "{lengths:4096,8192,16384,32768} --json",
+       "bench live {--model} --selector quoka --budget 1024 --lengths {lengths:2048,6144} --repeat 2 --json"},
       {"select", ".json",
        "bench select --selector quest,quoka --phase decode --budget tokens=2048 --lengths "
        "8192,16384,32768 --json",

@@ -143,6 +143,11 @@ class Tensor {
   static Tensor uninitialized(Shape shape) { return Tensor(shape, Uninitialized{}); }
 
   Tensor clone() const {
+    if (!data_) {  // without elements, whatever a shape says that was never given
+      Tensor out;
+      out.shape_ = shape_;
+      return out;
+    }
     Tensor out = uninitialized(shape_);
     std::copy_n(data_.get(), shape_.count(), out.data_.get());
     return out;

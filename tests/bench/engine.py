@@ -111,7 +111,7 @@ def prefill(torch, args, threads):
         peer = lambda: model(ids, use_cache=True, logits_to_keep=1)
 
         def run(kind, kv):
-            out = subprocess.run([args.kvscope, "bench", "prefill", "--model", folder, "--lengths", str(args.tokens), "--chunk", "512",
+            out = subprocess.run([args.kvscope, "bench", "prefill", "--model", folder, "--lengths", str(args.tokens), "--chunk", "1024",
                                   "--matmul", kind, "--kv-dtype", kv, "--threads", str(threads), "--repeat", "1", "--json"],
                                  check=True, capture_output=True, text=True).stdout
             return {"seconds": json.loads(out)["prefill"]["seconds_best"]}

@@ -173,6 +173,23 @@ TEST_CASE("papers asks for the fact that the dense model finds best, as it under
   }
 }
 
+TEST_CASE("papers times prompts that the model has positions for") {
+  const TempDir dir;
+  const fs::path model = dir.path() / "short";
+  fs::copy(embedded_draft(), model);
+  auto config = nlohmann::json::parse(read_file(model / "config.json"));
+  config["max_position_embeddings"] = 3000;
+  dir.write("short/config.json", config.dump());
+  const fs::path out = dir.path() / "report";
+  const auto run = kvscope_run({"papers", "--quick", "--model", model.string(), "--items",
+                                "quoka-fig-5acd", "--out", out.string()});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const auto item = items_of(out)[0];
+  CHECK_THAT(item.at("command").get<std::string>(), ContainsSubstring("--lengths 2048 "));
+  CHECK(item.at("verdict") != "cannot be tested");
+}
+
 TEST_CASE("papers with rounded products says so") {
   const TempDir dir;
   const fs::path out = dir.path() / "report";

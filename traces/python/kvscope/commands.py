@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import signatures
 from ._load import native
+from .columns import about
 from .errors import CommandError, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def run(*words: Any, progress: bool | Callable[[str, int, int, str], None] | Non
 
 
 def frame_of(rows: list[dict[str, Any]], report: dict[str, Any]) -> DataFrame:
-    """Rows of a report as a DataFrame; attrs hold what made them and what each column is."""
+    """Rows of a report as a DataFrame; attrs hold what made them, each column's title ("columns") and unit ("units")."""
     import pandas
 
     table = pandas.DataFrame(rows)
@@ -134,7 +135,7 @@ def frame_of(rows: list[dict[str, Any]], report: dict[str, Any]) -> DataFrame:
         if table[column].isna().all():
             table[column] = table[column].astype("float64")
     table.attrs = {key: value for key, value in report.items() if key not in ("rows", "layers")}
-    table.attrs["columns"] = {name: title for name in table.columns if (title := native.column_title(name))}
+    table.attrs |= about(table.columns)
     return table
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._load import native
+from .columns import about as about_columns
 from .errors import UsageError
 from .opened import OpenedFile
 
@@ -57,7 +58,7 @@ class Result(OpenedFile):
 
     @property
     def rows(self) -> DataFrame:
-        """The table as a DataFrame; attrs["columns"] says what each column is."""
+        """The table as a DataFrame; attrs["columns"] says what each column is, attrs["units"] in which unit."""
         import pandas
 
         self._opened()
@@ -65,8 +66,7 @@ class Result(OpenedFile):
         for name, column in native.read_rows(self.path).items():
             columns[name] = pandas.Categorical.from_codes(*column).astype(str) if isinstance(column, tuple) else column
         table = pandas.DataFrame(columns)
-        table.attrs = {"kind": self.kind, "command_line": self.command_line,
-                       "columns": {name: title for name in columns if (title := native.column_title(name))}}
+        table.attrs = {"kind": self.kind, "command_line": self.command_line, **about_columns(columns)}
         return table
 
     def read(self, name: str) -> np.ndarray:
