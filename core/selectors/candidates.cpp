@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <numeric>
 
 #include "core/attention/list_kernels.hpp"
 #include "core/attention/top_cuts.hpp"

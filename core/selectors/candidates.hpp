@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "core/selectors/selector.hpp"
-#include "core/trace/info.hpp"
 
 namespace kvscope {
 

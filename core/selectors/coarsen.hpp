@@ -11,7 +11,6 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "core/attention/rounded_scores.hpp"
 #include "core/base/fields.hpp"

@@ -4,11 +4,9 @@
 
 #include <functional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "core/attention/rounded_scores.hpp"
-#include "core/base/fields.hpp"
 #include "core/selectors/index_maps.hpp"
 #include "core/selectors/key_pools.hpp"
 #include "core/selectors/selector.hpp"

@@ -10,7 +10,6 @@
 
 #include "core/base/rng.hpp"
 #include "core/selectors/selector.hpp"
-#include "core/trace/info.hpp"
 
 namespace kvscope {
 

@@ -3,7 +3,6 @@
 #include <hwy/cache_control.h>
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 
 #include "core/attention/key_kernels.hpp"
 #include "core/attention/row_kernels.hpp"

@@ -4,10 +4,8 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
-#include "core/base/fields.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 

@@ -2,7 +2,6 @@
 // (NSA, InfLLM-V2), block means (MoBA) and landmarks (ShadowKV).
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "core/selectors/candidates.hpp"

@@ -5,7 +5,6 @@
 #include <span>
 
 #include "core/selectors/selector.hpp"
-#include "core/trace/info.hpp"
 
 namespace kvscope {
 

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "core/attention/selection.hpp"
-#include "core/base/fields.hpp"
 
 namespace kvscope {
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "core/selectors/fit_history.hpp"
 #include "core/selectors/key_rotation.hpp"

@@ -1,7 +1,6 @@
 #include "core/selectors/mean_cosines.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 
 #include "core/attention/key_kernels.hpp"

@@ -3,7 +3,6 @@
 
 #include <string_view>
 
-#include "core/base/fields.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {

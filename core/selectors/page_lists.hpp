@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/base/fields.hpp"
-#include "core/selectors/candidates.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/shared_options.hpp"
 

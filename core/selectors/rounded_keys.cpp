@@ -1,7 +1,5 @@
 #include "core/selectors/rounded_keys.hpp"
 
-#include <algorithm>
-
 #include "core/attention/code_kernels.hpp"
 #include "core/attention/row_kernels.hpp"
 

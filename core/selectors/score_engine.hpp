@@ -16,7 +16,6 @@
 #include <span>
 #include <tuple>
 #include <typeindex>
-#include <utility>
 #include <vector>
 
 #include "core/base/parallel.hpp"

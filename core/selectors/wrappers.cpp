@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
-#include "core/base/suggest.hpp"
 #include "core/selectors/coarsen.hpp"
 #include "core/selectors/every.hpp"
 

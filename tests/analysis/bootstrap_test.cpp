@@ -53,6 +53,8 @@ TEST_CASE("values that are missing are no part of a bootstrap interval") {
   const Interval some = bootstrap_mean(std::vector<double>{kNone, 1.0, 2.0, kNone, 4.0}, 50, {1});
   CHECK(some.low == all.low);
   CHECK(some.high == all.high);
+  CHECK(std::isnan(bootstrap_mean({}, 10, {1}).low));
+  CHECK(std::isnan(bootstrap_mean(std::vector<double>{1.0}, 0, {1}).high));
 }
 
 }  // namespace

@@ -10,8 +10,10 @@
 
 #include "analysis/base/layer_store.hpp"
 #include "analysis/kinds/attention_map.hpp"
+#include "analysis/kinds/coverage.hpp"
 #include "analysis/kinds/geometry.hpp"
 #include "analysis/kinds/heads.hpp"
+#include "analysis/kinds/ladder.hpp"
 #include "analysis/kinds/layer_map.hpp"
 #include "analysis/kinds/overlap.hpp"
 #include "analysis/kinds/pruning.hpp"
@@ -19,6 +21,7 @@
 #include "analysis/kinds/quest_bounds.hpp"
 #include "analysis/kinds/quoka.hpp"
 #include "analysis/kinds/theorem_b1.hpp"
+#include "analysis/kinds/ties.hpp"
 #include "core/base/error.hpp"
 #include "core/trace/result.hpp"
 #include "tests/support/planted_trace.hpp"
@@ -62,6 +65,17 @@ std::vector<Analysis> analyses() {
   const auto map_to_itself = [](const TraceSource& trace, auto&&... rest) {
     return analyze_layer_map(trace, trace, rest...);
   };
+  CoverageOptions coverage;
+  coverage.selectors = {"quoka", "quest", "lessismore", "snapkv"};
+  coverage.budgets = {Budget::parse("16")};
+  const auto coverage_of_itself = [](const TraceSource& trace, auto&&... rest) {
+    return analyze_coverage(trace, &trace, rest...);
+  };
+  LadderOptions ladder;
+  ladder.selector = "quest:page-size=4";
+  ladder.budget = Budget::parse("12");
+  TiesOptions ties;
+  ties.budget = Budget::parse("16");
   OverlapOptions overlap;
   overlap.selector = "quest:page-size=4,quoka";
   overlap.budget = "32";
@@ -73,6 +87,9 @@ std::vector<Analysis> analyses() {
           analysis("heads", analyze_heads, heads),
           analysis("pruning", analyze_pruning, pruning, true, false),
           analysis("overlap", analyze_overlap, overlap, false),
+          analysis("coverage", coverage_of_itself, coverage, false, false),
+          analysis("ladder", analyze_ladder, ladder, false, false),
+          analysis("ties", analyze_ties, ties, false, false),
           analysis("attention-map", analyze_attention_map, AttentionMapOptions{}, false),
           analysis("layer-map", map_to_itself, LayerMapOptions{}, false, false)};
 }
@@ -84,18 +101,7 @@ MemoryTrace windowed_trace(Index n_tokens) {
   plant.n_q = 8;
   plant.n_tokens = n_tokens;
   plant.has_sink_logits = true;
-  MemoryTrace planted = test::planted_trace(plant);
-  TraceInfo info = planted.info();
-  info.window[1] = 20;
-  MemoryTrace trace(info);
-  const auto copy = [](const auto& from, auto&& to) {
-    std::copy_n(from.data(), from.shape().count(), to.data());
-  };
-  for (const Index layer : info.layers) {
-    copy(planted.q(layer), trace.q(layer));
-    copy(planted.k(layer), trace.k(layer));
-    copy(planted.v(layer), trace.v(layer));
-  }
+  MemoryTrace trace = test::planted_trace(plant, [](TraceInfo& info) { info.window[1] = 20; });
   std::vector<TokenId> tokens;
   for (Index t = 0; t < n_tokens; ++t) tokens.push_back(static_cast<TokenId>(t % 13));
   trace.set_tokens(tokens);

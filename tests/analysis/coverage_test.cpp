@@ -30,18 +30,7 @@ constexpr Index kWindow = 21;
 
 /// The trace with layer 1 behind a sliding window.
 MemoryTrace windowed_trace(const PlantOptions& plant) {
-  MemoryTrace source = planted_trace(plant);
-  TraceInfo info = source.info();
-  info.window[1] = kWindow;
-  MemoryTrace trace(info);
-  for (Index layer : info.layers) {
-    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), trace.q(layer).data());
-    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), trace.k(layer).data());
-    std::copy_n(source.v(layer).data(), source.v(layer).shape().count(), trace.v(layer).data());
-  }
-  const auto ids = source.tokens();
-  trace.set_tokens({ids.begin(), ids.end()});
-  return trace;
+  return planted_trace(plant, [](TraceInfo& info) { info.window[1] = kWindow; });
 }
 
 PlantOptions small_plant() {
@@ -451,16 +440,10 @@ TEST_CASE("coverage: a floor holds where one head gives all it has to its attent
   PlantOptions plant = small_plant();
   plant.n_q = plant.n_kv = 2;
   plant.has_sink_logits = true;
-  MemoryTrace source = planted_trace(plant);
-  TraceInfo info = source.info();
-  for (std::size_t i = 0; i < info.sink_logits.size(); ++i)
-    info.sink_logits[i] = i % 2 == 0 ? 40.0f : -40.0f;
-  MemoryTrace trace(info);
-  for (Index layer = 0; layer < plant.n_layers; ++layer) {
-    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), trace.q(layer).data());
-    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), trace.k(layer).data());
-    std::copy_n(source.v(layer).data(), source.v(layer).shape().count(), trace.v(layer).data());
-  }
+  const MemoryTrace trace = planted_trace(plant, [](TraceInfo& info) {
+    for (std::size_t i = 0; i < info.sink_logits.size(); ++i)
+      info.sink_logits[i] = i % 2 == 0 ? 40.0f : -40.0f;
+  });
   CoverageOptions options = small_options();
   options.selectors.clear();
   options.budgets.clear();
@@ -488,31 +471,6 @@ TEST_CASE("coverage: a model that drafts for itself has the floor p", "[coverage
     CHECK(summary["layers"][l]["nucleus_mass"].get<double>() >= 0.7 - 1e-6);
   }
   CHECK(summary["pinsker"]["violations"] == 0);
-}
-
-TEST_CASE("coverage: the same bits with 1 and 3 threads", "[coverage]") {
-  PlantOptions plant = small_plant();
-  plant.n_layers = 4;
-  const MemoryTrace trace = windowed_trace(plant);
-  plant.seed = 2;
-  const MemoryTrace draft = planted_trace(plant);
-  CoverageOptions options = small_options();
-  options.selectors = {"quoka", "quest", "lessismore", "snapkv"};
-  options.budgets = {Budget::parse("16")};
-  MemoryResult one, three;
-  CHECK(run(trace, options, one, 1, &draft).dump() == run(trace, options, three, 3, &draft).dump());
-  REQUIRE(one.arrays().size() == three.arrays().size());
-  for (const ResultArray& array : one.arrays()) {
-    INFO(array.name);
-    const auto same = [&]<class T>(T) {
-      const auto a = one.values<T>(array.name);
-      const auto b = three.values<T>(array.name);
-      return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-    };
-    if (array.type == ResultType::f32) CHECK(same(float{}));
-    if (array.type == ResultType::f64) CHECK(same(double{}));
-    if (array.type == ResultType::i64) CHECK(same(std::int64_t{}));
-  }
 }
 
 TEST_CASE("coverage: sums in fixed point do not depend on the order and stay close", "[coverage]") {
@@ -577,11 +535,6 @@ TEST_CASE("coverage: what does not fit is refused with a sentence", "[coverage]"
   options.layer_map = "monotone";
   CHECK_THROWS_WITH(run(trace, options, result, 1, &short_draft),
                     ContainsSubstring("holds 40 tokens"));
-  std::stop_source stopped;
-  stopped.request_stop();
-  ThreadPool pool(1);
-  CHECK_THROWS_AS(analyze_coverage(trace, nullptr, options, result, pool, {}, stopped.get_token()),
-                  Interrupted);
 }
 
 }  // namespace

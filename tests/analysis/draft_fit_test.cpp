@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/fit/draft_folder.hpp"
-#include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
 #include "core/base/rng.hpp"
 #include "core/model/safetensors_writer.hpp"

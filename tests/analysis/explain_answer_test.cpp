@@ -5,15 +5,13 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <fstream>
 #include <memory>
 #include <set>
 
 #include "analysis/figures/figure_kind.hpp"
 #include "core/base/data_dir.hpp"
-#include "core/base/error.hpp"
 #include "core/trace/result.hpp"
+#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::explain_answer_test {
 namespace {
@@ -59,9 +57,7 @@ struct World {
   Tokenizer tokenizer = Tokenizer::load(embedded_verifier());
   ThreadPool pool{2};
   std::vector<TokenId> prompt = [this] {
-    std::ifstream in(embedded_text());
-    const std::string all((std::istreambuf_iterator<char>(in)), {});
-    auto ids = tokenizer.encode(std::string_view(all).substr(0, 4000));
+    auto ids = tokenizer.encode(testing::read_file(embedded_text()).substr(0, 4000));
     ids.resize(200);
     return ids;
   }();

@@ -206,41 +206,6 @@ TEST_CASE("geometry: planted axes and clusters are found", "[geometry]") {
   CHECK(gap[0] == Approx(-20.0 / length).margin(0.01));
 }
 
-TEST_CASE("geometry: rotating q and k together changes no variance, cosine or norm", "[geometry]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 60;
-  const MemoryTrace trace = test::planted_trace(plant);
-  MemoryTrace turned = test::planted_trace(plant);
-  const double c = std::cos(0.7), s = std::sin(0.7);
-  const auto turn = [&](TensorView<float> rows) {
-    for (Index t = 0; t < rows.dim(0); ++t) {
-      for (Index p = 0; p < 4; ++p) {  // channels p and 7 - p, another angle's sign each
-        const double x = static_cast<double>(rows(t, p));
-        const double y = static_cast<double>(rows(t, 7 - p));
-        rows(t, p) = static_cast<float>(c * x - s * y);
-        rows(t, 7 - p) = static_cast<float>(s * x + c * y);
-      }
-    }
-  };
-  for (Index layer = 0; layer < plant.n_layers; ++layer) {
-    for (Index h = 0; h < plant.n_q; ++h) turn(turned.q(layer).sub(h));
-    for (Index h = 0; h < plant.n_kv; ++h) turn(turned.k(layer).sub(h));
-  }
-  GeometryOptions options;
-  options.basis = GENERATE(GeometryBasis::group, GeometryBasis::head, GeometryBasis::keys);
-  MemoryResult a, b;
-  run(trace, options, a);
-  run(turned, options, b);
-  for (const char* name : {"explained", "variance", "clustering/queries", "clustering/keys",
-                           "clustering/means", "norms/q_p95"}) {
-    INFO(name);
-    const auto x = a.values<double>(name);
-    const auto y = b.values<double>(name);
-    REQUIRE(x.size() == y.size());
-    for (std::size_t i = 0; i < x.size(); ++i) CHECK(x[i] == Approx(y[i]).margin(1e-6));
-  }
-}
-
 TEST_CASE("geometry: the share of the keys' spread that RoPE makes", "[geometry]") {
   // Four keys at -20, -10, 10 and 20 degrees before, at -60, -30, 30 and 60 after.
   TraceInfo info = make_trace_info(1, 1, 1, 2, 4, 4);
@@ -351,10 +316,6 @@ TEST_CASE("geometry: bad input gets a sentence", "[geometry]") {
   TraceInfo info = trace.info();
   info.rows = {8, 64};
   CHECK_THROWS_WITH(run(MemoryTrace(info), {}, result), ContainsSubstring("needs q of all"));
-  std::stop_source stop;
-  stop.request_stop();
-  ThreadPool pool(2);
-  CHECK_THROWS_AS(analyze_geometry(trace, {}, result, pool, {}, stop.get_token()), Interrupted);
 }
 
 }  // namespace

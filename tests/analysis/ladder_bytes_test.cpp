@@ -2,7 +2,6 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "analysis/kinds/ladder.hpp"
 #include "core/trace/result.hpp"

@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
+using kvscope::testing::read_file;
 using kvscope::testing::TempDir;
 
 TEST_CASE("what is to be matched is one of three quantities, and a sentence says which") {
@@ -120,11 +121,6 @@ void run(const SweepPlan& plan, const fs::path& journal, JournalMode mode = Jour
          Shard shard = {}, int threads = 1) {
   ThreadPool pool(threads);
   run_sweep(plan, journal, mode, shard, pool, {}, {});
-}
-
-std::string bytes_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 TEST_CASE("a matched sweep costs what was asked for, and says the knob or why not") {
@@ -245,7 +241,7 @@ TEST_CASE("threads, shards and interruptions change no byte of a matched sweep")
   CHECK(plan.pairs.size() == 1 + 7 * 2);  // full has no knob: once
   run(plan, dir.path() / "one");
   run(plan, dir.path() / "three", JournalMode::fresh, {}, 3);
-  CHECK(bytes_of(dir.path() / "one") == bytes_of(dir.path() / "three"));
+  CHECK(read_file(dir.path() / "one") == read_file(dir.path() / "three"));
   const SweepResult whole = merge_sweep({dir.path() / "one"});
   std::vector<fs::path> shards;
   for (Index i : {2, 1, 3}) {
@@ -253,10 +249,10 @@ TEST_CASE("threads, shards and interruptions change no byte of a matched sweep")
     run(plan, shards.back(), JournalMode::fresh, {i, 3});
   }
   CHECK(sweep_csv(merge_sweep(shards)) == sweep_csv(whole));
-  const std::string text = bytes_of(dir.path() / "one");
+  const std::string text = read_file(dir.path() / "one");
   std::ofstream(dir.path() / "cut", std::ios::binary) << text.substr(0, text.size() / 2);
   run(plan, dir.path() / "cut", JournalMode::resume);
-  CHECK(bytes_of(dir.path() / "cut") == text);
+  CHECK(read_file(dir.path() / "cut") == text);
   CHECK_THROWS_WITH(run(matched_plan({"density=0.2"}), dir.path() / "one", JournalMode::resume),
                     ContainsSubstring("another sweep"));
 }

@@ -7,9 +7,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
-#include "core/base/error.hpp"
 #include "core/trace/result.hpp"
 #include "tests/support/planted_trace.hpp"
 

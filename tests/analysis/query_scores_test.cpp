@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "analysis/base/trace_selection.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::query_scores_test {

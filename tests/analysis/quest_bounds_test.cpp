@@ -27,18 +27,6 @@ nlohmann::ordered_json run(const TraceSource& trace, const QuestOptions& options
   return analyze_quest(trace, options, result, pool, {}, {});
 }
 
-/// The trace with one layer's window set (and, if given, a prompt shorter than the trace).
-MemoryTrace with_info(MemoryTrace& source, TraceInfo info) {
-  MemoryTrace trace(info);
-  for (Index layer : info.layers) {
-    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), trace.q(layer).data());
-    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), trace.k(layer).data());
-  }
-  const auto ids = source.tokens();
-  trace.set_tokens({ids.begin(), ids.end()});
-  return trace;
-}
-
 std::vector<Index> naive_top(const std::vector<double>& scores, Index k) {
   std::vector<Index> order(scores.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Index>(i);
@@ -57,10 +45,9 @@ TEST_CASE("quest: bounds, maxima, selections and masses equal three loops", "[qu
   plant.n_kv = 2;
   plant.n_tokens = 45;
   plant.sink = 1.0;
-  MemoryTrace source = test::planted_trace(plant);
-  TraceInfo info = source.info();
-  info.window[1] = 21;
-  MemoryTrace trace = with_info(source, info);
+  const MemoryTrace trace =
+      test::planted_trace(plant, [](TraceInfo& info) { info.window[1] = 21; });
+  const TraceInfo& info = trace.info();
   QuestOptions options;
   options.page_size = 4;
   options.budget = 16;
@@ -168,17 +155,6 @@ TEST_CASE("quest: one-token pages have no gap and keep the heaviest keys", "[que
   for (auto rank : result.values<std::int32_t>("best_rank")) REQUIRE(rank == 0);
 }
 
-TEST_CASE("quest: a budget of all tokens is dense", "[quest]") {
-  MemoryTrace trace = test::planted_trace({});
-  QuestOptions options;
-  options.budget = 64;
-  options.dense_layers = 0;
-  MemoryResult result;
-  const auto summary = run(trace, options, result);
-  for (float mass : result.values<float>("kernel/mass")) REQUIRE(mass == Approx(1.0).margin(1e-6));
-  REQUIRE(summary["totals"]["kernel_reduction_per_q_head"] == 0.0);
-}
-
 TEST_CASE("quest: a shared selection loads what each head loads, separate ones load their union",
           "[quest]") {
   test::PlantOptions plant;
@@ -218,10 +194,7 @@ TEST_CASE("quest: a shared selection loads what each head loads, separate ones l
 }
 
 TEST_CASE("quest: steps are the decoded positions if there are any", "[quest]") {
-  MemoryTrace source = test::planted_trace({});
-  TraceInfo info = source.info();
-  info.n_prompt = 50;
-  MemoryTrace trace = with_info(source, info);
+  const MemoryTrace trace = test::planted_trace({}, [](TraceInfo& info) { info.n_prompt = 50; });
   MemoryResult result;
   run(trace, {}, result);
   REQUIRE(result.values<std::int64_t>("step_pos").front() == 50);
@@ -234,7 +207,7 @@ TEST_CASE("quest: steps are the decoded positions if there are any", "[quest]") 
   REQUIRE(std::vector<std::int64_t>(steps.begin(), steps.end()) ==
           std::vector<std::int64_t>{0, 12, 24, 36, 49});
   options.step_source = StepSource::decode;
-  REQUIRE_THROWS_WITH(run(source, options, result),
+  REQUIRE_THROWS_WITH(run(test::planted_trace({}), options, result),
                       Catch::Matchers::ContainsSubstring("64 prompt and 0 decoded"));
 }
 

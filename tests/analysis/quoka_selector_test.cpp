@@ -104,14 +104,9 @@ TEST_CASE("quoka: the analysis keeps what the selector keeps, key by key", "[quo
   plant.zero_keys = {7};
   plant.has_sink_logits = GENERATE(false, true);
   plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
-  MemoryTrace planted = test::planted_trace(plant);
-  TraceInfo info = planted.info();
-  info.n_prompt = 57;  // and seven decoded tokens
-  MemoryTrace trace(info);
-  for (Index layer = 0; layer < plant.n_layers; ++layer) {
-    std::copy_n(planted.q(layer).data(), planted.q(layer).shape().count(), trace.q(layer).data());
-    std::copy_n(planted.k(layer).data(), planted.k(layer).shape().count(), trace.k(layer).data());
-  }
+  // and seven decoded tokens
+  MemoryTrace trace = test::planted_trace(plant, [](TraceInfo& info) { info.n_prompt = 57; });
+  const TraceInfo& info = trace.info();
 
   for (const Question& question : kQuestions) {
     INFO(question.spec << ", " << question.budget << ", n_q " << plant.n_q);

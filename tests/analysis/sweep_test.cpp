@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -20,6 +19,7 @@ namespace kvscope::test::sweep_test {
 
 using Catch::Matchers::ContainsSubstring;
 using kvscope::test::PlantOptions;
+using kvscope::testing::read_file;
 using kvscope::testing::TempDir;
 
 namespace {
@@ -58,11 +58,6 @@ void run(const SweepPlan& sweep, const fs::path& journal, JournalMode mode = Jou
   run_sweep(sweep, journal, mode, shard, pool, {}, {});
 }
 
-std::string text_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 void write_text(const fs::path& file, const std::string& text) {
   std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
 }
@@ -94,7 +89,7 @@ TEST_CASE("threads, shards and interruptions change no byte of a sweep") {
   const SweepResult whole = merge_sweep({dir.path() / "one"});
   CHECK(whole.blocks.size() == 2 * 3 * 7);  // traces, layers, pairs: full takes no budget
   run(sweep, dir.path() / "three", JournalMode::fresh, {}, 3);
-  CHECK(text_of(dir.path() / "one") == text_of(dir.path() / "three"));
+  CHECK(read_file(dir.path() / "one") == read_file(dir.path() / "three"));
 
   for (Index count : {2, 3, 20}) {
     std::vector<fs::path> shards;
@@ -109,13 +104,13 @@ TEST_CASE("threads, shards and interruptions change no byte of a sweep") {
   }
 
   // cut anywhere behind the first line: whole units stay, the torn one is done again
-  const std::string text = text_of(dir.path() / "one");
+  const std::string text = read_file(dir.path() / "one");
   const std::size_t header = text.find('\n') + 1;
   for (const std::size_t cut :
        {header, header + 1, header + (text.size() - header) / 2, text.size() - 1}) {
     write_text(dir.path() / "cut", text.substr(0, cut));
     run(sweep, dir.path() / "cut", JournalMode::resume);
-    CHECK(text_of(dir.path() / "cut") == text);
+    CHECK(read_file(dir.path() / "cut") == text);
   }
 }
 
@@ -138,7 +133,7 @@ TEST_CASE("a stop keeps the finished units and a resumed sweep goes on") {
   CHECK_THROWS_WITH(merge_sweep({journal}), ContainsSubstring("--resume"));
   run(sweep, journal, JournalMode::resume);
   run(sweep, dir.path() / "straight");
-  CHECK(text_of(journal) == text_of(dir.path() / "straight"));
+  CHECK(read_file(journal) == read_file(dir.path() / "straight"));
 }
 
 TEST_CASE("a journal of another sweep is refused") {
@@ -173,7 +168,7 @@ TEST_CASE("journals with right checksums but missing or foreign rows are refused
   const TempDir dir;
   const auto journal = dir.path() / "j";
   run(plan(), journal);
-  const std::string text = text_of(journal);
+  const std::string text = read_file(journal);
   const auto refuses = [&](const char* words,
                            const std::function<void(nlohmann::ordered_json&)>& change) {
     write_text(journal, forged(text, [&](nlohmann::ordered_json& data, std::size_t line) {
@@ -207,7 +202,7 @@ TEST_CASE("damaged journals are named, not believed") {
   const TempDir dir;
   const auto journal = dir.path() / "j";
   run(plan(), journal);
-  const std::string text = text_of(journal);
+  const std::string text = read_file(journal);
   std::string flipped = text;
   flipped[text.find('\n') + 200] ^= 1;
   write_text(journal, flipped);
@@ -298,21 +293,6 @@ TEST_CASE("the table has a row per layer and head, the same in every format") {
   CHECK(csv.find("nan") == std::string::npos);
   CHECK(output.values<float>("t0/p1/mass").size() == 1 * 2 * 4);
   CHECK(output.plots().front().name == "t0_p1_mass");  // p0 is full: ones
-}
-
-TEST_CASE("bootstrap intervals hold the mean, shrink with the data and repeat") {
-  test::Random random(3);
-  std::vector<double> few;
-  std::vector<double> many;
-  for (int i = 0; i < 400; ++i) (i < 10 ? few : many).push_back(random.normal());
-  const Interval narrow = bootstrap_mean(many, 500, {1, 2});
-  const Interval wide = bootstrap_mean(few, 500, {1, 2});
-  CHECK(narrow.high - narrow.low < wide.high - wide.low);
-  CHECK(std::abs((narrow.high - narrow.low) - 2 * 1.96 / std::sqrt(390.0)) < 0.05);
-  CHECK(bootstrap_mean(many, 500, {1, 2}).low == narrow.low);
-  CHECK(bootstrap_mean(many, 500, {1, 3}).low != narrow.low);
-  CHECK(std::isnan(bootstrap_mean({}, 10, {1}).low));
-  CHECK(std::isnan(bootstrap_mean(many, 0, {1}).high));
 }
 
 }  // namespace kvscope::test::sweep_test

@@ -1,7 +1,6 @@
 // The project's own source files as text, for tests about the code itself.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -6,7 +6,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numbers>
-#include <stdexcept>
 
 #include "core/model/safetensors.hpp"
 #include "tests/support/temp_dir.hpp"

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "core/model/tokenizer.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope::test {

@@ -50,13 +50,15 @@ Index Random::below(Index n) {
   return static_cast<Index>(next() % static_cast<std::uint64_t>(n));
 }
 
-MemoryTrace planted_trace(const PlantOptions& options) {
+MemoryTrace planted_trace(const PlantOptions& options,
+                          const std::function<void(TraceInfo&)>& change) {
   TraceInfo info = make_trace_info(options.n_layers, options.n_q, options.n_kv, options.d_head,
                                    options.n_tokens, options.chunk);
   for (Index i = 0; options.has_sink_logits && i < options.n_layers * options.n_q; ++i) {
     info.sink_logits.push_back(0.4f * static_cast<float>(i) - 1.0f);
   }
   info.score_cap = static_cast<float>(options.score_cap);
+  if (change) change(info);
   MemoryTrace trace(info);
   Random random(options.seed);
   for (Index layer = 0; layer < options.n_layers; ++layer) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/trace/memory_trace.hpp"
@@ -52,8 +53,10 @@ struct PlantOptions {
   std::uint64_t seed = 1;
 };
 
-/// q, k and v of every layer and head, tokens 0, 1, 2, ...; lse is left at zero.
-MemoryTrace planted_trace(const PlantOptions& options);
+/// q, k and v of every layer and head, tokens 0, 1, 2, ...; lse is left at zero. change: of what
+/// the trace says of itself (windows, the prompt's length), after which the same is planted.
+MemoryTrace planted_trace(const PlantOptions& options,
+                          const std::function<void(TraceInfo&)>& change = nullptr);
 
 /// Exact attention row by three loops in f64 over the visible keys: element t belongs to
 /// visible_begin + t. Where the head has a sink, the row sums to less than 1.

@@ -47,13 +47,7 @@ std::string message_after(const std::string& edit) {
   run_python(
       "import sys, h5py, numpy as np\nf = h5py.File(sys.argv[1], 'r+')\n" + edit + "\nf.close()\n",
       {(folder / "t.h5").string()});
-  try {
-    const TraceFile file = TraceFile::open(folder / "t.h5");
-    (void)file.read_q(1, 0, {0, 24});
-  } catch (const FormatError& error) {
-    return error.what();
-  }
-  return "no error";
+  return message_of<FormatError>([&] { TraceFile::open(folder / "t.h5").read_q(1, 0, {0, 24}); });
 }
 
 TEST_CASE("a file that is cut off is called truncated, with how much of it is here") {

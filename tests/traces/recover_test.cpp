@@ -17,6 +17,7 @@
 #include "core/base/error.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/reader.hpp"
+#include "traces/trace_set.hpp"
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
@@ -25,18 +26,6 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 namespace fs = std::filesystem;
-
-Plan many_units() {
-  Plan plan;
-  plan.n_prompt = 60;
-  plan.n_decode = 20;
-  plan.chunk = 4;
-  plan.rows = {0, 80};
-  plan.capture.stats = true;
-  plan.capture.attn_topk = 3;
-  plan.capture.page_size = 8;
-  return plan;
-}
 
 void require_prefix(const TraceFile& file, const SyntheticTrace& truth) {
   const TraceInfo& info = file.info();
@@ -60,137 +49,167 @@ void require_prefix(const TraceFile& file, const SyntheticTrace& truth) {
   }
 }
 
-/// Records in a child process; `prepare` runs there between begin and the first unit. Returns the
-/// pid; the child writes one byte per commit into `out`. It never returns into the test.
-pid_t record_in_child(const SyntheticTrace& truth, const fs::path& path, int out,
-                      std::uint64_t seed, const std::function<void()>& prepare) {
-  const pid_t pid = fork();
-  if (pid != 0) return pid;
-  int status = 0;
-  try {
-    std::mt19937_64 rng(seed);
-    auto receiver = create_trace(path, {.overwrite = true});
-    receiver->begin(truth.info);
-    if (prepare) prepare();
-    write_units(truth, *receiver, 0, truth.info.units.size(), [&](std::size_t) {
-      const char byte = 'c';
-      if (write(out, &byte, 1) != 1) _exit(9);
-      std::this_thread::sleep_for(std::chrono::microseconds(rng() % 400));
-    });
-    receiver->finish(TraceStatus::complete);
-  } catch (const IoError& error) {
-    std::string text = "!";
-    text += error.what();
-    if (write(out, text.data(), text.size()) < 0) _exit(9);
-    status = 3;
-  } catch (...) {
-    status = 1;
+/// How a recorder writes.
+struct Way {
+  const char* name;
+  bool is_set;
+  WriterOptions options;
+};
+
+std::unique_ptr<TraceReceiver> recorder(const Way& way, const fs::path& out) {
+  return way.is_set ? create_trace_set(out, way.options, 1) : create_trace(out, way.options);
+}
+
+/// Another process that records: it tells of each unit with a byte once it is safe, and with "!"
+/// of an error. `prepare` runs there between begin and the first unit.
+class OtherRecorder {
+ public:
+  OtherRecorder(const SyntheticTrace& truth, const Way& way, const fs::path& out,
+                const std::function<void()>& prepare) {
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    child_ = fork();
+    if (child_ == 0) _exit(record(truth, way, out, ends[1], prepare));
+    REQUIRE(child_ > 0);
+    close(ends[1]);
+    told_ = ends[0];
   }
-  _exit(status);
-}
+  /// Until n units are safe or it has ended.
+  void wait_for(std::size_t n) {
+    char byte;
+    while (said_.size() < n && read(told_, &byte, 1) == 1) said_ += byte;
+  }
+  /// All that it said, and how it ended.
+  std::string end(int& status) {
+    wait_for(SIZE_MAX);
+    close(told_);
+    waitpid(child_, &status, 0);
+    return said_;
+  }
+  void kill() { ::kill(child_, SIGKILL); }
 
-std::string read_all(int in) {
-  std::string text;
-  char buffer[4096];
-  for (ssize_t n; (n = read(in, buffer, sizeof buffer)) > 0;)
-    text.append(buffer, static_cast<std::size_t>(n));
-  return text;
-}
+ private:
+  static int record(const SyntheticTrace& truth, const Way& way, const fs::path& out, int pipe_end,
+                    const std::function<void()>& prepare) {
+    const auto tell = [&](const std::string& text) {
+      if (write(pipe_end, text.data(), text.size()) < 0) _exit(9);
+    };
+    try {
+      const auto receiver = recorder(way, out);
+      receiver->begin(truth.info);
+      if (prepare) prepare();
+      Index n_units = 0;
+      Index n_told = 0;
+      const auto tell_units = [&] {
+        for (; n_told < n_units - receiver->n_waiting_units(); ++n_told) tell("c");
+      };
+      write_units(truth, *receiver, 0, truth.info.units.size(), [&](std::size_t) {
+        ++n_units;
+        tell_units();
+        std::this_thread::sleep_for(std::chrono::microseconds(300));
+        tell_units();
+      });
+      receiver->finish(TraceStatus::complete);
+      tell_units();
+      return 0;
+    } catch (const IoError& error) {
+      tell(std::string("!") + error.what());
+      return 3;
+    } catch (...) {
+      return 1;
+    }
+  }
 
-TEST_CASE(
-    "kill -9 at a random moment, 20 times: no committed unit is lost, nothing opens as complete") {
-  const SyntheticTrace truth = make_trace(many_units());
+  pid_t child_ = -1;
+  int told_ = -1;
+  std::string said_;
+};
+
+TEST_CASE("kill -9 at a random moment: no unit is lost that was safe, nothing opens as complete") {
+  constexpr std::size_t kQueue = 1 << 20;
+  const Way way = GENERATE(Way{"a file", false, {}}, Way{"a set", true, {}},
+                           Way{"a file by threads", false, {.queue_bytes = kQueue, .n_threads = 3}},
+                           Way{"a set by threads", true, {.queue_bytes = kQueue, .n_threads = 3}});
+  const std::string ending = way.is_set ? ".kvset" : ".h5";
+  const SyntheticTrace truth = make_trace(plan_of_many_units());
   const std::size_t n_units = truth.info.units.size();
   std::mt19937_64 rng(20261121);
   int n_killed_inside = 0;
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 60 && n_killed_inside < 6; ++round) {
     const TempFolder folder;
-    const fs::path out = folder / "t.h5";
-    int pipe_ends[2];
-    REQUIRE(pipe(pipe_ends) == 0);
-    const pid_t pid = record_in_child(truth, out, pipe_ends[1], rng(), {});
-    REQUIRE(pid > 0);
-    close(pipe_ends[1]);
-    // Waits for a random number of commits, then for a random moment after it.
-    const std::size_t wait_for = rng() % n_units;
-    std::string seen;
-    char byte;
-    while (seen.size() < wait_for && read(pipe_ends[0], &byte, 1) == 1) seen += byte;
+    const fs::path out = folder / ("t" + ending);
+    const fs::path growing = out.string() + ".part";
+    OtherRecorder other(truth, way, out, {});
+    // Waits for a random number of units, then for a random moment after it.
+    other.wait_for(rng() % n_units);
     std::this_thread::sleep_for(std::chrono::microseconds(rng() % 2000));
-    kill(pid, SIGKILL);
+    other.kill();
     int status = 0;
-    waitpid(pid, &status, 0);
-    seen += read_all(pipe_ends[0]);
-    close(pipe_ends[0]);
-    const auto n_reported = static_cast<Index>(seen.size());
-    INFO("round " << round << ", killed after " << n_reported << " reported commits");
+    const auto n_safe = static_cast<Index>(other.end(status).size());
+    INFO(way.name << ", round " << round << ", killed after " << n_safe << " safe units");
 
     if (fs::exists(out)) {
-      // It ended just before the signal: then everything has to be there.
-      REQUIRE(n_reported == static_cast<Index>(n_units));
+      // It ended just before the signal: then everything has to be there. Of the units that a
+      // thread wrote last it may not have told.
+      if (way.options.queue_bytes == 0) REQUIRE(n_safe == static_cast<Index>(n_units));
       require_prefix(TraceFile::open(out), truth);
       continue;
     }
-    if (!fs::exists(folder / "t.h5.part")) {
-      REQUIRE(n_reported == 0);
+    if (!fs::exists(growing)) {
+      REQUIRE(n_safe == 0);
       continue;
     }
-    REQUIRE_THROWS_AS(TraceFile::open(folder / "t.h5.part"), Error);
-    if (n_reported == 0) continue;
+    REQUIRE_THROWS_AS(TraceFile::open(growing), Error);
+    if (n_safe == 0) continue;
     ++n_killed_inside;
     {
-      const TraceFile part = TraceFile::open(folder / "t.h5.part", {.allow_partial = true});
-      CHECK(part.info().status == TraceStatus::recording);
+      const TraceFile part = TraceFile::open(growing, {.allow_partial = true});
+      if (!way.is_set) CHECK(part.info().status == TraceStatus::recording);
       CHECK(part.planned().n_tokens == 80);
       require_prefix(part, truth);
     }
-    const RecoverReport report = recover_trace(folder / "t.h5.part", out, /*overwrite=*/false);
-    CHECK(report.n_units >= n_reported);
+    const fs::path kept = folder / ("r" + ending);
+    const RecoverReport report = recover_trace(growing, kept, /*overwrite=*/false);
+    CHECK(report.n_units >= n_safe);
     CHECK(report.n_damaged_units == 0);
     CHECK(report.n_planned_tokens == 80);
-    const TraceFile file = TraceFile::open(out);
+    const TraceFile file = TraceFile::open(kept);
     CHECK(file.info().status == TraceStatus::recovered);
     CHECK(file.info().n_tokens == report.n_tokens);
     CHECK(file.info().n_tokens ==
           truth.info.units[static_cast<std::size_t>(report.n_units) - 1].tokens.end);
     require_prefix(file, truth);
     ThreadPool pool(1);
-    const VerifyReport verified = verify_trace(out, {}, pool);
+    const VerifyReport verified = verify_trace(kept, {}, pool);
     INFO((verified.problems.empty() ? "" : verified.problems.front()));
     CHECK(verified.ok);
   }
-  CHECK(n_killed_inside >= 10);
+  CHECK(n_killed_inside >= 6);
 }
 
 TEST_CASE("a full disk ends the recording with advice, and what was committed is recovered") {
   // RLIMIT_FSIZE with SIGXFSZ ignored makes writes beyond a size fail as a full disk does. Only
   // rows from 40 on are kept, and of the file's arrays /logits lies last: the first units fit, the
   // first one with rows does not.
-  Plan plan = many_units();
+  const Way way = GENERATE(Way{"here", false, {}},
+                           Way{"by threads", false, {.queue_bytes = 1 << 20, .n_threads = 3}});
+  INFO(way.name);
+  Plan plan = plan_of_many_units();
+  plan.capture = {};
   plan.capture.logits = true;
   plan.rows = {40, 80};
   const SyntheticTrace truth = make_trace(plan);
   const TempFolder folder;
   const fs::path out = folder / "t.h5";
   write_all(truth, *create_trace(folder / "whole.h5", {}));
-  const std::string whole = slurp(folder / "whole.h5");
-  const float first_logit = truth.logits(40, 0);
-  const std::size_t limit =
-      whole.find(std::string(reinterpret_cast<const char*>(&first_logit), sizeof first_logit));
-  REQUIRE(limit != std::string::npos);
-  int pipe_ends[2];
-  REQUIRE(pipe(pipe_ends) == 0);
-  const pid_t pid = record_in_child(truth, out, pipe_ends[1], 1, [&] {
+  const std::size_t limit = place_of(truth.logits(40, 0), slurp(folder / "whole.h5"));
+  OtherRecorder other(truth, way, out, [&] {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit allowed = {limit, limit};
     setrlimit(RLIMIT_FSIZE, &allowed);
   });
-  REQUIRE(pid > 0);
-  close(pipe_ends[1]);
-  const std::string said = read_all(pipe_ends[0]);
-  close(pipe_ends[0]);
   int status = 0;
-  waitpid(pid, &status, 0);
+  const std::string said = other.end(status);
   REQUIRE(WIFEXITED(status));
   INFO(said);
   CHECK(WEXITSTATUS(status) == 3);
@@ -203,12 +222,11 @@ TEST_CASE("a full disk ends the recording with advice, and what was committed is
 }
 
 TEST_CASE("an error after some units keeps them, and names the way to save them") {
-  const SyntheticTrace truth = make_trace(many_units());
+  const SyntheticTrace truth = make_trace(plan_of_many_units());
   const TempFolder folder;
   {
     auto receiver = create_trace(folder / "t.h5", {});
-    receiver->begin(truth.info);
-    write_units(truth, *receiver, 0, 3);
+    write_begun(truth, *receiver, 3);
     CHECK_THAT(receiver->recovery_hint(), ContainsSubstring("kvscope recover"));
     REQUIRE_THROWS_WITH(recover_trace(folder / "t.h5.part", folder / "r.h5", false),
                         ContainsSubstring("being recorded"));
@@ -222,20 +240,10 @@ TEST_CASE("an error after some units keeps them, and names the way to save them"
 }
 
 TEST_CASE("damage in a part ends the recovery before the damaged unit") {
-  const SyntheticTrace truth = make_trace(many_units());
+  const SyntheticTrace truth = make_trace(plan_of_many_units());
   const TempFolder folder;
-  {
-    auto receiver = create_trace(folder / "t.h5", {});
-    receiver->begin(truth.info);
-    write_units(truth, *receiver, 0, 10);
-  }
-  std::string bytes = slurp(folder / "t.h5.part");
-  const float value = truth.layers[2].k(1, 22, 4);  // token 22 is in unit 5
-  const std::size_t at =
-      bytes.find(std::string(reinterpret_cast<const char*>(&value), sizeof value));
-  REQUIRE(at != std::string::npos);
-  bytes[at] = static_cast<char>(bytes[at] ^ 4);
-  spill(folder / "t.h5.part", bytes);
+  write_begun(truth, *create_trace(folder / "t.h5", {}), 10);
+  damage(folder / "t.h5.part", truth.layers[2].k(1, 22, 4));  // token 22 is in unit 5
   const RecoverReport report =
       recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false);
   CHECK(report.n_units == 5);
@@ -245,13 +253,9 @@ TEST_CASE("damage in a part ends the recovery before the damaged unit") {
 }
 
 TEST_CASE("a recovery that is stopped, while checking or copying, leaves no file") {
-  const SyntheticTrace truth = make_trace(many_units());
+  const SyntheticTrace truth = make_trace(plan_of_many_units());
   const TempFolder folder;
-  {
-    auto receiver = create_trace(folder / "t.h5", {});
-    receiver->begin(truth.info);
-    write_units(truth, *receiver, 0, 10);
-  }
+  write_begun(truth, *create_trace(folder / "t.h5", {}), 10);
   const std::string stage = GENERATE(as<std::string>(), "check", "copy");
   std::stop_source stop;
   bool was_there = false;
@@ -265,7 +269,7 @@ TEST_CASE("a recovery that is stopped, while checking or copying, leaves no file
                   Interrupted);
   CHECK(was_there);
   CHECK(fs::exists(folder / "t.h5.part"));
-  CHECK(std::distance(fs::directory_iterator(folder / "."), fs::directory_iterator()) == 1);
+  CHECK(folder.n_files() == 1);
 }
 
 TEST_CASE("what cannot be recovered is refused with a sentence") {

@@ -21,36 +21,23 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 namespace fs = std::filesystem;
 
-Plan short_units() {
-  Plan plan;
-  plan.n_prompt = 60;
-  plan.n_decode = 20;
-  plan.chunk = 4;
-  plan.rows = {0, 80};
-  plan.capture.logits = true;
-  return plan;
-}
-
 const SyntheticTrace& new_text() {
-  static const SyntheticTrace trace = make_trace(short_units(), 1);
+  static const SyntheticTrace trace = make_trace(plan_of_many_units(), 1);
   return trace;
 }
 const SyntheticTrace& old_text() {
-  static const SyntheticTrace trace = make_trace(short_units(), 2);
+  static const SyntheticTrace trace = make_trace(plan_of_many_units(), 2);
   return trace;
 }
 
 /// A recording of which `n_units` units are whole and which then ended without finish().
 void record_killed(const fs::path& out, std::size_t n_units, Index per_part = 1) {
-  const auto set = create_trace_set(out, {.overwrite = true}, per_part);
-  set->begin(new_text().info);
-  write_units(new_text(), *set, 0, n_units);
+  write_begun(new_text(), *create_trace_set(out, {.overwrite = true}, per_part), n_units);
 }
 
 void record_interrupted(const fs::path& out, std::size_t n_units) {
   const auto set = create_trace_set(out, {}, 1);
-  set->begin(new_text().info);
-  write_units(new_text(), *set, 0, n_units);
+  write_begun(new_text(), *set, n_units);
   set->finish(TraceStatus::interrupted);
 }
 
@@ -64,22 +51,6 @@ bool holds(const fs::path& file, const SyntheticTrace& text, Index n_tokens) {
   const TraceFile trace = TraceFile::open(file);
   return trace.info().n_tokens == n_tokens &&
          std::equal(trace.tokens().begin(), trace.tokens().end(), text.tokens.begin());
-}
-
-/// Flips a bit of a unit's data: of layer 1, token 22, which is in unit 5.
-void damage_unit_5(const fs::path& part_of_layer_1) {
-  std::string bytes = slurp(part_of_layer_1);
-  const float value = new_text().layers[1].k(1, 22, 4);
-  const std::size_t at =
-      bytes.find(std::string(reinterpret_cast<const char*>(&value), sizeof value));
-  REQUIRE(at != std::string::npos);
-  bytes[at] = static_cast<char>(bytes[at] ^ 4);
-  spill(part_of_layer_1, bytes);
-}
-
-std::size_t n_files(const TempFolder& folder) {
-  return static_cast<std::size_t>(
-      std::distance(fs::directory_iterator(folder / "."), fs::directory_iterator()));
 }
 
 // ---- parts that differ -----------------------------------------------------------------------
@@ -117,11 +88,7 @@ TEST_CASE("a set of which an interrupted recording has named some parts opens an
 TEST_CASE("a growing set with a part of another recording is refused when it is opened") {
   const TempFolder folder, other;
   record_killed(folder / "t.kvset", 3);
-  {
-    const auto set = create_trace_set(other / "t.kvset", {}, 1);
-    set->begin(old_text().info);
-    write_units(old_text(), *set, 0, 3);
-  }
+  write_begun(old_text(), *create_trace_set(other / "t.kvset", {}, 1), 3);
   fs::copy_file(other / "t.layer-1.h5.part", folder / "t.layer-1.h5.part",
                 fs::copy_options::overwrite_existing);
   CHECK_THROWS_WITH(TraceFile::open(folder / "t.kvset.part", {.allow_partial = true}),
@@ -149,7 +116,7 @@ TEST_CASE("a recovery never takes the place of a part that it reads") {
   record_whole(new_text(), other / "t.kvset");
   fs::copy_file(other / "t.layer-0.h5", folder / "t.layer-0.h5");
   fs::remove(folder / "t.layer-0.h5.part");
-  damage_unit_5(folder / "t.layer-1.h5.part");
+  damage(folder / "t.layer-1.h5.part", new_text().layers[1].k(1, 22, 4));  // of unit 5
   const std::string only_copy = slurp(folder / "t.layer-0.h5");
   for (const bool overwrite : {false, true}) {
     CHECK_THROWS_WITH(recover_trace(folder / "t.kvset.part", folder / "t.kvset", overwrite),
@@ -167,7 +134,7 @@ TEST_CASE("a recovery over an older set that is stopped leaves that set whole") 
   const TempFolder folder;
   record_whole(old_text(), folder / "t.kvset");
   record_killed(folder / "t.kvset", 3);
-  const std::size_t n_before = n_files(folder);
+  const std::size_t n_before = folder.n_files();
   std::stop_source stop;
   int n_stages = 0;
   const auto in_second_part = [&](const Progress& progress) {
@@ -179,10 +146,10 @@ TEST_CASE("a recovery over an older set that is stopped leaves that set whole") 
                   Interrupted);
   CHECK(n_stages == 1);
   CHECK(holds(folder / "t.kvset", old_text(), 80));
-  CHECK(n_files(folder) == n_before);
+  CHECK(folder.n_files() == n_before);
   CHECK(recover_trace(folder / "t.kvset.part", folder / "t.kvset", true).n_units == 3);
   CHECK(holds(folder / "t.kvset", new_text(), 12));
-  CHECK(n_files(folder) == n_before);
+  CHECK(folder.n_files() == n_before);
 }
 
 TEST_CASE("a recovery that cannot name a part leaves no set of two recordings") {
@@ -210,7 +177,7 @@ TEST_CASE("a recovery that cannot name a part leaves no set of two recordings") 
 TEST_CASE("a recovery whose manifest gets no name leaves no parts in the way of the next try") {
   const TempFolder folder;
   record_killed(folder / "t.kvset", 3);
-  const std::size_t n_before = n_files(folder);
+  const std::size_t n_before = folder.n_files();
   const auto take_name = [&](const Progress& progress) {
     if (progress.stage == "copy" && progress.done == progress.total)
       fs::create_directories(folder / "t.kvset" / "in the way");
@@ -218,7 +185,7 @@ TEST_CASE("a recovery whose manifest gets no name leaves no parts in the way of 
   CHECK_THROWS_AS(recover_trace(folder / "t.kvset.part", folder / "t.kvset", false, take_name),
                   IoError);
   fs::remove_all(folder / "t.kvset");
-  CHECK(n_files(folder) == n_before);
+  CHECK(folder.n_files() == n_before);
   CHECK(recover_trace(folder / "t.kvset.part", folder / "t.kvset", false).n_units == 3);
 }
 
@@ -235,11 +202,7 @@ TEST_CASE("a set none of whose parts gets its name leaves the older one as it wa
 TEST_CASE("a recovery gives a set the name of a set, and a file that of a file") {
   const TempFolder folder;
   record_killed(folder / "t.kvset", 3);
-  {
-    const auto single = create_trace(folder / "t.h5", {});
-    single->begin(new_text().info);
-    write_units(new_text(), *single, 0, 3);
-  }
+  write_begun(new_text(), *create_trace(folder / "t.h5", {}), 3);
   CHECK_THROWS_AS(recover_trace(folder / "t.kvset.part", folder / "r.h5", false), ConfigError);
   CHECK_THROWS_WITH(recover_trace(folder / "t.h5.part", folder / "r.kvset", false),
                     ContainsSubstring("r.kvset") && ContainsSubstring("trace set"));
@@ -263,8 +226,7 @@ TEST_CASE("a set whose parts cannot all be finished leaves the older one whole")
   const TempFolder folder;
   record_whole(old_text(), folder / "t.kvset");
   const auto set = create_trace_set(folder / "t.kvset", {.overwrite = true}, 1);
-  set->begin(new_text().info);
-  write_units(new_text(), *set, 0, 5);
+  write_begun(new_text(), *set, 5);
   fs::rename(folder / "t.layer-1.h5.part", folder / "gone");
   CHECK_THROWS_AS(set->finish(TraceStatus::interrupted), IoError);
   CHECK(holds(folder / "t.kvset", old_text(), 80));
@@ -275,8 +237,7 @@ TEST_CASE("a set of which a part gets no name is no mixture with the older one, 
   record_whole(old_text(), folder / "t.kvset");
   {
     const auto set = create_trace_set(folder / "t.kvset", {.overwrite = true}, 1);
-    set->begin(new_text().info);
-    write_units(new_text(), *set, 0, new_text().info.units.size());
+    write_begun(new_text(), *set, new_text().info.units.size());
     fs::remove(folder / "t.layer-1.h5");
     fs::create_directories(folder / "t.layer-1.h5" / "in the way");
     CHECK_THROWS_AS(set->finish(TraceStatus::complete), IoError);
@@ -292,12 +253,12 @@ TEST_CASE("a set in the place of one with another split leaves none of its files
   record_whole(old_text(), folder / "t.kvset", 1);
   record_whole(new_text(), folder / "t.kvset", 2);
   CHECK(holds(folder / "t.kvset", new_text(), 80));
-  CHECK(n_files(folder) == 3);  // the manifest, layers 0 and 1, layer 2
+  CHECK(folder.n_files() == 3);  // the manifest, layers 0 and 1, layer 2
   record_killed(folder / "t.kvset", 3, 1);
   CHECK(recover_trace(folder / "t.kvset.part", folder / "t.kvset", true).n_units == 3);
   CHECK_FALSE(fs::exists(folder / "t.layers-0-1.h5"));
   record_whole(old_text(), folder / "t.kvset", 7);  // over the rest of another split, too
-  CHECK(n_files(folder) == 2);
+  CHECK(folder.n_files() == 2);
   CHECK(holds(folder / "t.kvset", old_text(), 80));
 }
 

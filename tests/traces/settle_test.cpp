@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <memory>
 #include <thread>
-#include <utility>
 
 #include "traces/queued_writer.hpp"
 

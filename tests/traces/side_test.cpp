@@ -206,8 +206,7 @@ TEST_CASE("recordings with side tensors that end early keep them; recovery and c
   {
     const auto writer = create_trace(folder / "cut.h5", {});
     WithSide receiver(*writer);
-    receiver.begin(trace.info);
-    write_units(trace, receiver, 0, 2);
+    write_begun(trace, receiver, 2);
     receiver.finish(TraceStatus::interrupted);
   }
   const TraceFile cut = TraceFile::open(folder / "cut.h5");
@@ -218,8 +217,7 @@ TEST_CASE("recordings with side tensors that end early keep them; recovery and c
   {
     const auto writer = create_trace(folder / "killed.h5", {});
     WithSide receiver(*writer);
-    receiver.begin(trace.info);
-    write_units(trace, receiver, 0, 3);
+    write_begun(trace, receiver, 3);
   }
   recover_trace(folder / "killed.h5.part", folder / "saved.h5", /*overwrite=*/false, {});
   CHECK(TraceFile::open(folder / "saved.h5").info().index == trace.info.index);
@@ -288,17 +286,12 @@ TEST_CASE("verify names damaged side tensors and blocks that a row cannot see", 
 
 TEST_CASE("absurd or contradictory shapes of side tensors are refused with a sentence", "[side]") {
   const TempFolder folder;
-  const auto said = [&](const std::string& edit) -> std::string {
+  const auto said = [&](const std::string& edit) {
     const auto file = folder / "hostile.h5";
     write_side_file(side_trace(), file);
     run_python("import sys, h5py, numpy\nf = h5py.File(sys.argv[1], 'r+')\na = f.attrs\n" + edit,
                {file});
-    std::string sentence = "no error";
-    try {
-      const TraceFile opened = TraceFile::open(file);
-    } catch (const FormatError& error) {
-      sentence = error.what();
-    }
+    const std::string sentence = message_of<FormatError>([&] { TraceFile::open(file); });
     std::filesystem::remove(file);
     return sentence;
   };

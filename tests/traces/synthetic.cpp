@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <cstdio>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <sstream>
+#include <random>
 
 namespace kvscope::test {
 
@@ -21,6 +21,24 @@ TempFolder::TempFolder() {
 TempFolder::~TempFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+}
+
+std::size_t TempFolder::n_files() const {
+  namespace fs = std::filesystem;
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
+}
+
+Plan plan_of_many_units() {
+  Plan plan;
+  plan.n_prompt = 60;
+  plan.n_decode = 20;
+  plan.chunk = 4;
+  plan.rows = {0, 80};
+  plan.capture.attn_dense = plan.capture.logits = plan.capture.stats = true;
+  plan.capture.attn_topk = 3;
+  plan.capture.page_size = 8;
+  return plan;
 }
 
 TraceInfo make_info(const Plan& plan) {
@@ -261,9 +279,13 @@ void write_units(const SyntheticTrace& trace, TraceReceiver& receiver, std::size
   }
 }
 
-void write_all(const SyntheticTrace& trace, TraceReceiver& receiver) {
+void write_begun(const SyntheticTrace& trace, TraceReceiver& receiver, std::size_t n_units) {
   receiver.begin(trace.info);
-  write_units(trace, receiver, 0, trace.info.units.size());
+  write_units(trace, receiver, 0, n_units);
+}
+
+void write_all(const SyntheticTrace& trace, TraceReceiver& receiver) {
+  write_begun(trace, receiver, trace.info.units.size());
   receiver.finish(TraceStatus::complete);
 }
 
@@ -283,6 +305,19 @@ std::string slurp(const std::filesystem::path& path) {
 void spill(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc)
       .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+std::size_t place_of(float value, const std::string& bytes) {
+  const std::size_t at =
+      bytes.find(std::string(reinterpret_cast<const char*>(&value), sizeof value));
+  REQUIRE(at != std::string::npos);
+  return at;
+}
+
+void damage(const std::filesystem::path& file, float value) {
+  std::string bytes = slurp(file);
+  bytes[place_of(value, bytes)] ^= 4;
+  spill(file, bytes);
 }
 
 std::string run_python(const std::string& script, const std::vector<std::string>& args) {

@@ -1,14 +1,13 @@
 // Synthetic traces for the tests of traces/: seeded numbers whose value tells where they belong.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/trace/receiver.hpp"
 
 namespace kvscope::test {
@@ -21,6 +20,7 @@ class TempFolder {
   TempFolder(const TempFolder&) = delete;
   TempFolder& operator=(const TempFolder&) = delete;
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  std::size_t n_files() const;
 
  private:
   std::filesystem::path path_;
@@ -42,6 +42,9 @@ struct Plan {
 };
 TraceInfo make_info(const Plan& plan);
 
+/// 35 units of everything that a trace may hold: 15 of 4 tokens, then 20 of one.
+Plan plan_of_many_units();
+
 /// Everything of a trace, made from a seed: a consistent causal attention over random q, k, v.
 struct SyntheticTrace {
   TraceInfo info;
@@ -62,6 +65,9 @@ SyntheticTrace make_trace(const Plan& plan, std::uint64_t seed = 1);
 void write_units(const SyntheticTrace& trace, TraceReceiver& receiver, std::size_t first,
                  std::size_t last, const std::function<void(std::size_t)>& after_commit = {});
 
+/// begin and the first units; no finish.
+void write_begun(const SyntheticTrace& trace, TraceReceiver& receiver, std::size_t n_units);
+
 /// begin, all units, finish(complete).
 void write_all(const SyntheticTrace& trace, TraceReceiver& receiver);
 
@@ -71,6 +77,23 @@ float stored(DType dtype, float value);
 /// All bytes of a file.
 std::string slurp(const std::filesystem::path& path);
 void spill(const std::filesystem::path& path, const std::string& bytes);
+
+/// Where in a file's bytes a value lies first.
+std::size_t place_of(float value, const std::string& bytes);
+
+/// Flips a bit of that value in the file.
+void damage(const std::filesystem::path& file, float value);
+
+/// What the error says that ends `work`, or "no error". An error of another type goes through.
+template <class Expected = Error>
+std::string message_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Expected& error) {
+    return error.what();
+  }
+  return "no error";
+}
 
 /// Runs a Python script with h5py (sys.argv[1..] = args); returns its standard output. Fails the
 /// test on an error.

@@ -2,18 +2,10 @@
 // recovery, and one sentence for each way in which the files of a set can be wrong.
 #include "traces/trace_set.hpp"
 
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <chrono>
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <stop_token>
-#include <thread>
 
 #include "core/base/error.hpp"
 #include "tests/traces/synthetic.hpp"
@@ -28,20 +20,6 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 namespace fs = std::filesystem;
-
-Plan everything() {
-  Plan plan;
-  plan.n_prompt = 60;
-  plan.n_decode = 20;
-  plan.chunk = 4;
-  plan.rows = {0, 80};
-  plan.capture.stats = true;
-  plan.capture.logits = true;
-  plan.capture.attn_dense = true;
-  plan.capture.attn_topk = 3;
-  plan.capture.page_size = 8;
-  return plan;
-}
 
 bool equal(const Tensor<float>& a, const Tensor<float>& b) {
   return a.shape() == b.shape() && std::equal(a.flat().begin(), a.flat().end(), b.flat().begin());
@@ -76,7 +54,7 @@ void require_equal(const TraceFile& one, const TraceFile& other) {
 }
 
 TEST_CASE("a trace set reads as the single file does, bit for bit, and has its content hash") {
-  const SyntheticTrace truth = make_trace(everything());
+  const SyntheticTrace truth = make_trace(plan_of_many_units());
   const TempFolder folder;
   write_all(truth, *create_trace(folder / "t.h5", {}));
   const TraceFile single = TraceFile::open(folder / "t.h5");
@@ -124,11 +102,10 @@ TEST_CASE("a set of compressed parts, and of some layers and heads, reads as wel
 }
 
 TEST_CASE("an interrupted set keeps its whole units, as the single file does") {
-  const SyntheticTrace truth = make_trace(everything());
+  const SyntheticTrace truth = make_trace(plan_of_many_units());
   const TempFolder folder;
   const auto record = [&](TraceReceiver& receiver) {
-    receiver.begin(truth.info);
-    write_units(truth, receiver, 0, 5);
+    write_begun(truth, receiver, 5);
     receiver.finish(TraceStatus::interrupted);
   };
   record(*create_trace(folder / "t.h5", {}));
@@ -139,17 +116,14 @@ TEST_CASE("an interrupted set keeps its whole units, as the single file does") {
 }
 
 TEST_CASE("a set whose recording ended with an error is recovered like the single file") {
-  const SyntheticTrace truth = make_trace(everything());
+  const SyntheticTrace truth = make_trace(plan_of_many_units());
   const TempFolder folder;
   for (const std::size_t n : {1u, 3u, 17u}) {
     const std::string name = "t" + std::to_string(n);
     {
       const auto single = create_trace(folder / (name + ".h5"), {});
       const auto set = create_trace_set(folder / (name + ".kvset"), {}, 1);
-      for (TraceReceiver* receiver : {single.get(), set.get()}) {
-        receiver->begin(truth.info);
-        write_units(truth, *receiver, 0, n);
-      }
+      for (TraceReceiver* receiver : {single.get(), set.get()}) write_begun(truth, *receiver, n);
       CHECK_THAT(set->recovery_hint(), ContainsSubstring(name + ".kvset.part"));
       CHECK_THROWS_WITH(recover_trace(folder / (name + ".kvset.part"), folder / "no.kvset", false),
                         ContainsSubstring("being recorded"));
@@ -177,13 +151,9 @@ TEST_CASE("a set whose recording ended with an error is recovered like the singl
 }
 
 TEST_CASE("a recovery of a set that ends early leaves no part behind") {
-  const SyntheticTrace truth = make_trace(everything());
+  const SyntheticTrace truth = make_trace(plan_of_many_units());
   const TempFolder folder;
-  {
-    const auto set = create_trace_set(folder / "t.kvset", {}, 1);
-    set->begin(truth.info);
-    write_units(truth, *set, 0, 3);
-  }
+  write_begun(truth, *create_trace_set(folder / "t.kvset", {}, 1), 3);
   const fs::path growing = folder / "t.kvset.part";
   spill(folder / "r.layer-2.h5", "precious");
   CHECK_THROWS_AS(recover_trace(growing, folder / "r.kvset", false), IoError);
@@ -198,79 +168,19 @@ TEST_CASE("a recovery of a set that ends early leaves no part behind") {
   CHECK(recover_trace(growing, folder / "t.kvset", false).n_units == 3);
 }
 
-TEST_CASE("kill -9 at random moments: a set loses no unit that it reported") {
-  const SyntheticTrace truth = make_trace(everything());
-  std::mt19937_64 rng(20261123);
-  int n_inside = 0;
-  for (int round = 0; round < 60 && n_inside < 4; ++round) {
-    const TempFolder folder;
-    const fs::path out = folder / "t.kvset";
-    int ends[2];
-    REQUIRE(pipe(ends) == 0);
-    const pid_t pid = fork();
-    if (pid == 0) {
-      try {
-        auto receiver = create_trace_set(out, {}, 1);
-        receiver->begin(truth.info);
-        write_units(truth, *receiver, 0, truth.info.units.size(), [&](std::size_t) {
-          if (write(ends[1], "c", 1) != 1) _exit(9);
-          std::this_thread::sleep_for(std::chrono::microseconds(400));
-        });
-        receiver->finish(TraceStatus::complete);
-      } catch (...) {
-        _exit(1);
-      }
-      _exit(0);
-    }
-    REQUIRE(pid > 0);
-    close(ends[1]);
-    const std::size_t wait_for = rng() % (truth.info.units.size() + 1);
-    std::size_t n_reported = 0;
-    char byte;
-    while (n_reported < wait_for && read(ends[0], &byte, 1) == 1) ++n_reported;
-    std::this_thread::sleep_for(std::chrono::microseconds(rng() % 1500));
-    kill(pid, SIGKILL);
-    int status = 0;
-    waitpid(pid, &status, 0);
-    while (read(ends[0], &byte, 1) == 1) ++n_reported;
-    close(ends[0]);
-    INFO("round " << round << ", killed after " << n_reported << " reported commits");
-    const fs::path growing = folder / "t.kvset.part";
-    if (!fs::exists(growing)) {
-      if (fs::exists(out)) CHECK(n_reported == truth.info.units.size());
-      continue;
-    }
-    if (n_reported == 0) continue;
-    ++n_inside;
-    const RecoverReport report = recover_trace(growing, folder / "r.kvset", false);
-    CHECK(report.n_units >= static_cast<Index>(n_reported));
-    CHECK(report.n_damaged_units == 0);
-    const TraceFile set = TraceFile::open(folder / "r.kvset");
-    CHECK(set.info().n_tokens == report.n_tokens);
-    const auto k = set.read_k(2, 1, {0, report.n_tokens});
-    for (Index t = 0; t < report.n_tokens; ++t) REQUIRE(k(t, 3) == truth.layers[2].k(1, t, 3));
-    ThreadPool pool(1);
-    CHECK(verify_trace(folder / "r.kvset", {}, pool).ok);
-  }
-  CHECK(n_inside >= 4);
-}
-
 /// A set of three parts, and the means to spoil it.
 struct SpoiledSet {
   TempFolder folder;
   fs::path manifest = folder / "t.kvset";
-  SpoiledSet() { write_all(make_trace(everything()), *create_trace_set(manifest, {}, 1)); }
+  SpoiledSet() { write_all(make_trace(plan_of_many_units()), *create_trace_set(manifest, {}, 1)); }
   fs::path part(int layer) const { return folder / ("t.layer-" + std::to_string(layer) + ".h5"); }
   std::string said() const {
-    try {
+    const std::string words = message_of([&] {
       const TraceFile set = TraceFile::open(manifest);
       for (const Index layer : set.info().layers) set.read_k(layer, 0, {0, 80});
-    } catch (const Error& error) {
-      const std::string words = error.what();
-      CHECK(words.find('\n') == std::string::npos);
-      return words;
-    }
-    return "nothing";
+    });
+    CHECK(words.find('\n') == std::string::npos);
+    return words;
   }
   /// The manifest with another text in place of `from`, and the checksum as it was.
   void edit(const std::string& from, const std::string& to) const {
@@ -295,7 +205,7 @@ TEST_CASE("a missing, cut, foreign or damaged part of a set is one sentence") {
   {  // of another recording of the same size
     const SpoiledSet set;
     const TempFolder other;
-    write_all(make_trace(everything(), 2), *create_trace_set(other / "t.kvset", {}, 1));
+    write_all(make_trace(plan_of_many_units(), 2), *create_trace_set(other / "t.kvset", {}, 1));
     fs::copy_file(other / "t.layer-1.h5", set.part(1), fs::copy_options::overwrite_existing);
     CHECK_THAT(set.said(), ContainsSubstring("is not its part with layers 1") &&
                                ContainsSubstring("content hash"));
@@ -309,13 +219,7 @@ TEST_CASE("a missing, cut, foreign or damaged part of a set is one sentence") {
   }
   {
     const SpoiledSet set;
-    std::string bytes = slurp(set.part(1));
-    const float value = make_trace(everything()).layers[1].k(0, 22, 4);
-    const std::size_t at =
-        bytes.find(std::string(reinterpret_cast<const char*>(&value), sizeof value));
-    REQUIRE(at != std::string::npos);
-    bytes[at] = static_cast<char>(bytes[at] ^ 4);
-    spill(set.part(1), bytes);
+    damage(set.part(1), make_trace(plan_of_many_units()).layers[1].k(0, 22, 4));
     CHECK_THAT(set.said(), ContainsSubstring("/layers/1/k: unit 5"));
     ThreadPool pool(1);
     const VerifyReport report = verify_trace(set.manifest, {}, pool);
@@ -387,7 +291,7 @@ TEST_CASE("a manifest that is damaged or malicious is one sentence") {
   const std::string text = slurp(set.manifest);
   for (std::size_t n = 0; n < text.size() - 2; n += 61) {
     spill(set.manifest, text.substr(0, n));
-    CHECK(set.said() != "nothing");
+    CHECK(set.said() != "no error");
   }
   fs::remove(set.manifest);
   CHECK_THAT(set.said(), ContainsSubstring("t.kvset"));
@@ -424,7 +328,7 @@ TEST_CASE("a manifest of a later 1.x is read, with fields that this program does
   json["parts"][0]["place"] = "elsewhere";
   json["checksum"] = checksum;
   spill(set.manifest, json.dump());
-  CHECK(set.said() == "nothing");
+  CHECK(set.said() == "no error");
   ThreadPool pool(1);
   CHECK(verify_trace(set.manifest, {}, pool).ok);
 }
@@ -454,7 +358,7 @@ TEST_CASE("layers of the manifest that the parts do not have are seen by verify,
 }
 
 TEST_CASE("writing a set refuses what is there, and takes its place if asked to") {
-  const SyntheticTrace truth = make_trace(everything());
+  const SyntheticTrace truth = make_trace(plan_of_many_units());
   const TempFolder folder;
   const fs::path out = folder / "t.kvset";
   CHECK_THROWS_WITH(create_trace_set(folder / "t.h5", {}, 1)->begin(truth.info),
@@ -468,11 +372,7 @@ TEST_CASE("writing a set refuses what is there, and takes its place if asked to"
   }
   CHECK_FALSE(fs::exists(out.string() + ".part"));  // no unit was whole
   CHECK_FALSE(fs::exists(folder / "t.layer-2.h5.part"));
-  {
-    auto receiver = create_trace_set(out, {}, 2);
-    receiver->begin(truth.info);
-    write_units(truth, *receiver, 0, 2);
-  }
+  write_begun(truth, *create_trace_set(out, {}, 2), 2);
   CHECK_THROWS_WITH(create_trace_set(out, {}, 2)->begin(truth.info),
                     ContainsSubstring("left over"));
   write_all(truth, *create_trace_set(out, {.overwrite = true}, 2));

@@ -48,9 +48,7 @@
 // no score. A layer's own window counts no compressed key that it cuts. `dense-below` looks at the
 // keys that the call's last query sees.
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <utility>
 
 #include "core/attention/row_kernels.hpp"
 #include "core/selectors/block_fates.hpp"

@@ -40,7 +40,6 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <numeric>
 
 #include "core/attention/row_kernels.hpp"
 #include "core/selectors/block_fates.hpp"

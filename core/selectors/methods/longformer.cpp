@@ -58,8 +58,6 @@ class Longformer final : public Selector {
       return list;
     });
   }
-
- private:
 };
 
 }  // namespace

@@ -55,8 +55,6 @@ class AShape final : public Selector {
       return list;
     });
   }
-
- private:
 };
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/exact_weights.hpp"
-#include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_options.hpp"
 

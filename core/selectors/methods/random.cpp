@@ -64,8 +64,6 @@ class Random final : public Selector {
     }
     return selection;
   }
-
- private:
 };
 
 }  // namespace

@@ -28,7 +28,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/score_rows.hpp"

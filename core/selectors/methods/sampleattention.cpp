@@ -59,8 +59,6 @@ class SampleAttention final : public SharedScoreSelector {
     softmax_votes(call, {.owner = owner_kind, .rows = rows, .keys = keys, .factor = share}, scores);
     return true;
   }
-
- private:
 };
 
 }  // namespace

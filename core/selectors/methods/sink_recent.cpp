@@ -37,8 +37,6 @@ class SinkRecent final : public Selector {
       return keys;
     });
   }
-
- private:
 };
 
 }  // namespace

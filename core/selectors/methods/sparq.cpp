@@ -23,11 +23,9 @@
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <utility>
 
 #include "core/attention/head_share.hpp"
 #include "core/attention/sparq_queries.hpp"
-#include "core/attention/topk.hpp"
 #include "core/base/error.hpp"
 #include "core/base/work_tally.hpp"
 #include "core/selectors/cost_units.hpp"

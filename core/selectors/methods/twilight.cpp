@@ -18,7 +18,6 @@
 // nucleus of weights in 32 bits, because the printed search stops after ten halvings. Decode and
 // verification (row by row); prefill stays dense, as in the paper.
 #include <algorithm>
-#include <optional>
 
 #include "core/attention/nucleus.hpp"
 #include "core/attention/score_rows.hpp"

@@ -31,7 +31,6 @@
 // the keys that count.
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "core/selectors/block_fates.hpp"
 #include "core/selectors/cost_units.hpp"

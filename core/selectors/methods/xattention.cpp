@@ -33,7 +33,6 @@
 // diagonal. block must be a multiple of the stride (of block itself where that is smaller). Sizes
 // from the budget: p is tau.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "core/attention/row_kernels.hpp"

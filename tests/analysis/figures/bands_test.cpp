@@ -1,11 +1,9 @@
 // Bands: every mean of every figure lies in its own, whichever rows a table has.
-#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <functional>
 
-#include "analysis/base/read_table.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/sweep/sweep.hpp"
 #include "analysis/sweep/sweep_rows.hpp"

@@ -1,6 +1,5 @@
 // The figures of bounds, from arrays with known numbers: violations are those that the analysis
 // stored, whatever the stored bounds look like after rounding.
-#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <limits>

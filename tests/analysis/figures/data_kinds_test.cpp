@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/base/analysis.hpp"
-#include "analysis/base/read_table.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/selection.hpp"
 #include "core/trace/result.hpp"

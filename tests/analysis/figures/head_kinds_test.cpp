@@ -1,6 +1,5 @@
 // The figures of heads, from a small result whose numbers can be counted.
 #include <fmt/format.h>
-#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>

@@ -4,11 +4,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
-#include <limits>
 #include <set>
 #include <tuple>
 
-#include "analysis/base/read_table.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"

@@ -1,6 +1,5 @@
 // What makes figures legible to a stranger: names, marks apart from each other, lines and colours
 // that can be told apart, nothing drawn as if it were a little.
-#include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -8,7 +7,6 @@
 #include <set>
 
 #include "analysis/base/analysis.hpp"
-#include "analysis/base/read_table.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/plot/theme.hpp"

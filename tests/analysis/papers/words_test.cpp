@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "analysis/papers/item.hpp"
-#include "core/base/lists.hpp"
 #include "tests/support/golden.hpp"
 
 namespace kvscope::papers::words_test {

@@ -10,7 +10,6 @@
 
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/perplexity.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/temp_dir.hpp"
 

@@ -5,10 +5,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <fstream>
 
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
+#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::prompts_test {
 namespace {
@@ -17,11 +17,8 @@ using Catch::Matchers::ContainsSubstring;
 
 struct Source {
   Tokenizer tokenizer = Tokenizer::load(embedded_verifier());
-  std::vector<TokenId> filler = [this] {
-    std::ifstream in(embedded_text());
-    const std::string all((std::istreambuf_iterator<char>(in)), {});
-    return tokenizer.encode(std::string_view(all).substr(0, 40000));
-  }();
+  std::vector<TokenId> filler =
+      tokenizer.encode(testing::read_file(embedded_text()).substr(0, 40000));
 };
 
 TEST_CASE("prompts have the asked length and hold facts, question and answer", "[simulate]") {

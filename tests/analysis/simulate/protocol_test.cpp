@@ -3,7 +3,6 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "analysis/simulate/ask_prompt.hpp"
@@ -49,11 +48,8 @@ TEST_CASE("protocols are read by name and by parts", "[protocol]") {
 struct World {
   Transformer verifier = Transformer::load(embedded_verifier());
   Tokenizer tokenizer = Tokenizer::load(embedded_verifier());
-  std::vector<TokenId> text = [this] {
-    std::ifstream in(embedded_text());
-    const std::string all((std::istreambuf_iterator<char>(in)), {});
-    return tokenizer.encode(std::string_view(all).substr(0, 20000));
-  }();
+  std::vector<TokenId> text =
+      tokenizer.encode(testing::read_file(embedded_text()).substr(0, 20000));
   ThreadPool pool{2};
   SimulationModels models() const {
     return {&verifier, nullptr, &tokenizer, "verifier", "", text, "book", {}};

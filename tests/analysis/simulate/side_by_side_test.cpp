@@ -7,7 +7,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
-#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -250,9 +249,8 @@ class SmallDevice final : public Backend {
 std::vector<ColumnTable::Row> perplexity_rows(const BackendFactory& backend) {
   const Transformer verifier = Transformer::load(embedded_verifier(), backend);
   const Tokenizer tokenizer = Tokenizer::load(embedded_verifier());
-  std::ifstream in(embedded_text());
-  const std::string all((std::istreambuf_iterator<char>(in)), {});
-  const std::vector<TokenId> text = tokenizer.encode(std::string_view(all).substr(0, 8000));
+  const std::vector<TokenId> text =
+      tokenizer.encode(testing::read_file(embedded_text()).substr(0, 8000));
   ThreadPool pool(3);
   SimulationOptions options;
   options.selectors = {"full", "streamingllm", "oracle-topk", "quest", "snapkv"};

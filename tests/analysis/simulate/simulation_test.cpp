@@ -29,11 +29,8 @@ struct World {
   Transformer verifier = Transformer::load(embedded_verifier());
   Transformer draft = Transformer::load(embedded_draft());
   Tokenizer tokenizer = Tokenizer::load(embedded_verifier());
-  std::vector<TokenId> text = [this] {
-    std::ifstream in(embedded_text());
-    const std::string all((std::istreambuf_iterator<char>(in)), {});
-    return tokenizer.encode(std::string_view(all).substr(0, 30000));
-  }();
+  std::vector<TokenId> text =
+      tokenizer.encode(testing::read_file(embedded_text()).substr(0, 30000));
   ThreadPool pool{2};
 
   SimulationModels models() const {

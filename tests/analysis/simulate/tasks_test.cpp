@@ -2,7 +2,6 @@
 // files of examples.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <fstream>
 #include <map>
 #include <set>
 
@@ -20,11 +19,8 @@ using testing::TempDir;
 
 struct Source {
   Tokenizer tokenizer = Tokenizer::load(embedded_verifier());
-  std::vector<TokenId> filler = [this] {
-    std::ifstream in(embedded_text());
-    const std::string all((std::istreambuf_iterator<char>(in)), {});
-    return tokenizer.encode(std::string_view(all).substr(0, 200000));
-  }();
+  std::vector<TokenId> filler =
+      tokenizer.encode(testing::read_file(embedded_text()).substr(0, 200000));
   Prompt make(PromptKind kind, Index length, double depth, Index trial = 0, Index turns = 1) const {
     PromptSpec spec{kind, length, depth, 8, /*seed=*/3, trial};
     spec.n_turns = turns;

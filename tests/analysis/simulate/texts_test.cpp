@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/simulate/perplexity.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/temp_dir.hpp"
 

@@ -10,7 +10,6 @@
 #include "analysis/study/study_items.hpp"
 #include "analysis/study/study_state.hpp"
 #include "analysis/study/study_table.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::study_items_test {

@@ -3,7 +3,6 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 
 #include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"

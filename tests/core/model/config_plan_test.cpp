@@ -1,7 +1,6 @@
 // How families differ in their layers (LayerPlan) as config.json says it: Gemma 3, Phi-3,
 // OLMo 2, GPT-NeoX.
 #include <catch2/catch_test_macros.hpp>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"

@@ -148,7 +148,7 @@ TEST_CASE("what a GGUF file holds and kvscope does not compute is named", "[gguf
   };
   const std::vector<float> embedding(32 * 32, 0.5f);
   refused(GgufBuilder().string("general.architecture", "rwkv7"),
-          "general.architecture (" + (dir.path() / "model.gguf").string() +
+          "general.architecture (" + dir.file("model.gguf") +
               "): expected one of llama, qwen2, qwen3, qwen3moe, smollm3, gpt-oss, gemma2, gemma3, "
               "phi3, olmo2, gptneox, found \"rwkv7\"");
   refused(GgufBuilder().string("general.architecture", "llama").string("general.type", "adapter"),

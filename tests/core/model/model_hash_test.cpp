@@ -2,7 +2,6 @@
 #include "core/model/model_hash.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-#include <filesystem>
 #include <string>
 #include <vector>
 

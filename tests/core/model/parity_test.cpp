@@ -4,7 +4,6 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"

@@ -1,7 +1,6 @@
 // tokenizer.model and tekken.json against the ids of sentencepiece and mistral-common
 // (tests/golden/tokenizer/make_pieces.py), and files that are broken.
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>

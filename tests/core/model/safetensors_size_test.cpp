@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 
-#include "core/base/error.hpp"
 #include "core/model/safetensors.hpp"
 #include "support/safetensors_builder.hpp"
 

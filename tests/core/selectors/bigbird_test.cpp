@@ -1,11 +1,8 @@
 // BigBird by its definition.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <numeric>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"

@@ -1,12 +1,15 @@
 // One random question to a selector, with naive exact attention beside it.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
 
+#include "core/base/parallel.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/trace/source.hpp"
 #include "tests/core/selectors/lists.hpp"
 
 namespace kvscope::test {
@@ -22,6 +25,11 @@ struct CallShape {
   unsigned seed = 1;
   bool has_ties = false;  // small whole numbers: many equal scores
 };
+
+/// One decode step after n_past keys.
+inline CallShape step_shape(Index n_past, unsigned seed = 1) {
+  return {.n_past = n_past, .n_tok = 1, .phase = Phase::decode, .seed = seed};
+}
 
 inline Tensor<float> random_tensor(Shape shape, std::mt19937& rng, bool has_ties = false) {
   Tensor<float> out(shape);
@@ -94,6 +102,24 @@ class CallFixture {
   SelectCall call;
 };
 
+/// A step of many: every third seed verifies four drafts, every second has lost keys.
+class SeededStep : public CallFixture {
+ public:
+  SeededStep(Index n_past, unsigned seed) : CallFixture(shape_of(n_past, seed)) {
+    if (seed % 2 != 0) return;
+    for (Index pos = 10; pos < n_past / 2; pos += 3) alive.kill(1, static_cast<KeyPos>(pos));
+  }
+
+ private:
+  static CallShape shape_of(Index n_past, unsigned seed) {
+    CallShape shape = step_shape(n_past, seed);
+    if (seed % 3 != 0) return shape;
+    shape.phase = Phase::verify;
+    shape.n_tok = 4;
+    return shape;
+  }
+};
+
 /// The k best of positions [0, scores.size()) that are candidates, ascending; equal scores by
 /// position.
 inline std::vector<KeyPos> naive_top_k(const std::vector<double>& scores, Index k) {
@@ -120,8 +146,29 @@ inline std::vector<KeyPos> positions(Index begin, Index end) {
   return out;
 }
 
+/// The keys of pages of `size`, as far as there are n_keys.
+inline std::vector<KeyPos> keys_of_pages(const std::vector<KeyPos>& pages, Index size,
+                                         Index n_keys) {
+  std::vector<KeyPos> keys;
+  for (const KeyPos page : pages) {
+    for (const KeyPos pos : positions(page * size, std::min((page + 1) * size, n_keys)))
+      keys.push_back(pos);
+  }
+  return keys;
+}
+
 inline std::unique_ptr<Selector> made(std::string_view spec, const CallFixture& fixture) {
   auto selector = selector_registry().make(spec);
+  selector->reset(fixture.attention());
+  return selector;
+}
+
+/// A method that learns, after it has learned from `text`.
+inline std::unique_ptr<Selector> made_from(const TraceSource& text, std::string_view spec,
+                                           const CallFixture& fixture) {
+  auto selector = selector_registry().make(spec);
+  ThreadPool pool(2);
+  selector->calibrate(text, text.info().layers, pool);
   selector->reset(fixture.attention());
   return selector;
 }

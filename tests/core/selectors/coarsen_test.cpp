@@ -2,12 +2,10 @@
 #include "core/selectors/coarsen.hpp"
 
 #include <fmt/format.h>
-#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "core/base/parallel.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/selectors/score_engine.hpp"
@@ -42,15 +40,6 @@ std::vector<double> query(const CallFixture& fixture, Index head) {
   for (Index c = 0; c < fixture.q.dim(2); ++c)
     q.push_back(static_cast<double>(fixture.q(head, 0, c)));
   return q;
-}
-
-std::vector<KeyPos> keys_of_pages(const std::vector<KeyPos>& pages, Index page, Index n_keys) {
-  std::vector<KeyPos> keys;
-  for (const KeyPos p : pages) {
-    for (Index t = p * page; t < std::min((p + 1) * page, n_keys); ++t)
-      keys.push_back(static_cast<KeyPos>(t));
-  }
-  return keys;
 }
 
 TEST_CASE("quest-sglang: mean queries, bounds summed over the KV heads, one list",
@@ -183,27 +172,6 @@ TEST_CASE("several budgets and any threads give the lists of one budget on one t
       CHECK(std::ranges::equal(alone.begins(), both[i].begins()));
     }
   }
-}
-
-TEST_CASE("coarsening counts its own work", "[selectors][coarsen][cost]") {
-  CallFixture fixture(
-      {.n_q = 4, .n_kv = 2, .d_head = 8, .n_past = 39, .n_tok = 1, .phase = Phase::decode});
-  fixture.call.budget = Budget::parse("tokens=16");
-  const auto cost_of = [&](const std::string& spec) {
-    const auto selector = made(spec, fixture);
-    const Selection answer = selector->select(fixture.call);
-    return selector->cost(fixture.call, answer);
-  };
-  const SelectCost own = cost_of("loki:rank=4");
-  // One list for 4 heads over 39 keys: 3 sums per key.
-  CHECK(cost_of("loki:rank=4+coarsen:owner=layer").score_flops ==
-        Catch::Approx(own.score_flops + 117));
-  // Pages of 8: one comparison per key and list of each head.
-  CHECK(cost_of("loki:rank=4+coarsen:page=8").score_flops == Catch::Approx(own.score_flops + 156));
-  CHECK(cost_of("loki:rank=4+coarsen:page=8").score_bytes == Catch::Approx(own.score_bytes));
-  // Mean queries: 4 x 8 for the means; two heads are rotated and scored instead of four: 2 x 4 x 64
-  // + 2 x 78 x 4.
-  CHECK(cost_of("loki:rank=4+coarsen:query=mean").score_flops == Catch::Approx(32 + 512 + 624));
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "core/base/error.hpp"
 #include "core/selectors/learned.hpp"
 #include "core/selectors/score_engine.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
@@ -28,15 +27,6 @@ MemoryTrace channel_text(unsigned seed) {
   plant.n_tokens = 50;
   plant.seed = seed;
   return planted_trace(plant);
-}
-
-std::unique_ptr<Selector> fitted(const std::string& spec, const TraceSource& text,
-                                 const CallFixture& fixture) {
-  auto selector = selector_registry().make(spec);
-  ThreadPool pool(2);
-  selector->calibrate(text, text.info().layers, pool);
-  selector->reset(fixture.attention());
-  return selector;
 }
 
 /// All channels of a KV head by falling size.
@@ -97,7 +87,7 @@ TEST_CASE(
   const MemoryTrace text = channel_text(2);
   const CallFixture fixture;
   for (const std::string by : {"qk", "k", "q"}) {
-    const Learned learned = fitted("doublesparsity:by=" + by, text, fixture)->learned();
+    const Learned learned = made_from(text, "doublesparsity:by=" + by, fixture)->learned();
     for (Index layer = 0; layer < 8; ++layer) {
       for (Index head = 0; head < 2; ++head) {
         INFO(by << ", layer " << layer << ", head " << head);
@@ -117,8 +107,8 @@ TEST_CASE("doublesparsity: lists are the best past keys by their labels", "[doub
             {.n_past = 90, .n_tok = n_tok, .phase = n_tok == 1 ? Phase::decode : Phase::prefill});
         fixture.call.budget = Budget::parse("tokens=12");
         fixture.alive.kill(0, 40);
-        auto selector = fitted(
-            fmt::format("doublesparsity:share=0.25,bits={},owner={}", bits, owner), text, fixture);
+        auto selector = made_from(
+            text, fmt::format("doublesparsity:share=0.25,bits={},owner={}", bits, owner), fixture);
         const Selection answer = selector->select(fixture.call);
         const Index n_lists = owner == "q_head" ? 4 : 2;
         REQUIRE(answer.n_lists() == n_lists);
@@ -150,14 +140,14 @@ TEST_CASE(
   const MemoryTrace text = channel_text(4);
   CallFixture fixture({.n_past = 300, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=20");
-  auto exact = fitted("doublesparsity:share=1,bits=16", text, fixture);
+  auto exact = made_from(text, "doublesparsity:share=1,bits=16", fixture);
   auto oracle = made("oracle-topk-past", fixture);
   const Selection of_oracle = oracle->select(fixture.call);
   ThreadPool pool(3);
   ScoreEngine engine(ScorePrecision::f32, &pool);
   const Selection in_f64 = exact->select(fixture.call);
   fixture.call.engine = &engine;
-  auto live = fitted("doublesparsity:share=1,bits=16", text, fixture);
+  auto live = made_from(text, "doublesparsity:share=1,bits=16", fixture);
   const Selection in_f32 = live->select(fixture.call);
   for (Index i = 0; i < 4; ++i) {
     CHECK(in_f64.at(i).scored() == of_oracle.at(i).scored());
@@ -169,18 +159,8 @@ TEST_CASE(
     for (Index c = 0; c < 16; ++c) fixture.k(0, pos, c) = 0.0f;
   }
   fixture.bind();
-  auto fresh = fitted("doublesparsity:share=1,bits=16", text, fixture);
+  auto fresh = made_from(text, "doublesparsity:share=1,bits=16", fixture);
   CHECK(live->select(fixture.call).at(0).scored() == fresh->select(fixture.call).at(0).scored());
-}
-
-TEST_CASE("doublesparsity: without channels, and out of bounds, there is a sentence",
-          "[doublesparsity]") {
-  CallFixture fixture;
-  fixture.call.budget = Budget::parse("tokens=8");
-  CHECK_THROWS_WITH(made("doublesparsity", fixture)->select(fixture.call),
-                    ContainsSubstring("channels=FILE"));
-  CHECK_THROWS_AS(selector_registry().make("doublesparsity:share=2"), ConfigError);
-  CHECK_THROWS_AS(selector_registry().make("doublesparsity:bits=0"), ConfigError);
 }
 
 }  // namespace

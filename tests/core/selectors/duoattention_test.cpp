@@ -6,7 +6,6 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 
-#include "core/base/error.hpp"
 #include "core/base/evenly_spaced.hpp"
 #include "core/base/parallel.hpp"
 #include "core/selectors/learned.hpp"
@@ -145,15 +144,10 @@ TEST_CASE("duoattention: by=threshold takes gates of at least the threshold", "[
   CHECK(answer.is_dense == second);
 }
 
-TEST_CASE("duoattention: what cannot be fitted or was not is a sentence", "[duoattention]") {
+TEST_CASE("duoattention: a text that is too short is named", "[duoattention]") {
   const MemoryTrace text = text_of(3);
   CHECK_THROWS_WITH(fitted("duoattention", text),
                     ContainsSubstring("more than n-sink + n-recent = 384"));
-  CallFixture fixture;
-  auto bare = selector_registry().make("duoattention");
-  bare->reset(fixture.attention());
-  CHECK_THROWS_WITH(bare->select(fixture.call), ContainsSubstring("gates=FILE"));
-  CHECK_THROWS_AS(selector_registry().make("duoattention:share=1.5"), ConfigError);
 }
 
 }  // namespace

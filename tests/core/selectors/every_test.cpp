@@ -2,7 +2,6 @@
 // replay.
 #include "core/selectors/every.hpp"
 
-#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <set>
 

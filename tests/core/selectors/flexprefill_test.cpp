@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <functional>
-#include <numeric>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
 namespace kvscope::test::flexprefill_test {
@@ -191,14 +188,6 @@ TEST_CASE("flexprefill: a block without any attention leaves the divergence a nu
   const Selection other =
       made("flexprefill:block=8,gamma=0.5,tau=0,min-budget=8", fixture)->select(fixture.call);
   CHECK(merged(other.list(0, 0)) != expected.lists[0]);
-}
-
-TEST_CASE("flexprefill: what it takes is said", "[flexprefill]") {
-  CHECK_THROWS_AS(selector_registry().make("flexprefill:gamma=1.2"), ConfigError);
-  CallFixture fixture;
-  fixture.call.budget = Budget::parse("tokens=16");
-  CHECK_THROWS_WITH(made("flexprefill:sizes=budget", fixture)->select(fixture.call),
-                    Catch::Matchers::ContainsSubstring("p"));
 }
 
 }  // namespace

@@ -1,10 +1,8 @@
 // H2O against sums and a cache that are kept by hand.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
 #include "tests/core/selectors/sequence.hpp"
 

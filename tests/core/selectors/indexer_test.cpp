@@ -40,15 +40,6 @@ MemoryTrace index_text(unsigned seed) {
   return planted_trace(plant);
 }
 
-std::unique_ptr<Selector> learned_from(const std::string& spec, const TraceSource& text,
-                                       const CallFixture& fixture) {
-  auto selector = selector_registry().make(spec);
-  ThreadPool pool(2);
-  selector->calibrate(text, text.info().layers, pool);
-  selector->reset(fixture.attention());
-  return selector;
-}
-
 /// The product of two index vectors: of a query of `q_head`, and of a token's keys [n_kv][d].
 double index_product(const IndexMaps& maps, Index map, std::span<const float> q,
                      const std::vector<std::span<const float>>& keys, bool is_shared) {
@@ -145,7 +136,7 @@ TEST_CASE("indexer: at full size it is the oracle", "[indexer]") {
       if (has_sink_logits) fixture.call.sink_logits = sink_logits;
       fixture.alive.kill(0, 40);
       fixture.call.budget = Budget::parse("tokens=12");
-      auto selector = learned_from(spec, text, fixture);
+      auto selector = made_from(text, spec, fixture);
       const Selection found = selector->select(fixture.call);
       const Selection expected = made(oracle, fixture)->select(fixture.call);
       INFO(spec << (has_sink_logits ? ", sinks" : ""));
@@ -262,7 +253,7 @@ TEST_CASE("indexer: lists are the best keys or blocks of every row, by loops ove
         fixture.alive.kill(1, 31);
       }
       fixture.call.budget = Budget::parse("tokens=16");
-      auto selector = learned_from("indexer:index-share=0.375" + one.options, text, fixture);
+      auto selector = made_from(text, "indexer:index-share=0.375" + one.options, fixture);
       IndexMaps maps;
       for (Index head = 0; head < (one.per_layer ? 1 : 2); ++head) {
         IndexMaps part = fit_index_maps(
@@ -292,7 +283,7 @@ TEST_CASE("indexer: one list for all heads leaves out what a head has lost", "[i
   fixture.alive.kill(0, 31);
   fixture.alive.kill(1, 31);
   fixture.call.budget = Budget::parse("tokens=60");
-  const Selection answer = learned_from("indexer:owner=layer", text, fixture)->select(fixture.call);
+  const Selection answer = made_from(text, "indexer:owner=layer", fixture)->select(fixture.call);
   CHECK(answer.owner == ListOwner::kv_head);
   for (Index kv_head = 0; kv_head < 2; ++kv_head) {
     for (const KeyPos pos : answer.list(kv_head, 1).keys)
@@ -306,7 +297,7 @@ TEST_CASE("indexer: rounded index vectors, threads, f32, and keys that go", "[in
   const MemoryTrace text = index_text(4);
   CallFixture fixture({.n_past = 300, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=40");
-  const Selection exact = learned_from("indexer", text, fixture)->select(fixture.call);
+  const Selection exact = made_from(text, "indexer", fixture)->select(fixture.call);
   const auto shared = [&](const Selection& other) {
     std::vector<KeyPos> both;
     const auto a = exact.at(0).keys;
@@ -314,15 +305,15 @@ TEST_CASE("indexer: rounded index vectors, threads, f32, and keys that go", "[in
     std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
     return both.size();
   };
-  CHECK(shared(learned_from("indexer:type=bf16", text, fixture)->select(fixture.call)) >= 38);
+  CHECK(shared(made_from(text, "indexer:type=bf16", fixture)->select(fixture.call)) >= 38);
   const std::size_t in_fp8 =
-      shared(learned_from("indexer:type=fp8", text, fixture)->select(fixture.call));
+      shared(made_from(text, "indexer:type=fp8", fixture)->select(fixture.call));
   CHECK(in_fp8 >= 30);
   CHECK(in_fp8 < 40);
   ThreadPool pool(3);
   ScoreEngine engine(ScorePrecision::f32, &pool);
   fixture.call.engine = &engine;
-  auto live = learned_from("indexer", text, fixture);
+  auto live = made_from(text, "indexer", fixture);
   CHECK(shared(live->select(fixture.call)) == 40);
   // After a rollback the new keys count.
   engine.truncate(100);
@@ -330,7 +321,7 @@ TEST_CASE("indexer: rounded index vectors, threads, f32, and keys that go", "[in
     for (Index c = 0; c < 16; ++c) fixture.k(0, pos, c) = 0.0f;
   }
   fixture.bind();
-  auto fresh = learned_from("indexer", text, fixture);
+  auto fresh = made_from(text, "indexer", fixture);
   CHECK(live->select(fixture.call).at(0).scored() == fresh->select(fixture.call).at(0).scored());
 }
 
@@ -342,7 +333,7 @@ TEST_CASE("indexer: a file may be used in part; what does not fit is refused wit
   CallFixture asked({.n_past = 50, .n_tok = 1, .phase = Phase::decode});
   asked.call.budget = Budget::parse("tokens=9");
   const auto fit = [&](const std::string& spec, const std::string& name) {
-    auto selector = learned_from(spec, text, fixture);
+    auto selector = made_from(text, spec, fixture);
     return dir.write(name, artifact_text("indexer", selector->learned(), text.info())).string();
   };
   const std::string large = fit("indexer:d-index=8", "large.json");
@@ -350,19 +341,16 @@ TEST_CASE("indexer: a file may be used in part; what does not fit is refused wit
     return selector.select(asked.call).at(1).scored();
   };
   CHECK(keys_of(*made("indexer:d-index=3,index=" + large, fixture)) ==
-        keys_of(*learned_from("indexer:d-index=3", text, fixture)));
+        keys_of(*made_from(text, "indexer:d-index=3", fixture)));
   CHECK(keys_of(*made("indexer:index=" + large, fixture)) ==
-        keys_of(*learned_from("indexer:d-index=8", text, fixture)));
+        keys_of(*made_from(text, "indexer:d-index=8", fixture)));
   const std::string shared = fit("indexer:d-index=20,per=layer", "shared.json");
   CHECK(keys_of(*made("indexer:index=" + shared, fixture)) ==
-        keys_of(*learned_from("indexer:d-index=20,per=layer", text, fixture)));
+        keys_of(*made_from(text, "indexer:d-index=20,per=layer", fixture)));
   CHECK_THROWS_WITH(made("indexer:d-index=9,index=" + large, fixture),
                     ContainsSubstring("at most the 8 channels"));
-  CHECK_THROWS_WITH(made("indexer", fixture)->select(asked.call), ContainsSubstring("index=FILE"));
-  CHECK_THROWS_AS(selector_registry().make("indexer:block=0"), ConfigError);
-  CHECK_THROWS_AS(selector_registry().make("indexer:index-share=2"), ConfigError);
   asked.call.budget = Budget::parse("p=0.9");
-  CHECK_THROWS_WITH(learned_from("indexer", text, fixture)->select(asked.call),
+  CHECK_THROWS_WITH(made_from(text, "indexer", fixture)->select(asked.call),
                     ContainsSubstring("does not fit"));
 }
 

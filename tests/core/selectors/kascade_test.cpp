@@ -4,12 +4,10 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/attention/anchor_layers.hpp"
-#include "core/base/error.hpp"
 #include "core/base/evenly_spaced.hpp"
 #include "core/base/new_file.hpp"
 #include "core/selectors/artifact.hpp"
@@ -247,20 +245,6 @@ TEST_CASE("the fit of kascade is that of loops", "[kascade]") {
           nlohmann::ordered_json(maps[{anchor, layer}]));
   }
   CHECK(static_cast<double>(learned.values["similarity"]) == Catch::Approx(best.score / 4.0));
-}
-
-TEST_CASE("kascade: texts that name no anchors are sentences", "[kascade]") {
-  CallFixture fixture;
-  fixture.call.budget = Budget::parse("tokens=8");
-  CHECK_THROWS_WITH(made("kascade", fixture)->select(fixture.call), ContainsSubstring("map=FILE"));
-  CHECK_THROWS_WITH(selector_registry().make("kascade:anchors=2/1"),
-                    ContainsSubstring("ascending layers as 0/2/8"));
-  CHECK_THROWS_WITH(selector_registry().make("kascade:anchors=0/x"),
-                    ContainsSubstring("ascending layers as 0/2/8"));
-  CHECK_THROWS_WITH(selector_registry().make("kascade:anchors=0,map=x.json"),
-                    ContainsSubstring("contradict"));
-  fixture.call.budget = Budget::parse("p=0.5");
-  CHECK_THROWS_AS(made("kascade:anchors=0", fixture)->select(fixture.call), ConfigError);
 }
 
 }  // namespace

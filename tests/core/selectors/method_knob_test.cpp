@@ -2,7 +2,6 @@
 // here as having none.
 #include "core/selectors/method_knob.hpp"
 
-#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <set>
 

@@ -1,11 +1,7 @@
 // MInference A-shape by its definition.
 #include <fmt/format.h>
-#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <numeric>
 
-#include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"

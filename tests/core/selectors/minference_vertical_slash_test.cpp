@@ -1,10 +1,7 @@
 // MInference vertical-slash against sums by loops.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <numeric>
 
-#include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"

@@ -1,14 +1,12 @@
 // PQCache: its scores and lists against loops over codes, exactness where every key is a centroid,
 // its work by hand.
 #include <fmt/format.h>
-#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
 
-#include "core/base/error.hpp"
 #include "core/selectors/k_means.hpp"
 #include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/decode_fixture.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
 
 namespace kvscope::test::pqcache_test {
 namespace {
@@ -99,15 +97,7 @@ std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Inde
 
 TEST_CASE("pqcache: lists are those of loops over centroids", "[selectors][pqcache]") {
   for (unsigned seed = 1; seed <= 8; ++seed) {
-    CallShape shape = step_shape(200, seed);
-    if (seed % 3 == 0) {
-      shape.phase = Phase::verify;
-      shape.n_tok = 4;
-    }
-    CallFixture fixture(shape);
-    if (seed % 4 == 0) {
-      for (KeyPos pos = 20; pos < 90; pos += 3) fixture.alive.kill(1, pos);
-    }
+    SeededStep fixture(200, seed);
     const bool is_inner = seed % 2 == 0;
     // what the program sums with its metric, or the other of the two
     const bool is_automatic = seed <= 4;
@@ -137,7 +127,7 @@ TEST_CASE("pqcache: lists are those of loops over centroids", "[selectors][pqcac
       // Keys of one cell tie but for rounding: two cells may meet at the cut.
       CHECK(common.size() >= 18);
       std::vector<KeyPos> forced = positions(0, 5);
-      for (const KeyPos pos : positions(191, 200 + shape.n_tok)) forced.push_back(pos);
+      for (const KeyPos pos : positions(191, 200 + fixture.call.n_tok)) forced.push_back(pos);
       CHECK(answer.at(kv_head).forced() == forced);
     }
   }
@@ -169,28 +159,11 @@ TEST_CASE("pqcache: with a centroid for every key it is exact", "[selectors][pqc
   }
 }
 
-TEST_CASE("pqcache: a text decoded from nothing, chunks and drafts", "[selectors][pqcache]") {
-  const std::string spec = "pqcache:bits=3,n-sink=2,n-recent=3";
-  const auto answers = [&](Index chunk, Index n_decode, bool drafts) {
-    return decode_answers(spec, "tokens=8", chunk, n_decode, drafts);
-  };
-  CHECK(answers(80, 10, false) == answers(7, 10, false));
-  CHECK(answers(80, 10, false) == answers(16, 10, true));
-  CHECK(answers(1, 89, false) == answers(1, 89, true));  // codebooks of 1, 2, 4, ... keys
-}
-
-TEST_CASE("pqcache: budgets and options outside its meaning are named", "[selectors][pqcache]") {
+TEST_CASE("pqcache: more parts than channels are one each", "[selectors][pqcache]") {
   CallFixture fixture(step_shape(90, 4));
-  fixture.call.budget = Budget::parse("p=0.9");
-  CHECK_THROWS_AS(made("pqcache", fixture)->select(fixture.call), ConfigError);
-  CHECK_THROWS_AS(MethodSpec("pqcache:bits=9"), ConfigError);
-  CHECK_THROWS_AS(MethodSpec("pqcache:parts=0"), ConfigError);
   fixture.call.budget = Budget::parse("tokens=9");
-  CHECK(made("pqcache:parts=100,n-sink=4,n-recent=4", fixture)
-            ->select(fixture.call)
-            .at(0)
-            .scored()
-            .size() == 9);
+  const auto selector = made("pqcache:parts=100,n-sink=4,n-recent=4", fixture);
+  CHECK(selector->select(fixture.call).at(0).scored().size() == 9);
 }
 
 }  // namespace

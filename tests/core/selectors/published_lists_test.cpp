@@ -24,18 +24,29 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// W_o of the prompt's layer.
+/// W_o of the prompt's layer: the mean over a group's heads of the L1 norm of W_o v.
 class PromptProjection final : public OutputProjection {
  public:
-  explicit PromptProjection(const Prompt& prompt) : norms_(projected_value_norms(prompt)) {}
+  explicit PromptProjection(const Prompt& prompt) : prompt_(prompt) {}
   std::vector<double> lengths(Index, Index kv_head, TensorView<const float> v) const override {
-    const std::vector<double>& head = norms_[static_cast<std::size_t>(kv_head)];
-    REQUIRE(v.dim(0) == static_cast<Index>(head.size()));  // asked once, for the whole prompt
-    return head;
+    std::vector<double> norms;
+    for (Index j = 0; j < v.dim(0); ++j) {
+      norms.push_back(0.0);
+      for (Index h = kv_head * prompt_.group(); h < (kv_head + 1) * prompt_.group(); ++h) {
+        for (Index i = 0; i < prompt_.w_o.dim(0); ++i) {
+          double out = 0.0;
+          for (Index c = 0; c < v.dim(1); ++c)
+            out += static_cast<double>(prompt_.w_o(i, h * v.dim(1) + c)) *
+                   static_cast<double>(v(j, c));
+          norms.back() += std::abs(out) / static_cast<double>(prompt_.group());
+        }
+      }
+    }
+    return norms;
   }
 
  private:
-  Scores norms_;
+  const Prompt& prompt_;
 };
 
 /// The rotary embedding that the prompt's queries were turned by.

@@ -37,16 +37,6 @@ double naive_bound(const CallFixture& f, Index q_head, Index row, Index begin, I
   return sum;
 }
 
-std::vector<KeyPos> keys_of_pages(const std::vector<KeyPos>& pages, Index page_size, Index n_keys) {
-  std::vector<KeyPos> keys;
-  for (const KeyPos page : pages) {
-    for (Index t = page * page_size; t < std::min((page + 1) * page_size, n_keys); ++t) {
-      keys.push_back(static_cast<KeyPos>(t));
-    }
-  }
-  return keys;
-}
-
 /// Bounds of all pages for one query, in f64.
 std::vector<double> bounds_of(const PageTable& table, std::span<const float> q) {
   std::vector<double> doubled(2 * q.size(), 0.0);
@@ -141,48 +131,6 @@ TEST_CASE(
   made("quest:page-size=8,owner=group_max", fixture)->select(fixture.call);
   CHECK(trace.scores[1][1] == Catch::Approx(std::max(naive_bound(fixture, 2, 0, 24, 32),
                                                      naive_bound(fixture, 3, 0, 24, 32))));
-}
-
-TEST_CASE("quest: three loops agree on each published rule in decode") {
-  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 90, .n_tok = 1, .phase = Phase::decode});
-  // 5 pages of 8; 12 pages, the last one holds 3 keys.
-  fixture.call.budget = Budget::parse("tokens=40");
-  const Index n_keys = 91;
-  std::vector<std::vector<double>> bounds(4, std::vector<double>(12));
-  for (Index h = 0; h < 4; ++h) {
-    for (Index p = 0; p < 12; ++p) {
-      bounds[static_cast<std::size_t>(h)][static_cast<std::size_t>(p)] =
-          naive_bound(fixture, h, 0, p * 8, std::min<Index>((p + 1) * 8, n_keys));
-    }
-  }
-  const Selection paper = made("quest-paper:page-size=8", fixture)->select(fixture.call);
-  const Selection kernel = made("quest-kernel:page-size=8", fixture)->select(fixture.call);
-  CHECK(paper.owner == ListOwner::q_head);
-  for (Index h = 0; h < 4; ++h) {
-    auto scores = bounds[static_cast<std::size_t>(h)];
-    CHECK(merged(paper.list(h, 0)) == keys_of_pages(naive_top_k(scores, 5), 8, n_keys));
-    scores.pop_back();
-    CHECK(kernel.list(h, 0).scored() == keys_of_pages(naive_top_k(scores, 4), 8, n_keys));
-    CHECK(kernel.list(h, 0).forced() == positions(88, 91));
-  }
-  const Selection frontier = made("quest-frontier:page-size=8", fixture)->select(fixture.call);
-  const Selection group_max =
-      made("quest:page-size=8,owner=group_max", fixture)->select(fixture.call);
-  for (std::size_t kv = 0; kv < 2; ++kv) {
-    std::vector<double> sums(11);
-    std::vector<double> largest(11);
-    for (std::size_t p = 0; p < 11; ++p) {
-      sums[p] = bounds[2 * kv][p] + bounds[2 * kv + 1][p];
-      largest[p] = std::max(bounds[2 * kv][p], bounds[2 * kv + 1][p]);
-    }
-    CHECK(frontier.at(kv).scored() == keys_of_pages(naive_top_k(sums, 5), 8, n_keys));
-    CHECK(group_max.at(kv).scored() == keys_of_pages(naive_top_k(largest, 4), 8, n_keys));
-  }
-  // Hub rounds up, the evaluation takes at least three pages.
-  fixture.call.budget = Budget::parse("tokens=9");
-  CHECK(made("quest-hub:page-size=8,bound-bits=16", fixture)->select(fixture.call).at(0).size() <=
-        16);
-  CHECK(made("quest-paper:page-size=8", fixture)->select(fixture.call).at(0).size() > 16);
 }
 
 TEST_CASE(

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
-#include <limits>
 
 #include "core/attention/quoka_scores.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
@@ -26,12 +25,6 @@ std::vector<KeyPos> golden_choice(std::string_view spec) {
   CHECK(selection.n_lists() == 1);
   CHECK(selection.at(0).forced() == positions(5, 9));
   return selection.at(0).scored();
-}
-
-double norm(std::span<const float> x) {
-  double sum = 0.0;
-  for (const float value : x) sum += static_cast<double>(value) * static_cast<double>(value);
-  return std::max(std::sqrt(sum), 1e-12);
 }
 
 }  // namespace
@@ -93,64 +86,6 @@ TEST_CASE("quoka: the trace says which head has a zero mean query, and what no s
   CHECK(trace.scored == TokenRange{0, 12});
   CHECK(trace.scores[1][9] > kQuokaUnscored);
   CHECK(trace.scores[1][10] == kQuokaUnscored);  // later than both chosen queries
-}
-
-TEST_CASE("quoka: three loops agree") {
-  for (unsigned seed = 0; seed < 8; ++seed) {
-    CallFixture fixture(
-        {.n_q = 6, .n_kv = 2, .d_head = 8, .n_past = 70, .n_tok = 20, .seed = seed});
-    fixture.alive.kill(1, 3);
-    fixture.call.budget = Budget::parse("tokens=9");
-    const Selection selection = made("quoka:n-queries=4", fixture)->select(fixture.call);
-    for (Index kv_head = 0; kv_head < 2; ++kv_head) {
-      std::vector<std::vector<double>> slots(4, std::vector<double>(8, 0.0));
-      for (Index h = kv_head * 3; h < kv_head * 3 + 3; ++h) {
-        std::vector<double> mean(8, 0.0);
-        for (Index i = 0; i < 20; ++i) {
-          for (Index c = 0; c < 8; ++c)
-            mean[static_cast<std::size_t>(c)] += static_cast<double>(fixture.q(h, i, c)) / 20;
-        }
-        std::vector<std::pair<double, Index>> cosines;  // the mean's norm does not change the order
-        for (Index i = 0; i < 20; ++i) {
-          double dot = 0.0;
-          for (Index c = 0; c < 8; ++c)
-            dot += static_cast<double>(fixture.q(h, i, c)) * mean[static_cast<std::size_t>(c)];
-          cosines.emplace_back(dot / norm(fixture.q.sub(h).row(i)), i);
-        }
-        std::sort(cosines.begin(), cosines.end());
-        for (std::size_t s = 0; s < 4; ++s) {
-          const auto row = fixture.q.sub(h).row(cosines[s].second);
-          for (std::size_t c = 0; c < 8; ++c)
-            slots[s][c] += static_cast<double>(row[c]) / norm(row) / 3;
-        }
-      }
-      std::vector<double> scores(70, -std::numeric_limits<double>::infinity());
-      for (Index t = 0; t < 70; ++t) {
-        if (kv_head == 1 && t == 3) continue;
-        const auto key = fixture.k.sub(kv_head).row(t);
-        for (const auto& slot : slots) {
-          double dot = 0.0;
-          for (std::size_t c = 0; c < 8; ++c)
-            dot += slot[c] * static_cast<double>(key[c]) / norm(key);
-          scores[static_cast<std::size_t>(t)] = std::max(scores[static_cast<std::size_t>(t)], dot);
-        }
-      }
-      CHECK(selection.list(kv_head, 0).scored() == naive_top_k(scores, 9));
-    }
-  }
-}
-
-TEST_CASE("quoka: long keys and permuted heads change nothing") {
-  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 60, .n_tok = 20});
-  fixture.call.budget = Budget::parse("tokens=7");
-  const Selection before = made("quoka", fixture)->select(fixture.call);
-  for (float& x : fixture.k.flat()) x *= 64.0f;
-  CHECK(made("quoka", fixture)->select(fixture.call).at(0).scored() == before.at(0).scored());
-  for (Index row = 0; row < 20; ++row) {
-    const auto a = fixture.q.sub(2).row(row);
-    std::swap_ranges(a.begin(), a.end(), fixture.q.sub(3).row(row).begin());
-  }
-  CHECK(made("quoka", fixture)->select(fixture.call).at(1).scored() == before.at(1).scored());
 }
 
 TEST_CASE("quoka: whole scope spends the budget on chunk keys too and keeps each query's own") {

@@ -2,7 +2,7 @@
 // one token: no list may hold more attention than the oracle's of the same size.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <map>
+#include <cmath>
 #include <mutex>
 
 #include "core/attention/top_mass.hpp"
@@ -96,6 +96,7 @@ struct Faults {
   Index unordered = 0;  // not ascending, or twice
   Index unseen = 0;     // beyond the query
   Index above_oracle = 0;
+  Index no_number = 0;  // errors of the output
 };
 
 Faults replay_faults(const RandomTrace& random, const std::string& spec, Phase phase) {
@@ -128,8 +129,10 @@ Faults replay_faults(const RandomTrace& random, const std::string& spec, Phase p
   };
   const SelectorCaps caps = selector_registry().make(spec)->caps();
   ThreadPool pool(1);
-  replay_layers(random.trace, &random.trace, {2}, {{spec, budget_for(caps, random.budget)}},
-                options, pool);
+  const auto layers = replay_layers(random.trace, &random.trace, {2},
+                                    {{spec, budget_for(caps, random.budget)}}, options, pool);
+  for (const double error : layers[0].pairs[0].of(ReplayMetric::output_error))
+    faults.no_number += std::isfinite(error) ? 0 : 1;
   return faults;
 }
 
@@ -144,6 +147,7 @@ void check_shape(const RandomTrace& random, std::uint64_t seed, Phase phase) {
     CHECK(faults.unordered == 0);
     CHECK(faults.unseen == 0);
     CHECK(faults.above_oracle == 0);
+    CHECK(faults.no_number == 0);
   }
 }
 

@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
-#include <numeric>
 
-#include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
-#include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
 namespace kvscope::test::random_test {

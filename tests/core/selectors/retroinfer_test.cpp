@@ -5,10 +5,9 @@
 #include <numeric>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "core/selectors/key_clusters.hpp"
 #include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/decode_fixture.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
 
 namespace kvscope::test::retroinfer_test {
 namespace {
@@ -102,15 +101,7 @@ TEST_CASE("clusters of keys: members that come back, members that leave, segment
 
 TEST_CASE("retroinfer: zones are those of loops over its clusters", "[selectors][retroinfer]") {
   for (unsigned seed = 1; seed <= 6; ++seed) {
-    CallShape shape = step_shape(260, seed);
-    if (seed % 3 == 0) {
-      shape.phase = Phase::verify;
-      shape.n_tok = 3;
-    }
-    CallFixture fixture(shape);
-    if (seed % 2 == 0) {
-      for (KeyPos pos = 30; pos < 130; pos += 4) fixture.alive.kill(0, pos);
-    }
+    SeededStep fixture(260, seed);
     fixture.call.budget = Budget::parse("tokens=50");
     const auto selector =
         made("retroinfer:keys-per-cluster=8,n-sink=3,n-recent=10,estimate-share=0.3", fixture);
@@ -122,7 +113,7 @@ TEST_CASE("retroinfer: zones are those of loops over its clusters", "[selectors]
       const auto m = static_cast<std::size_t>(clusters.count());
       std::vector<double> weights(m, 0.0);
       for (Index q_head = 2 * kv_head; q_head < 2 * kv_head + 2; ++q_head) {
-        for (Index row = 0; row < shape.n_tok; ++row) {
+        for (Index row = 0; row < fixture.call.n_tok; ++row) {
           std::vector<double> e(m, 0.0);
           double sum = 0.0;
           for (std::size_t i = 0; i < m; ++i) {
@@ -160,7 +151,7 @@ TEST_CASE("retroinfer: zones are those of loops over its clusters", "[selectors]
                       answer.summaries.log_count[static_cast<std::size_t>(i)]);
       CHECK(found == estimated);
       std::vector<KeyPos> forced = positions(0, 3);
-      for (const KeyPos pos : positions(250, 260 + shape.n_tok)) forced.push_back(pos);
+      for (const KeyPos pos : positions(250, 260 + fixture.call.n_tok)) forced.push_back(pos);
       CHECK(answer.at(kv_head).forced() == forced);
     }
   }
@@ -208,33 +199,12 @@ TEST_CASE("retroinfer: summaries make up for what they stand for, from below",
   CHECK(one_key_each == Catch::Approx(1.0).epsilon(1e-4));
 }
 
-TEST_CASE("retroinfer: a budget of everything is exact; chunks, segments and drafts",
-          "[selectors][retroinfer]") {
+TEST_CASE("retroinfer: a budget of everything is exact", "[selectors][retroinfer]") {
   CallFixture fixture(step_shape(150, 4));
   fixture.call.budget = Budget::parse("ratio=1");
   const Selection all = made("retroinfer", fixture)->select(fixture.call);
   CHECK(all.summaries.empty());
   CHECK(merged(all.at(0)) == positions(0, 151));
-  const std::string spec = "retroinfer:keys-per-cluster=4,n-sink=2,n-recent=3,append-segment=5";
-  const auto answers = [&](Index chunk, bool drafts) {
-    return decode_answers(spec, "tokens=8", chunk, 20, drafts);
-  };
-  const auto plain = answers(70, false);
-  CHECK(plain == answers(7, false));
-  CHECK(plain == answers(16, true));
-}
-
-TEST_CASE("retroinfer: values, budgets and options that it needs are named",
-          "[selectors][retroinfer]") {
-  CallFixture fixture(step_shape(90, 4));
-  fixture.call.budget = Budget::parse("p=0.9");
-  CHECK_THROWS_AS(made("retroinfer", fixture)->select(fixture.call), ConfigError);
-  fixture.call.budget = Budget::parse("tokens=9");
-  fixture.call.v = {};
-  CHECK_THROWS_AS(made("retroinfer", fixture)->select(fixture.call), ConfigError);
-  CHECK(MethodSpec("retroinfer").caps().needs_values);
-  CHECK_THROWS_AS(MethodSpec("retroinfer:estimate-share=1.5"), ConfigError);
-  CHECK_THROWS_AS(MethodSpec("retroinfer:keys-per-cluster=0"), ConfigError);
 }
 
 }  // namespace

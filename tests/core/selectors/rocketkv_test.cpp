@@ -4,7 +4,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
 
-#include "core/base/error.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/core/selectors/sequence.hpp"
@@ -84,15 +83,7 @@ TEST_CASE("rocket2: lists are those of loops over chunks and channels", "[select
   for (const Case& one : {Case{16.0, 4, 4}, Case{9.0, 3, 5}, Case{10.0, 4, 6}, Case{1.0, 1, 16},
                           Case{400.0, 20, 1}}) {
     for (unsigned seed = 1; seed <= 6; ++seed) {
-      CallShape shape;
-      shape.phase = seed % 3 == 0 ? Phase::verify : Phase::decode;
-      shape.n_past = 130;
-      shape.n_tok = seed % 3 == 0 ? 3 : 1;
-      shape.seed = seed;
-      CallFixture fixture(shape);
-      if (seed % 2 == 0) {
-        for (KeyPos pos = 10; pos < 100; pos += 3) fixture.alive.kill(1, pos);
-      }
+      SeededStep fixture(130, seed);
       fixture.call.budget = Budget::parse("tokens=30");
       const auto selector = made(fmt::format("rocket2:compression={}", one.compression), fixture);
       SelectionTrace trace;
@@ -111,7 +102,7 @@ TEST_CASE("rocket2: lists are those of loops over chunks and channels", "[select
         }
         CHECK(answer.at(kv_head).scored() ==
               naive_top_k(trace.scores[static_cast<std::size_t>(kv_head)], 30));
-        CHECK(answer.at(kv_head).forced() == positions(130, 130 + shape.n_tok));
+        CHECK(answer.at(kv_head).forced() == positions(130, 130 + fixture.call.n_tok));
       }
     }
   }
@@ -136,16 +127,6 @@ TEST_CASE("rocketkv: it is the stack of its two stages", "[selectors][rocketkv]"
   CHECK(caps.budgets == stack.budgets);
   CHECK(caps.needs_values == stack.needs_values);
   CHECK(caps.needs_probs == stack.needs_probs);
-}
-
-TEST_CASE("rocketkv: budgets and options outside its meaning are named", "[selectors][rocketkv]") {
-  CallFixture fixture({.n_past = 60, .n_tok = 1, .phase = Phase::decode});
-  fixture.call.budget = Budget::parse("p=0.9");
-  CHECK_THROWS_AS(made("rocket2", fixture)->select(fixture.call), ConfigError);
-  CHECK_THROWS_AS(made("rocketkv", fixture)->select(fixture.call), ConfigError);
-  CHECK_THROWS_AS(MethodSpec("rocket2:compression=0.5"), ConfigError);
-  CHECK_THROWS_AS(MethodSpec("rocketkv:prompt-budget=p=0.9"), ConfigError);
-  CHECK_THROWS_AS(MethodSpec("rocketkv:kernel=64"), ConfigError);
 }
 
 }  // namespace

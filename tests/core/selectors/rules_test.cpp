@@ -3,7 +3,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <random>
 
-#include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
@@ -85,58 +84,6 @@ TEST_CASE("selections are well formed, alive, repeatable, and the same for one b
       }
     }
   }
-}
-
-TEST_CASE("a budget of everything keeps everything that a row sees; a budget of tokens is kept") {
-  std::mt19937 rng(12);
-  for (int trial = 0; trial < 20; ++trial) {
-    CallFixture fixture(random_shape(rng));
-    for (const std::string_view spec : kTokenMethods) {
-      INFO(spec);
-      fixture.call.budget = Budget::parse("tokens=4096");
-      const Selection all = made(spec, fixture)->select(fixture.call);
-      for (Index h = 0; h < fixture.q.dim(0); ++h) {
-        for (Index row = 0; row < fixture.call.n_tok; ++row) {
-          const auto keys = merged(all.list(owner_of(all.owner, h, fixture.group()), row));
-          const auto n_seen = std::count_if(keys.begin(), keys.end(),
-                                            [&](KeyPos pos) { return fixture.sees(h, row, pos); });
-          CHECK(n_seen == fixture.call.pos_begin + row + 1);
-        }
-      }
-      fixture.call.budget = Budget::parse("tokens=5");
-      auto selector = made(spec, fixture);
-      if (selector->caps().page_size > 1) continue;
-      const Selection few = selector->select(fixture.call);
-      for (Index l = 0; l < few.n_lists(); ++l) CHECK(few.at(l).scored().size() <= 5);
-    }
-  }
-}
-
-TEST_CASE("shifting all keys of a head by one vector moves no list that ranks by scores") {
-  CallFixture fixture({.n_past = 90, .n_tok = 1, .phase = Phase::decode, .seed = 4});
-  fixture.call.budget = Budget::parse("tokens=16");
-  CallFixture shifted({.n_past = 90, .n_tok = 1, .phase = Phase::decode, .seed = 4});
-  shifted.call.budget = fixture.call.budget;
-  for (Index t = 0; t < 91; ++t) {
-    for (Index c = 0; c < 16; ++c) shifted.k(0, t, c) += 0.5f * static_cast<float>(c % 3);
-  }
-  for (const std::string_view spec :
-       {"oracle-topk", "quest-frontier:page-size=4", "sparq:n-channels=6", "sampleattention"}) {
-    INFO(spec);
-    CHECK(made(spec, fixture)->select(fixture.call).at(0).scored() ==
-          made(spec, shifted)->select(shifted.call).at(0).scored());
-  }
-}
-
-TEST_CASE("budgets that a method does not take are named") {
-  CallFixture fixture;
-  fixture.call.budget = Budget::parse("p=0.9");
-  CHECK_THROWS_AS(made("quoka", fixture)->select(fixture.call), ConfigError);
-  CHECK_THROWS_AS(made("quest", fixture)->select(fixture.call), ConfigError);
-  fixture.call.budget = Budget::parse("tokens=9");
-  CHECK_THROWS_AS(made("oracle-topp", fixture)->select(fixture.call), ConfigError);
-  CHECK_THROWS_AS(selector_registry().make("quoka:n-queries=0"), ConfigError);
-  CHECK_THROWS_AS(selector_registry().make("quest:page-size=0"), ConfigError);
 }
 
 TEST_CASE("zero queries and zero keys give no NaN and deterministic ties") {

@@ -6,7 +6,6 @@
 #include <random>
 
 #include "core/attention/nucleus.hpp"
-#include "core/selectors/registry.hpp"
 #include "core/selectors/score_engine.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
@@ -117,39 +116,6 @@ TEST_CASE("what methods keep is theirs, by layer and head, and is cut with the c
   stand_in.kept<Seen>(&first, 0, 0).n_keys = 7;
   CHECK(stand_in.known<Seen>(&first, 0, 0)->n_keys == 7);  // of the same question
   CHECK(stand_in.kept<Seen>(&first, 0, 0).n_keys == 0);
-}
-
-TEST_CASE("the nucleus by digits is the sorted one", "[nucleus]") {
-  std::mt19937 rng(11);
-  for (const Index n : {Index{1}, Index{63}, Index{900}, Index{8192}}) {
-    for (const double sharpness : {0.0, 1.0, 8.0}) {
-      std::normal_distribution<double> normal(0.0, sharpness);
-      std::vector<float> weights(static_cast<std::size_t>(n));
-      for (float& w : weights) w = static_cast<float>(std::exp(normal(rng)));
-      for (std::size_t i = 0; i + 3 < weights.size(); i += 5) weights[i + 3] = weights[i];  // ties
-      double total = 0.0;
-      for (const float w : weights) total += static_cast<double>(w);
-      for (const double p : {0.1, 0.5, 0.95, 0.999}) {
-        std::vector<Index> order(weights.size());
-        for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Index>(i);
-        std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
-          return weights[static_cast<std::size_t>(a)] > weights[static_cast<std::size_t>(b)];
-        });
-        double mass = 0.0;
-        std::size_t kept = 0;
-        while (kept < order.size() && mass < p * total)
-          mass += static_cast<double>(weights[static_cast<std::size_t>(order[kept++])]);
-        const auto found = nucleus(weights, p, NucleusMode::exact);
-        INFO(n << " weights, p " << p);
-        // Sums differ in rounding.
-        CHECK(std::abs(static_cast<double>(found.size()) - static_cast<double>(kept)) <= 1.0);
-        double held = 0.0;
-        for (const Index i : found)
-          held += static_cast<double>(weights[static_cast<std::size_t>(i)]);
-        CHECK(held >= p * total * (1.0 - 1e-12));
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -166,18 +166,13 @@ TEST_CASE(
   const Selection fresh = made("sparq:channel-share=1", fixture)->select(fixture.call);
   CHECK(again.summaries.v(0, 2) == fresh.summaries.v(0, 2));
   CHECK(again.summaries.v(0, 2) != all.summaries.v(0, 2));
-  fixture.v = Tensor<float>();
-  fixture.bind();
-  CHECK_THROWS_AS(made("sparq", fixture)->select(fixture.call), ConfigError);
+  fixture.call.v = {};
   CHECK(made("sparq:mean-value=false", fixture)->select(fixture.call).at(0).size() == 301);
 }
 
-TEST_CASE(
-    "loki: full rank is exact, few directions rank by the projected product, no calibration is a "
-    "sentence") {
+TEST_CASE("loki: full rank is exact, few directions rank by the projected product") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 80, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=10");
-  CHECK_THROWS_AS(made("loki:basis=calibrated", fixture)->select(fixture.call), ConfigError);
   auto full = made("loki:basis=calibrated,rank-share=1", fixture);
   auto few = made("loki:basis=calibrated,rank=3", fixture);
   MemoryTrace text(make_trace_info(8, 4, 2, 16, fixture.k.dim(1), fixture.k.dim(1)));
@@ -238,8 +233,6 @@ TEST_CASE("sparq and loki take half of a head's channels unless they are told ho
   CHECK(forced_and_scored("sparq:channel-share=0", 16) ==
         forced_and_scored("sparq:n-channels=1", 16));
   CHECK(forced_and_scored("loki:rank=3,rank-share=1", 16) == forced_and_scored("loki:rank=3", 16));
-  CHECK_THROWS_AS(selector_registry().make("sparq:channel-share=1.5"), ConfigError);
-  CHECK_THROWS_AS(selector_registry().make("loki:rank=-1"), ConfigError);
 }
 
 TEST_CASE("key basis: orthonormal, by falling variance, signs fixed, few keys") {

@@ -11,7 +11,6 @@
 #include "core/base/rng.hpp"
 #include "core/sim/protocol.hpp"
 #include "core/trace/memory_trace.hpp"
-#include "tests/core/selectors/lists.hpp"
 
 namespace kvscope::test {
 

@@ -2,11 +2,9 @@
 // over group and rows.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <limits>
 
-#include "core/base/error.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
 namespace kvscope::test::shadowkv_test {
@@ -122,16 +120,6 @@ TEST_CASE("shadowkv: the chunk that a mean cannot stand for is kept, and nothing
   for (const KeyPos pos : positions(128, 161)) forced.push_back(pos);
   CHECK(selection.at(0).forced() == forced);
   CHECK(selection.at(0).scored().size() == 8);
-}
-
-TEST_CASE("shadowkv: rests in prefill; what it takes is said", "[shadowkv]") {
-  const auto selector = selector_registry().make("shadowkv");
-  CHECK(!selector->caps().is_defined(Phase::prefill));
-  CallFixture fixture({.n_past = 20, .n_tok = 1, .phase = Phase::decode});
-  fixture.call.budget = Budget::parse("p=0.9");
-  CHECK_THROWS_WITH(made("shadowkv", fixture)->select(fixture.call),
-                    Catch::Matchers::ContainsSubstring("tokens"));
-  CHECK_THROWS_AS(made("shadowkv:outliers=-1", fixture), ConfigError);
 }
 
 }  // namespace

@@ -126,12 +126,6 @@ TEST_CASE("skip-softmax: with attention's own bytes all keys are read and at mos
   }
 }
 
-TEST_CASE("skip-softmax: options have bounds", "[skip-softmax]") {
-  CHECK_THROWS_AS(selector_registry().make("skip-softmax:lambda=1.5"), ConfigError);
-  CHECK_THROWS_AS(selector_registry().make("skip-softmax:scale=-1"), ConfigError);
-  CHECK(selector_registry().make("skip-softmax")->caps().budgets.empty());
-}
-
 TEST_CASE("skip-softmax: a scale that is an exponential of the sparsity is found again",
           "[skip-softmax]") {
   std::vector<SkipPoint> points;
@@ -212,13 +206,8 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("skip-softmax: a target without a fit, a threshold beside it, a text too short are named",
-          "[skip-softmax]") {
-  CallFixture fixture;
-  auto bare = selector_registry().make("skip-softmax:by=target");
-  bare->reset(fixture.attention());
-  CHECK_THROWS_AS(bare->select(fixture.call), ConfigError);
-  CHECK_THROWS_AS(selector_registry().make("skip-softmax:by=target,lambda=0.1"), ConfigError);
+TEST_CASE("skip-softmax: a text that is too short is named", "[skip-softmax]") {
+  const auto bare = selector_registry().make("skip-softmax:by=target");
   PlantOptions plant;
   plant.n_tokens = 20;
   ThreadPool pool(1);

@@ -1,9 +1,7 @@
 // SnapKV against votes and pooling by loops.
 #include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
@@ -85,10 +83,6 @@ TEST_CASE("snapkv keeps the pooled votes of the last queries and its window", "[
       }
     }
   }
-}
-
-TEST_CASE("snapkv refuses an even kernel", "[selectors]") {
-  CHECK_THROWS_AS(selector_registry().make("snapkv:kernel=4"), ConfigError);
 }
 
 }  // namespace

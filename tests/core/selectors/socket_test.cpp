@@ -1,13 +1,11 @@
 // SOCKET: its ranking against loops over all buckets, its phases and windows, its work by hand.
 #include <fmt/format.h>
-#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
 
-#include "core/base/error.hpp"
 #include "core/base/rng.hpp"
 #include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/decode_fixture.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
 
 namespace kvscope::test::socket_test {
 namespace {
@@ -92,42 +90,6 @@ TEST_CASE("socket: lists are those of a softmax over all buckets, times the valu
       }
     }
   }
-}
-
-TEST_CASE("socket: neither chunks nor drafts change a list", "[selectors][socket]") {
-  const std::string spec = "socket:bits=5,tables=8,n-sink=2,n-recent=3";
-  const auto plain = decode_answers(spec, "tokens=8", 80, 10, false);
-  CHECK(plain == decode_answers(spec, "tokens=8", 7, 10, false));
-  CHECK(plain == decode_answers(spec, "tokens=8", 16, 10, true));
-}
-
-TEST_CASE("socket: its work by hand", "[selectors][socket][cost]") {
-  // 2 tables of 3 planes in 8 channels, 40 past keys for each of 2 KV heads, 4 query heads, one
-  // token: products of 4 queries and 2 new keys with 6 planes, 4 * 2 * 8 chances, 4 * 40 * 2 sums;
-  // 6 / 8 + 2 bytes for each of 80 keys and the planes
-  CallShape shape = step_shape(40, 1);
-  shape.d_head = 8;
-  CallFixture fixture(shape);
-  fixture.call.budget = Budget::parse("tokens=5");
-  const auto selector = made("socket:bits=3,tables=2,n-sink=1,n-recent=2", fixture);
-  const Selection answer = selector->select(fixture.call);
-  const SelectCost cost = selector->cost(fixture.call, answer);
-  CHECK(cost.score_flops == 2 * 6 * 6 * 8 + 4 * 2 * 8 + 4 * 40 * 2);
-  CHECK(cost.score_bytes == Catch::Approx(80 * 2.75 + 6 * 8 * 2));
-  CHECK(cost.metadata_bytes == Catch::Approx(82 * 2.75 + 6 * 8 * 2));
-}
-
-TEST_CASE("socket: values, budgets and options outside its meaning are named",
-          "[selectors][socket]") {
-  CallFixture fixture(step_shape(90, 4));
-  fixture.call.budget = Budget::parse("p=0.9");
-  CHECK_THROWS_AS(made("socket", fixture)->select(fixture.call), ConfigError);
-  fixture.call.budget = Budget::parse("tokens=9");
-  fixture.call.v = {};
-  CHECK_THROWS_AS(made("socket", fixture)->select(fixture.call), ConfigError);
-  CHECK(MethodSpec("socket").caps().needs_values);
-  CHECK_THROWS_AS(MethodSpec("socket:bits=15"), ConfigError);
-  CHECK_THROWS_AS(MethodSpec("socket:tau=0"), ConfigError);
 }
 
 }  // namespace

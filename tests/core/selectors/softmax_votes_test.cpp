@@ -3,7 +3,6 @@
 #include "core/selectors/softmax_votes.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <numeric>
 

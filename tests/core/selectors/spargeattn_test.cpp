@@ -6,7 +6,6 @@
 #include <numeric>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"

@@ -1,9 +1,7 @@
 // TOVA against a cache that is kept by hand.
 #include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
 #include "tests/core/selectors/sequence.hpp"
 

@@ -1,7 +1,6 @@
 // What Twilight says about itself before it is asked: it needs what its base needs.
 #include <catch2/catch_test_macros.hpp>
 
-#include "core/base/error.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/sim/protocol.hpp"
 #include "tests/core/selectors/sequence.hpp"
@@ -37,13 +36,6 @@ TEST_CASE("twilight: a sequence changes none of its caps", "[selectors][twilight
     CHECK(spec.caps().cross_layer == later.cross_layer);
     CHECK(spec.caps().uses_pool == later.uses_pool);
   }
-}
-
-TEST_CASE("twilight: a base that cannot be pruned is refused where it is written",
-          "[selectors][twilight]") {
-  CHECK_THROWS_AS(MethodSpec("twilight:base=quest2"), ConfigError);
-  CHECK_THROWS_AS(MethodSpec("twilight:base=h2o"), ConfigError);
-  CHECK_THROWS_AS(MethodSpec("twilight:base=twilight"), ConfigError);
 }
 
 TEST_CASE("twilight does not show its base's scores as its own") {

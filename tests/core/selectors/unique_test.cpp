@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <random>
 
-#include "core/base/error.hpp"
 #include "core/selectors/page_moments.hpp"
 #include "core/selectors/page_table.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
@@ -181,15 +178,6 @@ TEST_CASE("unique: a page of two keys has Quest's bound, longer pages a smaller 
       if (size == 8) CHECK(score < bound);
     }
   }
-}
-
-TEST_CASE("unique: what it takes is said", "[unique]") {
-  CallFixture fixture({.n_past = 20, .n_tok = 1, .phase = Phase::decode});
-  fixture.call.budget = Budget::parse("p=0.9");
-  CHECK_THROWS_WITH(made("unique", fixture)->select(fixture.call),
-                    Catch::Matchers::ContainsSubstring("tokens"));
-  CHECK_THROWS_AS(made("unique:page-size=0", fixture), ConfigError);
-  CHECK_THROWS_AS(made("unique:recent=0", fixture), ConfigError);
 }
 
 }  // namespace

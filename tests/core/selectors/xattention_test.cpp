@@ -2,12 +2,10 @@
 // tiles, and dead keys.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <functional>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
 namespace kvscope::test::xattention_test {
@@ -203,17 +201,6 @@ TEST_CASE("xattention: the public program's blocks, and one block more in its fi
       CHECK((n_more >= 0 && n_more <= 2));
     }
   }
-}
-
-TEST_CASE("xattention: what it takes is said", "[xattention]") {
-  using Catch::Matchers::ContainsSubstring;
-  CHECK_THROWS_WITH(selector_registry().make("xattention:block=100"),
-                    ContainsSubstring("multiple of stride = 8"));
-  CHECK_THROWS_AS(selector_registry().make("xattention:tau=1.5"), ConfigError);
-  CallFixture fixture;
-  fixture.call.budget = Budget::parse("tokens=16");
-  CHECK_THROWS_WITH(made("xattention:sizes=budget", fixture)->select(fixture.call),
-                    ContainsSubstring("p"));
 }
 
 }  // namespace

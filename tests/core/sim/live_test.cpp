@@ -9,7 +9,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
 #include "core/sim/draft_runner.hpp"
 #include "core/sim/memory_recording.hpp"

@@ -255,55 +255,6 @@ TEST_CASE("full attention and budgets of the whole context are exact") {
   }
 }
 
-TEST_CASE("no method of the same size holds more attention than the oracle") {
-  const MemoryTrace trace = planted_trace(small());
-  ReplayOptions options = prefill();
-  options.calls.phase = Phase::decode;
-  options.calls.steps = 6;
-  for (const char* size : {"4", "8", "20"}) {
-    const Budget budget = Budget::parse(size);
-    const auto layers = replay(
-        trace,
-        {{"oracle-topk", budget}, {"streamingllm", budget}, {"recent", budget}, {"random", budget}},
-        options);
-    for (const LayerReplay& layer : layers) {
-      const PairReplay& oracle = layer.pairs[0];
-      for (std::size_t p = 1; p < layer.pairs.size(); ++p) {
-        for (std::size_t i = 0; i < oracle.mass_rows.size(); ++i) {
-          if (layer.pairs[p].of(ReplayMetric::kept)[i] > oracle.of(ReplayMetric::kept)[i]) continue;
-          CHECK(oracle.mass_rows[i] >= layer.pairs[p].mass_rows[i] - 1e-12);
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("a method that scores keys finds a planted needle, a window does not") {
-  PlantOptions plant = small();
-  plant.sink = plant.band = 0.0;
-  plant.aim = 40.0;
-  plant.needles = {{20, 64, 90}};
-  const MemoryTrace trace = planted_trace(plant);
-  ReplayOptions options = prefill();
-  options.calls.phase = Phase::decode;
-  const Budget budget = Budget::parse("16");
-  const auto layers = replay(
-      trace, {{"oracle-topk", budget}, {"quest:page-size=1", budget}, {"streamingllm", budget}},
-      options);
-  for (const LayerReplay& layer : layers) {
-    // the second half holds queries from position 45 on; those from 64 on aim at the needle
-    const std::size_t last = layer.calls.size() - 1;
-    for (std::size_t h = 0; h < layer.q_heads.size(); ++h) {
-      const auto mass = [&](std::size_t p) {
-        return layer.pairs[p].of(ReplayMetric::mass)[h * layer.calls.size() + last];
-      };
-      CHECK(mass(0) > 0.99);
-      CHECK(mass(1) > 0.99);
-      CHECK(mass(2) < 0.1);
-    }
-  }
-}
-
 TEST_CASE("the thread count changes no bit") {
   const MemoryTrace trace = planted_trace(small());
   const Budget budget = Budget::parse("12");
@@ -363,15 +314,7 @@ TEST_CASE("counted work of a window is what its definition says") {
 }
 
 TEST_CASE("sliding-window layers stay dense and are marked") {
-  MemoryTrace source = planted_trace(small());
-  TraceInfo info = source.info();
-  info.window = {std::nullopt, 8, std::nullopt};
-  MemoryTrace trace(info);
-  for (Index layer = 0; layer < 3; ++layer) {
-    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), trace.q(layer).data());
-    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), trace.k(layer).data());
-    std::copy_n(source.v(layer).data(), source.v(layer).shape().count(), trace.v(layer).data());
-  }
+  const MemoryTrace trace = planted_trace(small(), [](TraceInfo& info) { info.window[1] = 8; });
   const auto layers = replay(trace, {{"recent", Budget::parse("4")}}, prefill());
   CHECK(!layers[0].has_window);
   CHECK(layers[1].has_window);
@@ -410,15 +353,7 @@ TEST_CASE("a method that learns from keys gets those of another text, never the 
 }
 
 TEST_CASE("loki passes over layers with a sliding window") {
-  MemoryTrace source = planted_trace(small());
-  TraceInfo info = source.info();
-  info.window = {std::nullopt, 8, std::nullopt};
-  MemoryTrace trace(info);
-  for (Index layer = 0; layer < 3; ++layer) {
-    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), trace.q(layer).data());
-    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), trace.k(layer).data());
-    std::copy_n(source.v(layer).data(), source.v(layer).shape().count(), trace.v(layer).data());
-  }
+  const MemoryTrace trace = planted_trace(small(), [](TraceInfo& info) { info.window[1] = 8; });
   PlantOptions plant = small();
   plant.seed = 2;
   const MemoryTrace text = planted_trace(plant);
@@ -435,15 +370,8 @@ TEST_CASE("loki passes over layers with a sliding window") {
 }
 
 TEST_CASE("decode steps of a recording that decoded nothing are lived through as steps") {
-  MemoryTrace source = planted_trace(small());  // 90 tokens, all of them prompt
-  TraceInfo info = source.info();
-  info.n_prompt = 45;
-  MemoryTrace decoded(info);
-  for (Index layer = 0; layer < 3; ++layer) {
-    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), decoded.q(layer).data());
-    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), decoded.k(layer).data());
-    std::copy_n(source.v(layer).data(), source.v(layer).shape().count(), decoded.v(layer).data());
-  }
+  const MemoryTrace source = planted_trace(small());  // 90 tokens, all of them prompt
+  const MemoryTrace decoded = planted_trace(small(), [](TraceInfo& info) { info.n_prompt = 45; });
   ReplayOptions options = prefill();
   options.calls.phase = Phase::decode;
   options.calls.steps = 6;
@@ -546,39 +474,9 @@ TEST_CASE("what does not fit is refused with a sentence") {
   ReplayOptions options = prefill();
   options.q_heads = {9};
   CHECK_THROWS_AS(replay(trace, {{"full", {}}}, options), ConfigError);
-}
-
-TEST_CASE("every method of the registry replays in every phase") {
-  const MemoryTrace trace = planted_trace(small());
-  PlantOptions longer = small();
-  longer.n_tokens = 400;  // DuoAttention's window must leave a key out
-  longer.seed = 2;
-  const MemoryTrace text = planted_trace(longer);
-  ThreadPool pool(2);
-  for (const SelectorEntry& entry : selector_registry().entries()) {
-    for (Phase phase : {Phase::prefill, Phase::decode, Phase::verify}) {
-      ReplayPair pair{entry.name, {}};
-      if (!entry.caps.budgets.empty()) {
-        const bool by_mass = entry.caps.budgets.front() == Budget::Kind::mass;
-        pair.budget = by_mass ? Budget::parse("p=0.5") : Budget{entry.caps.budgets.front(), 0.0};
-        if (!by_mass) pair.budget->value = pair.budget->kind == Budget::Kind::ratio ? 0.25 : 2.0;
-      }
-      ReplayOptions options = prefill();
-      options.calls.phase = phase;
-      options.calls.steps = 3;
-      options.dense_layers.reset();
-      options.calibration = &text;
-      INFO(entry.name << " in " << name_of(phase));
-      if (entry.caps.needs_rotation || entry.caps.needs_projection) {  // a bare recording has none
-        CHECK_THROWS_AS(replay_layers(trace, &trace, {2}, {pair}, options, pool), ConfigError);
-        continue;
-      }
-      const auto layers = replay_layers(trace, &trace, {2}, {pair}, options, pool);
-      for (double mass : layers[0].pairs[0].mass_rows) CHECK((mass >= 0.0 && mass <= 1.0));
-      for (double error : layers[0].pairs[0].of(ReplayMetric::output_error))
-        CHECK(std::isfinite(error));
-    }
-  }
+  // what only a model has, a bare recording lacks
+  for (const char* of_models : {"expected-attention", "critical"})
+    CHECK_THROWS_AS(replay(trace, {{of_models, Budget::parse("8")}}, prefill()), ConfigError);
 }
 
 }  // namespace kvscope::test::replay_test

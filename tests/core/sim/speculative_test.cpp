@@ -2,16 +2,14 @@
 #include "core/sim/speculative.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/attention/monotone_map.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
 #include "core/sim/live_layer_map.hpp"
-#include "support/golden.hpp"
+#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::speculative_test {
 namespace {
@@ -20,9 +18,8 @@ struct Pair {
   Transformer verifier = Transformer::load(embedded_verifier());
   Transformer draft = Transformer::load(embedded_draft());
   std::vector<TokenId> text = [] {
-    std::ifstream in(embedded_text());
-    const std::string all((std::istreambuf_iterator<char>(in)), {});
-    auto ids = Tokenizer::load(embedded_verifier()).encode(std::string_view(all).substr(0, 3000));
+    auto ids = Tokenizer::load(embedded_verifier())
+                   .encode(testing::read_file(embedded_text()).substr(0, 3000));
     ids.resize(400);
     return ids;
   }();

@@ -2,13 +2,11 @@
 // for any division.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <random>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "core/tensor/bf16_kernels.hpp"
 #include "core/tensor/dtype.hpp"
 

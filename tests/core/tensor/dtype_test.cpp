@@ -3,7 +3,6 @@
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>

@@ -4,7 +4,6 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 
 #include "core/base/error.hpp"
 #include "core/trace/result.hpp"
