@@ -12,6 +12,8 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/cost_check.hpp"
+#include "analysis/cli/cost_counts.hpp"
+#include "analysis/cli/cost_shape.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/replay_arguments.hpp"
@@ -117,7 +119,10 @@ class CostCommand final : public Command {
            "(union per KV head, runs of adjacent keys, rows of a list), what a forward call would "
            "take on each card: append, score, top-k, gather and attend, estimate; each a launch "
            "and the larger of FLOPs over rate and bytes over bandwidth. The formula and the source "
-           "of every constant are in analysis/cost/README.md. --ledger predicts published speeds "
+           "of every constant are in analysis/cost/README.md. --shape asks the same of a model of "
+           "which there is no recording, and answers in one sentence with an interval: from which "
+           "context a method pays off, how much faster it is, when the first token comes, how many "
+           "tokens a second. --ledger predicts published speeds "
            "instead, without tuning; --check measures this machine and predicts that: eight "
            "methods, prefill and decode, two lengths, one thread and all, and prefills of the "
            "running model, in about two minutes on two cores where nothing else runs.";
@@ -129,6 +134,11 @@ class CostCommand final : public Command {
         {"kvscope cost trace.h5 --phase decode --selector quest --budget 1024 --hardware a100-80 "
          "--context 32768,131072 --batch 1,16 --out cost.json",
          "scaled to longer contexts; kvscope figure cost draws it"},
+        {"kvscope cost --shape org/model --hardware h100-sxm --question pays-off",
+         "without a recording: from which context on quoka with 1024 keys is faster"},
+        {"kvscope cost --shape config.json --hardware h200 --selector quest --keys 2048 --context "
+         "4k:1M --batch 1,16,64 --question tokens-per-second --out shape.json",
+         "a map over context and batch; kvscope figure cost-map draws it"},
         {"kvscope cost --ledger", "published speeds and what the model says of their settings"},
         {"kvscope cost --check", "this machine's times, predicted and measured"},
         {"kvscope cost --check --selector all --lengths 4096,8192,16384,32768",
@@ -142,11 +152,15 @@ class CostCommand final : public Command {
                             fmt::join(hardware_names(), ", ")),
                 hardware_);
     options.add("batch", "LIST", "sequences side by side, each with its own cache", batch_);
-    options.add("context", "LIST", "more context lengths, to which the measured lists are scaled",
-                context_);
+    options.add(
+        "context", "LIST",
+        "more context lengths, to which the measured lists are scaled, as 32768,1M or 4k:1M "
+        "(doubling); with --shape all of them [4k to the model's limit]",
+        context_);
     options.add("kv-dtype", "WORD",
                 "of stored keys and values: fp8, bf16 or f32 [f32 on a cpu, else bf16]", kv_dtype_);
     options.add("weight-bits", "N", "of a stored weight, for the whole call", weight_bits_);
+    shape_.declare(options);
     options.add("draft", "TRACE", "the draft model's trace over the same tokens", draft_);
     options.add("calibration", "TRACE",
                 "the same model's trace over another text, as in kvscope sweep", calibration_);
@@ -185,7 +199,9 @@ class CostCommand final : public Command {
     // The report of a recording says the same whoever did its units.
     const std::string command_line =
         trace_ ? options.command_line(name(), kOptionsOfNoNumber) : typed;
-    if (ledger_) {
+    if (shape_.is_used()) {
+      report = shape_.report(options, replay_, cost_options(), work_);
+    } else if (ledger_) {
       report = ledger_report();
     } else if (check_) {
       const StopOnSignal stop;
@@ -204,9 +220,10 @@ class CostCommand final : public Command {
     if (json_) {
       print_json(report);
     } else {
-      print(ledger_  ? describe_ledger(report)
-            : check_ ? describe_check(report)
-                     : describe_costs(report));
+      print(shape_.is_used() ? describe_shape_costs(report)
+            : ledger_        ? describe_ledger(report)
+            : check_         ? describe_check(report)
+                             : describe_costs(report));
     }
     return kOk;
   }
@@ -223,6 +240,9 @@ class CostCommand final : public Command {
   }
 
   void check_usage(const OptionSet& options) const {
+    shape_.check(options);
+    if (shape_.is_used() && units_.is_used())
+      throw UsageError("--shape has no units: they are of a recording's replay");
     if (ledger_ && check_) throw UsageError("--ledger and --check exclude each other");
     if (ledger_ || check_) {
       const std::string_view mode = ledger_ ? "--ledger" : "--check";
@@ -238,8 +258,9 @@ class CostCommand final : public Command {
       if (ledger_ && !hardware_.empty())
         throw UsageError("--ledger and --hardware exclude each other: rows name theirs");
     } else {
-      if (!trace_) throw UsageError("TRACE is missing (or --ledger, or --check)");
-      if (!replay_.has_selectors())
+      if (!trace_ && !shape_.is_used())
+        throw UsageError("TRACE is missing (or --shape, or --ledger, or --check)");
+      if (trace_ && !replay_.has_selectors())
         throw UsageError("--selector is missing: expected at least one method");
       if (hardware_.empty()) {
         throw UsageError(fmt::format(
@@ -263,19 +284,6 @@ class CostCommand final : public Command {
           fmt::format("--weight-bits: expected a value in [1, 64], found {}", weight_bits_));
     if (!out_ || units_.is_alone()) return;
     check_new_output(*out_, overwrite_, "--overwrite");
-  }
-
-  static std::vector<double> counts_of(const std::string& list, const char* option) {
-    std::vector<double> counts;
-    for (const std::string& word :
-         list.empty() ? std::vector<std::string>{} : split_words(list, ',')) {
-      const auto n = number_from<Index>(word);
-      if (!n || *n < 1 || *n > (Index{1} << 40))
-        throw UsageError(
-            fmt::format("--{}: expected numbers of at least 1, found \"{}\"", option, word));
-      counts.push_back(static_cast<double>(*n));
-    }
-    return counts;
   }
 
   CheckOptions check_options() const {
@@ -405,6 +413,7 @@ class CostCommand final : public Command {
   std::optional<fs::path> out_;
   bool overwrite_ = false;
   bool json_ = false;
+  CostShape shape_;
   UnitOptions units_;
   WorkOptions work_;
 };

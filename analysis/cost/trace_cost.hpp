@@ -8,8 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "analysis/cost/predict.hpp"
-#include "core/sim/replay.hpp"
+#include "analysis/cost/method_cost.hpp"
 
 namespace kvscope {
 
@@ -38,34 +37,11 @@ struct CostOptions {
   double weight_bits = 16.0;
 };
 
-/// Bytes of a stored key or value element on a card where nothing is said.
-double usual_kv_bytes(const HardwareProfile& hardware);
-
-/// Mean over calls of predicted and dense seconds of one layer.
-struct LayerCost {
-  StageTimes stages;
-  double dense = 0.0;
-};
-LayerCost mean_cost(const std::vector<LayerWork>& calls, const HardwareProfile& hardware,
-                    const CostSetting& setting);
-
-/// The calls of a layer whose lists are as long as at any longer context. Of a method that keeps a
-/// count of keys (`count`, or fixed windows: 0) those are the calls with so many keys before them
-/// that leave some out: shorter ones keep what there is. Empty: the recording is too short.
-std::vector<LayerWork> calls_at_length(const std::vector<LayerWork>& calls, double count);
-
-/// The least context from which on a method costs no more than dense attention, as far as 16M
-/// tokens; nothing if it never does. keeps_count: see at_context; then `layers` are of calls at
-/// length, and the context is never one in which a list holds all there is, nor below `least`.
-std::optional<double> break_even_context(const std::vector<LayerWork>& layers, bool keeps_count,
-                                         const HardwareProfile& hardware,
-                                         const CostSetting& setting, double least = 0.0);
-
-/// {"kind": "cost", ..., "rows"}: microseconds; `layers`: those replayed. Rows by card, batch,
-/// context, pair. Fields of the whole call are null where the recording holds no configuration
-/// of its model. Where a layer has no calls_at_length, a pair has no rows at other contexts and no
-/// break_even, and `note` says what to record. Throws ConfigError if that leaves none of the
-/// contexts that were asked for.
+/// {"kind": "cost", ..., "lists", "rows"}: microseconds; `layers`: those replayed. lists: sizes for
+/// --like, of every pair (list_sizes). Rows by card, batch, context, pair. Fields of the whole call
+/// are null where the recording holds no configuration of its model. Where a layer has no
+/// calls_at_length, a pair has no rows at other contexts and no break_even, and `note` says what to
+/// record. Throws ConfigError if that leaves none of the contexts that were asked for.
 nlohmann::ordered_json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers,
                                          const std::vector<ReplayPair>& pairs,
                                          const WorkCollector& works, Phase phase,

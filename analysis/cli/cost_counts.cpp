@@ -1,0 +1,52 @@
+#include "analysis/cli/cost_counts.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "analysis/cli/exit_code.hpp"
+#include "core/base/index.hpp"
+#include "core/base/lists.hpp"
+#include "core/base/number_text.hpp"
+
+namespace kvscope::cli {
+
+namespace {
+
+constexpr Index kMostCount = Index{1} << 40;
+
+std::optional<double> count_from(std::string_view word) {
+  Index unit = 1;
+  if (word.ends_with('k') || word.ends_with('K')) unit = 1024;
+  if (word.ends_with('M')) unit = Index{1024} * 1024;
+  if (unit > 1) word.remove_suffix(1);
+  const auto n = number_from<Index>(word);
+  if (!n || *n < 1 || *n > kMostCount / unit) return std::nullopt;
+  return static_cast<double>(*n * unit);
+}
+
+}  // namespace
+
+std::vector<double> counts_of(std::string_view list, std::string_view option) {
+  std::vector<double> counts;
+  if (list.empty()) return counts;
+  for (const std::string& word : split_words(list, ',')) {
+    const std::vector<std::string> ends = split_words(word, ':');
+    const auto first = count_from(ends.front());
+    const auto last = count_from(ends.back());
+    if (!first || !last || ends.size() > 2) {
+      throw UsageError(fmt::format(
+          "--{}: expected numbers of at least 1, as 4096, 4k, 1M or 4k:1M, found \"{}\"", option,
+          word));
+    }
+    if (*last < *first) {
+      throw UsageError(
+          fmt::format("--{}: expected a range that ascends, as 4k:1M, found \"{}\"", option, word));
+    }
+    for (double n = *first; n < *last; n *= 2.0) counts.push_back(n);
+    counts.push_back(*last);
+  }
+  return counts;
+}
+
+}  // namespace kvscope::cli

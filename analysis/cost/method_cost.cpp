@@ -1,0 +1,331 @@
+#include "analysis/cost/method_cost.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kLongestPaying = 16.0 * 1024 * 1024;
+
+bool keeps_count(const ReplayPair& pair) {
+  if (pair.budget)
+    return pair.budget->kind == Budget::Kind::tokens || pair.budget->kind == Budget::Kind::pages;
+  return pair.selector.caps().is_static;  // a window; what decides by mass grows
+}
+
+/// Layers with a sliding window, by its length.
+std::map<Index, double> windows_of(const CostModel& model) {
+  std::map<Index, double> windows;
+  for (const auto& window : model.window) {
+    if (window) windows[*window] += 1.0;
+  }
+  return windows;
+}
+
+/// What the layers with a sliding window take, all together.
+double window_seconds(const CostModel& model, const CallShape& shape,
+                      const HardwareProfile& hardware, const CostSetting& setting) {
+  double seconds = 0.0;
+  for (const auto& [window, n] : windows_of(model))
+    seconds += n * predict_layer(dense_work(shape, window), hardware, setting).total();
+  return seconds;
+}
+
+double n_layers_of(const std::vector<AlikeLayers>& layers) {
+  double n = 0.0;
+  for (const AlikeLayers& one : layers) n += one.n;
+  return n;
+}
+
+}  // namespace
+
+Index CostModel::n_full() const {
+  Index n = n_layers;
+  for (const auto& one : window) n -= one ? 1 : 0;
+  return n;
+}
+
+CostModel cost_model(const ModelConfig& config, std::string name, double weight_bits) {
+  CostModel model{std::move(name), config.n_layers, config.n_q, config.n_kv,
+                  config.d_head,   config.window,   {},         0.0};
+  model.rest = rest_of_model(config, weight_bits);
+  model.weight_bytes = static_cast<double>(config.n_parameters()) * weight_bits / 8.0;
+  return model;
+}
+
+CostModel cost_model(const TraceInfo& info, double weight_bits) {
+  CostModel model{info.model_name, info.n_layers, info.n_q, info.n_kv,
+                  info.d_head,     info.window,   {},       0.0};
+  if (info.model_config.empty()) return model;
+  try {
+    const ModelConfig config = parse_model_config(info.model_config, "the recording's model");
+    const CostModel known = cost_model(config, info.model_name, weight_bits);
+    model.rest = known.rest;
+    model.weight_bytes = known.weight_bytes;
+  } catch (const Error&) {  // a model that this program does not compute, recorded elsewhere
+  }
+  return model;
+}
+
+double memory_bytes(const CostModel& model, double n_ctx, const CostSetting& setting) {
+  double keys = static_cast<double>(model.n_full()) * n_ctx;
+  for (const auto& [window, n] : windows_of(model))
+    keys += n * std::min(n_ctx, static_cast<double>(window));
+  const double key_bytes =
+      2.0 * static_cast<double>(model.n_kv * model.d_head) * setting.kv_bytes * setting.batch;
+  return model.weight_bytes + keys * key_bytes;
+}
+
+double usual_kv_bytes(const HardwareProfile& hardware) {
+  return hardware.kind == "cpu" ? 4.0 : 2.0;
+}
+
+LayerCost mean_cost(const std::vector<LayerWork>& calls, const HardwareProfile& hardware,
+                    const CostSetting& setting) {
+  LayerCost cost;
+  for (const LayerWork& work : calls) {
+    cost.stages += predict_layer(work, hardware, setting);
+    cost.dense += predict_layer(dense_work(work.shape), hardware, setting).total();
+  }
+  const double share = 1.0 / static_cast<double>(calls.size());
+  cost.stages = cost.stages.scaled(share);
+  cost.dense *= share;
+  return cost;
+}
+
+std::vector<LayerWork> calls_at_length(const std::vector<LayerWork>& calls, double count) {
+  const bool stays_dense =
+      std::all_of(calls.begin(), calls.end(), [](const LayerWork& w) { return w.is_dense; });
+  std::vector<LayerWork> out;
+  std::copy_if(calls.begin(), calls.end(), std::back_inserter(out), [&](const LayerWork& work) {
+    const CallShape& shape = work.shape;
+    const bool leaves_out = !work.is_dense && work.attend.keys < shape.n_kv * shape.n_ctx;
+    return shape.n_ctx - shape.n_tok >= count && (stays_dense || leaves_out);
+  });
+  return out;
+}
+
+/// The mean of several calls as one: their sums divided.
+LayerWork mean_work(const std::vector<LayerWork>& calls) {
+  LayerWork mean = calls.front();
+  const auto n = static_cast<double>(calls.size());
+  const auto average = [&](auto&& member) {
+    double sum = 0.0;
+    for (const LayerWork& one : calls) sum += member(one);
+    return sum / n;
+  };
+  mean.shape.n_tok = average([](const LayerWork& w) { return w.shape.n_tok; });
+  mean.shape.n_ctx = average([](const LayerWork& w) { return w.shape.n_ctx; });
+  mean.attend.pairs = average([](const LayerWork& w) { return w.attend.pairs; });
+  mean.attend.keys = average([](const LayerWork& w) { return w.attend.keys; });
+  mean.attend.runs = average([](const LayerWork& w) { return w.attend.runs; });
+  mean.attend.rows = average([](const LayerWork& w) { return w.attend.rows; });
+  mean.score_flops = average([](const LayerWork& w) { return w.score_flops; });
+  mean.score_bytes = average([](const LayerWork& w) { return w.score_bytes; });
+  mean.append_bytes = average([](const LayerWork& w) { return w.append_bytes; });
+  mean.ranked = average([](const LayerWork& w) { return w.ranked; });
+  mean.summaries = average([](const LayerWork& w) { return w.summaries; });
+  mean.is_dense =
+      std::all_of(calls.begin(), calls.end(), [](const LayerWork& w) { return w.is_dense; });
+  return mean;
+}
+
+std::optional<double> break_even_context(const std::vector<LayerWork>& layers, bool keeps_count,
+                                         const HardwareProfile& hardware,
+                                         const CostSetting& setting, double least, double gain) {
+  const auto saved = [&](double n_ctx) {  // seconds
+    double seconds = 0.0;
+    for (const LayerWork& work : layers) {
+      CallShape shape = work.shape;
+      shape.n_ctx = n_ctx;
+      seconds += gain * predict_layer(dense_work(shape), hardware, setting).total() -
+                 predict_layer(at_context(work, n_ctx, keeps_count), hardware, setting).total();
+    }
+    return seconds;
+  };
+  const bool is_dense =
+      std::all_of(layers.begin(), layers.end(), [](const LayerWork& w) { return w.is_dense; });
+  if (layers.empty() || is_dense || saved(kLongestPaying) < 0.0) return std::nullopt;
+  for (const LayerWork& work : layers) {
+    least = std::max(least, work.shape.n_tok + 1.0);
+    if (keeps_count && !work.is_dense) least = std::max(least, work.attend.keys / work.shape.n_kv);
+  }
+  double high = kLongestPaying;
+  while (high > 2.0 * least && saved(high / 2.0) >= 0.0) high /= 2.0;
+  double low = std::max(high / 2.0, least);
+  if (saved(low) >= 0.0) return std::ceil(low);
+  while (high - low > 1.0) {
+    const double middle = 0.5 * (low + high);
+    (saved(middle) >= 0.0 ? high : low) = middle;
+  }
+  return std::ceil(high);
+}
+
+MethodWork method_work(const ReplayPair& pair, const std::vector<Index>& layers,
+                       std::vector<AlikeLayers> calls) {
+  MethodWork out;
+  out.keeps_count = keeps_count(pair);
+  if (out.keeps_count && pair.budget) {
+    constexpr Index kEnough = Index{1} << 40;
+    out.count = static_cast<double>(pair.budget->tokens(kEnough, pair.selector.caps().page_size));
+  }
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if (calls[i].calls.empty()) continue;
+    std::vector<LayerWork> at_length =
+        out.keeps_count ? calls_at_length(calls[i].calls, out.count) : calls[i].calls;
+    const bool is_short = at_length.empty();
+    out.at_length.push_back({calls[i].n, std::move(at_length)});
+    out.calls.push_back(std::move(calls[i]));
+    if (!is_short || !out.too_short.empty()) continue;
+    CallShape longest;  // where even that call keeps everything, its lists need twice the keys
+    for (const LayerWork& work : out.calls.back().calls) {
+      longest.n_tok = std::max(longest.n_tok, work.shape.n_tok);
+      longest.n_ctx = std::max(longest.n_ctx, work.shape.n_ctx);
+    }
+    const bool has_keys = longest.n_ctx - longest.n_tok >= out.count;
+    out.too_short = fmt::format(
+        "{}{}: no call of layer {} has {} keys before it and leaves some out, so that this "
+        "recording ({} tokens) says nothing about longer contexts; record {} tokens or more",
+        pair.selector.text(), pair.budget ? " with " + pair.budget->to_string() : std::string(),
+        layers[i], out.count, longest.n_ctx,
+        2.0 * (has_keys ? longest.n_ctx : out.count + longest.n_tok));
+  }
+  if (out.calls.empty())
+    throw ConfigError("cost: every layer that was asked for has a sliding window");
+  return out;
+}
+
+CallCost call_cost(const CostModel& model, const MethodWork& work, std::optional<double> context,
+                   const HardwareProfile& hardware, const CostSetting& setting) {
+  const std::vector<AlikeLayers>& layers = context ? work.at_length : work.calls;
+  CallCost cost;
+  const double n_layers = n_layers_of(layers);
+  for (AlikeLayers one : layers) {
+    if (context) {
+      for (LayerWork& call : one.calls) call = at_context(call, *context, work.keeps_count);
+    }
+    const double share = one.n / n_layers;
+    const LayerCost of_layer = mean_cost(one.calls, hardware, setting);
+    cost.layer.stages += of_layer.stages.scaled(share);
+    cost.layer.dense += share * of_layer.dense;
+    cost.works.push_back({one.n, {mean_work(one.calls)}});
+    const LayerWork& mean = cost.works.back().calls.front();
+    cost.union_keys += one.n * mean.attend.keys / (mean.shape.n_kv * n_layers);
+    cost.runs += one.n * mean.attend.runs / (mean.shape.n_kv * n_layers);
+  }
+  if (!model.rest) return cost;
+  const auto n_full = static_cast<double>(model.n_full());
+  const double others = window_seconds(model, cost.shape(), hardware, setting);
+  const double more = predict_rest(*model.rest, cost.shape().n_tok, hardware, setting);
+  cost.call = n_full * cost.layer.stages.total() + others + more;
+  cost.dense = n_full * cost.layer.dense + others + more;
+  return cost;
+}
+
+PromptCost prompt_cost(const CostModel& model, const MethodWork& work, double n_ctx,
+                       const HardwareProfile& hardware, const CostSetting& setting) {
+  PromptCost prompt;
+  const double chunk = work.at_length.front().calls.front().shape.n_tok;
+  for (double end = std::min(chunk, n_ctx); end <= n_ctx; end += chunk) {
+    const CallCost cost = call_cost(model, work, end, hardware, setting);
+    const auto n_full = static_cast<double>(model.n_full());
+    prompt.seconds += cost.call.value_or(n_full * cost.layer.stages.total());
+    prompt.dense += cost.dense.value_or(n_full * cost.layer.dense);
+  }
+  return prompt;
+}
+
+std::optional<double> break_even_of(const MethodWork& work, const HardwareProfile& hardware,
+                                    const CostSetting& setting, double gain) {
+  if (!work.too_short.empty()) return std::nullopt;
+  std::vector<LayerWork> means;
+  for (const AlikeLayers& one : work.at_length) {
+    LayerWork mean = mean_work(one.calls);
+    if (gain == 1.0 || !mean.is_dense) means.push_back(std::move(mean));
+  }
+  if (means.empty()) return std::nullopt;
+  return break_even_context(means, work.keeps_count, hardware, setting,
+                            work.count + means.front().shape.n_tok, gain);
+}
+
+Json cost_row(const CostModel& model, const HardwareProfile& hardware, const CostSetting& setting,
+              const ReplayPair& pair, Phase phase, const MethodWork& work, const CallCost& cost,
+              bool is_scaled) {
+  const CallShape& shape = cost.shape();
+  Json row = {{"hardware", hardware.name},
+              {"selector", pair.selector.text()},
+              {"budget_kind", kind_of_budget(pair.budget)},
+              {"budget", pair.budget ? Json(pair.budget->value) : Json(nullptr)},
+              {"phase", std::string(name_of(phase))},
+              {"batch", setting.batch},
+              {"context", shape.n_ctx},
+              {"extrapolated", is_scaled ? 1 : 0},
+              {"queries", shape.n_tok},
+              {"union", cost.union_keys},
+              {"runs", cost.runs}};
+  const StageTimes& stages = cost.layer.stages;
+  for (std::size_t s = 0; s < kCostStages.size(); ++s)
+    row[std::string(kCostStages[s]) + "_us"] = 1e6 * stages.seconds[s];
+  row["predicted_us"] = 1e6 * stages.total();
+  row["predicted_dense_us"] = 1e6 * cost.layer.dense;
+  row["predicted_speedup"] = cost.layer.dense / stages.total();
+  const auto even = break_even_of(work, hardware, setting);
+  row["break_even"] = even ? Json(*even) : Json(nullptr);
+  row["call_us"] = cost.call ? Json(1e6 * *cost.call) : Json(nullptr);
+  row["dense_call_us"] = cost.dense ? Json(1e6 * *cost.dense) : Json(nullptr);
+  row["call_speedup"] = cost.call ? Json(*cost.dense / *cost.call) : Json(nullptr);
+  row["memory_share"] = memory_bytes(model, shape.n_ctx, setting) / hardware.memory.value;
+  return row;
+}
+
+std::string kind_of_budget(const std::optional<Budget>& budget) {
+  if (!budget) return "none";
+  const std::string text = budget->to_string();
+  return text.substr(0, text.find('='));
+}
+
+Json list_sizes(const ReplayPair& pair, Phase phase, const MethodWork& work) {
+  const bool chooses = std::any_of(
+      work.at_length.begin(), work.at_length.end(),
+      [](const AlikeLayers& one) { return !one.calls.empty() && !one.calls.front().is_dense; });
+  double n = 0.0;
+  CallShape shape;
+  AttendWork sum;  // of a KV head, or a query of a query head
+  double context = 0.0;
+  for (const AlikeLayers& one : work.at_length) {
+    if (one.calls.empty()) return nullptr;
+    double most = 0.0;  // a text's last chunk may be shorter: what it loads is of no other length
+    for (const LayerWork& call : one.calls) most = std::max(most, call.shape.n_tok);
+    std::vector<LayerWork> whole = one.calls;
+    std::erase_if(whole, [&](const LayerWork& call) { return call.shape.n_tok < most; });
+    const LayerWork mean = mean_work(whole);
+    if (mean.is_dense && chooses) continue;
+    shape = mean.shape;
+    n += one.n;
+    context += one.n * shape.n_ctx;
+    sum.keys += one.n * mean.attend.keys / shape.n_kv;
+    sum.runs += one.n * mean.attend.runs / shape.n_kv;
+    sum.pairs += one.n * mean.attend.pairs / (shape.n_q * shape.n_tok);
+  }
+  if (!(n > 0.0)) return nullptr;
+  return {{"selector", pair.selector.text()},
+          {"budget", pair.budget ? Json(pair.budget->to_string()) : Json(nullptr)},
+          {"phase", std::string(name_of(phase))},
+          {"queries", shape.n_tok},
+          {"context", context / n},
+          {"union", sum.keys / n},
+          {"runs", sum.runs / n},
+          {"kept", sum.pairs / n}};
+}
+
+}  // namespace kvscope

@@ -1,0 +1,233 @@
+// Where a method pays off: predicted speedup, time to the first token or tokens a second over
+// context and batch, a map per method and card; cells without room on the card are masked. Of one
+// batch the same as curves with the ends of their intervals.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/spec.hpp"
+#include "analysis/plot/rich_text.hpp"
+#include "analysis/plot/scale.hpp"
+#include "core/base/nan.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// What a map can show: a column, with its ends in NAME_low and NAME_high where there are such.
+struct CostQuantity {
+  const char* name;      // of the option metric
+  const char* question;  // of kvscope cost --shape
+  const char* column;
+  const char* label;
+  bool is_ratio;  // to dense attention: 1 is its equal
+};
+constexpr std::array<CostQuantity, 5> kCostQuantities = {
+    {{"speedup", "speedup", "predicted_speedup", "Predicted speedup of attention", true},
+     {"pays-off", "pays-off", "predicted_speedup", "Predicted speedup of attention", true},
+     {"call-speedup", "", "call_speedup", "Predicted speedup of the whole call", true},
+     {"first-token", "first-token", "first_token_s", "Predicted seconds to the first token", false},
+     {"tokens-per-second", "tokens-per-second", "tokens_per_s", "Predicted tokens a second",
+      false}}};
+
+const CostQuantity& quantity_shown(const Table& table, const std::string& metric) {
+  if (!metric.empty()) {
+    std::vector<std::string> names;
+    for (const CostQuantity& one : kCostQuantities) names.emplace_back(one.name);
+    return kCostQuantities[figures::metric_slot(metric, names)];
+  }
+  const std::string asked =
+      table.has_text("question") ? table.text("question").at(0) : std::string("speedup");
+  for (const CostQuantity& one : kCostQuantities) {
+    if (one.question == asked) return one;
+  }
+  return kCostQuantities.front();
+}
+
+/// One method on one card: its rows by batch and context.
+struct CostGrid {
+  std::string label;
+  std::string look;  // of figures::MethodTones
+  std::map<std::pair<double, double>, std::size_t> rows;
+};
+
+std::vector<CostGrid> cost_grids(const Table& table, const FigureOptions& options) {
+  const figures::Wanted wanted(options.selector);
+  const auto budgets = table.numbers("budget");
+  std::set<std::string> cards;
+  for (std::size_t r = 0; r < table.n_rows(); ++r) cards.insert(table.text("hardware").at(r));
+  std::vector<CostGrid> grids;
+  for (std::size_t r = 0; r < table.n_rows(); ++r) {
+    const std::string& selector = table.text("selector").at(r);
+    if (!wanted.has(selector)) continue;
+    const std::string name = figures::method_label(selector);
+    std::string label = name;
+    if (std::isfinite(budgets[r])) label += fmt::format(" {:g}", budgets[r]);
+    if (cards.size() > 1) label += ", " + plot::verbatim(table.text("hardware").at(r));
+    auto grid = std::ranges::find(grids, label, &CostGrid::label);
+    if (grid == grids.end())
+      grid = grids.insert(grid, {label, selector + ":" + label.substr(name.size()), {}});
+    grid->rows[{table.numbers("batch")[r], table.numbers("context")[r]}] = r;
+  }
+  if (grids.empty()) figures::fail_empty(table.name(), "no row of these methods");
+  return grids;
+}
+
+/// The number of a row, NaN where the card has no room for it.
+std::vector<double> numbers_with_room(const Table& table, const std::string& column) {
+  std::vector<double> values(table.n_rows(), kNan);
+  if (!table.has(column)) return values;
+  const auto numbers = table.numbers(column);
+  const auto share = table.numbers("memory_share");
+  for (std::size_t r = 0; r < values.size(); ++r) {
+    if (!(share[r] > 1.0)) values[r] = numbers[r];
+  }
+  return values;
+}
+
+plot::Panel map_panel(const CostGrid& grid, const std::vector<double>& values,
+                      const CostQuantity& shown, const std::vector<double>& batches,
+                      const std::vector<double>& contexts) {
+  plot::HeatMap map;
+  map.print_values = true;
+  map.n_rows = static_cast<Index>(batches.size());
+  map.n_cols = static_cast<Index>(contexts.size());
+  map.x = {0.0, static_cast<double>(map.n_cols)};
+  map.y = {0.0, static_cast<double>(map.n_rows)};
+  plot::Boxes faster;
+  faster.label = "faster than dense attention";
+  for (std::size_t b = 0; b < batches.size(); ++b) {
+    for (std::size_t c = 0; c < contexts.size(); ++c) {
+      const auto found = grid.rows.find({batches[b], contexts[c]});
+      const double value = found == grid.rows.end() ? kNan : values[found->second];
+      map.values.push_back(static_cast<float>(value));
+      if (!shown.is_ratio || !(value > 1.0)) continue;
+      faster.x.push_back({static_cast<double>(c) + 0.03, static_cast<double>(c) + 0.97});
+      faster.y.push_back({static_cast<double>(b) + 0.03, static_cast<double>(b) + 0.97});
+    }
+  }
+  plot::Panel panel;
+  panel.title = grid.label;
+  panel.x.label = "Context length (tokens)";
+  panel.y.label = "Batch";
+  panel.y.has_names = true;
+  for (std::size_t c = 0; c < contexts.size(); ++c) {
+    panel.x.ticks.push_back(
+        {static_cast<double>(c) + 0.5, plot::tick_text(contexts[c], plot::TickFormat::tokens)});
+  }
+  for (std::size_t b = 0; b < batches.size(); ++b)
+    panel.y.ticks.push_back({static_cast<double>(b) + 0.5, fmt::format("{:g}", batches[b])});
+  panel.aspect = std::clamp(
+      0.9 * static_cast<double>(batches.size()) / static_cast<double>(contexts.size()), 0.2, 0.9);
+  panel.colour = plot::ColourAxis{};
+  panel.colour->axis.label = shown.label;
+  panel.colour->axis.scale = shown.is_ratio ? plot::ScaleKind::linear : plot::ScaleKind::log10;
+  panel.colour->masked_label = "no room on the card";
+  panel.legend = plot::LegendPlace::above;
+  panel.marks.emplace_back(std::move(map));
+  if (!faster.x.empty()) panel.marks.emplace_back(std::move(faster));
+  return panel;
+}
+
+plot::Panel curves_panel(const Table& table, const std::vector<CostGrid>& grids,
+                         const std::vector<double>& values, const CostQuantity& shown) {
+  plot::Panel panel;
+  panel.x = figures::length_axis();
+  panel.y.label = shown.label;
+  panel.y.scale = shown.is_ratio ? plot::ScaleKind::log2 : plot::ScaleKind::log10;
+  panel.legend = plot::LegendPlace::above;
+  const std::string column = shown.column;
+  const bool has_ends = table.has(column + "_low") && table.has(column + "_high");
+  std::vector<std::string> looks;
+  for (const CostGrid& grid : grids) looks.push_back(grid.look);
+  const figures::MethodTones tones(looks);
+  for (const CostGrid& grid : grids) {
+    plot::Line line{grid.label, tones.of(grid.look), {}, {}, {}, {}};
+    for (const auto& [place, row] : grid.rows) {
+      line.x.push_back(place.second);
+      line.y.push_back(values[row]);
+      if (!has_ends) continue;
+      const bool is_shown = std::isfinite(values[row]);
+      line.low.push_back(is_shown ? table.numbers(column + "_low")[row] : kNan);
+      line.high.push_back(is_shown ? table.numbers(column + "_high")[row] : kNan);
+    }
+    panel.marks.emplace_back(std::move(line));
+  }
+  if (shown.is_ratio)
+    panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, 1.0, "dense attention"});
+  return panel;
+}
+
+plot::Figure make_cost_map(const FigureInput& input) {
+  const Table table = rows_of(*input.results[0]);
+  const CostQuantity& shown = quantity_shown(table, input.options.metric);
+  const std::vector<double> values = numbers_with_room(table, shown.column);
+  std::vector<CostGrid> grids = cost_grids(table, input.options);
+  figures::LeftOut no_room;
+  std::erase_if(grids, [&](const CostGrid& grid) {
+    const bool has_none = std::ranges::none_of(
+        grid.rows, [&](const auto& cell) { return std::isfinite(values[cell.second]); });
+    if (has_none) no_room.add(grid.label);
+    return has_none;
+  });
+  if (grids.empty())
+    figures::fail_empty(table.name(), fmt::format("no cell has a number of {}", shown.name));
+  std::set<double> batches;
+  std::set<double> contexts;
+  for (const CostGrid& grid : grids) {
+    for (const auto& [place, row] : grid.rows) {
+      batches.insert(place.first);
+      contexts.insert(place.second);
+    }
+  }
+  plot::Figure figure;
+  const bool is_map = batches.size() > 1;
+  if (is_map) {
+    figures::set_in_rows(figure, grids.size(), 1);
+    figure.span = plot::Span::full;
+    for (const CostGrid& grid : grids)
+      figure.panels.push_back(map_panel(grid, values, shown, {batches.begin(), batches.end()},
+                                        {contexts.begin(), contexts.end()}));
+    for (std::size_t i = 1; i < figure.panels.size(); ++i)
+      figure.panels[i].legend = plot::LegendPlace::none;
+    figure.legend = plot::LegendPlace::none;
+  } else {
+    figure.panels.push_back(curves_panel(table, grids, values, shown));
+  }
+  figure.caption.emplace_back("Predicted, not measured.");
+  if (!is_map && table.has(std::string(shown.column) + "_low")) {
+    figure.caption.emplace_back(
+        "Bands: where a measured figure would lie in eight of ten cases, as those of the ledger "
+        "do; lists of different queries may agree or not.");
+  }
+  figure.caption.emplace_back(
+      "No room: weights and cache over the card's memory; nothing is shown there.");
+  no_room.say("Nowhere room, or no such number", figure.caption);
+  return figure;
+}
+
+}  // namespace
+
+FigureKind figure_cost_map() {
+  return {
+      .name = "cost-map",
+      .shows =
+          "predicted speedup, time to the first token or tokens a second over context and "
+          "batch, and where the card has no room",
+      .needs = "a report of kvscope cost --shape (or of a recording)",
+      .command =
+          "kvscope cost --shape config.json --hardware h100-sxm --context 4k:1M --batch "
+          "1,16,64 --out cost.json",
+      .kinds = {"cost-shape|cost"},
+      .options = {"metric", "selector"},
+      .make = make_cost_map,
+  };
+}
+
+}  // namespace kvscope

@@ -1,0 +1,212 @@
+// Cost without a recording: lists by a method's own rule, the ledger's error as an interval,
+// prompts as sums of calls, memory, and the answers' words.
+#include "analysis/cost/shape_cost.hpp"
+
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "analysis/cost/ledger_error.hpp"
+#include "analysis/cost/made_up_text.hpp"
+#include "core/base/error.hpp"
+#include "core/trace/memory_trace.hpp"
+
+namespace kvscope::shape_cost_test {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+
+/// Six layers, the odd ones with a window of 64.
+constexpr const char* kConfig = R"({"model_type": "gemma3_text", "hidden_size": 64,
+  "intermediate_size": 128, "num_hidden_layers": 6, "num_attention_heads": 8,
+  "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 256, "max_position_embeddings": 8192,
+  "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "rope_local_base_freq": 10000.0,
+  "query_pre_attn_scalar": 16, "sliding_window": 64, "hidden_activation": "gelu_pytorch_tanh",
+  "layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention",
+                  "full_attention", "sliding_attention"]})";
+
+ShapeListsOfAll lists_of(const std::string& method, std::optional<Budget> budget,
+                         Phase phase = Phase::prefill,
+                         std::optional<Index> dense_layers = std::nullopt) {
+  static const ModelConfig config = parse_model_config(kConfig, "config.json");
+  ListQuestion question{config, kConfig, {{MethodSpec(method), budget}}, phase};
+  question.chunk = 32;
+  question.dense_layers = dense_layers;
+  ThreadPool pool(2);
+  return lists_of_shape(question, pool, {}, {});
+}
+
+const Budget kKeys{Budget::Kind::tokens, 64};
+
+TEST_CASE("shape: lists have the sizes of the method's own rule", "[cost]") {
+  const ShapeLists quoka = lists_of("quoka", kKeys).methods.front();
+  for (const MethodWork* work : {&quoka.middle, &quoka.alike, &quoka.apart}) {
+    REQUIRE(work->at_length.size() == 2);  // the first and the last layer without a window
+    CHECK(work->at_length[0].n == 1.5);
+    for (const AlikeLayers& layers : work->at_length) {
+      const LayerWork& call = layers.calls.front();
+      CHECK(call.attend.keys == 2 * (64 + 32));  // budget and own chunk, two KV heads
+      CHECK(call.attend.pairs == 8 * (32 * 64 + 32 * 33 / 2));
+      CHECK(call.attend.rows == 32 * 4);
+      CHECK(call.score_flops > 0.0);
+    }
+  }
+  CHECK_THAT(quoka.source, ContainsSubstring("rule") && ContainsSubstring("96 loaded"));
+  // Lists per query head: from one list for all heads of a group to one for each.
+  const ShapeLists quest = lists_of("quest:page-size=4", kKeys, Phase::decode, 0).methods.front();
+  const double alike = quest.alike.at_length.front().calls.front().attend.keys;
+  const double apart = quest.apart.at_length.front().calls.front().attend.keys;
+  CHECK(alike <= 2 * 64);
+  CHECK(alike > 2 * 60);
+  CHECK(apart == quest.apart.at_length.front().calls.front().attend.pairs);  // no key twice
+  CHECK(apart > 3.9 * alike);
+  CHECK(apart <= 4 * 2 * 64);
+  const double middle = quest.middle.at_length.front().calls.front().attend.keys;
+  CHECK(middle == Approx(std::sqrt(alike * apart)));
+  // One of the three layers without a window is left dense.
+  const ShapeLists dense = lists_of("recent", kKeys, Phase::decode, 1).methods.front();
+  REQUIRE(dense.middle.at_length.size() == 3);
+  CHECK(dense.middle.at_length[0].n == 1.0);
+  CHECK(dense.middle.at_length[0].calls.front().is_dense);
+  CHECK(!dense.middle.at_length[1].calls.front().is_dense);
+}
+
+TEST_CASE("shape: methods whose rule gives no size are named with the way out", "[cost]") {
+  const auto why = [](const std::string& method, std::optional<Budget> budget, Phase phase) {
+    try {
+      lists_of(method, budget, phase);
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  CHECK_THAT(why("twilight", Budget{Budget::Kind::mass, 0.9}, Phase::decode),
+             ContainsSubstring("twilight p=0.9") && ContainsSubstring("depends on the text") &&
+                 ContainsSubstring("--like FILE"));
+  CHECK_THAT(why("kascade", kKeys, Phase::decode), ContainsSubstring("links layers"));
+  CHECK_THAT(why("recent", kKeys, Phase::decode), ContainsSubstring("nothing"));
+}
+
+TEST_CASE("shape: a made-up text says the same however it is read", "[cost]") {
+  const TraceInfo info = make_trace_info(2, 4, 2, 8, 200, 16);
+  for (const MadeUp kind : {MadeUp::alike, MadeUp::apart}) {
+    const MadeUpText text(info, kind, 1);
+    const Tensor<float> all = text.read_k(1, 1, {0, 200});
+    const Tensor<float> part = text.read_k(1, 1, {130, 140});
+    CHECK(std::equal(part.data(), part.data() + part.count(), all.data() + 130 * 8));
+    const Tensor<float> q = text.read_q(0, 0, {10, 12});
+    const Tensor<float> mate = text.read_q(0, 1, {10, 12});
+    const bool are_equal = std::equal(q.data(), q.data() + 8, q.data() + 8) &&
+                           std::equal(q.data(), q.data() + 8, mate.data());
+    CHECK(are_equal == (kind == MadeUp::alike));
+  }
+}
+
+TEST_CASE("shape: a figure of the ledger left out lies between the others' ends in 8 of 10",
+          "[cost]") {
+  std::size_t n = 0;
+  std::size_t n_inside = 0;
+  for (const ErrorOf what : {ErrorOf::attention, ErrorOf::model, ErrorOf::time}) {
+    std::vector<double> ratios;
+    for (const LedgerRow& row : ledger_rows()) {
+      const ErrorOf kind = row.quantity == "attention_speedup" ? ErrorOf::attention
+                           : row.quantity == "model_speedup"   ? ErrorOf::model
+                                                               : ErrorOf::time;
+      if (row.role != "predicts" || row.group == "calibration" || kind != what) continue;
+      const double ratio =
+          row.published / predict_quantity(row.setting, row.quantity, find_hardware(row.hardware));
+      const bool is_rate = what == ErrorOf::time && !row.quantity.ends_with("_ms");
+      ratios.push_back(is_rate ? 1.0 / ratio : ratio);
+    }
+    std::sort(ratios.begin(), ratios.end());
+    // row number x of m in ascending order, as if it were not among the others
+    const auto row_at = [](const std::vector<double>& rows, double chance) {
+      const auto last = static_cast<double>(rows.size()) - 1.0;
+      const double x = std::clamp(chance * (last + 2.0) - 1.0, 0.0, last);
+      const auto i = static_cast<std::size_t>(x);
+      const std::size_t next = std::min(i + 1, rows.size() - 1);
+      return rows[i] + (x - std::floor(x)) * (rows[next] - rows[i]);
+    };
+    const LedgerError& error = ledger_error(what);
+    CHECK(error.n_rows == ratios.size());
+    CHECK(error.low == Approx(row_at(ratios, 0.1)));
+    CHECK(error.high == Approx(row_at(ratios, 0.9)));
+    for (std::size_t i = 0; i < ratios.size(); ++i) {
+      std::vector<double> others = ratios;
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+      ++n;
+      n_inside += ratios[i] >= row_at(others, 0.1) && ratios[i] <= row_at(others, 0.9) ? 1 : 0;
+    }
+  }
+  CHECK(n >= 38);
+  CHECK(static_cast<double>(n_inside) == Approx(0.8 * static_cast<double>(n)).margin(4.0));
+}
+
+TEST_CASE("shape: prompts are sums of calls, and memory counts windows and experts", "[cost]") {
+  const ModelConfig config = parse_model_config(kConfig, "config.json");
+  const CostModel model = cost_model(config, "tiny", 16.0);
+  const HardwareProfile card = find_hardware("h200");
+  const CostSetting setting{2.0, 2.0, std::nullopt};
+  CHECK(model.n_full() == 3);
+  CHECK(memory_bytes(model, 1000.0, setting) ==
+        Approx(2.0 * static_cast<double>(config.n_parameters()) +
+               (3 * 1000.0 + 3 * 64.0) * 2 * 2 * 16 * 2 * 2));
+  const ShapeLists lists = lists_of("quoka", kKeys).methods.front();
+  double sum = 0.0;
+  double dense = 0.0;
+  for (double end = 32.0; end <= 256.0; end += 32.0) {
+    const CallCost call = call_cost(model, lists.middle, end, card, setting);
+    sum += *call.call;
+    dense += *call.dense;
+  }
+  const PromptCost prompt = prompt_cost(model, lists.middle, 256.0, card, setting);
+  CHECK(prompt.seconds == Approx(sum));
+  CHECK(prompt.dense == Approx(dense));
+}
+
+TEST_CASE("shape: answers are one sentence with ends, room and the model's limit", "[cost]") {
+  const ModelConfig config = parse_model_config(kConfig, "config.json");
+  CostModel model = cost_model(config, "tiny", 16.0);
+  ShapeOptions options;
+  options.hardware = {find_hardware("h200")};
+  options.contexts = {4096.0, 8192.0, 16384.0};
+  options.batches = {1.0, 64.0};
+  options.max_context = 8192.0;
+  const std::vector<ShapeLists> methods = lists_of("quoka", kKeys).methods;
+  const auto report = shape_cost_report(model, methods, options);
+  REQUIRE(report.at("rows").size() == 6);
+  REQUIRE(report.at("answers").size() == 1);
+  const std::string answer = report.at("answers")[0].get<std::string>();
+  CHECK_THAT(answer, ContainsSubstring("For tiny on NVIDIA H200 SXM 141 GB in bf16, batch 1, quoka "
+                                       "with 64 keys in prefill in chunks of 32") &&
+                         ContainsSubstring("by the ledger's error") &&
+                         ContainsSubstring(" x at 8192."));
+  for (const auto& row : report.at("rows")) {
+    CHECK(row.at("beyond_limit") == (row.at("context").get<double>() > 8192.0 ? 1 : 0));
+    CHECK(row.at("fits") == 1);
+    for (const char* name : {"predicted_speedup", "call_speedup", "first_token_speedup"}) {
+      const double value = row.at(name).get<double>();
+      CHECK(row.at(std::string(name) + "_low").get<double>() < value);
+      CHECK(row.at(std::string(name) + "_high").get<double>() > value);
+    }
+    CHECK(row.at("tokens_per_s").is_null());
+    if (row.at("break_even").is_number() && row.at("break_even_low").is_number())
+      CHECK(row.at("break_even_low").get<double>() <= row.at("break_even").get<double>());
+  }
+  model.weight_bytes = 1e12;
+  const auto full = shape_cost_report(model, methods, options);
+  CHECK(full.at("rows")[0].at("fits") == 0);
+  CHECK_THAT(full.at("answers")[0].get<std::string>(),
+             ContainsSubstring("weights and cache take 7.1 x the card's memory."));
+  CHECK(tokens_text(3426.0) == "3426");
+  CHECK(tokens_text(18432.0) == "18k");
+  CHECK(tokens_text(131072.0) == "128k");
+  CHECK(tokens_text(1048576.0) == "1M");
+}
+
+}  // namespace
+}  // namespace kvscope::shape_cost_test

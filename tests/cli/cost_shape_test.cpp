@@ -1,0 +1,167 @@
+// kvscope cost --shape, run as a user runs it.
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "tests/cli/recordings.hpp"
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test::cost_shape_test {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+using testing::TempDir;
+
+/// Llama-3.1-8B's shape.
+constexpr const char* kLlama = R"({"model_type": "llama", "hidden_size": 4096,
+  "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+  "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072,
+  "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": false})";
+
+std::string config_in(const TempDir& dir, const std::string& name, const std::string& text) {
+  const auto folder = dir.path() / name;
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json") << text;
+  return (folder / "config.json").string();
+}
+
+TEST_CASE("cost --shape answers in a sentence, a table, JSON and a figure", "[cost]") {
+  const TempDir dir;
+  const std::string config = config_in(dir, "Llama-3.1-8B", kLlama);
+  const std::string out = (dir.path() / "shape.json").string();
+  const auto run = kvscope_run({"cost", "--shape", config, "--hardware", "h100-sxm", "--keys",
+                                "256", "--context", "4k:256k", "--batch", "1,64", "--out", out});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK_THAT(run.out,
+             ContainsSubstring("For Llama-3.1-8B on NVIDIA H100 SXM 80 GB in bf16, batch 1, quoka "
+                               "with 256 keys in prefill in chunks of 128 is faster than dense "
+                               "attention from ") &&
+                 ContainsSubstring(" x at 128k.") && ContainsSubstring("no room: ") &&
+                 ContainsSubstring("+ beyond the 131072 tokens that config.json allows"));
+  // A folder is the same model; only its config.json is there.
+  const auto json = kvscope_run({"cost", "--shape", (dir.path() / "Llama-3.1-8B").string(),
+                                 "--hardware", "h100-sxm", "--keys", "256", "--context", "4k:256k",
+                                 "--batch", "1,64", "--json"})
+                        .json();
+  CHECK(json.at("kind") == "cost-shape");
+  CHECK(json.at("rows").size() == 14);
+  CHECK_THAT(run.out, ContainsSubstring(json.at("answers")[0].get<std::string>()));
+  for (const char* metric : {"", "call-speedup", "first-token"}) {
+    std::vector<std::string> words = {
+        "figure", "cost-map", out, "--out", (dir.path() / "figures").string(), "--overwrite"};
+    if (*metric != '\0') words.insert(words.end(), {"--metric", metric});
+    const auto figure = kvscope_run(words);
+    INFO(figure.err);
+    CHECK(figure.code == 0);
+    CHECK_THAT(figure.err, ContainsSubstring("Predicted, not measured"));
+  }
+}
+
+TEST_CASE("cost --shape with a recording's lists says what cost on the recording says", "[cost]") {
+  const TempDir dir;
+  const std::string trace = recording(96, 4);  // three chunks
+  for (const auto& [phase, methods] : std::vector<std::pair<std::string, std::string>>{
+           {"prefill", "quoka,recent,full"}, {"decode", "quest:page-size=4,oracle-topk,recent"}}) {
+    const std::string out = (dir.path() / (phase + ".json")).string();
+    const std::vector<std::string> same = {
+        "--selector", methods,    "--budget",  "32",    "--phase", phase,  "--chunk", "32",
+        "--hardware", "h100-sxm", "--context", "16384", "--batch", "1,16", "--json"};
+    Words of_trace = {"cost", trace, "--out", out};
+    Words of_shape = {"cost", "--shape", "verifier", "--like", out};
+    of_trace.insert(of_trace.end(), same.begin(), same.end());
+    of_shape.insert(of_shape.end(), same.begin(), same.end());
+    const auto measured = kvscope_run(of_trace).json();
+    const auto run = kvscope_run(of_shape);
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    int n = 0;
+    const auto asked = run.json();
+    for (const auto& row : asked.at("rows")) {
+      for (const auto& other : measured.at("rows")) {
+        if (other.at("extrapolated") == 0 || other.at("selector") != row.at("selector") ||
+            other.at("batch") != row.at("batch"))
+          continue;
+        ++n;
+        INFO(row.dump() << "\n" << other.dump());
+        for (const char* name : {"union", "runs", "attend_us", "score_us", "topk_us",
+                                 "predicted_us", "predicted_dense_us", "predicted_speedup",
+                                 "call_us", "dense_call_us", "memory_share"})
+          CHECK(row.at(name).get<double>() ==
+                Approx(other.at(name).get<double>()).epsilon(0.02).margin(1e-9));
+        if (other.at("break_even").is_number())
+          CHECK(row.at("break_even").get<double>() ==
+                Approx(other.at("break_even").get<double>()).epsilon(0.05));
+      }
+    }
+    CHECK(n == 6);
+    const auto text =
+        kvscope_run({"cost", "--shape", "verifier", "--like", out, "--selector", "recent",
+                     "--budget", "32", "--phase", phase, "--chunk", "32", "--hardware", "h200"});
+    CHECK_THAT(text.out, ContainsSubstring("sizes of lists measured in " + out));
+    const auto other =
+        kvscope_run({"cost", "--shape", "verifier", "--like", out, "--selector", "recent",
+                     "--budget", "48", "--phase", phase, "--hardware", "h200"});
+    CHECK(other.code == 2);
+    CHECK_THAT(other.err, ContainsSubstring("no lists of recent tokens=48"));
+  }
+}
+
+TEST_CASE("cost --shape refuses in a sentence what it cannot answer", "[cost]") {
+  const TempDir dir;
+  const std::string config = config_in(dir, "llama", kLlama);
+  const std::string lacking = config_in(dir, "lacking", R"({"model_type": "llama"})");
+  const std::string family = config_in(dir, "family", R"({"model_type": "falcon"})");
+  const std::string no_lists = (dir.path() / "none.json").string();
+  std::ofstream(no_lists) << R"({"kind": "cost-shape", "rows": []})";
+  const auto with = [&](const std::string& shape, Words more) {
+    Words words = {"cost", "--shape", shape};
+    if (std::find(more.begin(), more.end(), "--hardware") == more.end())
+      more.insert(more.end(), {"--hardware", "h200"});
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const std::vector<std::tuple<Words, std::string, int>> cases = {
+      {with(config, {"--hardware", "H100-SMX"}), "Did you mean h100-sxm?", 2},
+      {{"cost", "--shape", config}, "--hardware is missing", 2},
+      {with(lacking, {}), "expected an integer of at least 1, found nothing", 3},
+      {with(family, {}), "found \"falcon\"", 3},
+      {with("nosuch.json", {}), "nosuch.json", 3},
+      {with("nosuch/model", {}), "fetch it: hf download nosuch/model", 3},
+      {with(config, {"--context", "1M:4k"}), "expected a range that ascends", 2},
+      {with(config, {"--context", "4x"}), "found \"4x\"", 2},
+      {with(config, {"--context", "1:2:3"}), "found \"1:2:3\"", 2},
+      {with(config, {"--context", "64"}), "at least the 128 queries of a call", 2},
+      {with(config, {"--batch", "0"}), "--batch", 2},
+      {with(config, {"--keys", "0"}), "--keys", 2},
+      {with(config, {"--keys", "8", "--budget", "8"}), "exclude each other", 2},
+      {with(config, {"--question", "when"}), "pays-off, speedup", 2},
+      {with(config, {"--question", "first-token", "--phase", "decode"}), "first-token", 2},
+      {with(config, {"--question", "tokens-per-second", "--phase", "prefill"}), "--phase decode",
+       2},
+      {with(config, {"--selector", "twilight", "--phase", "decode", "--budget", "p=0.9"}),
+       "how many keys it keeps depends on the text", 2},
+      {with(config, {"--selector", "kascade", "--phase", "decode"}), "links layers", 2},
+      {with(config, {"--like", no_lists}), "found kind \"cost-shape\"", 3},
+      {with(config, {"--steps", "4"}), "--shape and --steps exclude", 2},
+      {with(config, {"--units", (dir.path() / "units").string()}), "--shape has no units", 2},
+      {{"cost", recording(96, 4), "--shape", config}, "--shape takes no TRACE", 2},
+      {{"cost", "--ledger", "--keys", "3"}, "--keys needs --shape", 2},
+      {{"cost", "--shape", config, "--ledger"}, "--shape and --ledger exclude", 2}};
+  for (const auto& [words, sentence, code] : cases) {
+    const auto run = kvscope_run(words);
+    INFO(sentence << " <- " << run.err);
+    CHECK(run.code == code);
+    CHECK_THAT(run.err, ContainsSubstring(sentence));
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test::cost_shape_test
