@@ -33,13 +33,13 @@ class ExportCommand final : public Command {
   std::string description() const override {
     return "Writes one page that needs no network and no other file. Of a trace: the attention "
            "maps of all heads with pan, zoom and hover (weight, query and key with their texts), "
-           "and an atlas that is ordered by distance, entropy, sink, local or retrieval share. Of "
-           "a story (--story, a JSON file that notebooks_export/stories/README.md explains, or a "
-           "session of kvscope-explorer with bookmarks): its steps one after another, with notes, "
-           "arrows and boxes over maps, texts and figures, and the keys that methods keep. Weights "
-           "are recomputed exactly and stored in 16 bits on a logarithmic scale (relative error below "
-           "2e-4). Long contexts are pooled until the page is below --max-size; fewer --layers or "
-           "--heads, or parts of the context, make finer maps.";
+           "and an atlas that is ordered by distance, entropy, sink, local or retrieval share. "
+           "Of a story (--story, a JSON file that notebooks_export/stories/README.md explains, "
+           "or a session of kvscope-explorer with bookmarks): its steps one after another, with "
+           "notes, arrows and boxes over maps, texts and figures, and the keys that methods "
+           "keep. Weights are recomputed exactly and stored in 16 bits on a logarithmic scale "
+           "(relative error below 2e-4). Long contexts are pooled until the page is below --max- "
+           "size; fewer --layers or --heads, or parts of the context, make finer maps.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope export --html trace.h5 --out trace.html", "all heads, below 10 MB"},
