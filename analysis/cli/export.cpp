@@ -38,8 +38,8 @@ class ExportCommand final : public Command {
            "or a session of kvscope-explorer with bookmarks): its steps one after another, with "
            "notes, arrows and boxes over maps, texts and figures, and the keys that methods "
            "keep. Weights are recomputed exactly and stored in 16 bits on a logarithmic scale "
-           "(relative error below 2e-4). Long contexts are pooled until the page is below --max- "
-           "size; fewer --layers or --heads, or parts of the context, make finer maps.";
+           "(relative error below 2e-4). Long contexts are pooled until the page is below "
+           "--max-size; fewer --layers or --heads, or parts of the context, make finer maps.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope export --html trace.h5 --out trace.html", "all heads, below 10 MB"},
@@ -86,6 +86,7 @@ class ExportCommand final : public Command {
     const int n_threads = work_.n_threads();
     const Story story =
         story_ ? read_story(*story_) : atlas_story(*open_trace(*trace_), *trace_, selection);
+    if (out_) refuse_read_file(*out_);
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
     const TraceOpener open = [this](const fs::path& file) { return open_trace(file); };
