@@ -121,10 +121,17 @@ std::size_t n_cells(const plot::Figure& figure) {
 
 }  // namespace
 
+PlacedFigure place_figure(const plot::Figure& figure, const RenderOptions& options) {
+  check_fields(options);
+  PlacedFigure placed{
+      plot::clean_figure(figure), plot::make_theme(options.venue, options.theme), {}};
+  placed.layout = legible_layout(placed.figure, options, placed.theme);
+  return placed;
+}
+
 std::vector<std::string> render_notes(const plot::Figure& asked, const RenderOptions& options) {
-  plot::Figure figure = plot::clean_figure(asked);
-  const plot::Theme theme = plot::make_theme(options.venue, options.theme);
-  const double height = legible_layout(figure, options, theme).size.h / 72.0;
+  const auto [figure, theme, layout] = place_figure(asked, options);
+  const double height = layout.size.h / 72.0;
   const bool is_slide = options.venue == plot::Venue::slide;
   const double most = is_slide ? 5.7 : 9.0;  // of 10 inches by 16:9, of letter paper
   std::vector<std::string> notes;
@@ -145,10 +152,7 @@ std::vector<std::string> render_notes(const plot::Figure& asked, const RenderOpt
 std::vector<OutputFile> render_figure(const plot::Figure& asked, const RenderOptions& options,
                                       const std::vector<FigureFormat>& formats,
                                       const std::string& stem) {
-  check_fields(options);
-  plot::Figure figure = plot::clean_figure(asked);
-  const plot::Theme theme = plot::make_theme(options.venue, options.theme);
-  const plot::Layout layout = legible_layout(figure, options, theme);
+  const auto [figure, theme, layout] = place_figure(asked, options);
   const std::string title = figure.title.empty() ? figure.name : figure.title;
   std::vector<OutputFile> files;
   for (FigureFormat format : formats) {

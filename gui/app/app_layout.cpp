@@ -272,6 +272,10 @@ void App::make_shortcuts() {
   add("Files", GLFW_KEY_C, kCtrl, false, "copy the panel's numbers as CSV", [this] { copy_csv(); });
   add("Files", GLFW_KEY_C, kCtrl, kShift, "copy the panel's picture", [this] { copy_picture(); });
   add("Files", GLFW_KEY_B, kCtrl, false, "bookmark the selection", [this] { ask_bookmark(); });
+  add("Files", GLFW_KEY_PAGE_DOWN, kCtrl, false, "next bookmark",
+      [&session] { session.step_bookmark(1); });
+  add("Files", GLFW_KEY_PAGE_UP, kCtrl, false, "previous bookmark",
+      [&session] { session.step_bookmark(-1); });
   add(
       "Files", GLFW_KEY_Q, kCtrl, false, "quit", [this] { wants_quit_ = true; }, /*in_text=*/true);
   add(

@@ -179,6 +179,7 @@ void AttentionMapPanel::draw_map(PanelContext& context) {
   scene.whole = whole;
   scene.query = session.selection().query;
   scene.key = session.selection().key;
+  scene.bookmarks = session.bookmarks_here();
   scene.bar_title = options_.scale == MapScaleKind::percentile ? "by rank"
                     : options_.pooling == MapPooling::max      ? "max weight"
                                                                : "mean weight";

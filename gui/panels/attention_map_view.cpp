@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "analysis/plot/scale.hpp"
+#include "core/base/escape.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -124,6 +125,7 @@ MapGesture AttentionMapView::draw(const PanelContext& context, MapView& view,
   draw_ground(context, view, scene);
   draw_tiles(context, view, scene);
   draw_selection(context, view, scene);
+  draw_bookmarks(context, view, scene);
   if (band_from_) {
     const ImVec2 mouse = ImGui::GetIO().MousePos;
     list.AddRectFilled(*band_from_, mouse, tinted(context.look.accent, 0.15));
@@ -246,6 +248,33 @@ void AttentionMapView::draw_selection(const PanelContext& context, const MapView
     vertical(wide ? at : at + 0.5);
     if (wide) vertical(at + 1.0);
   }
+}
+
+/// A ring at a bookmark's pair, or at the edge of its row if it has no key, with its number.
+void AttentionMapView::draw_bookmarks(const PanelContext& context, const MapView& view,
+                                      const MapScene& scene) const {
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  ImFont* small = context.fonts.small();
+  const ImU32 accent = packed(context.look.accent);
+  const ImU32 halo = tinted(context.look.surface, 0.8);
+  const float radius = context.look.px(5);
+  list.PushClipRect(low_, high_, true);
+  for (const Bookmark& mark : scene.bookmarks) {
+    const double query = static_cast<double>(mark.query) + 0.5;
+    ImVec2 at = screen(view, {query, mark.key ? static_cast<double>(*mark.key) + 0.5 : 0.0});
+    if (!mark.key) at.x = low_.x + radius + 1.0f;
+    list.AddCircle(at, radius, halo, 0, 4.0f);
+    list.AddCircle(at, radius, accent, 0, 2.0f);
+    const std::string& words = mark.note;
+    if (words.empty()) continue;
+    const std::string shown = shortened(clean_text(words.substr(0, words.find('\n'))), 40);
+    const ImVec2 size = small->CalcTextSizeA(small->FontSize, 1e6f, 0.0f, shown.c_str());
+    ImVec2 to{at.x + 1.6f * radius, at.y - 0.5f * size.y};
+    if (to.x + size.x > high_.x) to.x = at.x - 1.6f * radius - size.x;
+    list.AddRectFilled({to.x - 2, to.y}, {to.x + size.x + 2, to.y + size.y}, halo);
+    list.AddText(small, small->FontSize, to, accent, shown.c_str());
+  }
+  list.PopClipRect();
 }
 
 void AttentionMapView::draw_axes(const PanelContext& context, const MapView& view) const {

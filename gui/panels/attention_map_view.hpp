@@ -27,8 +27,9 @@ struct MapScene {
   const MapTile* whole = nullptr;  // for the corner; null: not wanted
   std::optional<Index> query{};    // selected
   std::optional<Index> key{};
-  std::string bar_title{};   // above the colour bar
-  std::string left_words{};  // below the map
+  std::vector<Bookmark> bookmarks{};  // of this head
+  std::string bar_title{};            // above the colour bar
+  std::string left_words{};           // below the map
   std::string right_words{};
 };
 
@@ -60,6 +61,8 @@ class AttentionMapView {
   void hatch(const PanelContext& context, ImVec2 from, ImVec2 to) const;
   void draw_tiles(const PanelContext& context, const MapView& view, const MapScene& scene) const;
   void draw_selection(const PanelContext& context, const MapView& view,
+                      const MapScene& scene) const;
+  void draw_bookmarks(const PanelContext& context, const MapView& view,
                       const MapScene& scene) const;
   void draw_axes(const PanelContext& context, const MapView& view) const;
   /// The tokens' texts beside rows and below columns that are large enough; their room is part of

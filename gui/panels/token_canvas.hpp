@@ -22,6 +22,7 @@ struct TokenMarks {
   const KeptKeys* kept = nullptr;   // of the method
   const KeptKeys* other = nullptr;  // of the one it is compared with
   const std::vector<std::size_t>* found = nullptr;
+  std::vector<Index> bookmarked;  // queries and keys of the head's bookmarks: flagged
 };
 
 /// What the mouse did to the text in this frame.

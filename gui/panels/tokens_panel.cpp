@@ -326,6 +326,10 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     TokenMarks marks;
     marks.query = selected.query;
     marks.key = selected.key;
+    for (const Bookmark& mark : session.bookmarks_here()) {
+      marks.bookmarked.push_back(mark.query);
+      if (mark.key) marks.bookmarked.push_back(*mark.key);
+    }
     const bool is_current = row != nullptr && row->row.query == selected.query;
     marks.visible = {is_current ? row->row.visible.begin : 0, selected.query + 1};
     if (shades_losses) marks.visible = {0, document.info().n_tokens};

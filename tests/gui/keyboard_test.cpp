@@ -3,6 +3,7 @@
 #include <GLFW/glfw3.h>
 #include <imgui_internal.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
@@ -12,6 +13,7 @@
 #include "gui/app/palette.hpp"
 #include "gui/model/session/help_texts.hpp"
 #include "gui/model/session/methods.hpp"
+#include "notebooks_export/story.hpp"
 #include "tests/gui/app_rig.hpp"
 #include "tests/support/temp_dir.hpp"
 
@@ -232,6 +234,37 @@ TEST_CASE("Ctrl+B bookmarks the selection with a note, and the panel goes back t
   rig.click(at.x, at.y);
   CHECK(rig.session().selection().layer == 2);
   CHECK(rig.app().state()["bookmarks"].size() == 1);
+  rig.session().select("test", [](Selection& s) { s.layer = 4; });
+  rig.tap(GLFW_KEY_PAGE_UP, /*ctrl=*/true);
+  rig.frame();
+  CHECK(rig.session().selection().layer == 2);
+}
+
+TEST_CASE("the bookmarks become a story file, of which the command makes a page") {
+  Rig rig;
+  rig.open_pair();
+  const testing::TempDir folder;
+  const auto copy = folder.path() / "copy.h5";
+  std::filesystem::copy_file(rig.session().document()->path(), copy);
+  rig.session().open(copy);
+  rig.settle();
+  rig.session().select("test", [](Selection& s) {
+    s.trace = 2;
+    s.query = 50;
+  });
+  REQUIRE(rig.session().document()->path().filename() == "copy.h5");
+  rig.session().add_bookmark("first");
+  rig.app().show_panel_alone("bookmarks");
+  rig.frame(2);
+  const ImVec2 at = landmark_at(rig, "export story");
+  rig.click(at.x, at.y);
+  rig.frame(2);
+  const Story story = read_story(folder.path() / "copy-story.json");
+  REQUIRE(story.steps.size() == 1);
+  CHECK(story.steps[0].title == "first");
+  REQUIRE(rig.app().runs().runs().size() == 1);
+  const auto& words = rig.app().runs().runs()[0].words;
+  CHECK(std::find(words.begin(), words.end(), "--story") != words.end());
 }
 
 TEST_CASE("help unfolds above a panel and folds again; every picture has its texts") {

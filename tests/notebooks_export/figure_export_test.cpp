@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "analysis/figures/maps.hpp"
 #include "core/base/error.hpp"

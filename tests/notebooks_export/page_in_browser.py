@@ -1,5 +1,5 @@
-"""A page of kvscope export in headless Chromium: it loads without an error and without the network, and hovering gives the number
-that kvscope analyze attention-map gives for that cell.
+"""Pages of kvscope export in headless Chromium: they load without an error and without the network, hovering gives the numbers of
+kvscope analyze attention-map and of kvscope explain, keys go through the steps of a story, and all of them are printed.
 
     page_in_browser.py PROGRAM FOLDER [--picture FILE.png]
 
@@ -127,59 +127,98 @@ def main():
     said = json.loads(run(program, "export", "--html", trace, "--out", page, "--max-cells", 100, "--json"))
     assert said["block"] == 4 and said["cells"] == 76, said
     exact = cells_of(program, trace, folder, 2, 3, 100, said["block"])
+    story = write_story(program, trace, folder)
+    example = make_example(program, folder)
     with tempfile.TemporaryDirectory() as profile:
         browser = Browser(chromium, profile)
         try:
             check(browser, page, exact, said, picture)
+            check_story(browser, story, program, trace)
+            browser.open(example.resolve().as_uri())
+            check_quiet(browser)
         finally:
             browser.close()
-    print("the page loads, hovers and stays offline")
+    print("the pages load, hover and stay offline")
     return 0
+
+
+def write_story(program, trace, folder):
+    """Four steps: a map with methods, a part of it with its text, an atlas, a figure."""
+    run(program, "sweep", trace, "--layers", "5", "--selector", "quest,streamingllm", "--budget", "16,64", "--out", folder / "sweep.csv")
+    head = {"layer": 5, "head": 6}
+    methods = [{"method": "streamingllm", "budget": 32}, {"method": "quest:page-size=16", "budget": 32}]
+    steps = [
+        {"title": "A map", "note": "With **methods** & a <b>note</b>.", "panel": "map", **head, "methods": methods, "chunk": 64,
+         "marks": [{"queries": [200, 230], "keys": [20, 40], "label": "a box"}, {"from": [150, 10], "to": [210, 30]}]},
+        {"title": "A part", "panel": ["map", "text"], **head, "methods": methods, "chunk": 64, "queries": [240, 303], "keys": [10, 70],
+         "query": 260, "marks": [{"words": [260, 262], "arrow": [20, 22], "label": "words"}]},
+        {"title": "An atlas", "panel": "atlas", "layers": "5", "heads": "0-3"},
+        {"title": "A figure", "panel": "figure", "figure": {"kind": "budget", "results": ["sweep.csv"], "options": {"metric": "mass"}}}]
+    story = {"kind": "kvscope-story", "version": 1, "title": "A story", "author": "Nobody", "trace": trace.name, "steps": steps}
+    (folder / "story.json").write_text(json.dumps(story))
+    page = folder / "story.html"
+    run(program, "export", "--story", folder / "story.json", "--out", page)
+    return page
+
+
+def make_example(program, folder):
+    """The page of the example, by the commands of its README."""
+    stories = pathlib.Path(__file__).resolve().parents[2] / "notebooks_export" / "stories"
+    commands = (stories / "README.md").read_text().split("```sh\n")[1].split("```")[0]
+    done = subprocess.run(["bash", "-ec", f"kvscope() {{ '{pathlib.Path(program).resolve()}' \"$@\"; }}; stories='{stories}'\n{commands}"], cwd=folder,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    page = folder / "pass_key.html"
+    assert 1e6 < page.stat().st_size < 10e6
+    return page
+
+
+def explained(program, trace, query, key, method):
+    """What kvscope explain says of a key: whether it is kept, its weight, and the mass that the method keeps of the query."""
+    return json.loads(run(program, "explain", trace, "--layers", 5, "--heads", 6, "--query", query, "--key", key, "--selector", method,
+                          "--budget", 32, "--chunk", 64, "--json"))
 
 
 def check(browser, page, exact, said, picture):
     browser.open(page.resolve().as_uri() + "#layer=2&head=3")
-    state = browser.value("JSON.stringify({head: kvscopePage.state.head, texts: document.getElementById('which').textContent})")
-    assert "Layer 2, query head 3" in state, state
-    box = json.loads(browser.value("(() => { const b = document.getElementById('map').getBoundingClientRect();"
-                                   " return JSON.stringify([b.left, b.top, b.width]); })()"))
+    browser.value("void (window.panel = kvscopePage.story.views[0].atlas.panel)")
+    assert "Layer 2, query head 3" in browser.value("panel.which.textContent")
+    box = numbers(browser, "(() => { const b = panel.canvas.getBoundingClientRect(); return [b.left, b.top, b.width]; })()")
     tried = 0
     for q, k in [(75, 0), (40, 3), (10, 10), (60, 31), (33, 32)]:
-        browser.hover(box[0] + (k + .5) / said["cells"] * box[2], box[1] + (q + .5) / said["cells"] * box[2])
-        shown = browser.value("document.getElementById('readout').dataset.weight")
-        text = browser.value("document.getElementById('readout').textContent")
+        browser.hover(*place(browser, box, 4 * k + 2, 4 * q + 2))
+        shown = browser.value("panel.readout.dataset.weight")
+        text = browser.value("panel.readout.textContent")
         assert abs(float(shown) - exact[q, k]) <= 2.5e-4 * exact[q, k], (q, k, shown, exact[q, k])
         assert f"query {4 * q}–{min(303, 4 * q + 3)}" in text and f"key {4 * k}–" in text, text
         tried += 1
     assert tried == 5
     browser.hover(box[0] + .9 * box[2], box[1] + .1 * box[2])  # a key behind the query
-    assert "not visible" in browser.value("document.getElementById('readout').textContent")
+    assert "not visible" in browser.value("panel.readout.textContent")
     # zoom by the wheel keeps the cell below the mouse
     x, y = box[0] + .2 * box[2], box[1] + .8 * box[2]
     browser.hover(x, y)
-    before = browser.value("JSON.stringify(kvscopePage.state.cell)")
+    before = browser.value("JSON.stringify([panel.place(panel.cell).r, panel.place(panel.cell).c])")
     browser.ask("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=-400)
     for _ in range(50):
-        if browser.value("kvscopePage.state.view.size") < said["cells"]:
+        if browser.value("panel.view.size") < 303:
             break
         time.sleep(.1)
-    assert browser.value("kvscopePage.state.view.size") < .6 * said["cells"]
+    assert browser.value("panel.view.size") < .6 * 304
     browser.hover(x + 1, y)
-    assert browser.value("JSON.stringify(kvscopePage.state.cell)") == before
+    assert browser.value("JSON.stringify([panel.place(panel.cell).r, panel.place(panel.cell).c])") == before
     # a click in the atlas shows that head; the atlas can be ordered
     browser.value("document.querySelector('.head[data-index=\"5\"]').click()")
-    assert browser.value("kvscopePage.state.head") == 5
-    browser.value("(() => { const o = document.getElementById('order'); o.value = 'distance'; o.onchange(); })()")
+    assert browser.value("kvscopePage.story.views[0].atlas.head") == 5
+    browser.value("(() => { const o = document.querySelector('.order'); o.value = 'distance'; o.onchange(); })()")
     far = json.loads(browser.value("JSON.stringify([...document.querySelectorAll('.head span')].map(s => Number(s.textContent.split(' ')[2])))"))
     assert len(far) == 64 and far == sorted(far, reverse=True), far[:5]
-    show_all(browser, said)
+    show_all(browser)
     check_sizes(browser)
-    show_all(browser, said)
+    show_all(browser)
     check_touch(browser)
     check_start(browser, page)
-    assert not browser.complaints(), browser.complaints()
-    foreign = [url for url in browser.requests() if not url.startswith(("file:", "data:", "about:"))]
-    assert not foreign, foreign
+    check_quiet(browser)
     if picture:
         time.sleep(1)
         pathlib.Path(picture).write_bytes(base64.b64decode(browser.ask("Page.captureScreenshot")["data"]))
@@ -189,40 +228,52 @@ def numbers(browser, expression):
     return json.loads(browser.value(f"JSON.stringify({expression})"))
 
 
-def show_all(browser, said):
-    browser.value("Object.assign(kvscopePage.state, {view: {x: 0, y: 0, size: %d}, held: false}); kvscopePage.draw()" % said["cells"])
+def place(browser, box, key, query):
+    """Where a pair lies on the screen; box: left, top and width of the map."""
+    view = numbers(browser, "panel.view")
+    return [box[0] + (key - view["x"]) / view["size"] * box[2], box[1] + (query - view["y"]) / view["size"] * box[2]]
+
+
+def check_quiet(browser):
+    assert not browser.complaints(), browser.complaints()
+    foreign = [url for url in browser.requests() if not url.startswith(("file:", "data:", "about:"))]
+    assert not foreign, foreign
+
+
+def show_all(browser):
+    browser.value("Object.assign(panel, {view: {...panel.home}, held: false}); panel.draw()")
 
 
 def check_sizes(browser):
     """On every screen the map and what is said below it are seen at once, also with 64 heads in a layer."""
-    browser.value("document.getElementById('order').value = ''")
-    browser.value("document.getElementById('order').onchange()")
-    many = "document.getElementById('atlas').style.gridTemplateColumns = 'repeat(64, 60px)'"
+    browser.value("document.querySelector('.order').value = ''")
+    browser.value("document.querySelector('.order').onchange()")
+    many = "document.querySelector('.atlas').style.gridTemplateColumns = 'repeat(64, 60px)'"
     for width, height, phone in [(1280, 800, False), (1920, 1080, False), (400, 800, True)]:
         browser.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
         browser.value(many)
         time.sleep(.2)
-        parts = numbers(browser, "['map', 'readout', 'key-ticks'].map((id) => {"
-                                 " const b = document.getElementById(id).getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom]; })")
+        parts = numbers(browser, "['.map', '.readout', '.key-ticks'].map((kind) => {"
+                                 " const b = document.querySelector(kind).getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom]; })")
         assert browser.value("document.documentElement.scrollWidth") <= width, (width, "the page is wider than the screen")
         for left, top, right, bottom in parts:
             assert 0 <= left < right <= width and 0 <= top < bottom <= height, (width, height, parts)
         side = parts[0][2] - parts[0][0]
         assert side >= .5 * min(width, height) and abs(parts[0][3] - parts[0][1] - side) < 1, (width, parts)
-    ticks = numbers(browser, "[...document.querySelectorAll('#key-ticks span')].map((s) => Number(s.textContent))")
+    ticks = numbers(browser, "[...document.querySelectorAll('.key-ticks span')].map((s) => Number(s.textContent))")
     assert len(ticks) >= 3 and ticks[0] == 0, ticks
     # only what is in sight is painted; what is scrolled to follows
     blank = ("[...document.querySelectorAll('.head canvas')].map((c) => c.getContext('2d').getImageData(0, 0, 52, 52).data"
              ".some((x) => x !== 0))")
     browser.ask("Emulation.setDeviceMetricsOverride", width=1280, height=800, deviceScaleFactor=1, mobile=False)
-    browser.value("document.getElementById('atlas').scrollTo(1e6, 1e6)")
+    browser.value("document.querySelector('.atlas').scrollTo(1e6, 1e6)")
     time.sleep(1)
     assert numbers(browser, blank)[-1]
     # the keyboard's place is seen, and arrows are in the address
-    browser.value("document.getElementById('map').focus()")
+    browser.value("panel.canvas.focus()")
     for kind in ("keyDown", "keyUp"):
         browser.ask("Input.dispatchKeyEvent", type=kind, key="ArrowRight", code="ArrowRight", windowsVirtualKeyCode=39)
-    assert browser.value("getComputedStyle(document.getElementById('map')).outlineWidth") == "3px"
+    assert browser.value("getComputedStyle(panel.canvas).outlineWidth") == "3px"
     assert "query=" in browser.value("location.hash"), browser.value("location.hash")
     # dark where the reader's system is dark
     light = browser.value("getComputedStyle(document.body).backgroundColor")
@@ -233,8 +284,8 @@ def check_sizes(browser):
 
 def check_touch(browser):
     """Two fingers that part zoom about the point between them."""
-    cells = browser.value("kvscopePage.state.view.size")
-    left, top, side = numbers(browser, "(() => { const b = document.getElementById('map').getBoundingClientRect();"
+    start = numbers(browser, "panel.view")
+    left, top, side = numbers(browser, "(() => { const b = panel.canvas.getBoundingClientRect();"
                                        " return [b.left, b.top, b.width]; })()")
 
     def fingers(apart):
@@ -244,11 +295,11 @@ def check_touch(browser):
     for apart in (.15, .2):
         browser.ask("Input.dispatchTouchEvent", type="touchMove", touchPoints=fingers(apart))
     browser.ask("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
-    view = numbers(browser, "kvscopePage.state.view")
-    assert abs(view["size"] - cells / 2) < 1, view
-    for start in (view["x"], view["y"]):
-        assert abs(start - cells / 4) < 1, view
-    assert not browser.value("kvscopePage.state.held")
+    view = numbers(browser, "panel.view")
+    assert abs(view["size"] - start["size"] / 2) < 4, view
+    for axis in "xy":
+        assert abs(view[axis] - start[axis] - start["size"] / 4) < 4, view
+    assert not browser.value("panel.held")
 
 
 def check_start(browser, page):
@@ -256,9 +307,71 @@ def check_start(browser, page):
     browser.open(page.resolve().as_uri())
     heads = numbers(browser, "[...document.querySelectorAll('.head')].map((b) => Number(b.dataset.index))")
     assert len(heads) == 64
-    best = browser.value("(() => { const d = JSON.parse(document.getElementById('page-data').textContent).heads.map((h) => h.numbers.retrieval);"
+    best = browser.value("(() => { const d = JSON.parse(document.getElementById('page-data').textContent).maps.map((m) => m.numbers.retrieval);"
                          " return d.indexOf(Math.max(...d)); })()")
-    assert browser.value("kvscopePage.state.head") == best
+    assert browser.value("kvscopePage.story.views[0].atlas.head") == best
+
+
+def press(browser, key, code=None):
+    for kind in ("keyDown", "keyUp"):
+        browser.ask("Input.dispatchKeyEvent", type=kind, key=key, code=code or key)
+
+
+def check_story(browser, page, program, trace):
+    browser.open(page.resolve().as_uri())
+    browser.ask("Emulation.setDeviceMetricsOverride", width=1280, height=800, deviceScaleFactor=1, mobile=False)
+    assert browser.value("document.querySelectorAll('.step').length") == 4
+    assert "<b>methods</b> &amp; a &lt;b&gt;note&lt;/b&gt;" in browser.value("document.querySelector('.note p + h2 + p').innerHTML")
+    # hover: weight, kept or dropped, and mass are explain's, for each method
+    browser.value("void (window.panel = kvscopePage.story.views[0].map)")
+    for m, method in enumerate(["streamingllm", "quest:page-size=16"]):
+        browser.value(f"document.querySelectorAll('#step-1 .methods button')[{m + 1}].click()")
+        box = numbers(browser, "(() => { const b = panel.canvas.getBoundingClientRect(); return [b.left, b.top, b.width]; })()")
+        for query, key in [(250, 30), (250, 245), (301, 3), (120, 60), (299, 17)]:
+            browser.hover(*place(browser, box, key + .5, query + .5))
+            shown = numbers(browser, "({...panel.readout.dataset, text: panel.readout.textContent})")
+            report = explained(program, trace, query, key, method)
+            assert f"query {query} " in shown["text"] and f"key {key} " in shown["text"], shown
+            exact = report["key"]["weight"]
+            assert abs(float(shown["weight"]) - exact) <= 2.5e-4 * exact, (query, key, shown, report)
+            assert (float(shown["kept"]) == 1) == (report["key"]["end"] != "dropped"), (method, query, key, shown, report)
+            assert f"keeps {100 * report['kept_mass']:.1f} % of this query" in shown["text"], (shown, report)
+    # the text: the word's heaviest key and the mass kept are the analysis'
+    press(browser, "Escape")
+    press(browser, "ArrowRight")
+    assert browser.value("kvscopePage.story.at") == 1 and browser.value("document.querySelector('#step-1').hidden")
+    assert "Step 2 of 4: A part" in browser.value("document.getElementById('said').textContent")
+    assert browser.value("location.hash").startswith("#step=2&query=260")
+    shown = numbers(browser, "({...kvscopePage.story.views[1].text.readout.dataset})")
+    report = explained(program, trace, 260, int(shown["key"]), "streamingllm")
+    exact = report["heaviest"][0]
+    assert int(shown["key"]) == exact["key"] and abs(float(shown["weight"]) - exact["weight"]) <= 2.5e-4 * exact["weight"], (shown, report)
+    assert abs(float(shown["mass"]) - report["kept_mass"]) < 1e-5, (shown, report)
+    # keys: number, end, home; the words walk
+    for key, at in [("4", 3), ("Home", 0), ("End", 3), ("ArrowLeft", 2), ("2", 1)]:
+        press(browser, key)
+        assert browser.value("kvscopePage.story.at") == at, (key, at)
+    browser.value("document.querySelector('#step-2 .text').focus()")
+    press(browser, "ArrowRight")
+    assert browser.value("kvscopePage.story.views[1].text.query") == 261 and browser.value("kvscopePage.story.at") == 1
+    # figures say their numbers, at every size nothing is wider than the screen, and paper has every step
+    press(browser, "Escape")
+    press(browser, "4")
+    browser.value("document.querySelector('#step-4 .drawing').focus()")
+    press(browser, "ArrowRight")
+    assert "kept" in browser.value("document.querySelector('#step-4 .readout').textContent")
+    for width, height in [(400, 800), (1280, 800), (1920, 1080)]:
+        browser.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
+        for i in range(4):
+            browser.value(f"kvscopePage.story.show({i})")
+            assert browser.value("document.documentElement.scrollWidth") <= width, (width, i)
+    browser.value("(() => { const g = document.getElementById('ground'); g.value = 'dark'; g.onchange(); })()")
+    dark = browser.value("getComputedStyle(document.body).backgroundColor")
+    assert dark == "rgb(21, 24, 29)", dark
+    pdf = base64.b64decode(browser.ask("Page.printToPDF", printBackground=True)["data"])
+    assert pdf.count(b"/Type /Page\n") >= 4 or pdf.count(b"/Type /Page") > 4, "the printed story lacks steps"
+    assert browser.value("kvscopePage.story.at") == 3 and browser.value("document.querySelectorAll('.step:not([hidden])').length") == 1
+    check_quiet(browser)
 
 
 if __name__ == "__main__":

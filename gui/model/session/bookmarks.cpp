@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "gui/model/session/session.hpp"
+#include "notebooks_export/story.hpp"
 
 namespace kvscope::gui {
 
@@ -81,6 +82,7 @@ void Session::set_note(std::size_t bookmark, std::string note) {
 
 void Session::remove_bookmark(std::size_t bookmark) {
   if (bookmark >= bookmarks_.size()) return;
+  played_.reset();
   bookmarks_.erase(bookmarks_.begin() + static_cast<std::ptrdiff_t>(bookmark));
   ++revision_;
 }
@@ -88,6 +90,7 @@ void Session::remove_bookmark(std::size_t bookmark) {
 void Session::go_to(std::size_t bookmark) {
   if (bookmark >= bookmarks_.size()) return;
   const Bookmark mark = bookmarks_[bookmark];
+  played_ = bookmark;
   const auto trace = std::find_if(documents_.begin(), documents_.end(), [&](const auto& open) {
     if (!mark.trace.empty()) return open->info().uuid == mark.trace;
     // Made while it was recorded, and saved so: a trace gets its uuid with its name, at the end.
@@ -116,6 +119,32 @@ void Session::go_to(std::size_t bookmark) {
     if (mark.budget > 0) state.parameters.budget = mark.budget;
     keep_within(state.parameters, trace->get());  // a session file may say anything
   });
+}
+
+void Session::step_bookmark(int by) {
+  if (bookmarks_.empty()) return;
+  const auto last = static_cast<int>(bookmarks_.size()) - 1;
+  const int from = played_ ? static_cast<int>(*played_) : by > 0 ? -1 : last + 1;
+  go_to(static_cast<std::size_t>(std::clamp(from + by, 0, last)));
+}
+
+std::vector<Bookmark> Session::bookmarks_here() const {
+  std::vector<Bookmark> here;
+  const auto open = document();
+  if (!open) return here;
+  for (const Bookmark& mark : bookmarks_) {
+    const bool is_of_trace = mark.trace.empty()
+                                 ? mark.name == open->name() || mark.name == open->name() + ".part"
+                                 : mark.trace == open->info().uuid;
+    const bool is_seen = is_of_trace && mark.layer == state_.selection.layer &&
+                         mark.q_head == state_.selection.q_head;
+    if (is_seen) here.push_back(mark);
+  }
+  return here;
+}
+
+BookmarkJson Session::story(const std::filesystem::path& folder) const {
+  return story_of_session(nlohmann::json(to_json(folder)), "the bookmarks");
 }
 
 void Session::name_bookmarks(const Document& before, const Document& now) {

@@ -97,6 +97,13 @@ class Session {
   void remove_bookmark(std::size_t bookmark);
   /// Selects it again; a notice if its trace is not open.
   void go_to(std::size_t bookmark);
+  /// Goes to the next or previous one, from the one that was gone to last: a story that is played.
+  void step_bookmark(int by);
+  /// Where bookmarks of the selected trace lie in its selected head, in their order.
+  std::vector<Bookmark> bookmarks_here() const;
+  /// The bookmarks as a story file (notebooks_export/stories/README.md) with names relative to
+  /// `folder`. Throws FormatError if there are none, or if a trace of theirs is not open.
+  nlohmann::ordered_json story(const std::filesystem::path& folder) const;
 
   /// KV head that the selected query head reads.
   Index kv_head() const;
@@ -166,6 +173,7 @@ class Session {
   History history_;
   std::vector<std::string> ticked_ = {"oracle-topk", "quoka", "quest", "streamingllm"};
   std::vector<Bookmark> bookmarks_;
+  std::optional<std::size_t> played_;  // the bookmark that was gone to last
   std::vector<Notice> notices_;
   std::set<std::filesystem::path> gone_;
   /// Changed files that were read again, or offered to be: as they were then, so that each state is
