@@ -202,10 +202,16 @@ void ExplainAnswerOptions::declare(OptionSet& options) {
   options.add("out", "FILE", "with --answer: write an HDF5 file for the figure answer", out)
       .short_name = 'o';
   options.flag("overwrite", "replace an existing file", overwrite);
+  options.add("put-back", "WHAT",
+              "with --answer: put keys back and say how the answer goes on, instead of looking for "
+              "what matters: LAYER, LAYER:HEAD, LAYER:HEAD:KEY or all; repeatable",
+              put_back);
+  options.add("which", "N", "with --put-back: of several prompts only this one, from 1", which);
 }
 
 std::vector<const char*> ExplainAnswerOptions::names() {
-  return {"prompt", "n-new", "token", "dense-prompt", "every-call", "runs", "out", "overwrite"};
+  return {"prompt", "n-new", "token",     "dense-prompt", "every-call",
+          "runs",   "out",   "overwrite", "put-back",     "which"};
 }
 
 void ExplainAnswerOptions::check() const {
@@ -213,6 +219,11 @@ void ExplainAnswerOptions::check() const {
     throw UsageError("--n-new and --runs: expected at least 1, and at most 4096 tokens");
   if (token && *token < 1)
     throw UsageError(fmt::format("--token: expected 1 or more, found {}", *token));
+  if (which && (put_back.empty() || *which < 1))
+    throw UsageError("--which: expected 1 or more, with --put-back");
+  if (!put_back.empty() && out)
+    throw UsageError("--out is of what is looked for and excludes --put-back");
+  for (const std::string& what : put_back) parse_put_back(what);
   if (out) check_new_output(*out, overwrite, "--overwrite");
 }
 
@@ -230,6 +241,9 @@ int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,
                  {"dense_prompt", dense_prompt},
                  {"every_call", every_call},
                  {"runs", most_runs}});
+  if (!put_back.empty())
+    return run_mended(question, model, tokenizer, source, std::move(config), json, command_line,
+                      work);
   const StopOnSignal stop;
   ThreadPool pool(work.n_threads());
   ProgressReporter progress(work.progress);

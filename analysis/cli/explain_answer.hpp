@@ -28,6 +28,9 @@ struct AnswerSource {
   std::function<AskedPrompt(std::size_t index)> prompt;
 };
 
+/// "5", "5:6", "5:6:150" or "all". Throws UsageError.
+PutBack parse_put_back(const std::string& text);
+
 /// The options that `--answer` brings.
 struct ExplainAnswerOptions {
   bool wanted = false;
@@ -39,6 +42,8 @@ struct ExplainAnswerOptions {
   Index most_runs = 2000;
   std::optional<std::filesystem::path> out;
   bool overwrite = false;
+  std::vector<std::string> put_back;  // "5:6:150"
+  std::optional<Index> which;         // of several prompts, from 1
 
   void declare(OptionSet& options);
   /// Names of those that need --answer.
@@ -51,6 +56,12 @@ struct ExplainAnswerOptions {
   int run(AnswerQuestion question, const Transformer& model, const Tokenizer& tokenizer,
           const AnswerSource& source, nlohmann::ordered_json config, bool all, bool json,
           const std::string& command_line, const WorkOptions& work) const;
+
+ private:
+  int run_mended(const AnswerQuestion& question, const Transformer& model,
+                 const Tokenizer& tokenizer, const AnswerSource& source,
+                 nlohmann::ordered_json config, bool json, const std::string& command_line,
+                 const WorkOptions& work) const;
 };
 
 }  // namespace kvscope::cli

@@ -74,6 +74,46 @@ struct AnswerCalls {
   }
 };
 
+/// Runs the prompt and n_steps - 1 tokens of the answer: logarithms of the probabilities at every
+/// step. `before` is told of each call.
+template <class Before>
+std::vector<std::vector<double>> steps_of(LiveSequence& live, const AnswerCalls& calls,
+                                          Index n_steps, const std::stop_token& stop,
+                                          const Before& before) {
+  std::vector<std::vector<double>> out;
+  for (Index call = 0; call <= calls.call_of(n_steps - 1); ++call) {
+    check_stop(stop, "explain");
+    before(call);
+    const Tensor<float> logits = calls.run(live, call);
+    if (call >= calls.call_of(0)) out.push_back(log_probs(logits));
+  }
+  return out;
+}
+
+/// The same, fed what it says itself, which becomes calls.answer.
+template <class Before>
+std::vector<std::vector<double>> answer_of(LiveSequence& live, AnswerCalls& calls, Index n_steps,
+                                           const std::stop_token& stop, const Before& before) {
+  std::vector<std::vector<double>> out;
+  for (Index call = 0; call <= calls.call_of(n_steps - 1); ++call) {
+    check_stop(stop, "explain");
+    before(call);
+    const Tensor<float> logits = calls.run(live, call);
+    if (call < calls.call_of(0)) continue;
+    out.push_back(log_probs(logits));
+    calls.answer.push_back(likeliest(out.back()));
+  }
+  return out;
+}
+
+/// The dense answer, which becomes calls.answer.
+std::vector<std::vector<double>> dense_answer(const Transformer& model, AnswerCalls& calls,
+                                              Index n_steps, Index capacity, ThreadPool& pool,
+                                              const std::stop_token& stop) {
+  LiveSequence live(model, {}, capacity, pool);
+  return answer_of(live, calls, n_steps, stop, [](Index) {});
+}
+
 /// The sequence under the method, run again and again with something put back.
 class AnswerRuns {
  public:
@@ -88,16 +128,23 @@ class AnswerRuns {
           return answer(method, call);
         }) {}
 
-  /// Logarithms of the probabilities at every step, with nothing put back.
-  std::vector<std::vector<double>> all_steps(const AnswerCalls& calls, Index n_steps) {
+  /// Logarithms of the probabilities at every step, with this put back from a call on.
+  std::vector<std::vector<double>> all_steps(const AnswerCalls& calls, Index n_steps,
+                                             std::vector<PutBack> what = {}, Index from_call = 0) {
+    what_ = std::move(what);
     LiveSequence live = make();
-    std::vector<std::vector<double>> out;
-    for (Index call = 0; call <= calls.call_of(n_steps - 1); ++call) {
-      check_stop(stop_, "explain");
-      const Tensor<float> logits = calls.run(live, call);
-      if (call >= calls.call_of(0)) out.push_back(log_probs(logits));
-    }
-    return out;
+    return steps_of(live, calls, n_steps, stop_,
+                    [&](Index call) { is_mended_ = call >= from_call; });
+  }
+
+  /// What is said when every token is fed back.
+  std::vector<TokenId> alone(const AnswerCalls& calls, Index n_steps, std::vector<PutBack> what,
+                             Index from_call) {
+    what_ = std::move(what);
+    LiveSequence live = make();
+    AnswerCalls own{calls.prompt, {}, calls.chunk, calls.prefill};
+    answer_of(live, own, n_steps, stop_, [&](Index call) { is_mended_ = call >= from_call; });
+    return own.answer;
   }
 
   /// Goes to the token that is explained, and learns which layers lose keys there.
@@ -115,14 +162,14 @@ class AnswerRuns {
       calls.run(*base_, call);
     }
     notes_layers_ = true;
-    with(std::nullopt);
+    with({});
     notes_layers_ = false;
   }
 
   /// Logarithms of the probabilities of the explained token.
-  std::vector<double> with(std::optional<PutBack> what) {
+  std::vector<double> with(std::vector<PutBack> what) {
     check_stop(stop_, "explain");
-    what_ = what;
+    what_ = std::move(what);
     lost_.clear();
     if (runs_whole_) {
       LiveSequence live = make();
@@ -169,15 +216,21 @@ class AnswerRuns {
       sparse_layers_.push_back(call.layer);
       has_heads_ = has_heads_ && has_lists_of_heads(selection);
     }
-    if (!what_ || !is_mended_ || selection.is_dense || !what_->is_in(call.layer)) return selection;
-    if (is_last_ && what_->q_head >= 0 && what_->key < 0) note_lost(call, selection);
-    return with_put_back(std::move(selection), call, *what_);
+    for (const PutBack& what : what_) {
+      if (!is_mended_ || selection.is_dense || !what.is_in(call.layer)) continue;
+      if (what.q_head >= 0 && !has_lists_of_heads(selection))
+        throw ConfigError(
+            "explain: the method answers with summaries: no head alone can be put back");
+      if (is_last_ && what.q_head >= 0 && what.key < 0) note_lost(call, selection, what.q_head);
+      selection = with_put_back(std::move(selection), call, what);
+    }
+    return selection;
   }
 
-  void note_lost(const SelectCall& call, const Selection& selection) {
-    const Index owner = owner_of(selection.owner, what_->q_head, call.q.dim(0) / call.k.dim(0));
+  void note_lost(const SelectCall& call, const Selection& selection, Index q_head) {
+    const Index owner = owner_of(selection.owner, q_head, call.q.dim(0) / call.k.dim(0));
     const ListView list = selection.list(owner, call.n_tok - 1);
-    const std::vector<double> weights = last_row_weights(call, what_->q_head);
+    const std::vector<double> weights = last_row_weights(call, q_head);
     for (Index key = 0; key < n_of(weights); ++key) {
       if (!std::binary_search(list.keys.begin(), list.keys.end(), static_cast<KeyPos>(key)))
         lost_.push_back({key, weights[static_cast<std::size_t>(key)]});
@@ -201,7 +254,7 @@ class AnswerRuns {
   bool runs_whole_ = false;
   bool copies_ = false;  // the base stays as it is, since what was evicted does not come back
   std::optional<LiveSequence> base_;  // before the last call
-  std::optional<PutBack> what_;
+  std::vector<PutBack> what_;
   bool is_mended_ = false, is_last_ = false, notes_layers_ = false;  // the running call
   bool has_heads_ = true;
   std::vector<Index> sparse_layers_;
@@ -243,7 +296,7 @@ class Blaming {
   void all() {
     const std::vector<Index>& layers = runs_.sparse_layers();
     n_expected_ = 1 + n_of(layers);
-    blame_.everything = put_back({});
+    blame_.everything = put_back(PutBack{});
     for (const Index layer : layers) blame_.layers.push_back(put_back({layer, -1, -1}));
   }
 
@@ -296,7 +349,7 @@ class Blaming {
  private:
   Restored put_back(PutBack what) {
     const AnswerStep& step = blame_.steps[static_cast<std::size_t>(blame_.step)];
-    const std::vector<double> log_p = runs_.with(what);
+    const std::vector<double> log_p = runs_.with({what});
     Restored out;
     out.what = what;
     out.surprise = -log_p[static_cast<std::size_t>(step.dense)];
@@ -338,17 +391,7 @@ AnswerBlame blame_answer(const Transformer& model, std::span<const TokenId> prom
   const Index capacity = n_of(prompt) + question.n_new;
   AnswerCalls calls{prompt, {}, question.chunk, question.prefill};
 
-  std::vector<std::vector<double>> dense;
-  {
-    LiveSequence live(model, {}, capacity, pool);
-    for (Index call = 0; call < calls.n_chunks() + question.n_new - 1; ++call) {
-      check_stop(stop, "explain");
-      const Tensor<float> logits = calls.run(live, call);
-      if (call < calls.call_of(0)) continue;
-      dense.push_back(log_probs(logits));
-      calls.answer.push_back(likeliest(dense.back()));
-    }
-  }
+  const auto dense = dense_answer(model, calls, question.n_new, capacity, pool, stop);
   AnswerRuns runs(model, question, capacity, pool, stop);
   AnswerBlame blame;
   const auto sparse = runs.all_steps(calls, question.n_new);
@@ -364,6 +407,51 @@ AnswerBlame blame_answer(const Transformer& model, std::span<const TokenId> prom
   blaming.heads(model.config().n_q);
   blaming.keys();
   return blame;
+}
+
+MendedAnswer mend_answer(const Transformer& model, std::span<const TokenId> prompt,
+                         const AnswerQuestion& question, std::span<const PutBack> back,
+                         ThreadPool& pool, const ProgressFn& progress,
+                         const std::stop_token& stop) {
+  check_question(prompt, question);
+  const ModelConfig& config = model.config();
+  const Index capacity = n_of(prompt) + question.n_new;
+  for (const PutBack& what : back) {
+    if (what.layer >= config.n_layers || what.q_head >= config.n_q || what.key >= capacity) {
+      throw ConfigError(fmt::format(
+          "explain: layer {}, head {}, key {} cannot be put back: the model has {} layers of {} "
+          "query heads, and the text {} keys",
+          what.layer, what.q_head, what.key, config.n_layers, config.n_q, capacity));
+    }
+  }
+  constexpr Index kRuns = 5;
+  Index n_done = 0;
+  const auto report = [&] {
+    if (progress) progress({"explain", ++n_done, kRuns, "runs"});
+  };
+  AnswerCalls calls{prompt, {}, question.chunk, question.prefill};
+  const auto dense = dense_answer(model, calls, question.n_new, capacity, pool, stop);
+  report();
+  AnswerRuns runs(model, question, capacity, pool, stop);
+  MendedAnswer out;
+  out.back.assign(back.begin(), back.end());
+  const auto sparse = runs.all_steps(calls, question.n_new);
+  report();
+  for (std::size_t i = 0; i < dense.size(); ++i) out.steps.push_back(compare(dense[i], sparse[i]));
+  out.step = explained_step(out.steps, question.token);
+  out.position = n_of(prompt) - 1 + out.step;
+  const Index from = question.every_call ? 0 : calls.call_of(out.step);
+  const auto mended = runs.all_steps(calls, question.n_new, out.back, from);
+  report();
+  for (std::size_t i = 0; i < dense.size(); ++i) {
+    const AnswerStep step = compare(dense[i], mended[i]);
+    out.mended.push_back({step.sparse, step.sparse_surprise, step.kl});
+  }
+  out.sparse_alone = runs.alone(calls, question.n_new, {}, 0);
+  report();
+  out.mended_alone = runs.alone(calls, question.n_new, out.back, from);
+  report();
+  return out;
 }
 
 }  // namespace kvscope

@@ -78,6 +78,33 @@ AnswerBlame blame_answer(const Transformer& model, std::span<const TokenId> prom
                          const AnswerQuestion& question, ThreadPool& pool,
                          const ProgressFn& progress, const std::stop_token& stop);
 
+/// The same token with something put back.
+struct MendedStep {
+  TokenId says = 0;       // the likeliest token
+  double surprise = 0.0;  // of the dense model's token, nats
+  double kl = 0.0;        // KL(dense || mended), nats
+};
+
+/// An answer with keys put back, beside the one without and the dense one.
+struct MendedAnswer {
+  std::vector<PutBack> back;
+  std::vector<AnswerStep> steps;   // densely and under the method
+  std::vector<MendedStep> mended;  // under the method with these keys back
+  Index step = 0;                  // the explained one: they are back from its call on
+  Index position = 0;              // of the query that predicts it
+  /// What either says when it is fed its own tokens.
+  std::vector<TokenId> sparse_alone;
+  std::vector<TokenId> mended_alone;
+};
+
+/// Puts all of `back` into the method's lists, in the call of the explained token and those after
+/// it (with every_call: in every call), and runs on. At the explained token the surprise is that of
+/// blame_answer's run for the same keys. Throws what blame_answer throws, and ConfigError for a
+/// layer, head or key that there is not, or a head where the method answers with summaries.
+MendedAnswer mend_answer(const Transformer& model, std::span<const TokenId> prompt,
+                         const AnswerQuestion& question, std::span<const PutBack> back,
+                         ThreadPool& pool, const ProgressFn& progress, const std::stop_token& stop);
+
 /// Arrays of several prompts, NaN where one has nothing: steps/dense_surprise,
 /// steps/sparse_surprise and steps/kl [prompt, step], layers/recovered [prompt, layer],
 /// heads/recovered [prompt, layer, q_head], axes layer and q_head. The writer has begun; finish()

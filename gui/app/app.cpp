@@ -85,7 +85,9 @@ App::App(AppOptions options, FontAtlas& fonts, TextureStore& textures)
   runs_ = std::make_unique<RunQueue>(*jobs_, std::move(options.program));
   const bool known = std::any_of(layouts_.begin(), layouts_.end(),
                                  [&](const Layout& l) { return l.name == settings_.last_layout; });
-  show_layout(known ? settings_.last_layout : layouts_.front().name);
+  opens_on_interest_ = options.opens_on_interest && settings_.opening == Opening::interesting;
+  const std::string first = opens_on_interest_ ? "atlas" : layouts_.front().name;
+  show_layout(known ? settings_.last_layout : first);
   make_shortcuts();
 }
 
@@ -322,6 +324,7 @@ void App::draw_dialogs() {
   file_dialog_.draw(look_);
   PanelContext shared = context();
   export_dialog_.draw(shared, [this](std::string words) { flash(std::move(words)); });
+  choose_opening();
   draw_tour();
   draw_bookmark_dialog();
   renew_palette();

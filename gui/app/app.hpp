@@ -36,8 +36,9 @@ struct AppOptions {
   Settings settings;
   /// Where settings are kept; empty: nowhere (tests, screenshots).
   std::filesystem::path settings_file;
-  int n_threads = 0;           // of background work; 0: all cores
-  std::function<void()> wake;  // called from other threads: another frame is wanted
+  bool opens_on_interest = false;  // the first trace opens on its strongest head, in the atlas
+  int n_threads = 0;               // of background work; 0: all cores
+  std::function<void()> wake;      // called from other threads: another frame is wanted
   std::string program = sibling_program("kvscope");  // what the window runs
 };
 
@@ -69,6 +70,8 @@ class App {
   /// The same from what a file held; relative paths are relative to `base`.
   void apply_session(const nlohmann::ordered_json& json, const std::filesystem::path& base);
   void save_session(const std::filesystem::path& file) const;
+  /// The first trace opens on the head that is selected, as before any analysis.
+  void keep_first_head() { opens_on_interest_ = false; }
   /// Throw ConfigError naming what there is.
   void show_layout(const std::string& name);
   void show_panel_alone(const std::string& name);
@@ -114,6 +117,7 @@ class App {
   void take_runs();
   void toggle_runs();
   void draw_tour();
+  void choose_opening();
   std::optional<Area> place_of(const std::string& target) const;
   void draw_body();
   float draw_side_handle(ImVec2 at, float height);
@@ -163,6 +167,9 @@ class App {
   StartPage start_page_;
   Tour tour_;
   AsyncValue<TourFacts> tour_facts_;
+  bool opens_on_interest_ = false;  // until it has, or somebody has selected something
+  AsyncValue<HeadAtlas> opening_;
+  std::optional<Selection> opened_on_;     // before its atlas is known
   std::optional<std::size_t> shown_step_;  // of the tour, whose layout is there
   bool selects_pair_ = false;              // of the head that retrieves, once it is known
   std::size_t awaited_traces_ = 0;         // the tour begins once so many are open

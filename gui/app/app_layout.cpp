@@ -108,6 +108,7 @@ void App::load_session(const fs::path& file) {
 }
 
 void App::apply_session(const Json& json, const fs::path& base) {
+  keep_first_head();  // a session says what is selected
   session_->apply(json, base);
   if (json.contains("panels") && json["panels"].is_object()) {
     for (const auto& panel : panels_) {

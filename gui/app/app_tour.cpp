@@ -1,7 +1,11 @@
 // The App's tour of six steps: when it begins, and where its steps point.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+
+#include "core/base/fields_json.hpp"
 
 #include "gui/app/app.hpp"
 
@@ -16,6 +20,40 @@ std::optional<Area> App::place_of(const std::string& target) const {
                 mark.high.y - mark.low.y + 2 * edge};
   }
   return std::nullopt;
+}
+
+/// The first trace shows what it makes interesting, unless somebody was faster or said otherwise.
+void App::choose_opening() {
+  if (!opens_on_interest_) return;
+  const auto document = session_->document();
+  if (!document) return;
+  const bool has_heads = document->info().capture.qkv && !document->is_being_recorded();
+  if (!opened_on_) opened_on_ = session_->selection();
+  if (!has_heads || session_->selection() != *opened_on_ || tour_.step()) {
+    opens_on_interest_ = false;
+    opening_.cancel();
+    return;
+  }
+  const HeadsOptions options = plain_atlas_options();  // as the panel asks: computed once
+  const auto view =
+      opening_.ask(session_->bench(), documents_key(*document, nullptr) + head_atlas_key(options),
+                   {fmt::format("Heads of {}", document->name()), Lane::heavy},
+                   on_trace(document, options, head_atlas_of));
+  if (view.is_pending()) return;
+  opens_on_interest_ = false;
+  if (!view.fresh) return;  // the atlas says why
+  const AtlasOpening opening = opening_of(*view.value);
+  Panel* heads = find_panel("heads");
+  const nlohmann::ordered_json untouched = fields_to_json(AtlasChoice{});
+  if (heads->options() == untouched)
+    heads->set_options({{"number", std::string(enum_name(opening.number))}, {"sort", "largest"}});
+  if (opening.strongest) {
+    session_->select_head("opening", opening.strongest->layer, opening.strongest->q_head);
+    flash(fmt::format(
+        "layer {} head {} {}: selected", opening.strongest->layer, opening.strongest->q_head,
+        opening.number == AtlasNumber::retrieval ? "retrieves most" : "looks back farthest"));
+  }
+  requests_.redraw = true;
 }
 
 void App::draw_tour() {

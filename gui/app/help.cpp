@@ -30,6 +30,7 @@ constexpr MouseHint kMouse[] = {
     {"over that map",
      "arrows move, + - zoom, 0 all, W all keys, V recorded queries, G selected pair"},
     {"drag a bar", "resize panels; double click: equal parts"},
+    {"over the text", "what the word reads lights up; arrows walk (Shift: the key)"},
     {"Shift or right click", "the key instead of the query, in the token strip"},
 };
 

@@ -39,6 +39,7 @@ void prepare(App& app, const CommandLine& line) {
     if (line.layout) app.show_layout(*line.layout);
   });
   if (line.panel) app.show_panel_alone(*line.panel);
+  if (line.layer || line.head || line.query) app.keep_first_head();
 }
 
 /// Once the trace is open: layers and heads are known only then.
@@ -98,6 +99,7 @@ int take_screenshot(const CommandLine& line) {
   Offscreen backend({static_cast<float>(line.width), static_cast<float>(line.height)});
   AppOptions options;
   options.n_threads = line.n_threads;
+  options.opens_on_interest = true;
   App app(std::move(options), backend.fonts(), backend.texture_store());
   prepare(app, line);
   bool selected = false;
@@ -221,6 +223,7 @@ int show_window(const CommandLine& line) {
   }
   options.settings_file = problem.empty() ? settings_file() : fs::path();
   options.n_threads = line.n_threads;
+  options.opens_on_interest = true;
   options.wake = [&backend] { backend.wake(); };
   App app(std::move(options), backend.fonts(), backend.texture_store());
   if (!problem.empty()) app.session().notify(problem + " (settings are not saved until then)");

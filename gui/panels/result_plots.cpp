@@ -217,6 +217,11 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
       *std::find_if(possible_.begin(), possible_.end(),
                     [&](const PossibleFigure& candidate) { return candidate.kind.name == kind_; });
   ImGui::SameLine();
+  if (kind_ == "answer") {
+    if (ImGui::Button("Put keys back")) context.requests.show_panel = "answer";
+    help_tooltip("Puts blamed layers, heads or keys back and answers again.");
+    ImGui::SameLine();
+  }
   ImGui::TextDisabled("%s", figure.kind.shows.c_str());
 
   // Words for a figure that has no such choice are kept for the next one, but not handed over.

@@ -1,5 +1,6 @@
 #include "gui/panels/token_canvas.hpp"
 
+#include <GLFW/glfw3.h>
 #include <fmt/format.h>
 #include <imgui.h>
 
@@ -8,6 +9,7 @@
 
 #include "analysis/figures/selection.hpp"
 #include "analysis/plot/theme.hpp"
+#include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
 
@@ -19,7 +21,9 @@ using plot::blend;
 using plot::Colour;
 using plot::with_alpha;
 
+// Orange and sky blue stay apart for every kind of colour blindness.
 constexpr Colour kHeat = plot::colour_from_rgb(0xE69F00);
+constexpr Colour kLight = plot::colour_from_rgb(0x56B4E9);
 constexpr double kMostHeat = 0.9;     // opacity of a full shade
 constexpr double kLeastShade = 0.02;  // below: not drawn
 constexpr float kBelow = 7.0f;        // points under the letters, for underlines
@@ -40,9 +44,15 @@ Colour ink_on(const Look& look, Colour ground) {
   return contrast(look.ink) >= contrast(look.surface) ? look.ink : look.surface;
 }
 
-void dashed_line(ImDrawList* list, float x0, float x1, float y, ImU32 colour, float thickness) {
-  const float dash = 3.0f * thickness;
-  for (float x = x0; x < x1; x += 2.0f * dash) {
+void stroke_line(ImDrawList* list, float x0, float x1, float y, ImU32 colour, float thickness,
+                 Stroke stroke) {
+  if (stroke == Stroke::solid || stroke == Stroke::struck) {
+    list->AddRectFilled({x0, y}, {x1, y + thickness}, colour);
+    return;
+  }
+  const float dash = (stroke == Stroke::dashed ? 3.0f : 1.0f) * thickness;
+  const float step = dash + (stroke == Stroke::dashed ? 3.0f : 1.6f) * thickness;
+  for (float x = x0; x < x1; x += step) {
     list->AddRectFilled({x, y}, {std::min(x + dash, x1), y + thickness}, colour);
   }
 }
@@ -65,10 +75,11 @@ struct Painter {
     const double shade = marks.shading != nullptr && sees ? marks.shading->shade(pos) : 0.0;
     if (is_query) {
       ground = look.accent;
-    } else if (shade > kLeastShade) {
-      ground = blend(with_alpha(kHeat, kMostHeat * shade), look.surface);
+    } else if (std::abs(shade) > kLeastShade) {
+      const Colour colour = marks.is_light || shade < 0.0 ? kLight : kHeat;
+      ground = blend(with_alpha(colour, kMostHeat * std::abs(shade)), look.surface);
     }
-    if (is_query || shade > kLeastShade) list->AddRectFilled(low, high, packed(ground));
+    if (is_query || std::abs(shade) > kLeastShade) list->AddRectFilled(low, high, packed(ground));
     if (marks.shading != nullptr && sees && marks.shading->is_masked(pos) && !is_query) {
       list->AddRect(low, high, packed(look.line));
     }
@@ -78,31 +89,39 @@ struct Painter {
     list->AddText(font, font->FontSize, {at.x + padding, at.y}, packed(ink), text.data(),
                   text.data() + text.size());
     underlines(pos, sees, low, high);
-    if (is_struck(pos)) {
-      const float y = std::round(at.y + 0.56f * height);
-      list->AddRectFilled({low.x, y}, {high.x, y + std::max(1.0f, look.px(1.4f))},
-                          packed(look.error));
-    }
+    strikes(pos, low, high, height);
     frames(pos, low, high, hovered);
   }
 
-  /// One of the query's heaviest keys, and the method drops it.
-  bool is_struck(Index pos) const {
-    if (marks.row == nullptr || marks.kept == nullptr || marks.kept->row == nullptr) return false;
-    const Index rank = marks.row->rank_of(pos);
-    return rank > 0 && rank <= kHeavyKeys && !marks.kept->holds(pos);
+  /// One of the reader's heaviest keys that a method drops: one line in red; where two methods are
+  /// compared a line each in its colour, the first one above.
+  void strikes(Index pos, ImVec2 low, ImVec2 high, float height) const {
+    if (marks.reading == nullptr || !marks.reading->is_heavy(pos)) return;
+    const bool compares = !marks.reading->other_fates.of.empty();
+    const float thick = std::max(1.0f, look.px(1.4f));
+    if (marks.reading->fates.at(pos) == KeyUse::dropped) {
+      const float y = std::round(low.y + (compares ? 0.44f : 0.56f) * height);
+      stroke_line(list, low.x, high.x, y, packed(compares ? colours.kept : look.error), thick,
+                  Stroke::struck);
+    }
+    if (marks.reading->other_fates.at(pos) == KeyUse::dropped) {
+      stroke_line(list, low.x, high.x, std::round(low.y + 0.66f * height), packed(colours.other),
+                  thick, Stroke::dashed);
+    }
   }
 
   void underlines(Index pos, bool sees, ImVec2 low, ImVec2 high) const {
-    if (!sees) return;
+    if (!sees || marks.reading == nullptr) return;
     const float thick = std::max(1.0f, std::round(look.px(1.6f)));
     const float y = high.y + look.px(1);
-    if (marks.kept != nullptr && marks.kept->holds(pos)) {
-      list->AddRectFilled({low.x, y}, {high.x, y + thick}, packed(colours.kept));
-    }
-    if (marks.other != nullptr && marks.other->holds(pos)) {
-      dashed_line(list, low.x, high.x, y + thick + look.px(1), packed(colours.other), thick);
-    }
+    const auto under = [&](KeyUse fate, float at, Colour colour, Stroke by_score) {
+      if (fate != KeyUse::by_score && fate != KeyUse::by_rule) return;
+      stroke_line(list, low.x, high.x, at, packed(colour), thick,
+                  fate == KeyUse::by_rule ? Stroke::dotted : by_score);
+    };
+    under(marks.reading->fates.at(pos), y, colours.kept, Stroke::solid);
+    under(marks.reading->other_fates.at(pos), y + thick + look.px(1), colours.other,
+          Stroke::dashed);
   }
 
   void frames(Index pos, ImVec2 low, ImVec2 high, bool hovered) const {
@@ -114,7 +133,9 @@ struct Painter {
       list->AddRect(a, b, packed(look.error), look.px(2), 0, look.px(1));
     }
     if (marks.key == pos) list->AddRect(a, b, packed(look.accent), look.px(2), 0, thick);
-    if (hovered) list->AddRect(a, b, packed(look.ink), look.px(2));
+    const bool is_reader =
+        marks.is_light && marks.reading != nullptr && marks.reading->reader() == pos;
+    if (hovered || is_reader) list->AddRect(a, b, packed(look.ink), look.px(2));
   }
 };
 
@@ -127,18 +148,34 @@ UnderlineColours underline_colours(const Look& look, const std::string& method,
   return {theme.style_of(tones.of(method)).colour, theme.style_of(tones.of(other)).colour};
 }
 
-void underline_sample(const Look& look, Colour colour, bool dashed) {
+void underline_sample(const Look& look, Colour colour, Stroke stroke) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = look.px(16);
   ImGui::Dummy({width, ImGui::GetTextLineHeight()});
   const float thick = std::max(1.0f, std::round(look.px(1.6f)));
   const float y = at.y + 0.6f * ImGui::GetTextLineHeight();
-  ImDrawList* list = ImGui::GetWindowDrawList();
-  if (dashed) {
-    dashed_line(list, at.x, at.x + width, y, packed(colour), thick);
-  } else {
-    list->AddRectFilled({at.x, y}, {at.x + width, y + thick}, packed(colour));
+  stroke_line(ImGui::GetWindowDrawList(), at.x, at.x + width, y, packed(colour), thick, stroke);
+}
+
+void TokenCanvas::walk(const TokenLines& lines, const TokenMarks& marks, TokenEvents& events) {
+  const ImGuiIO& io = ImGui::GetIO();
+  claim_arrows();
+  if (io.WantTextInput || io.KeyCtrl || io.KeyAlt) return;
+  const auto pressed = [](int key) { return ImGui::IsKeyPressed(key, /*repeat=*/true); };
+  const Index right = (pressed(GLFW_KEY_RIGHT) ? 1 : 0) - (pressed(GLFW_KEY_LEFT) ? 1 : 0);
+  const Index down = (pressed(GLFW_KEY_DOWN) ? 1 : 0) - (pressed(GLFW_KEY_UP) ? 1 : 0);
+  if (right == 0 && down == 0) return;
+  const Index from = io.KeyShift ? marks.key.value_or(marks.query) : marks.query;
+  Index to = std::clamp<Index>(from + right, 0, lines.n_tokens() - 1);
+  const Index line = std::clamp<Index>(lines.line_of(from) + down, 0, lines.n_lines() - 1);
+  if (down != 0 && line != lines.line_of(from)) {
+    // Of the next line the token at the same place, or its last one.
+    const Index there = lines.token_at(line, lines.x[static_cast<std::size_t>(from)] + 1.0f);
+    to = there >= 0 ? there : lines.line(line).end - 1;
   }
+  (io.KeyShift ? events.key : events.query) = to;
+  events.has_walked = true;
+  rests_ = io.MousePos;
 }
 
 float TokenCanvas::text_width(const PanelContext& context, float window_width, Index n_tokens) {
@@ -187,10 +224,12 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
                          ImGuiButtonFlags_MouseButtonLeft | ImGuiButtonFlags_MouseButtonRight);
   if (ImGui::IsItemHovered()) {
     const ImVec2 mouse = ImGui::GetIO().MousePos;
+    walk(lines, marks, events);
+    if (rests_ && (rests_->x != mouse.x || rests_->y != mouse.y)) rests_.reset();
     const auto line = static_cast<Index>((mouse.y - at.y) / line_height);
     const Index pos = lines.token_at(line, mouse.x - left);
     if (pos >= 0) {
-      events.hovered = pos;
+      if (!rests_) events.hovered = pos;
       const bool with_shift = ImGui::GetIO().KeyShift;
       const bool is_left = ImGui::IsMouseClicked(ImGuiMouseButton_Left);
       if (is_left && !with_shift) events.query = pos;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gui/model/tokens/token_lines.hpp"
-#include "gui/model/tokens/token_view.hpp"
+#include "gui/model/tokens/token_reading.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {
@@ -16,23 +16,25 @@ namespace kvscope::gui {
 struct TokenMarks {
   Index query = 0;
   std::optional<Index> key;
-  TokenRange visible;              // what is shaded; others are muted
-  const RankedRow* row = nullptr;  // of the query: the heavy keys that `kept` lacks are struck out
+  TokenRange visible;  // what is shaded; others are muted
+  /// Underlines its keys by how methods keep them, and strikes out the heavy ones that are dropped.
+  const Reading* reading = nullptr;
+  bool is_light = false;  // the shading is what a token under the mouse reads
   const Shading* shading = nullptr;
-  const KeptKeys* kept = nullptr;   // of the method
-  const KeptKeys* other = nullptr;  // of the one it is compared with
   const std::vector<std::size_t>* found = nullptr;
   std::vector<Index> bookmarked;  // queries and keys of the head's bookmarks: flagged
 };
 
 /// What the mouse did to the text in this frame.
 struct TokenEvents {
-  std::optional<Index> hovered;
-  std::optional<Index> query;  // clicked
-  std::optional<Index> key;    // right or Shift+click
+  std::optional<Index> hovered;  // not while arrows walk and the mouse rests
+  std::optional<Index> query;    // clicked, or walked to with the arrows
+  std::optional<Index> key;      // right or Shift+click, or Shift and arrows
+  bool has_walked = false;
 };
 
-/// How the two underlines look: colour, and dashes for the second.
+/// How the two underlines look: colour, and dashes for the second. Keys that are kept by rule have
+/// dots in both.
 struct UnderlineColours {
   plot::Colour kept;
   plot::Colour other;
@@ -40,8 +42,9 @@ struct UnderlineColours {
 UnderlineColours underline_colours(const Look& look, const std::string& method,
                                    const std::string& other);
 
+enum class Stroke { solid, dashed, dotted, struck };
 /// A sample of an underline, as an item of one line's height.
-void underline_sample(const Look& look, plot::Colour colour, bool dashed);
+void underline_sample(const Look& look, plot::Colour colour, Stroke stroke);
 
 class TokenCanvas {
  public:
@@ -59,6 +62,9 @@ class TokenCanvas {
   std::vector<std::pair<Index, ImVec2>> places(const TokenLines& lines) const;
 
  private:
+  /// What arrows do while the mouse is over the text.
+  void walk(const TokenLines& lines, const TokenMarks& marks, TokenEvents& events);
+
   // Of the last frame.
   ImVec2 origin_ = {0, 0};  // top left corner of the first line's text
   float line_height_ = 1.0f;
@@ -68,6 +74,7 @@ class TokenCanvas {
   float width_ = 0.0f;           // of its lines
   bool scrolls_ = false;         // a scroll was asked for: it shows in the next frame
   std::optional<Index> anchor_;  // what was shown last, as long as it is in sight
+  std::optional<ImVec2> rests_;  // where the mouse has stood since arrows walk
 };
 
 }  // namespace kvscope::gui

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/model/session/methods.hpp"
+#include "gui/model/tokens/next_token_losses.hpp"
 #include "gui/model/tokens/token_text.hpp"
 #include "gui/panels/token_canvas.hpp"
 #include "gui/render/fonts.hpp"
@@ -68,6 +70,75 @@ void KeptFeed::forget() {
   busy_ = false;
 }
 
+// ---- every list of a method ----
+
+void AnswersFeed::ask(const Session& session, const MethodSpec& method, LossHeads heads,
+                      Index reader) {
+  KeptQuestion question = kept_question(session, method);
+  question.request.phase = phase_of(question.trace->info(), reader);
+  problem_ = obstacle(method, question.request.phase, session.second() != nullptr);
+  busy_ = false;
+  if (!problem_.empty()) {
+    slot_.retry();
+    answers_.reset();
+    key_.clear();
+    return;
+  }
+  const AnswersRequest request{question.request, heads};
+  const std::string key = documents_key(*question.trace, question.draft.get()) + request.key();
+  const auto view =
+      slot_.ask(session.bench(), key, {fmt::format("Lists of {}", method), Lane::heavy},
+                on_traces(question.trace, question.draft, request, method_answers));
+  answers_ = view.fresh ? view.value : nullptr;
+  key_ = view.fresh ? key : std::string();
+  if (view.failed()) problem_ = view.status.error;
+  busy_ = view.is_pending();
+}
+
+void AnswersFeed::forget() {
+  slot_.clear();
+  answers_.reset();
+  key_.clear();
+  problem_.clear();
+  busy_ = false;
+}
+
+// ---- losses ----
+
+void LossFeed::ask(const Session& session, const MethodSpec& method, const TokenWish& wish) {
+  const KeptQuestion question = kept_question(session, method);
+  busy_ = false;
+  problem_ = question.obstacle;
+  if (!problem_.empty()) {
+    slot_.retry();
+    lost_.reset();
+    return;
+  }
+  const LossRequest request{question.request, wish.heads, *wish.losses};
+  const auto view = slot_.ask(
+      session.bench(), documents_key(*question.trace, question.draft.get()) + request.key(),
+      {fmt::format("What {} loses", method), Lane::heavy}, [question, request](JobContext& job) {
+        const TraceSource& trace = question.trace->source();
+        const TraceSource* draft = question.draft ? &question.draft->source() : nullptr;
+        return LostTokens{request, request.kind == LossKind::next_token
+                                       ? next_token_losses(trace, request, job)
+                                       : token_losses(trace, draft, request, job)};
+      });
+  if (view.fresh) lost_ = view.value;
+  if (view.failed()) {
+    problem_ = view.status.error;
+    lost_.reset();
+  }
+  busy_ = view.is_pending();
+}
+
+void LossFeed::forget() {
+  slot_.retry();
+  lost_.reset();
+  problem_.clear();
+  busy_ = false;
+}
+
 // ---- everything ----
 
 void TokenFeed::update(PanelContext& context, const TokenWish& wish) {
@@ -86,7 +157,8 @@ void TokenFeed::update(PanelContext& context, const TokenWish& wish) {
   }
   compared_ = wish.compare;
   ask_search(session, document, wish.needle);
-  ask_losses(session, wish.losses);
+  ask_reading(session, document, wish);
+  ask_losses(session, wish);
   busy_ = busy_ || kept_.is_busy() || other_.is_busy();
 }
 
@@ -100,36 +172,76 @@ void TokenFeed::forget() {
   kept_.forget();
   other_.forget();
   found_.reset();
-  losses_.retry();
-  lost_.reset();
+  answers_.forget();
+  other_answers_.forget();
+  readings_.clear();
+  reading_.reset();
+  reading_problem_.clear();
+  forget_losses();
 }
 
-void TokenFeed::ask_losses(const Session& session, const std::optional<LossHeads>& heads) {
-  if (!heads || !text_) {
-    lost_.reset();
-    return;
+void TokenFeed::ask_reading(const Session& session, const Open& document, const TokenWish& wish) {
+  const Selection& selected = session.selection();
+  const TraceInfo& info = document->info();
+  const Index reader = wish.reader.value_or(selected.query);
+  reading_problem_.clear();
+  if (!info.capture.qkv || reader < info.rows.begin || reader >= info.rows.end) {
+    readings_.retry();
+    reading_.reset();
+    return;  // which the query's row says
   }
-  constexpr std::size_t kSections = 12;
-  const KeptQuestion question = kept_question(session, session.selection().selector);
-  if (!question.obstacle.empty()) {  // which the kept keys say
-    lost_.reset();
-    return;
+  answers_.ask(session, selected.selector, wish.heads, reader);
+  if (wish.compare) {
+    other_answers_.ask(session, selected.other, wish.heads, reader);
+  } else {
+    other_answers_.forget();
   }
-  const LossRequest request{question.request, *heads};
-  const auto view = losses_.ask(
-      session.bench(), documents_key(*question.trace, question.draft.get()) + request.key(),
-      {fmt::format("What {} loses", session.selection().selector), Lane::heavy},
-      [question, request, texts = text_->texts](JobContext& job) {
-        LostTokens lost{
-            request,
-            token_losses(question.trace->source(),
-                         question.draft ? &question.draft->source() : nullptr, request, job),
-            {}};
-        lost.sections = worst_sections(lost.losses, *texts, kSections);
-        return lost;
+  const ReadingRequest request{selected.layer, selected.q_head, reader, wish.heads};
+  const auto view = readings_.ask(
+      session.bench(),
+      fmt::format("{}{}|{}|{}", document->key(), request.key(), answers_.key(),
+                  other_answers_.key()),
+      {fmt::format("What position {} reads", reader), Lane::quick, /*urgent=*/true},
+      [document, request, answers = answers_.answers(),
+       other = other_answers_.answers()](JobContext& job) {
+        return reading_of(document->source(), request, answers.get(), other.get(), job);
       });
-  if (view.fresh) lost_ = view.value;
-  busy_ = busy_ || view.is_pending();
+  if (view.fresh) reading_ = view.value;
+  if (view.failed()) {
+    reading_problem_ = view.status.error;
+    reading_.reset();
+  } else if (!answers_.problem().empty()) {
+    reading_problem_ = answers_.problem();
+  }
+  busy_ = busy_ || view.is_pending() || answers_.is_busy() || other_answers_.is_busy();
+}
+
+void TokenFeed::ask_losses(const Session& session, const TokenWish& wish) {
+  if (!wish.losses || !text_) return forget_losses();
+  losses_.ask(session, session.selection().selector, wish);
+  if (wish.compare) {
+    other_losses_.ask(session, session.selection().other, wish);
+  } else {
+    other_losses_.forget();
+  }
+  busy_ = busy_ || losses_.is_busy() || other_losses_.is_busy();
+  if (shaded_of_ == losses_.lost() && shaded_against_ == other_losses_.lost()) return;
+  constexpr std::size_t kSections = 12;
+  shaded_of_ = losses_.lost();
+  shaded_against_ = other_losses_.lost();
+  shaded_ = shaded_of_ ? shaded_of_->losses : TokenLosses();
+  if (shaded_of_ && shaded_against_)
+    shaded_ = difference_of(shaded_of_->losses, shaded_against_->losses);
+  worst_ = worst_sections(shaded_, *text_->texts, kSections);
+}
+
+void TokenFeed::forget_losses() {
+  losses_.forget();
+  other_losses_.forget();
+  shaded_of_.reset();
+  shaded_against_.reset();
+  shaded_ = {};
+  worst_.clear();
 }
 
 void TokenFeed::ask_text(PanelContext& context, const Open& document, float width) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gui/model/tokens/token_lines.hpp"
+#include "gui/model/tokens/token_reading.hpp"
 #include "gui/model/tokens/token_view.hpp"
 #include "gui/panels/panel.hpp"
 
@@ -19,12 +20,11 @@ struct LaidOutText {
   std::size_t bytes() const { return lines.bytes(); }
 };
 
-/// What the method loses at every token, and where most.
+/// What one method loses at every token.
 struct LostTokens {
   LossRequest request;
   TokenLosses losses;
-  std::vector<LossSection> sections;
-  std::size_t bytes() const { return losses.bytes() + sections.size() * sizeof(LossSection); }
+  std::size_t bytes() const { return sizeof *this + losses.bytes(); }
 };
 
 struct FoundTokens {
@@ -56,10 +56,51 @@ class KeptFeed {
 };
 
 struct TokenWish {
-  float width = 0.0f;               // of the window that the text fills
-  bool compare = false;             // ask what the other method keeps as well
-  std::string needle;               // searched for; empty: nothing
-  std::optional<LossHeads> losses;  // of the method, at every token
+  float width = 0.0f;                 // of the window that the text fills
+  bool compare = false;               // ask what the other method keeps as well
+  std::string needle;                 // searched for; empty: nothing
+  LossHeads heads = LossHeads::head;  // whose attention and losses
+  std::optional<LossKind> losses;     // of the methods, at every token
+  std::optional<Index> reader;        // whose reading is shown; empty: the query's
+};
+
+/// The lists of one method in the phase of a reader.
+class AnswersFeed {
+ public:
+  void ask(const Session& session, const MethodSpec& method, LossHeads heads, Index reader);
+  void forget();
+  /// Null while they are made, and where there are none.
+  const std::shared_ptr<const MethodAnswers>& answers() const { return answers_; }
+  /// Of the cache; empty without answers.
+  const std::string& key() const { return key_; }
+  /// A sentence: why there are none.
+  const std::string& problem() const { return problem_; }
+  bool is_busy() const { return busy_; }
+
+ private:
+  AsyncValue<MethodAnswers> slot_;
+  std::shared_ptr<const MethodAnswers> answers_;
+  std::string key_;
+  std::string problem_;
+  bool busy_ = false;
+};
+
+/// The losses of one method.
+class LossFeed {
+ public:
+  void ask(const Session& session, const MethodSpec& method, const TokenWish& wish);
+  void forget();
+  /// Null while they are computed for the first time, and where there are none.
+  const std::shared_ptr<const LostTokens>& lost() const { return lost_; }
+  /// A sentence: why there are none.
+  const std::string& problem() const { return problem_; }
+  bool is_busy() const { return busy_; }
+
+ private:
+  AsyncValue<LostTokens> slot_;
+  std::shared_ptr<const LostTokens> lost_;
+  std::string problem_;
+  bool busy_ = false;
 };
 
 class TokenFeed {
@@ -78,10 +119,24 @@ class TokenFeed {
   const RankedRow* row() const { return row_.get(); }
   /// A sentence: why there is none.
   const std::string& row_problem() const { return row_problem_; }
+  /// What the reader, or the one before, reads; null until it was computed.
+  const Reading* reading() const { return reading_.get(); }
+  /// A sentence: why its keys have no fates, or there is none.
+  const std::string& reading_problem() const { return reading_problem_; }
   const KeptFeed& kept() const { return kept_; }
   const KeptFeed& other() const { return other_; }
-  /// Null while nobody wants them, or they are computed for the first time.
-  const LostTokens* lost() const { return lost_.get(); }
+  /// Null while nobody wants them, or they are computed for the first time; of the other method
+  /// while it is compared.
+  const LostTokens* lost() const { return losses_.lost().get(); }
+  const LostTokens* other_lost() const { return other_losses_.lost().get(); }
+  /// A sentence: why there are none.
+  const std::string& loss_problem() const {
+    return losses_.problem().empty() ? other_losses_.problem() : losses_.problem();
+  }
+  /// The method's losses, or what it loses more than the other; null: neither is there.
+  const TokenLosses* shaded_losses() const { return shaded_.empty() ? nullptr : &shaded_; }
+  /// Where these are largest.
+  const std::vector<LossSection>& worst() const { return worst_; }
   /// Null while nothing is searched for.
   const FoundTokens* found() const { return found_.get(); }
   bool is_busy() const { return busy_; }
@@ -91,7 +146,9 @@ class TokenFeed {
   void ask_text(PanelContext& context, const Open& document, float width);
   void ask_row(const Session& session, const Open& document);
   void ask_search(const Session& session, const Open& document, const std::string& needle);
-  void ask_losses(const Session& session, const std::optional<LossHeads>& heads);
+  void ask_losses(const Session& session, const TokenWish& wish);
+  void forget_losses();
+  void ask_reading(const Session& session, const Open& document, const TokenWish& wish);
 
   std::optional<std::uint64_t> revision_;
   bool compared_ = false;
@@ -111,8 +168,17 @@ class TokenFeed {
   KeptFeed kept_;
   KeptFeed other_;
 
-  AsyncValue<LostTokens> losses_;
-  std::shared_ptr<const LostTokens> lost_;
+  AnswersFeed answers_;
+  AnswersFeed other_answers_;
+  AsyncValue<Reading> readings_;
+  std::shared_ptr<const Reading> reading_;
+  std::string reading_problem_;
+
+  LossFeed losses_;
+  LossFeed other_losses_;
+  std::shared_ptr<const LostTokens> shaded_of_, shaded_against_;
+  TokenLosses shaded_;
+  std::vector<LossSection> worst_;
 
   AsyncValue<FoundTokens> search_;
   std::shared_ptr<const FoundTokens> found_;

@@ -8,10 +8,13 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "gui/model/tokens/token_text.hpp"
 #include "gui/panels/panel_base.hpp"
+#include "gui/panels/readers_list.hpp"
 #include "gui/panels/switch_row.hpp"
 #include "gui/panels/token_canvas.hpp"
 #include "gui/panels/token_feed.hpp"
+#include "gui/panels/token_legend.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -19,7 +22,7 @@ namespace kvscope::gui {
 namespace {
 
 constexpr float kStripHeight = 170.0f;  // points: below, a second line of words takes too much
-constexpr float kWide = 560.0f;         // points: from here on the words stand beside the search
+constexpr float kWide = 900.0f;         // points: from here on the words stand beside the search
 
 enum class TokenShades { attention, losses };
 
@@ -43,7 +46,14 @@ struct TokensSwitches {
       "what shades a token: how much the query looks at it, or how much of its own attention "
       "the method loses there");
   LossHeads losses_of = option(losses_of, "losses-of", LossHeads::head,
-                               "losses of the selected head, or means over the layer's, or all");
+                               "attention and losses of the selected head, or means over the "
+                               "layer's heads, or all");
+  LossKind loss =
+      option(loss, "loss", LossKind::mass,
+             "what is lost: attention on dropped keys, the error of the output, or how "
+             "much less likely the next token gets (all layers, with the model itself)");
+  bool follow_mouse = option(follow_mouse, "follow-mouse", true,
+                             "the word under the mouse lights up what it reads");
   WeightScale scale = option(
       scale, "scale", WeightScale::log,
       "how weights become shades: four decades down from the largest, in proportion to it, or "
@@ -62,41 +72,53 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
   PanelInfo info() const override {
     return {"tokens", "Tokens",
             "The text, shaded by how much the query looks at it; underlined is what the method "
-            "keeps. Click a token: the query; right or Shift+click: the key."};
+            "keeps. The word under the mouse lights up what it reads. Click a token: the query; "
+            "right or Shift+click: the key; arrows walk from word to word."};
   }
 
   void controls(PanelContext& context) override {
     switch_buttons(switches_, switches_.shade);
+    const bool is_of_model =
+        switches_.shade == TokenShades::losses && switches_.loss == LossKind::next_token;
     if (switches_.shade == TokenShades::losses) {
-      switch_list(switches_, switches_.losses_of, context.look.px(96));
-    } else {
+      static const std::vector<std::string> kLossWords = {"mass", "output error", "next token"};
+      switch_list(switches_, switches_.loss, context.look.px(104), kLossWords);
+    }
+    if (!is_of_model) switch_list(switches_, switches_.losses_of, context.look.px(96));
+    if (switches_.shade == TokenShades::attention) {
       switch_buttons(switches_, switches_.scale);
       switch_box(switches_, switches_.mask_sinks, "mask sinks");
     }
+    switch_box(switches_, switches_.follow_mouse, "follow mouse");
     next_switch();
     ImGui::Checkbox(fmt::format("against {}###compare", context.session.selection().other).c_str(),
                     &switches_.compare);
-    help_tooltip("Underlines what the other method keeps as well, dashed.");
+    help_tooltip(
+        "Underlines and strikes out for the other method as well, dashed; losses become "
+        "the difference of the two: orange where the first loses more, blue where the "
+        "other does.");
   }
 
   void draw_trace(PanelContext& context) override {
     const bool shades_losses = switches_.shade == TokenShades::losses;
-    feed_.update(context, {ImGui::GetContentRegionAvail().x, switches_.compare, needle_,
-                           shades_losses ? std::optional(switches_.losses_of) : std::nullopt});
+    if (!switches_.follow_mouse) reader_.reset();
+    if (reader_ && *reader_ >= document_->info().n_tokens) reader_.reset();
+    feed_.update(context,
+                 {ImGui::GetContentRegionAvail().x, switches_.compare, needle_, switches_.losses_of,
+                  shades_losses ? std::optional(switches_.loss) : std::nullopt, reader_});
     busy_ = feed_.is_busy();
     draw_toolbar(context, *document_);
     draw_text(context, *document_);
   }
 
   std::optional<plot::Figure> figure() const override {
-    if (const LostTokens* lost = shown_losses())
-      return loss_figure(lost->losses, lost->request, *document_);
+    if (const auto shown = shown_losses()) return loss_figure(*shown, *document_);
     if (!document_ || feed_.row() == nullptr) return std::nullopt;
     return token_figure(figure_input(*document_));
   }
 
   std::optional<std::string> csv() const override {
-    if (const LostTokens* lost = shown_losses()) return loss_csv(lost->losses, *document_);
+    if (const auto shown = shown_losses()) return loss_csv(*shown, *document_);
     if (!document_ || feed_.row() == nullptr) return std::nullopt;
     return token_csv(figure_input(*document_));
   }
@@ -107,6 +129,7 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     for (const auto& [pos, place] : canvas_.places(feed_.text()->lines)) {
       places.emplace_back(fmt::format("token {}", pos), place);
     }
+    places.insert(places.end(), readers_.places().begin(), readers_.places().end());
     return places;
   }
 
@@ -115,15 +138,20 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
  private:
   void forget() override {
     seen_query_.reset();
+    reader_.reset();
+    last_match_.reset();
+    readers_.forget();
     feed_.forget();
   }
 
-  /// What shades the text in place of attention; null: attention does.
-  const LostTokens* shown_losses() const {
-    const bool shades_losses = switches_.shade == TokenShades::losses;
-    return document_ && shades_losses && feed_.lost() && !feed_.lost()->losses.empty()
-               ? feed_.lost()
-               : nullptr;
+  /// What shades the text in place of attention; empty: attention does.
+  std::optional<ShownLosses> shown_losses() const {
+    const LostTokens* lost = feed_.lost();
+    const LostTokens* other = feed_.other_lost();
+    if (!document_ || switches_.shade != TokenShades::losses || lost == nullptr) return {};
+    if (lost->losses.empty()) return {};
+    if (other == nullptr) return ShownLosses{lost->losses, lost->request};
+    return ShownLosses{lost->losses, lost->request, &other->losses, &other->request};
   }
 
   TokenFigureInput figure_input(const Document& document) const {
@@ -139,16 +167,23 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
   void draw_toolbar(PanelContext& context, const Document& document) {
     const Look& look = context.look;
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const bool is_one_line = room.y < look.px(kStripHeight) || room.x > look.px(kWide);
+    is_strip_ = room.y < look.px(kStripHeight);
+    const bool is_one_line = is_strip_ || room.x > look.px(kWide);
     const bool has_focus = ImGui::IsWindowFocused(ImGuiFocusedFlags_ChildWindows) ||
                            ImGui::IsWindowHovered(ImGuiHoveredFlags_ChildWindows);
     const bool wants_search =
         has_focus && ImGui::GetIO().KeyCtrl && ImGui::IsKeyPressed('F', /*repeat=*/false);
     draw_search(context, document, wants_search);
     ImGui::SameLine();
+    readers_.draw(context, document_, found_word(context.session));
+    busy_ = busy_ || readers_.is_busy();
+    ImGui::SameLine();
     draw_go_to(context, document);
     if (is_one_line) ImGui::SameLine(0, look.px(14));
-    draw_words(context);
+    const auto worst =
+        draw_token_legend(context, feed_, document,
+                          {switches_.compare, switches_.shade == TokenShades::losses, is_strip_});
+    if (worst) show_ = worst;
   }
 
   void draw_search(PanelContext& context, const Document& document, bool wants_focus) {
@@ -184,6 +219,23 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     help_tooltip("What becomes the match: the query, or the key that it looks at.");
   }
 
+  /// The match that was gone to, or the first one; without a search the selected key.
+  std::optional<TokenRange> found_word(const Session& session) const {
+    const std::optional<Index> key = session.selection().key;
+    if (needle_.empty() || feed_.found() == nullptr || feed_.found()->positions.empty())
+      return key ? std::optional(TokenRange{*key, *key + 1}) : std::nullopt;
+    const auto& found = feed_.found()->positions;
+    std::size_t at = found.front();
+    for (const std::optional<Index> place :
+         {key, std::optional(session.selection().query), last_match_}) {
+      if (place && std::ranges::binary_search(found, static_cast<std::size_t>(*place)))
+        at = static_cast<std::size_t>(*place);
+    }
+    const auto begin = static_cast<Index>(at);
+    return TokenRange{
+        begin, begin + static_cast<Index>(n_tokens_of(document_->token_bytes(), at, needle_))};
+  }
+
   Index search_place(const Session& session) const {
     const Selection& selected = session.selection();
     return switches_.search_sets_key ? selected.key.value_or(-1) : selected.query;
@@ -200,6 +252,7 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     }
     const auto match = next_match(positions, search_place(session), forward);
     if (!match) return;
+    last_match_ = match;
     session.select("token search", [&](Selection& s) {
       if (switches_.search_sets_key) {
         s.key = *match;
@@ -226,86 +279,6 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     show_ = pos;
   }
 
-  void draw_words(PanelContext& context) {
-    const Look& look = context.look;
-    const Selection& selected = context.session.selection();
-    const UnderlineColours colours =
-        underline_colours(look, selected.selector.text(), selected.other.text());
-    ImGui::AlignTextToFramePadding();
-    if (!feed_.row_problem().empty()) {
-      say(look.error, feed_.row_problem());
-      return;
-    }
-    ImGui::BeginGroup();
-    if (switches_.shade == TokenShades::losses) {
-      draw_losses(context);
-      ImGui::SameLine(0, look.px(14));
-    }
-    say_kept(context, feed_.kept(), colours.kept, /*dashed=*/false);
-    if (switches_.compare) {
-      ImGui::SameLine(0, look.px(14));
-      say_kept(context, feed_.other(), colours.other, /*dashed=*/true);
-    }
-    ImGui::EndGroup();
-  }
-
-  /// The worst sections as a list, and the loss in words.
-  void draw_losses(PanelContext& context) {
-    const Look& look = context.look;
-    const LostTokens* lost = feed_.lost();
-    if (lost == nullptr) {
-      if (feed_.kept().problem().empty()) say(look.muted, "computing what is lost...");
-      return;
-    }
-    ImGui::SetNextItemWidth(look.px(130));
-    if (ImGui::BeginCombo("##worst", "worst passages")) {
-      for (std::size_t i = 0; i < lost->sections.size(); ++i) {
-        const LossSection& section = lost->sections[i];
-        const std::string words =
-            fmt::format("{:5.1f}%  {} to {}  {}", 100.0 * section.mean, section.tokens.begin,
-                        section.tokens.end - 1,
-                        document_->has_text() ? document_->text_of(section.tokens, 60) : "");
-        ImGui::PushID(static_cast<int>(i));
-        if (ImGui::Selectable(words.c_str())) {
-          context.session.select("worst passage", [&](Selection& s) { s.query = section.worst; });
-          show_ = section.worst;
-        }
-        ImGui::PopID();
-      }
-      ImGui::EndCombo();
-    }
-    help_tooltip("Passages by their mean loss; a click goes to the token that loses most there.");
-    ImGui::SameLine(0, look.px(8));
-    ImGui::AlignTextToFramePadding();
-    say(look.ink, loss_words(lost->losses, lost->request));
-  }
-
-  static void say_kept(const PanelContext& context, const KeptFeed& kept, plot::Colour colour,
-                       bool dashed) {
-    ImGui::AlignTextToFramePadding();
-    underline_sample(context.look, colour, dashed);
-    ImGui::SameLine(0, context.look.px(5));
-    ImGui::AlignTextToFramePadding();
-    if (!kept.problem().empty()) {
-      say(context.look.warning, kept.problem());
-    } else if (!kept.has_keys()) {
-      say(context.look.muted, fmt::format("computing what {} keeps...", kept.keys().method));
-    } else {
-      say(kept.is_busy() ? context.look.muted : context.look.ink,
-          kept_words(kept.keys(), context.session.selection().query));
-    }
-  }
-
-  /// One line; whole in a tooltip where the window ends before it does.
-  static void say(plot::Colour colour, const std::string& words) {
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
-    ImGui::TextUnformatted(words.c_str());
-    ImGui::PopStyleColor();
-    if (ImGui::GetItemRectMax().x > ImGui::GetWindowPos().x + ImGui::GetWindowWidth()) {
-      help_tooltip(words);
-    }
-  }
-
   // ---- the text ----
 
   void draw_text(PanelContext& context, const Document& document) {
@@ -316,13 +289,8 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     }
     Session& session = context.session;
     const Selection selected = session.selection();
-    const RankedRow* row = feed_.row();
-    const LostTokens* lost = shown_losses();
-    const bool shades_losses = switches_.shade == TokenShades::losses;
-    const Shading shading = lost != nullptr ? Shading(lost->losses)
-                            : row != nullptr && !shades_losses
-                                ? Shading(*row, switches_.scale, switches_.mask_sinks)
-                                : Shading();
+    const Reading* reading = feed_.reading();
+    const TokenLosses* lost = feed_.shaded_losses();
     TokenMarks marks;
     marks.query = selected.query;
     marks.key = selected.key;
@@ -330,13 +298,17 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
       marks.bookmarked.push_back(mark.query);
       if (mark.key) marks.bookmarked.push_back(*mark.key);
     }
-    const bool is_current = row != nullptr && row->row.query == selected.query;
-    marks.visible = {is_current ? row->row.visible.begin : 0, selected.query + 1};
+    marks.reading = reading;
+    marks.is_light = reading != nullptr && reader_ && reading->reader() != selected.query;
+    const bool shades_losses = switches_.shade == TokenShades::losses && !marks.is_light;
+    const Shading shading = shades_losses ? (lost != nullptr ? Shading(*lost) : Shading())
+                            : reading != nullptr
+                                ? Shading(reading->row, switches_.scale, switches_.mask_sinks)
+                                : Shading();
+    marks.visible = {0, selected.query + 1};
+    if (reading != nullptr) marks.visible = reading->row.row.visible;
     if (shades_losses) marks.visible = {0, document.info().n_tokens};
-    if (row != nullptr || lost != nullptr) marks.shading = &shading;
-    if (is_current) marks.row = row;
-    if (feed_.kept().has_keys()) marks.kept = &feed_.kept().keys();
-    if (feed_.other().has_keys()) marks.other = &feed_.other().keys();
+    if (shades_losses ? lost != nullptr : reading != nullptr) marks.shading = &shading;
     if (feed_.found() != nullptr) marks.found = &feed_.found()->positions;
 
     if (seen_query_ != selected.query) show_ = selected.query;
@@ -347,53 +319,37 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     show_.reset();
     seen_query_ = selected.query;
     seen_key_ = selected.key;
-    if (events.hovered) detail_tooltip(details(document, *events.hovered));
-    // What was clicked is in sight: nothing scrolls.
+    if (events.hovered)
+      detail_tooltip(token_details(context, feed_, document, *events.hovered, shown_losses()));
+    if (switches_.follow_mouse && reader_ != events.hovered) {
+      reader_ = events.hovered;
+      context.requests.redraw = true;  // what it reads is asked for in the next frame
+    }
     if (events.query) {
-      session.select("token click", [&](Selection& s) { s.query = *events.query; });
-      seen_query_ = session.selection().query;
+      session.select(events.has_walked ? "token walk" : "token click",
+                     [&](Selection& s) { s.query = *events.query; });
     }
     if (events.key) {
-      session.select("token key click", [&](Selection& s) { s.key = *events.key; });
+      session.select(events.has_walked ? "token key walk" : "token key click",
+                     [&](Selection& s) { s.key = *events.key; });
     }
+    if (events.has_walked) return;
+    // What was clicked is in sight: nothing scrolls.
+    if (events.query) seen_query_ = session.selection().query;
     seen_key_ = session.selection().key;
-  }
-
-  HoverLines details(const Document& document, Index pos) const {
-    const TokenId id = document.source().tokens()[static_cast<std::size_t>(pos)];
-    HoverLines lines = {{"position", fmt::format("{}", pos)}, {"id", fmt::format("{}", id)}};
-    if (document.has_text()) {
-      lines.emplace_back("text", fmt::format("“{}”", document.token_text(pos)));
-    }
-    if (const LostTokens* lost = shown_losses()) {
-      const auto loss = lost->losses.at(pos);
-      lines.emplace_back(
-          "lost", loss ? fmt::format("{:.1f}% of its attention", 100.0 * *loss) : "not measured");
-    }
-    const RankedRow* row = feed_.row();
-    if (row == nullptr) return lines;
-    const Index rank = row->rank_of(pos);
-    if (rank == 0) {
-      lines.emplace_back(
-          "weight", pos > row->row.query ? "none: after the query" : "none: outside the window");
-      return lines;
-    }
-    lines.emplace_back("weight", weight_words(row->row.prob(pos)));
-    lines.emplace_back("rank", fmt::format("{} of {}", rank, row->rank.size()));
-    for (const KeptFeed* feed : {&feed_.kept(), &feed_.other()}) {
-      if (!feed->has_keys() || feed->keys().row == nullptr) continue;
-      lines.emplace_back(feed->keys().method, feed->keys().holds(pos) ? "kept" : "left out");
-    }
-    return lines;
   }
 
   TokenFeed feed_;
   TokenCanvas canvas_;
+  ReadersList readers_;
+  bool is_strip_ = false;            // too low for a second line of words
+  std::optional<Index> last_match_;  // that the search went to
   std::string needle_;
   std::string position_;  // what is typed into "position"
   std::optional<Index> seen_query_;
   std::optional<Index> seen_key_;
-  std::optional<Index> show_;  // to be brought into sight
+  std::optional<Index> show_;    // to be brought into sight
+  std::optional<Index> reader_;  // under the mouse: what it reads is shown in the query's place
 };
 
 }  // namespace

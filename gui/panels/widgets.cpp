@@ -16,7 +16,7 @@ namespace kvscope::gui {
 
 namespace {
 
-ImVec4 vec(plot::Colour c) {
+ImVec4 vec4(plot::Colour c) {
   return ImGui::ColorConvertU32ToFloat4(packed(c));
 }
 
@@ -82,7 +82,7 @@ SlotAction report_in_middle(const PanelContext& context, const JobStatus& status
   const float width = std::min(ImGui::GetContentRegionAvail().x, context.look.px(220));
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() + (ImGui::GetContentRegionAvail().x - width) / 2);
   progress_bar(status, width);
-  ImGui::PushStyleColor(ImGuiCol_Text, vec(context.look.muted));
+  ImGui::PushStyleColor(ImGuiCol_Text, vec4(context.look.muted));
   centred(progress_words(status), context.look.px(360));
   ImGui::PopStyleColor();
   if (centred_button("Cancel")) action = SlotAction::cancel;
@@ -108,11 +108,11 @@ SlotAction report_in_corner(const PanelContext& context, const JobStatus& status
                        2 * ImGui::GetStyle().WindowPadding.y;
   const ImVec2 at = ImGui::GetCursorScreenPos();
   ImGui::SetCursorScreenPos({at.x + room - bar - width, at.y});
-  ImGui::PushStyleColor(ImGuiCol_ChildBg, vec(context.look.raised));
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, vec4(context.look.raised));
   ImGui::PushStyleVar(ImGuiStyleVar_ChildRounding, context.look.px(5));
   ImGui::BeginChild("job", {width, height}, true,
                     ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
-  ImGui::PushStyleColor(ImGuiCol_Text, vec(failed ? context.look.error : context.look.ink));
+  ImGui::PushStyleColor(ImGuiCol_Text, vec4(failed ? context.look.error : context.look.ink));
   ImGui::PushTextWrapPos(0.0f);
   text_line(words);
   ImGui::PopTextWrapPos();
@@ -139,7 +139,7 @@ void empty_place(const PanelContext& context, std::string_view headline,
       ImGui::CalcTextSize(sentence.data(), sentence.data() + sentence.size(), false, wrap);
   to_upper_third(size.y + 2 * ImGui::GetTextLineHeightWithSpacing());
   centred(headline, wrap);
-  ImGui::PushStyleColor(ImGuiCol_Text, vec(context.look.muted));
+  ImGui::PushStyleColor(ImGuiCol_Text, vec4(context.look.muted));
   centred(sentence, wrap);
   ImGui::PopStyleColor();
 }
@@ -154,7 +154,7 @@ bool error_place(const PanelContext& context, std::string_view sentence) {
   const ImVec2 size =
       ImGui::CalcTextSize(sentence.data(), sentence.data() + sentence.size(), false, wrap);
   to_upper_third(size.y + 2 * ImGui::GetFrameHeightWithSpacing());
-  ImGui::PushStyleColor(ImGuiCol_Text, vec(context.look.error));
+  ImGui::PushStyleColor(ImGuiCol_Text, vec4(context.look.error));
   centred(sentence, wrap);
   ImGui::PopStyleColor();
   return centred_button("Try again");

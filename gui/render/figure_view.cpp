@@ -18,8 +18,8 @@ namespace kvscope::gui {
 
 namespace {
 
-constexpr double kReach = 6.0;            // pixels from the cursor to a point
-constexpr double kWheelStep = 1.0 / 1.2;  // of the visible range, per notch
+constexpr double kReach = 6.0;                // pixels from the cursor to a point
+constexpr double kShownPerNotch = 1.0 / 1.2;  // of the visible range, per notch
 constexpr float kDragThreshold = 4.0F;
 constexpr double kStillness = 0.12;  // seconds without motion until all points are drawn
 
@@ -204,7 +204,7 @@ struct FigureView::Impl {
     const auto over = hovered ? panel_at(cursor) : std::nullopt;
     if (over && io.MouseWheel != 0.0F) {
       const plot::Rect& frame = layout->panels[*over].frame;
-      const double factor = std::pow(kWheelStep, static_cast<double>(io.MouseWheel));
+      const double factor = std::pow(kShownPerNotch, static_cast<double>(io.MouseWheel));
       if (!io.KeyShift) zoom.zoom(*over, AxisOf::x, (cursor.x - frame.x) / frame.w, factor);
       if (!io.KeyCtrl) zoom.zoom(*over, AxisOf::y, (frame.bottom() - cursor.y) / frame.h, factor);
       changed = true;

@@ -209,6 +209,43 @@ TEST_CASE("explained answers become a result that the figure answer draws") {
   CHECK(figure.caption.back() == "One.");
 }
 
+TEST_CASE("keys that are put back say at the explained token what blaming said") {
+  World world;
+  for (const char* method : {"quest:dense-layers=0", "tova"}) {
+    for (const bool every_call : {false, true}) {
+      AnswerQuestion question = asking(method, "tokens=16");
+      question.token = 1;
+      question.every_call = every_call;
+      question.n_keys = 1;
+      const AnswerBlame blame = world.blame(question);
+      INFO(method << every_call);
+      const auto mend = [&](std::vector<PutBack> back) {
+        return mend_answer(world.model, world.prompt, question, back, world.pool, {}, {});
+      };
+      for (const Restored* one : {&blame.everything, &blame.layers[2], blame.ranked_heads()[0]}) {
+        const MendedAnswer mended = mend({one->what});
+        CHECK(mended.step == 1);
+        CHECK_THAT(mended.mended[1].surprise, WithinAbs(one->surprise, 1e-4));
+        CHECK(mended.mended[1].says == one->says);
+        CHECK(mended.steps[1].sparse_surprise == blame.steps[1].sparse_surprise);
+        // Tokens before it are as without.
+        if (!every_call) CHECK(mended.mended[0].kl == mended.steps[0].kl);
+      }
+      // Nothing back is the method, every layer back in every call is the dense model.
+      const MendedAnswer none = mend({});
+      CHECK(none.mended_alone == none.sparse_alone);
+      CHECK(none.mended[3].surprise == none.steps[3].sparse_surprise);
+      if (!every_call) continue;
+      const MendedAnswer whole = mend({PutBack{}});
+      for (std::size_t i = 0; i < whole.steps.size(); ++i)
+        CHECK(whole.mended_alone[i] == whole.steps[i].dense);
+    }
+  }
+  CHECK_THROWS_WITH(mend_answer(world.model, world.prompt, asking("quoka", "tokens=16"),
+                                std::vector{PutBack{99, -1, -1}}, world.pool, {}, {}),
+                    ContainsSubstring("8 layers"));
+}
+
 TEST_CASE("what cannot be explained is refused in a sentence") {
   World world;
   AnswerQuestion question = asking("quoka", "tokens=16");

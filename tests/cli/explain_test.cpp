@@ -1,5 +1,8 @@
 // kvscope explain, run as a user runs it.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
@@ -75,6 +78,35 @@ TEST_CASE("explain --answer takes words, and says what does not go together") {
     INFO(refused.err);
     CHECK(refused.code == 2);
   }
+}
+
+TEST_CASE("explain --put-back says how an answer changes with a blamed head's keys") {
+  const Words asked = {"explain",      "--answer", "--facts", "6",         "--selector",
+                       "streamingllm", "--budget", "48",      "--lengths", "600",
+                       "--depths",     "1",        "--json"};
+  const auto blamed = kvscope_run(asked).json().at("prompts").at(0);
+  const auto& key = blamed.at("keys").at(0);
+  const auto run =
+      kvscope_run(with(asked, {"--put-back",
+                               fmt::format("{}:{}:{}", key.at("layer").get<int>(),
+                                           key.at("q_head").get<int>(), key.at("key").get<int>()),
+                               "--which", "1"}));
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const auto prompt = run.json().at("prompts").at(0);
+  const auto at = blamed.at("token").get<std::size_t>() - 1;
+  CHECK(prompt.at("token") == blamed.at("token"));
+  CHECK(prompt.at("steps").at(at).at("mended") == key.at("says"));
+  CHECK(prompt.at("steps").at(at).at("mended_surprise").get<double>() ==
+        Catch::Approx(key.at("surprise").get<double>()).margin(1e-4));
+  CHECK(prompt.at("answer") == blamed.at("answer"));
+  for (const Words& wrong : {Words{"--put-back", "x"},
+                             {"--put-back", "1:2:3:4"},
+                             {"--put-back", "all", "--out", "a.h5"},
+                             {"--which", "1"},
+                             {"--put-back", "all", "--which", "7"}})
+    CHECK(kvscope_run(with(asked, wrong)).code == 2);
+  CHECK(kvscope_run(with(asked, {"--put-back", "50"})).code != 0);
 }
 
 TEST_CASE("explain says why a key of a recording was dropped, and which budget keeps it") {

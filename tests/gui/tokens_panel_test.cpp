@@ -188,6 +188,97 @@ TEST_CASE("losses shade the text, and are what is copied then") {
   CHECK(panel.csv()->starts_with("position,id,text,weight,rank"));
 }
 
+TEST_CASE("the word under the mouse tells what it reads, and arrows walk from word to word") {
+  Rig rig;
+  open_alone(rig);
+  rig.session().select("test", [](Selection& s) { s.query = 100; });
+  rig.settle();
+  rig.backend().move_mouse(place_of(rig, 150));
+  rig.settle();
+  CHECK_THAT(hovered(rig, "reads"), ContainsSubstring("%"));
+  CHECK_THAT(hovered(rig, "loses"), ContainsSubstring("here"));
+  CHECK(rig.session().selection().query == 100);  // a look changes nothing
+  auto options = rig.app().panel(kPanel).options();
+  options["follow_mouse"] = false;
+  rig.app().panel(kPanel).set_options(options);
+  rig.settle();
+  CHECK(hovered(rig, "reads") == "-");
+  rig.tap(GLFW_KEY_RIGHT);
+  rig.tap(GLFW_KEY_RIGHT);
+  rig.tap(GLFW_KEY_LEFT);
+  rig.settle();
+  CHECK(rig.session().selection().query == 101);
+  rig.tap(GLFW_KEY_DOWN);
+  rig.settle();
+  const Index below = rig.session().selection().query;
+  CHECK(below > 101);
+  rig.tap(GLFW_KEY_UP);
+  rig.settle();
+  CHECK(rig.session().selection().query < below);
+  rig.tap(GLFW_KEY_LEFT, /*ctrl=*/false, /*shift=*/true);  // from the query, as no key is selected
+  rig.settle();
+  CHECK(rig.session().selection().key.has_value());
+  // To the first token and not beyond.
+  rig.session().select("test", [](Selection& s) { s.query = 0; });
+  rig.settle();
+  rig.tap(GLFW_KEY_LEFT);
+  rig.settle();
+  CHECK(rig.session().selection().query == 0);
+}
+
+TEST_CASE("who reads a word is a list of heads, and a click selects one and its query") {
+  Rig rig;
+  open_alone(rig);
+  rig.session().select("test", [](Selection& s) { s.query = 150, s.key = 40; });
+  rig.settle();
+  rig.app().panel(kPanel).set_options({{"losses_of", "all layers"}});
+  const auto button = [&] {
+    for (const auto& [name, place] : rig.app().panel(kPanel).landmarks()) {
+      if (name == "who reads it") return place;
+    }
+    FAIL("no button");
+    return ImVec2{};
+  }();
+  rig.click(button.x, button.y);
+  rig.settle();
+  std::optional<std::pair<std::string, ImVec2>> first;
+  for (const auto& [name, place] : rig.app().panel(kPanel).landmarks()) {
+    if (!first && name.starts_with("reader ")) first = {name, place};
+  }
+  REQUIRE(first);
+  rig.click(first->second.x, first->second.y);
+  rig.settle();
+  const Selection& now = rig.session().selection();
+  CHECK("reader layer " + std::to_string(now.layer) + " head " + std::to_string(now.q_head) ==
+        first->first);
+  CHECK(now.key == 40);
+  CHECK(now.query > 40);
+}
+
+TEST_CASE("two methods are compared in one text: both losses in the table, one shade") {
+  Rig rig;
+  open_alone(rig);
+  Panel& panel = rig.app().panel(kPanel);
+  rig.session().set_parameters("test", [](Parameters& p) { p.budget = 16; });
+  for (const char* loss : {"mass", "output", "next token"}) {
+    panel.set_options(
+        {{"shade", "losses"}, {"losses_of", "this layer"}, {"compare", true}, {"loss", loss}});
+    rig.session().select("test", [](Selection& s) { s.other = "streamingllm"; });
+    rig.settle();
+    INFO(loss);
+    const auto csv = panel.csv();
+    REQUIRE(csv);
+    CHECK(csv->starts_with("position,id,text,lost,"));
+    const auto figure = panel.figure();
+    REQUIRE(figure);
+    CHECK(figure->panels[0].marks.size() == 2);
+    rig.backend().move_mouse(place_of(rig, 120));
+    rig.settle();
+    CHECK(hovered(rig, "lost by the other") != "-");
+    CHECK_THAT(hovered(rig, "compared"), ContainsSubstring("both keep"));
+  }
+}
+
 TEST_CASE("the strip follows a query that is chosen elsewhere, and stays where one scrolled to") {
   Rig rig;
   rig.open(embedded_trace(/*draft=*/false, 1500, 0));

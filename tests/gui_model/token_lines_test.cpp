@@ -115,7 +115,8 @@ TEST_CASE("lines of random text: every token once, none beyond the width, none t
       for (Index pos = line.begin; pos < line.end; ++pos) {
         const auto at = static_cast<std::size_t>(pos);
         CHECK(lines.x[at] == Approx(x));
-        CHECK(lines.widths[at] == Approx(advances().width(texts.text(pos)) + 3.0f));
+        const float sliver = texts.text(pos).empty() ? 9.0f : 0.0f;  // to be pointed at
+        CHECK(lines.widths[at] == Approx(advances().width(texts.text(pos)) + 3.0f + sliver));
         x += lines.widths[at];
         CHECK(lines.line_of(pos) == i);
         if (pos + 1 < line.end) CHECK_FALSE(texts.ends_line(pos));

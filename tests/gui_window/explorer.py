@@ -17,6 +17,11 @@ class Explorer:
         folder.mkdir(parents=True, exist_ok=True)
         self.screen, self.folder, self.state_file = screen, folder, folder / "state.json"
         self.state_file.unlink(missing_ok=True)
+        # Layer 0 head 0 of the overview, whatever the trace makes interesting: tests say what they select.
+        config = folder / "config" / "explorer.json"
+        if not config.exists():
+            config.parent.mkdir(exist_ok=True)
+            config.write_text(json.dumps({"opening": "first", "last_layout": "overview"}))
         self.output = open(folder / "output.txt", "wb")
         self.process = subprocess.Popen(
             [str(program), *map(str, arguments), "--state", str(self.state_file), "--size", size],

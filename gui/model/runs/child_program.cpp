@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <nlohmann/json.hpp>
 
+#include "core/base/json_reader.hpp"
 #include "core/base/start_program.hpp"
 
 namespace kvscope::gui {
@@ -55,6 +57,24 @@ class Ending {
 };
 
 }  // namespace
+
+std::optional<Progress> progress_of(const std::string& line) {
+  if (!line.starts_with("{\"stage\"")) return std::nullopt;
+  try {
+    const nlohmann::json json = parse_json(line, "progress");
+    return Progress{json.at("stage").get<std::string>(), json.at("done").get<std::int64_t>(),
+                    json.at("total").get<std::int64_t>(), json.at("unit").get<std::string>()};
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string sentence_of(std::string line) {
+  if (line.starts_with("kvscope: ")) line.erase(0, 9);
+  const std::size_t hint = line.rfind(" (see kvscope ");
+  if (hint != std::string::npos) line.erase(hint);
+  return line;
+}
 
 ProgramEnd run_program(const std::vector<std::string>& words,
                        const std::function<void(const std::string&)>& on_line,

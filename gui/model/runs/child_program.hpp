@@ -3,9 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
+
+#include "core/base/progress.hpp"
 
 namespace kvscope::gui {
 
@@ -15,6 +18,13 @@ struct ProgramEnd {
   int signal = 0;   // 0: none did
   std::string out;  // standard output, at most its first MiB
 };
+
+/// A line of --progress json; empty for anything else.
+std::optional<Progress> progress_of(const std::string& line);
+
+/// What kvscope said as a sentence for the window: without its own name, and without the way to its
+/// help, which leads to a terminal.
+std::string sentence_of(std::string line);
 
 /// Runs words[0] (looked for in PATH if it has no slash) with the other words as arguments, in this
 /// folder, without an input. `on_line` gets every line of standard error, in this

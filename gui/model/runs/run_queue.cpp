@@ -10,7 +10,6 @@
 
 #include "analysis/base/checked_lines.hpp"
 #include "core/base/error.hpp"
-#include "core/base/json_reader.hpp"
 #include "core/base/lists.hpp"
 #include "gui/model/runs/child_program.hpp"
 
@@ -43,27 +42,6 @@ namespace {
 constexpr int kOk = 0;
 constexpr int kPartlyFailed = 4;
 constexpr int kCheckFailed = 5;
-
-/// A line of --progress json; empty for anything else.
-std::optional<Progress> progress_of(const std::string& line) {
-  if (!line.starts_with("{\"stage\"")) return std::nullopt;
-  try {
-    const nlohmann::json json = parse_json(line, "progress");
-    return Progress{json.at("stage").get<std::string>(), json.at("done").get<std::int64_t>(),
-                    json.at("total").get<std::int64_t>(), json.at("unit").get<std::string>()};
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
-}
-
-/// What the program said as a sentence for the window: without its own name, and without the way to
-/// its help, which leads to a terminal.
-std::string sentence_of(std::string line) {
-  if (line.starts_with("kvscope: ")) line.erase(0, 9);
-  const std::size_t hint = line.rfind(" (see kvscope ");
-  if (hint != std::string::npos) line.erase(hint);
-  return line;
-}
 
 bool is_file(const fs::path& file) {
   std::error_code error;

@@ -40,6 +40,9 @@ class RunQueue {
   RunQueue(JobRunner& jobs, std::string program);
   ~RunQueue();
 
+  /// kvscope, for jobs of their own.
+  const std::string& program() const { return program_; }
+
   /// What becomes of a file once it is made.
   enum class AtEnd { open, leave };
   /// Puts a command at the end of the queue. Returns its id.

@@ -6,11 +6,26 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/plot/theme.hpp"
 #include "core/base/fields.hpp"
 #include "gui/model/session/arrangement.hpp"
+
+namespace kvscope::gui {
+
+/// What a trace is opened on: the head that does most, or the first one.
+enum class Opening { interesting, first };
+
+}  // namespace kvscope::gui
+
+namespace kvscope {
+template <>
+struct EnumNames<gui::Opening> {
+  static constexpr std::array<std::string_view, 2> value = {"interesting", "first"};
+};
+}  // namespace kvscope
 
 namespace kvscope::gui {
 
@@ -27,7 +42,11 @@ struct Settings {
   std::vector<std::string> recent;            // files, the latest first
   std::map<std::string, Place> arrangements;  // layouts as the user left them, by name
   std::string last_layout =
-      option(last_layout, "last-layout", "overview", "the layout shown at the start");
+      option(last_layout, "last-layout", "", "the layout shown at the start; empty: the atlas");
+  Opening opening = option(
+      opening, "opening", Opening::interesting,
+      "the first trace opens on the head that retrieves most (or looks back farthest), or on "
+      "the first head");
   bool tour_done = option(tour_done, "tour-done", false,
                           "the tour was seen, or left");  // it was seen to its end, or left
 

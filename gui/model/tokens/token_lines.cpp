@@ -5,6 +5,7 @@
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/plot/font_metrics.hpp"
+#include "gui/model/tokens/script_text.hpp"
 #include "gui/model/tokens/token_text.hpp"
 
 namespace kvscope::gui {
@@ -53,6 +54,44 @@ void append_utf8(std::string& text, char32_t c) {
   }
 }
 
+/// A token of right-to-left letters as it is drawn: spaces before it stand at its right.
+std::string drawn_from_right(std::string_view text, char32_t before, char32_t after) {
+  const std::vector<char32_t> all = characters_of(text);
+  std::u32string letters(all.begin(), all.end());
+  const std::size_t begin = std::min(letters.find_first_not_of(U' '), letters.size());
+  const std::size_t end = letters.find_last_not_of(U' ') + 1;
+  const std::u32string middle =
+      drawn_order(joined_letters(letters.substr(begin, end - begin), begin > 0 ? U' ' : before,
+                                 end < letters.size() ? U' ' : after));
+  std::string out(letters.size() - end, ' ');
+  for (const char32_t c : middle) append_utf8(out, c);
+  return out + std::string(begin, ' ');
+}
+
+/// Mirrors the places of tokens that are read from right to left, stretch by stretch of a line.
+void turn_lines(const TokenTexts& texts, TokenLines& lines) {
+  for (Index i = 0; i < lines.n_lines(); ++i) {
+    const TokenRange line = lines.line(i);
+    for (Index begin = line.begin; begin < line.end;) {
+      if (!texts.is_right_to_left(begin)) {
+        ++begin;
+        continue;
+      }
+      Index end = begin;
+      for (Index pos = begin; pos < line.end && !texts.has_other_letters(pos); ++pos)
+        if (texts.is_right_to_left(pos)) end = pos + 1;
+      const auto last = static_cast<std::size_t>(end - 1);
+      const float left = lines.x[static_cast<std::size_t>(begin)];
+      const float right = lines.x[last] + lines.widths[last];
+      for (Index pos = begin; pos < end; ++pos) {
+        const auto slot = static_cast<std::size_t>(pos);
+        lines.x[slot] = left + right - lines.x[slot] - lines.widths[slot];
+      }
+      begin = end;
+    }
+  }
+}
+
 }  // namespace
 
 // ---- texts ----
@@ -61,32 +100,39 @@ TokenTexts TokenTexts::of(const Document& document, JobContext& job) {
   TokenTexts texts;
   const Index n = document.info().n_tokens;
   const bool has_text = document.has_text();
+  const std::vector<std::string> whole = whole_characters(document.token_bytes());
   std::set<char32_t> alphabet;
   for (Index pos = 0; pos < n; ++pos) {
     if (pos % kTokensPerStopCheck == 0) check_stop(job.stop, "reading the text");
-    const std::string shown = document.token_text(pos);
-    const bool ends = has_text && document.token_bytes()[static_cast<std::size_t>(pos)].find(
-                                      '\n') != std::string::npos;
-    texts.add(has_text ? with_visible_spaces(shown) : shown, ends);
+    const auto slot = static_cast<std::size_t>(pos);
+    if (!has_text) {
+      texts.add(document.token_text(pos), /*ends_line=*/false, 0, 0);
+      continue;
+    }
+    const bool ends = document.token_bytes()[slot].find('\n') != std::string::npos;
+    const auto before = pos > 0 ? characters_of(whole[slot - 1]) : std::vector<char32_t>();
+    const auto after =
+        slot + 1 < whole.size() ? characters_of(whole[slot + 1]) : std::vector<char32_t>();
+    texts.add(with_visible_spaces(printable(whole[slot])), ends, before.empty() ? 0 : before.back(),
+              after.empty() ? 0 : after.front());
   }
   for (const char32_t c : characters_of(texts.all_)) alphabet.insert(c);
   for (const char32_t c : alphabet) append_utf8(texts.alphabet_, c);
   return texts;
 }
 
-void TokenTexts::add(std::string_view text, bool ends_line) {
-  all_ += text;
+void TokenTexts::add(std::string_view text, bool ends_line, char32_t before, char32_t after) {
+  const bool turns = runs_right_to_left(text);
+  all_ += turns ? drawn_from_right(text, before, after) : std::string(text);
   begin_.push_back(all_.size());
   ends_line_.push_back(ends_line);
-}
-
-bool TokenTexts::begins_word(Index pos) const {
-  const std::string_view shown = text(pos);
-  return shown.starts_with(' ') || shown.starts_with(kMiddleDot);
+  begins_word_.push_back(text.starts_with(' ') || text.starts_with(kMiddleDot));
+  right_to_left_.push_back(turns);
+  other_letters_.push_back(!turns && has_letters(text));
 }
 
 std::size_t TokenTexts::bytes() const {
-  return sizeof *this + all_.size() + begin_.size() * sizeof(std::size_t) + ends_line_.size() / 8 +
+  return sizeof *this + all_.size() + begin_.size() * sizeof(std::size_t) + ends_line_.size() / 2 +
          alphabet_.size();
 }
 
@@ -122,13 +168,11 @@ Index TokenLines::line_of(Index pos) const {
 Index TokenLines::token_at(Index i, float at) const {
   if (i < 0 || i >= n_lines()) return -1;
   const TokenRange tokens = line(i);
-  const auto begin = x.begin() + tokens.begin;
-  const auto end = x.begin() + tokens.end;
-  const auto after = std::upper_bound(begin, end, at);
-  if (after == begin) return -1;
-  const Index pos = tokens.begin + (after - begin) - 1;
-  const auto slot = static_cast<std::size_t>(pos);
-  return at < x[slot] + widths[slot] ? pos : -1;
+  for (Index pos = tokens.begin; pos < tokens.end; ++pos) {
+    const auto slot = static_cast<std::size_t>(pos);
+    if (at >= x[slot] && at < x[slot] + widths[slot]) return pos;
+  }
+  return -1;
 }
 
 std::size_t TokenLines::bytes() const {
@@ -150,7 +194,9 @@ TokenLines break_lines(const TokenTexts& texts, const Advances& advances,
     x = 0.0f;
   };
   for (Index pos = 0; pos < texts.size(); ++pos) {
-    const float width = advances.width(texts.text(pos)) + 2.0f * request.padding;
+    // A part of a character that stands elsewhere is a sliver that one can point at.
+    const float least = texts.text(pos).empty() ? 6.0f * request.padding : 0.0f;
+    const float width = advances.width(texts.text(pos)) + 2.0f * request.padding + least;
     if (pos == 0 || texts.ends_line(pos - 1)) {
       begin_line(pos);
     } else if (x > 0.0f && x + width > request.width) {
@@ -171,6 +217,7 @@ TokenLines break_lines(const TokenTexts& texts, const Advances& advances,
     lines.widths.push_back(width);
     x += width;
   }
+  turn_lines(texts, lines);
   return lines;
 }
 

@@ -17,7 +17,9 @@
 namespace kvscope::gui {
 
 /// What every token shows: printable() of its bytes, spaces that stand alone or in rows as middle
-/// dots, "id 1234" without recorded text.
+/// dots, "id 1234" without recorded text. A character that is split between tokens stands in the
+/// one in which it begins, and the others show nothing; right-to-left letters stand as they are
+/// drawn.
 class TokenTexts {
  public:
   /// Throws Interrupted when stopped.
@@ -31,16 +33,23 @@ class TokenTexts {
   /// A line ends after this token: it holds a line break.
   bool ends_line(Index pos) const { return ends_line_[static_cast<std::size_t>(pos)]; }
   /// A word begins with this token: it starts with a space.
-  bool begins_word(Index pos) const;
+  bool begins_word(Index pos) const { return begins_word_[static_cast<std::size_t>(pos)]; }
+  /// It is read from right to left, as its neighbours in the line.
+  bool is_right_to_left(Index pos) const { return right_to_left_[static_cast<std::size_t>(pos)]; }
+  /// Letters that are read from left to right: a stretch of right-to-left tokens ends before it.
+  bool has_other_letters(Index pos) const { return other_letters_[static_cast<std::size_t>(pos)]; }
   /// Every character that occurs once, as UTF-8: what the font must have.
   const std::string& alphabet() const { return alphabet_; }
   std::size_t bytes() const;
 
  private:
-  void add(std::string_view text, bool ends_line);
+  void add(std::string_view text, bool ends_line, char32_t before, char32_t after);
   std::string all_;
   std::vector<std::size_t> begin_ = {0};
   std::vector<bool> ends_line_;
+  std::vector<bool> begins_word_;
+  std::vector<bool> right_to_left_;
+  std::vector<bool> other_letters_;
   std::string alphabet_;
 };
 
@@ -63,7 +72,8 @@ struct LineRequest {
 /// Where every token lies: line by line, from the left edge of the text.
 struct TokenLines {
   std::vector<Index> first;   // [n_lines] first token of each line
-  std::vector<float> x;       // [n_tokens] left edge of the token within its line
+  std::vector<float> x;       // [n_tokens] left edge of the token within its line; ascending but
+                              // where tokens are read from right to left
   std::vector<float> widths;  // [n_tokens], padding included
   float width = 0.0f;         // the line that was asked for
 

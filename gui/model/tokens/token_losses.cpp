@@ -5,10 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/selection.hpp"
 #include "core/base/csv_text.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
+#include "core/sim/metrics.hpp"
 #include "core/sim/replay.hpp"
 
 namespace kvscope::gui {
@@ -33,7 +40,21 @@ std::string label_of(const KeptRequest& request) {
 }  // namespace
 
 std::string LossRequest::key() const {
-  return fmt::format("losses/{}/{}", of.key(), enum_name(heads));
+  KeptRequest what = of;
+  const bool is_of_model = kind == LossKind::next_token;
+  if (is_of_model || heads != LossHeads::head) what.q_head = -1;
+  if (is_of_model || heads == LossHeads::all) what.layer = -1;
+  return fmt::format("losses/{}/{}/{}", what.key(), is_of_model ? "" : enum_name(heads),
+                     enum_name(kind));
+}
+
+void TokenLosses::add(Index position, double loss) {
+  const auto n = static_cast<double>(pos.size());
+  pos.push_back(position);
+  lost.push_back(loss);
+  mean = (mean * n + loss) / (n + 1.0);
+  most = std::max(most, std::abs(loss));
+  if (loss > lost[worst]) worst = lost.size() - 1;
 }
 
 std::optional<double> TokenLosses::at(Index position) const {
@@ -41,6 +62,44 @@ std::optional<double> TokenLosses::at(Index position) const {
   if (after == pos.begin()) return std::nullopt;
   return lost[static_cast<std::size_t>(after - pos.begin() - 1)];
 }
+
+namespace {
+
+/// Values of KV heads, read once. Safe from several threads.
+class ValueReader {
+ public:
+  ValueReader(const TraceSource& trace, Index end) : trace_(trace), end_(end) {}
+  TensorView<const float> of(Index layer, Index kv_head) {
+    const std::lock_guard lock(mutex_);
+    auto [place, is_new] = values_.try_emplace({layer, kv_head});
+    if (is_new) place->second = trace_.read_v(layer, kv_head, {0, end_});
+    return place->second.view();
+  }
+
+ private:
+  const TraceSource& trace_;
+  Index end_;
+  std::mutex mutex_;
+  std::map<std::pair<Index, Index>, Tensor<float>> values_;
+};
+
+/// Error of the output on the kept keys over the norm of the dense output, as sweeps measure it.
+double error_of_output(const MeasuredRow& row, TensorView<const float> values,
+                       std::optional<double> sink_logit) {
+  std::vector<double> scores;  // the weights give them up to what a softmax does not see
+  double sum = 0.0;
+  for (const double weight : row.probs) {
+    scores.push_back(std::log(std::max(weight, 1e-300)));
+    sum += weight;
+  }
+  if (sink_logit) sink_logit = std::log(std::max(1.0 - sum, 1e-300));
+  DenseRow dense;
+  const Index ks[] = {static_cast<Index>(row.kept[0].size())};
+  dense.prepare(scores, row.visible, values, ks, sink_logit);
+  return dense.compare(row.kept[0], 0, 0).output_error_rel;
+}
+
+}  // namespace
 
 TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
                          const LossRequest& request, JobContext& job) {
@@ -54,6 +113,29 @@ TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
   if (request.heads == LossHeads::head) options.q_heads = {request.of.q_head};
   const std::vector<Index> layers =
       request.heads == LossHeads::all ? info.layers : std::vector<Index>{request.of.layer};
+  const std::vector<Index>& heads =
+      request.heads == LossHeads::head ? options.q_heads : info.q_heads;
+  ValueReader values(trace, info.n_tokens);
+  // Errors by layer, head and position: summed in this order whatever the threads did.
+  std::map<Index, std::vector<double>> errors;
+  if (request.kind == LossKind::output) {
+    const auto n = static_cast<std::size_t>(info.n_tokens);
+    for (const Index layer : layers) errors[layer].assign(heads.size() * n, kNan);
+    options.on_row = [&, n](const MeasuredRow& row) {
+      const auto head =
+          static_cast<std::size_t>(std::ranges::find(heads, row.q_head) - heads.begin());
+      errors.at(row.layer)[head * n + static_cast<std::size_t>(row.pos)] =
+          error_of_output(row, values.of(row.layer, row.q_head / info.group()),
+                          info.sink_logit(row.layer, row.q_head));
+    };
+    options.on_answer = [&](const AnsweredCall& answer) {
+      if (answer.selection.summaries.empty() && answer.selection.log_weights().empty()) return;
+      throw ConfigError(fmt::format(
+          "{} answers with summaries or weighted keys, whose output error is not measured token by "
+          "token: shade by mass, or see output_error_rel of kvscope sweep",
+          request.of.spec));
+    };
+  }
   std::vector<Mean> sums(static_cast<std::size_t>(info.n_tokens));
   for (const LayerReplay& layer :
        replay_layers(trace, draft, layers, {{request.of.spec, request.of.budget}}, options,
@@ -63,8 +145,13 @@ TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
     std::size_t at = 0;  // in mass_rows
     for (std::size_t head = 0; head < layer.q_heads.size(); ++head) {
       for (const TokenRange& call : layer.calls) {
-        for (const Index row : measured_rows(call.size(), options.rows_per_chunk))
-          sums[static_cast<std::size_t>(call.begin + row)].add(1.0 - pair.mass_rows[at++]);
+        for (const Index row : measured_rows(call.size(), options.rows_per_chunk)) {
+          const auto pos = static_cast<std::size_t>(call.begin + row);
+          const double lost = 1.0 - pair.mass_rows[at++];
+          sums[pos].add(request.kind == LossKind::output
+                            ? errors.at(layer.layer)[head * sums.size() + pos]
+                            : lost);
+        }
       }
     }
   }
@@ -72,13 +159,26 @@ TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
   for (std::size_t pos = 0; pos < sums.size(); ++pos) {
     const double lost = sums[pos].value();
     if (std::isnan(lost)) continue;
-    losses.pos.push_back(static_cast<Index>(pos));
-    losses.lost.push_back(std::clamp(lost, 0.0, 1.0));  // a mass may be 1 + rounding
-    losses.mean += losses.lost.back();
-    if (losses.lost.back() > losses.lost[losses.worst]) losses.worst = losses.lost.size() - 1;
+    // A mass may be 1 + rounding.
+    losses.add(static_cast<Index>(pos),
+               request.kind == LossKind::mass ? std::clamp(lost, 0.0, 1.0) : lost);
   }
-  if (!losses.empty()) losses.mean /= static_cast<double>(losses.pos.size());
   return losses;
+}
+
+TokenLosses difference_of(const TokenLosses& losses, const TokenLosses& other) {
+  TokenLosses out;
+  for (std::size_t i = 0, j = 0; i < losses.pos.size() && j < other.pos.size();) {
+    if (losses.pos[i] == other.pos[j]) {
+      out.add(losses.pos[i], losses.lost[i] - other.lost[j]);
+      ++i, ++j;
+    } else if (losses.pos[i] < other.pos[j]) {
+      ++i;
+    } else {
+      ++j;
+    }
+  }
+  return out;
 }
 
 std::vector<LossSection> worst_sections(const TokenLosses& losses, const TokenTexts& texts,
@@ -90,7 +190,7 @@ std::vector<LossSection> worst_sections(const TokenLosses& losses, const TokenTe
     while (end < texts.size() && end - begin < kLongestSection && !texts.ends_line(end)) ++end;
     if (end < texts.size() && end - begin < kLongestSection) ++end;  // with its line break
     LossSection section{{begin, end}, 0.0, begin};
-    double largest = -1.0;
+    double largest = -std::numeric_limits<double>::infinity();
     Index count = 0;
     for (; next < losses.pos.size() && losses.pos[next] < end; ++next, ++count) {
       section.mean += losses.lost[next];
@@ -109,23 +209,39 @@ std::vector<LossSection> worst_sections(const TokenLosses& losses, const TokenTe
   return sections;
 }
 
+std::string loss_number(double loss, LossKind kind) {
+  return kind == LossKind::next_token ? fmt::format("{:.3g} nats", loss)
+                                      : fmt::format("{:.1f}%", 100.0 * loss);
+}
+
 std::string loss_words(const TokenLosses& losses, const LossRequest& request) {
   if (losses.empty())
     return fmt::format("nothing is lost: {} stay dense", words_for(request.heads));
-  return fmt::format("loses {:.1f}% of the attention on average, at most {:.1f}%",
-                     100.0 * losses.mean, 100.0 * losses.largest());
+  constexpr std::array<std::string_view, 3> kOf = {" of the attention", " of the output",
+                                                   " of the next token"};
+  return fmt::format("loses {}{} on average, at most {}", loss_number(losses.mean, request.kind),
+                     kOf[static_cast<std::size_t>(request.kind)],
+                     loss_number(losses.largest(), request.kind));
 }
 
-plot::Figure loss_figure(const TokenLosses& losses, const LossRequest& request,
-                         const Document& document) {
-  plot::Figure figure;
-  figure.name = "token-losses";
-  plot::Panel panel;
-  panel.x.label = "Position";
-  panel.x.format = plot::TickFormat::tokens;
-  panel.y.label = "Attention on dropped keys";
-  panel.y.format = plot::TickFormat::percent;
+std::string difference_words(const TokenLosses& difference, const LossRequest& request,
+                             const LossRequest& other) {
+  if (difference.empty()) return "no token was measured for both methods";
+  const auto words = [&](double loss) {
+    return fmt::format("{} {}", loss_number(std::abs(loss), request.kind),
+                       loss >= 0.0 ? "more" : "less");
+  };
+  return fmt::format("{} loses {} than {} on average, at most {}, at least {}",
+                     figures::method_label(request.of.spec.text()), words(difference.mean),
+                     figures::method_label(other.of.spec.text()), words(difference.largest()),
+                     words(*std::ranges::min_element(difference.lost)));
+}
+
+namespace {
+
+plot::Line loss_line(const TokenLosses& losses, const LossRequest& request) {
   plot::Line line;
+  line.label = label_of(request.of);
   line.tone = {plot::Role::series, figures::method_slot(request.of.spec.text()).value_or(0)};
   line.markers = false;
   const std::size_t width =
@@ -138,24 +254,59 @@ plot::Figure loss_figure(const TokenLosses& losses, const LossRequest& request,
     line.x.push_back(static_cast<double>(losses.pos[most]));
     line.y.push_back(losses.lost[most]);
   }
+  return line;
+}
+
+}  // namespace
+
+plot::Figure loss_figure(const ShownLosses& shown, const Document& document) {
+  const auto& [losses, request, other, other_request] = shown;
+  constexpr std::array<const char*, 3> kLabels = {
+      "Attention on dropped keys", "Error of the output", "Loss of the next token (nats)"};
+  plot::Figure figure;
+  figure.name = "token-losses";
+  plot::Panel panel;
+  panel.x.label = "Position";
+  panel.x.format = plot::TickFormat::tokens;
+  panel.y.label = kLabels[static_cast<std::size_t>(request.kind)];
+  if (request.kind != LossKind::next_token) panel.y.format = plot::TickFormat::percent;
+  plot::Line line = loss_line(losses, request);
+  if (other == nullptr) line.label.clear();
   panel.marks.push_back(std::move(line));
+  if (other != nullptr) panel.marks.push_back(loss_line(*other, *other_request));
   figure.panels.push_back(std::move(panel));
   figure.caption.push_back(fmt::format("{}, {}, {}: {} {}.", document.name(),
                                        name_of(request.of.phase), enum_name(request.heads),
                                        label_of(request.of), loss_words(losses, request)));
+  if (other != nullptr)
+    figure.caption.push_back(
+        fmt::format("{} {}.", label_of(other_request->of), loss_words(*other, *other_request)));
+  const std::size_t width = (losses.pos.size() + kMostLossPoints - 1) / kMostLossPoints;
   if (width > 1)
     figure.caption.push_back(fmt::format("The largest loss of {} tokens each.", width));
   return figure;
 }
 
-std::string loss_csv(const TokenLosses& losses, const Document& document) {
-  std::string csv = "position,id,text,lost\n";
+std::string loss_csv(const ShownLosses& shown, const Document& document) {
+  const TokenLosses& losses = shown.losses;
+  std::string csv = "position,id,text,lost";
+  if (shown.other != nullptr)
+    csv += "," + csv_field("lost by " + label_of(shown.other_request->of));
+  csv += "\n";
   const auto tokens = document.source().tokens();
   for (std::size_t i = 0; i < losses.pos.size(); ++i) {
     const Index pos = losses.pos[i];
-    csv +=
-        fmt::format("{},{},{},{}\n", pos, tokens[static_cast<std::size_t>(pos)],
+    std::string line =
+        fmt::format("{},{},{},{}", pos, tokens[static_cast<std::size_t>(pos)],
                     document.has_text() ? csv_field(document.token_text(pos)) : "", losses.lost[i]);
+    if (shown.other != nullptr) {
+      const auto& there = shown.other->pos;
+      const auto found = std::ranges::lower_bound(there, pos);
+      if (found == there.end() || *found != pos) continue;
+      line +=
+          fmt::format(",{}", shown.other->lost[static_cast<std::size_t>(found - there.begin())]);
+    }
+    csv += line + "\n";
   }
   return csv;
 }

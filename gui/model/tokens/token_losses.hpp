@@ -1,5 +1,6 @@
 // What a method loses at every token: the share of a query's dense attention on keys that it drops,
-// of one head, a layer's heads, or all.
+// or the error of its output, of one head, a layer's heads, or all; or, in the running model, what
+// the next token loses (next_token_losses.hpp). Two methods are compared by the difference.
 #pragma once
 
 #include <array>
@@ -15,6 +16,7 @@
 namespace kvscope::gui {
 
 enum class LossHeads { head, layer, all };
+enum class LossKind { mass, output, next_token };
 
 }  // namespace kvscope::gui
 
@@ -24,6 +26,10 @@ struct EnumNames<gui::LossHeads> {
   static constexpr std::array<std::string_view, 3> value = {"this head", "this layer",
                                                             "all layers"};
 };
+template <>
+struct EnumNames<gui::LossKind> {
+  static constexpr std::array<std::string_view, 3> value = {"mass", "output", "next token"};
+};
 }  // namespace kvscope
 
 namespace kvscope::gui {
@@ -31,16 +37,22 @@ namespace kvscope::gui {
 struct LossRequest {
   KeptRequest of;  // its layer and head, as far as `heads` leaves them
   LossHeads heads = LossHeads::head;
+  LossKind kind = LossKind::mass;
   /// Everything that determines the result, as a cache key.
   std::string key() const;
 };
 
 /// Means over the heads that choose; the tokens of layers or calls that stay dense are not there.
 struct TokenLosses {
-  std::vector<Index> pos;    // measured queries, ascending
-  std::vector<double> lost;  // [pos.size()] in [0, 1]
+  std::vector<Index> pos;  // measured queries, ascending
+  /// [pos.size()] mass: in [0, 1]; output: error over the norm of the dense output; next token:
+  /// nats, below 0 where the method does better.
+  std::vector<double> lost;
   double mean = 0.0;
   std::size_t worst = 0;  // of pos; 0 without any
+  double most = 0.0;      // of the absolute values
+  /// A position after those before.
+  void add(Index position, double loss);
   std::size_t bytes() const { return sizeof *this + pos.size() * (sizeof(Index) + sizeof(double)); }
   bool empty() const { return pos.empty(); }
   double largest() const { return empty() ? 0.0 : lost[worst]; }
@@ -48,9 +60,13 @@ struct TokenLosses {
   std::optional<double> at(Index position) const;
 };
 
-/// Throws what replay_layers throws. The same for any number of threads.
+/// Of mass or of output. Throws what replay_layers throws, and ConfigError where the output of a
+/// method is made of more than its keys (summaries, weights). The same for any number of threads.
 TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
                          const LossRequest& request, JobContext& job);
+
+/// What the first loses more than the second, where both were measured.
+TokenLosses difference_of(const TokenLosses& losses, const TokenLosses& other);
 
 /// A paragraph, or a part of a long one.
 struct LossSection {
@@ -64,13 +80,25 @@ struct LossSection {
 std::vector<LossSection> worst_sections(const TokenLosses& losses, const TokenTexts& texts,
                                         std::size_t n);
 
+/// "12.3%" of a mass or an output, "0.31 nats" of a next token.
+std::string loss_number(double loss, LossKind kind);
 /// "loses 12.3% of the attention on average, at most 86.0%".
 std::string loss_words(const TokenLosses& losses, const LossRequest& request);
+/// "loses 2.0% more than Quest on average: 31.0% more at most, 12.0% less at least".
+std::string difference_words(const TokenLosses& difference, const LossRequest& request,
+                             const LossRequest& other);
+
+/// What is shown: a method's losses, and those of another one beside it.
+struct ShownLosses {
+  const TokenLosses& losses;
+  const LossRequest& request;
+  const TokenLosses* other = nullptr;
+  const LossRequest* other_request = nullptr;
+};
 
 /// Losses over positions. Beyond 600 tokens neighbours are folded to the largest of them.
-plot::Figure loss_figure(const TokenLosses& losses, const LossRequest& request,
-                         const Document& document);
-/// position, id, text, lost: one line per measured token.
-std::string loss_csv(const TokenLosses& losses, const Document& document);
+plot::Figure loss_figure(const ShownLosses& shown, const Document& document);
+/// position, id, text, lost and the other's: one line per token that is measured for both.
+std::string loss_csv(const ShownLosses& shown, const Document& document);
 
 }  // namespace kvscope::gui

@@ -94,4 +94,20 @@ std::vector<std::size_t> find_text(const std::vector<std::string>& token_bytes,
   }
 }
 
+std::size_t n_tokens_of(const std::vector<std::string>& token_bytes, std::size_t begin,
+                        std::string_view needle) {
+  if (begin >= token_bytes.size() || needle.empty()) return 1;
+  const auto same = [](char a, char b) { return lower(a) == lower(b); };
+  std::string text;
+  const std::size_t first = token_bytes[begin].size();
+  for (std::size_t i = begin; i < token_bytes.size(); ++i) {
+    text += token_bytes[i];
+    const auto at = std::search(text.begin(), text.end(), needle.begin(), needle.end(), same);
+    if (at != text.end())
+      return static_cast<std::size_t>(at - text.begin()) < first ? i - begin + 1 : 1;
+    if (text.size() >= first + needle.size()) break;
+  }
+  return 1;
+}
+
 }  // namespace kvscope::gui

@@ -17,4 +17,8 @@ std::string printable(std::string_view bytes);
 std::vector<std::size_t> find_text(const std::vector<std::string>& token_bytes,
                                    std::string_view needle);
 
+/// How many tokens the occurrence of `needle` takes that begins in this one; 1 where none does.
+std::size_t n_tokens_of(const std::vector<std::string>& token_bytes, std::size_t begin,
+                        std::string_view needle);
+
 }  // namespace kvscope::gui

@@ -47,13 +47,13 @@ enum class WeightScale {
 /// Heaviest keys of a query that are struck through where the method drops them.
 inline constexpr Index kHeavyKeys = 32;
 
-/// Weights of one row, or a method's losses, to shades in [0, 1].
+/// Weights of one row, or a method's losses, to shades in [0, 1]; losses below 0 to [-1, 0].
 class Shading {
  public:
   Shading() = default;
   Shading(const RankedRow& row, WeightScale scale, bool mask_sinks);
-  /// In proportion to the largest loss.
-  explicit Shading(const TokenLosses& losses) : losses_(&losses), largest_(losses.largest()) {}
+  /// In proportion to the largest loss, or gain.
+  explicit Shading(const TokenLosses& losses) : losses_(&losses), largest_(losses.most) {}
   double shade(Index pos) const;
   bool is_masked(Index pos) const { return mask_sinks_ && pos < kSinkTokens; }
   /// Weight of a full shade.

@@ -54,6 +54,13 @@ HeadsOptions plain_atlas_options() {
   return options;
 }
 
+AtlasOpening opening_of(const HeadAtlas& atlas) {
+  constexpr double kLeastRetrieval = 0.05;  // of a head's attention: less is chance
+  if (const auto head = largest(atlas, "retrieval", kLeastRetrieval))
+    return {AtlasNumber::retrieval, head};
+  return {AtlasNumber::distance, largest(atlas, "distance", 0.0)};
+}
+
 TourFacts tour_facts_of(const TraceSource& trace, JobContext& job) {
   const HeadAtlas atlas = head_atlas_of(trace, plain_atlas_options(), job);
   TourFacts facts;

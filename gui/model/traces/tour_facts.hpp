@@ -29,6 +29,17 @@ struct TourFacts {
 /// The atlas that the tour asks for, and the panel while it shows no method's loss.
 HeadsOptions plain_atlas_options();
 
+/// What a trace is opened on: the number that says most of its heads, and the head that has most of
+/// it.
+struct AtlasOpening {
+  AtlasNumber number = AtlasNumber::distance;
+  std::optional<TourFacts::Head> strongest;  // empty: no head has the number
+  std::size_t bytes() const { return sizeof *this; }
+};
+
+/// Retrieval if tokens come twice and a head follows them, else distance.
+AtlasOpening opening_of(const HeadAtlas& atlas);
+
 /// Throws what head_atlas_of and AttentionHead::load throw.
 TourFacts tour_facts_of(const TraceSource& trace, JobContext& job);
 

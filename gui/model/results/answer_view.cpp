@@ -1,0 +1,182 @@
+#include "gui/model/results/answer_view.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/base/analysis.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/nan.hpp"
+#include "core/trace/result.hpp"
+#include "gui/model/runs/child_program.hpp"
+
+namespace kvscope::gui {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+double number_in(const Json& json, const char* key) {
+  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : kNan;
+}
+
+std::vector<AnswerToken> tokens_of(const Json& steps) {
+  std::vector<AnswerToken> tokens;
+  for (const Json& step : steps) {
+    AnswerToken token;
+    token.dense = step.at("dense").get<std::string>();
+    token.sparse = step.at("sparse").get<std::string>();
+    token.mended = step.value("mended", "");
+    token.dense_surprise = number_in(step, "dense_surprise");
+    token.sparse_surprise = number_in(step, "sparse_surprise");
+    token.mended_surprise = number_in(step, "mended_surprise");
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+std::vector<BlamedKeys> blamed_of(const Json& prompt, const char* list) {
+  std::vector<BlamedKeys> all;
+  if (!prompt.contains(list)) return all;
+  for (const Json& one : prompt[list]) {
+    BlamedKeys keys;
+    keys.what = {one.at("layer").get<Index>(), one.value("q_head", Index{-1}),
+                 one.value("key", Index{-1})};
+    keys.text = one.value("text", "");
+    keys.recovered = number_in(one, "recovered");
+    keys.says = one.value("says", "");
+    all.push_back(std::move(keys));
+  }
+  std::ranges::stable_sort(all, std::ranges::greater{}, [](const BlamedKeys& keys) {
+    return std::isnan(keys.recovered) ? -1e9 : keys.recovered;
+  });
+  return all;
+}
+
+std::string put_back_word(const PutBack& what) {
+  if (what.layer < 0) return "all";
+  std::string word = fmt::format("{}", what.layer);
+  if (what.q_head >= 0) word += fmt::format(":{}", what.q_head);
+  if (what.key >= 0) word += fmt::format(":{}", what.key);
+  return word;
+}
+
+/// As a message of a FormatError, whatever is wrong with the JSON.
+template <class Read>
+auto reading(const std::string& name, const Read& read) {
+  try {
+    return read();
+  } catch (const nlohmann::json::exception& error) {
+    throw FormatError(
+        fmt::format("{}: expected an explanation of answers, found: {}", name, error.what()));
+  }
+}
+
+}  // namespace
+
+std::vector<ExplainedPrompt> explained_prompts(const ResultView& result) {
+  return reading(result.name(), [&] {
+    std::vector<ExplainedPrompt> prompts;
+    for (const Json& json : result.summary().at("prompts")) {
+      ExplainedPrompt prompt;
+      prompt.name = json.at("prompt").get<std::string>();
+      prompt.sentence = json.value("sentence", "");
+      prompt.token =
+          static_cast<std::size_t>(std::max<Index>(1, json.value("token", Index{1}))) - 1;
+      prompt.tokens = tokens_of(json.at("steps"));
+      prompt.layers = blamed_of(json, "layers");
+      prompt.heads = blamed_of(json, "heads");
+      prompt.keys = blamed_of(json, "keys");
+      prompts.push_back(std::move(prompt));
+    }
+    return prompts;
+  });
+}
+
+std::vector<std::string> words_of_line(const std::string& command_line) {
+  std::vector<std::string> words;
+  bool is_open = false;  // a word
+  bool is_quoted = false;
+  for (std::size_t i = 0; i < command_line.size(); ++i) {
+    const char c = command_line[i];
+    if (c == ' ' && !is_quoted) {
+      is_open = false;
+      continue;
+    }
+    if (!is_open) words.emplace_back();
+    is_open = true;
+    if (c == '\'') {
+      is_quoted = !is_quoted;
+    } else if (c == '\\' && !is_quoted && i + 1 < command_line.size()) {
+      words.back() += command_line[++i];
+    } else {
+      words.back() += c;
+    }
+  }
+  return words;
+}
+
+std::vector<std::string> put_back_words(const ResultView& result, std::size_t prompt,
+                                        const std::vector<PutBack>& back) {
+  const std::vector<std::string> all = words_of_line(result.info().command_line);
+  if (all.size() < 2 || all[1] != "explain") {
+    throw FormatError(fmt::format(
+        "{}: it does not say with which command it was made, so nothing can be put back",
+        result.name()));
+  }
+  std::vector<std::string> words;
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    const bool has_value = all[i] == "--out" || all[i] == "-o" || all[i] == "--progress";
+    if (has_value) ++i;
+    if (has_value || all[i] == "--json" || all[i] == "--overwrite" ||
+        all[i].starts_with("--out=") || all[i].starts_with("--progress="))
+      continue;
+    words.push_back(all[i]);
+  }
+  for (const PutBack& what : back) {
+    words.emplace_back("--put-back");
+    words.push_back(put_back_word(what));
+  }
+  words.insert(words.end(), {"--which", fmt::format("{}", prompt + 1), "--json"});
+  return words;
+}
+
+PutBackAnswer put_back_answer(const std::string& json) {
+  const Json told = parse_ordered_json(json, "kvscope explain --put-back");
+  return reading("kvscope explain --put-back", [&] {
+    const Json& prompt = told.at("prompts").at(0);
+    PutBackAnswer answer;
+    answer.tokens = tokens_of(prompt.at("steps"));
+    answer.dense = prompt.at("answer").get<std::string>();
+    answer.sparse = prompt.at("alone").get<std::string>();
+    answer.mended = prompt.at("mended_alone").get<std::string>();
+    return answer;
+  });
+}
+
+PutBackAnswer run_put_back(const std::string& program, std::vector<std::string> words,
+                           JobContext& job) {
+  words.insert(words.begin(), program);
+  words.insert(words.end(), {"--progress", "json"});
+  std::string last;
+  const ProgramEnd end = run_program(
+      words,
+      [&](const std::string& line) {
+        if (const auto progress = progress_of(line)) {
+          if (job.progress) job.progress(*progress);
+        } else if (!line.empty()) {
+          last = sentence_of(line);
+        }
+      },
+      job.stop);
+  check_stop(job.stop, "put back");
+  if (end.code != 0) {
+    throw ConfigError(last.empty() ? fmt::format("kvscope explain ended with code {}", end.code)
+                                   : last);
+  }
+  return put_back_answer(end.out);
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,112 @@
+// What one token reads: its attention over the tokens before it, of one head or as a mean over a
+// layer's heads or all, and what methods do with each of these keys.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/attention/selection.hpp"
+#include "gui/model/methods/kept_rows.hpp"
+#include "gui/model/tokens/token_losses.hpp"
+#include "gui/model/tokens/token_view.hpp"
+
+namespace kvscope::gui {
+
+/// Every list that a method makes in some layers of a recording.
+struct MethodAnswers {
+  struct Call {
+    TokenRange tokens;
+    kvscope::Selection
+        selection;  // of one head alone (ListOwner::layer) where only that was asked for
+  };
+  struct Layer {
+    Index layer = 0;
+    std::vector<Call> calls;  // ascending; none: a sliding window, which no method touches
+    /// The call in which the query is asked about; null if it was not measured.
+    const Call* call_of(Index query) const;
+  };
+  bool is_one_head = false;
+  std::vector<Layer> layers;  // ascending
+  std::size_t bytes() const;
+};
+
+struct AnswersRequest {
+  KeptRequest of;  // its layer and head, as far as `heads` leaves them
+  LossHeads heads = LossHeads::head;
+  /// Everything that determines the result, as a cache key.
+  std::string key() const;
+};
+
+/// Lists of all heads that are kept at most, in bytes.
+inline constexpr std::size_t kMostAnswers = std::size_t{256} << 20;
+
+/// Throws what replay_layers throws, and ConfigError for lists beyond kMostAnswers.
+MethodAnswers method_answers(const TraceSource& trace, const TraceSource* draft,
+                             const AnswersRequest& request, JobContext& job);
+
+/// What became of a key. Of several heads: of most of the weight that they give it.
+enum class KeyUse : std::uint8_t {
+  unknown,   // the method was not asked about this query
+  by_score,  // kept for its score, or because the layer stays dense
+  by_rule,   // kept whatever its score: sinks, recent keys, the running chunk
+  dropped,
+};
+
+/// One method's verdict on the keys of a query.
+struct KeyUses {
+  Index begin = 0;         // position of the first
+  std::vector<KeyUse> of;  // empty: not known
+  double lost = 0.0;       // attention on dropped keys
+  KeyUse at(Index pos) const {
+    const Index i = pos - begin;
+    return i >= 0 && i < static_cast<Index>(of.size()) ? of[static_cast<std::size_t>(i)]
+                                                       : KeyUse::unknown;
+  }
+  bool keeps(Index pos) const { return at(pos) == KeyUse::by_score || at(pos) == KeyUse::by_rule; }
+};
+
+struct Reading {
+  LossHeads heads = LossHeads::head;
+  RankedRow row;        // means over the heads
+  KeyUses fates;        // under the method
+  KeyUses other_fates;  // under the one it is compared with
+  Index reader() const { return row.row.query; }
+  /// One of the kHeavyKeys that it looks at most.
+  bool is_heavy(Index pos) const {
+    const Index rank = row.rank_of(pos);
+    return rank > 0 && rank <= kHeavyKeys;
+  }
+  std::size_t bytes() const { return row.bytes() + fates.of.size() + other_fates.of.size(); }
+};
+
+struct ReadingRequest {
+  Index layer = 0;
+  Index q_head = 0;
+  Index query = 0;
+  LossHeads heads = LossHeads::head;
+  std::string key() const;
+};
+
+/// Answers may be null: fates are not known then. Throws what attention_row throws.
+Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
+                   const MethodAnswers* answers, const MethodAnswers* other, JobContext& job);
+
+/// The heaviest keys of a reading, the first one first.
+std::vector<Index> heaviest_keys(const Reading& reading, std::size_t n);
+
+/// "kept by rule".
+std::string_view fate_words(KeyUse fate);
+
+/// "“ Dav” 34.0% (kept by score), “id” 12.0% (dropped)": what it reads most.
+std::string reading_words(const Reading& reading, const Document& document, std::size_t n);
+
+/// Of the heaviest keys: how many both methods keep, only the one, only the other, neither. Empty
+/// where a method's verdict is not known.
+std::string difference_words(const Reading& reading, const std::string& method,
+                             const std::string& other);
+
+}  // namespace kvscope::gui

@@ -1,0 +1,92 @@
+#include "gui/panels/readers_list.hpp"
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <algorithm>
+
+#include "core/base/number_text.hpp"
+#include "gui/panels/widgets.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+constexpr std::size_t kMostLines = 64;
+constexpr std::size_t kMostText = 40;  // bytes of the word
+}  // namespace
+
+void ReadersList::draw(PanelContext& context, const std::shared_ptr<const Document>& document,
+                       std::optional<TokenRange> word) {
+  busy_ = false;
+  places_.clear();
+  const bool has_word = word && document->info().capture.qkv;
+  ImGui::BeginDisabled(!has_word);
+  if (ImGui::Button("Who reads it?")) ImGui::OpenPopup("readers");
+  const ImVec2 low = ImGui::GetItemRectMin();
+  const ImVec2 high = ImGui::GetItemRectMax();
+  places_.emplace_back("who reads it", ImVec2{0.5f * (low.x + high.x), 0.5f * (low.y + high.y)});
+  ImGui::EndDisabled();
+  help_tooltip(
+      "The heads that give the found word (or the selected key) most attention from later "
+      "on, and the token from which they give it most.");
+  if (!has_word || !ImGui::BeginPopup("readers")) return;
+  const auto view =
+      slot_.ask(context.session.bench(),
+                fmt::format("{}readers/{}/{}", document->key(), word->begin, word->end),
+                {fmt::format("Who reads position {}", word->begin), Lane::heavy},
+                [document, word = *word](JobContext& job) {
+                  return word_readers(document->source(), word, job);
+                });
+  busy_ = view.is_pending();
+  readers_ = view.fresh ? view.value : nullptr;
+  ImGui::TextUnformatted(
+      fmt::format("“{}” at {} is read by", document->text_of(*word, kMostText), word->begin)
+          .c_str());
+  const ImVec2 size{context.look.px(400), context.look.px(300)};
+  ImGui::BeginChild("list", size);
+  if (readers_) {
+    draw_lines(context, *document);
+  } else {
+    report_job(context, slot_, view.status, /*has_value=*/false, /*fresh=*/false);
+  }
+  ImGui::EndChild();
+  ImGui::EndPopup();
+}
+
+void ReadersList::draw_lines(PanelContext& context, const Document& document) {
+  const Selection& selected = context.session.selection();
+  const std::size_t n = std::min(readers_->heads.size(), kMostLines);
+  for (std::size_t i = 0; i < n; ++i) {
+    const WordReader& reader = readers_->heads[i];
+    const std::string words =
+        fmt::format("layer {} head {}   {} in all   most {} from {} “{}”", reader.layer,
+                    reader.q_head, number_text(reader.received, 3), percent_text(reader.most),
+                    reader.from, document.token_text(reader.from));
+    const bool is_selected = selected.layer == reader.layer && selected.q_head == reader.q_head;
+    ImGui::PushID(static_cast<int>(i));
+    if (ImGui::Selectable(words.c_str(), is_selected, ImGuiSelectableFlags_DontClosePopups)) {
+      context.session.select("reader of a word", [&](Selection& s) {
+        s.layer = reader.layer;
+        s.q_head = reader.q_head;
+        s.query = reader.from;
+        s.key = readers_->word.begin;
+      });
+    }
+    ImGui::PopID();
+    const ImVec2 low = ImGui::GetItemRectMin();
+    const ImVec2 high = ImGui::GetItemRectMax();
+    places_.emplace_back(fmt::format("reader layer {} head {}", reader.layer, reader.q_head),
+                         ImVec2{0.5f * (low.x + high.x), 0.5f * (low.y + high.y)});
+  }
+  if (readers_->heads.size() > n)
+    ImGui::TextDisabled("%s", fmt::format("and {} more", readers_->heads.size() - n).c_str());
+}
+
+void ReadersList::forget() {
+  slot_.clear();
+  readers_.reset();
+  places_.clear();
+  busy_ = false;
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,34 @@
+// "Who reads it?": a button that opens the heads of a recording by how much they read a word, and
+// from where.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "gui/model/jobs/async_value.hpp"
+#include "gui/model/tokens/word_readers.hpp"
+#include "gui/panels/panel.hpp"
+
+namespace kvscope::gui {
+
+class ReadersList {
+ public:
+  /// The button, and the list while it is open: a click selects the head, the query that reads the
+  /// word most, and the word. Without a word the button is grey. Needs an open trace.
+  void draw(PanelContext& context, const std::shared_ptr<const Document>& document,
+            std::optional<TokenRange> word);
+  void forget();
+  bool is_busy() const { return busy_; }
+  /// "reader layer 5 head 6": middles of the lines that were drawn in the last frame.
+  const Places& places() const { return places_; }
+
+ private:
+  void draw_lines(PanelContext& context, const Document& document);
+
+  AsyncValue<WordReaders> slot_;
+  std::shared_ptr<const WordReaders> readers_;
+  bool busy_ = false;
+  Places places_;
+};
+
+}  // namespace kvscope::gui

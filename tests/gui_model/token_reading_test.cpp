@@ -1,0 +1,133 @@
+// What a token reads, against single rows and the kept keys of the same replay.
+#include "gui/model/tokens/token_reading.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "support/planted_trace.hpp"
+#include "tests/gui_model/job_context.hpp"
+
+namespace kvscope::gui::test::token_reading_test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinAbs;
+using kvscope::test::planted_trace;
+using kvscope::test::PlantOptions;
+
+PlantOptions plant() {
+  PlantOptions options;
+  options.n_tokens = 160;
+  options.chunk = 16;
+  options.band = 1.0;
+  options.sink = 1.0;
+  options.seed = 5;
+  return options;
+}
+
+AnswersRequest asking(const char* method, LossHeads heads) {
+  AnswersRequest request;
+  request.of.layer = 1;
+  request.of.q_head = 2;
+  request.of.chunk = 16;
+  request.of.spec = method;
+  request.of.budget = Budget{Budget::Kind::tokens, 12.0};
+  request.heads = heads;
+  return request;
+}
+
+TEST_CASE("a head's fates are the keys that the method keeps, told apart by rule and score") {
+  const auto trace = planted_trace(plant());
+  TestJob job;
+  for (const char* method : {"quoka", "streamingllm", "oracle-topk"}) {
+    const AnswersRequest request = asking(method, LossHeads::head);
+    const MethodAnswers answers = method_answers(trace, nullptr, request, job.context);
+    const KeptRows kept = kept_rows(trace, nullptr, request.of, job.context);
+    REQUIRE(kept.rows.size() > 100);
+    for (const KeptRow& row : kept.rows) {
+      const Reading reading =
+          reading_of(trace, {1, 2, row.pos, LossHeads::head}, &answers, nullptr, job.context);
+      REQUIRE(reading.fates.of.size() == static_cast<std::size_t>(row.visible.size()));
+      CHECK(reading.other_fates.of.empty());
+      std::vector<KeyPos> keys;
+      for (Index key = row.visible.begin; key < row.visible.end; ++key) {
+        if (reading.fates.keeps(key)) keys.push_back(static_cast<KeyPos>(key));
+      }
+      CHECK(keys == row.keys);
+      CHECK_THAT(reading.fates.lost, WithinAbs(1.0 - row.mass, 1e-5));
+      // Of methods that keep the running chunk, by rule.
+      const bool lost_some = static_cast<Index>(keys.size()) < row.visible.size();
+      if (lost_some && std::string_view(method) != "oracle-topk")
+        CHECK(reading.fates.at(row.pos) == KeyUse::by_rule);
+      if (std::string_view(method) == "streamingllm") {
+        for (const KeyPos key : keys) {
+          if (lost_some) CHECK(reading.fates.at(key) == KeyUse::by_rule);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("readings of a layer and of all are means over their heads, for any number of threads") {
+  const auto trace = planted_trace(plant());
+  const TraceInfo& info = trace.info();
+  TestJob job;
+  TestJob alone(1);
+  constexpr Index kQuery = 130;
+  for (const LossHeads heads : {LossHeads::layer, LossHeads::all}) {
+    const AnswersRequest request = asking("quoka", heads);
+    const MethodAnswers answers = method_answers(trace, nullptr, request, job.context);
+    const Reading reading =
+        reading_of(trace, {1, 2, kQuery, heads}, &answers, &answers, job.context);
+    const Reading same = reading_of(trace, {1, 0, kQuery, heads}, &answers, nullptr, alone.context);
+    CHECK(same.row.row.probs == reading.row.row.probs);
+    std::vector<double> mean(kQuery + 1);
+    double lost = 0.0;
+    double n = 0.0;
+    for (const Index layer : info.layers) {
+      if (heads == LossHeads::layer && layer != 1) continue;
+      for (const Index head : info.q_heads) {
+        const AttentionRow row = attention_row(trace, layer, head, kQuery);
+        for (Index key = 0; key <= kQuery; ++key)
+          mean[static_cast<std::size_t>(key)] += row.prob(key);
+        AnswersRequest one = request;
+        one.of.layer = layer;
+        one.of.q_head = head;
+        const KeptRows kept = kept_rows(trace, nullptr, one.of, job.context);
+        lost += 1.0 - kept.nearest(kQuery)->mass;
+        n += 1.0;
+      }
+    }
+    for (Index key = 0; key <= kQuery; ++key) {
+      CHECK_THAT(reading.row.row.prob(key),
+                 WithinAbs(mean[static_cast<std::size_t>(key)] / n, 1e-6));
+    }
+    CHECK_THAT(reading.fates.lost, WithinAbs(lost / n, 1e-5));
+    CHECK(reading.other_fates.of == reading.fates.of);
+    CHECK_THAT(difference_words(reading, "QuoKA", "Quest"),
+               ContainsSubstring("only QuoKA 0, only Quest 0"));
+    const auto heaviest = heaviest_keys(reading, 3);
+    REQUIRE(heaviest.size() == 3);
+    CHECK(reading.row.row.prob(heaviest[0]) >= reading.row.row.prob(heaviest[2]));
+    CHECK(heaviest[0] == reading.row.row.max_key);
+    CHECK(reading.is_heavy(heaviest[2]));
+  }
+}
+
+TEST_CASE("a query that a method was not asked about has no fates") {
+  const auto trace = planted_trace(plant());
+  TestJob job;
+  MethodAnswers none;  // of a layer that stays dense
+  none.is_one_head = true;
+  none.layers.emplace_back().layer = 1;
+  const Reading dense = reading_of(trace, {1, 2, 40, LossHeads::head}, &none, nullptr, job.context);
+  CHECK(dense.fates.of.empty());
+  CHECK(dense.fates.at(3) == KeyUse::unknown);
+  CHECK(fate_words(dense.fates.at(3)) == "not asked");
+  CHECK(asking("quoka", LossHeads::all).key() != asking("quoka", LossHeads::layer).key());
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test::token_reading_test
