@@ -148,7 +148,7 @@ fi
 step "8/8 a look through the explorer, without a window"
 explorer_block=""
 if [ -x "$explorer" ]; then
-  if "$explorer" "$out/verifier.h5" "$out/draft.h5" --layers 3 --screenshot "$out/explorer.png" >"$out/explorer.log" 2>&1; then
+  if "$explorer" "$out/verifier.h5" "$out/draft.h5" --layers 3 --layout overview --screenshot "$out/explorer.png" >"$out/explorer.log" 2>&1; then
     explorer_block='<h2>The explorer</h2><p><img src="explorer.png" alt="The explorer: attention map, query selection, geometry, tokens"></p>'
     rm -f -- "$out/explorer.log"
   else

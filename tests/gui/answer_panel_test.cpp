@@ -87,6 +87,20 @@ TEST_CASE("a command line is read as it is written, and asks again without its f
   CHECK_THROWS_AS(put_back_words(wrong, 0, {}), FormatError);
 }
 
+TEST_CASE("putting back can be stopped") {
+  Rig rig;
+  ThreadPool pool(1);
+  std::stop_source stop;
+  stop.request_stop();
+  JobContext job{pool, stop.get_token(), {}};
+  CHECK_THROWS_AS(
+      run_put_back(rig.app().runs().program(),
+                   {"explain", "--answer", "--facts", "6", "--selector", "quoka", "--budget", "64",
+                    "--lengths", "4000", "--depths", "5", "--put-back", "all"},
+                   job),
+      Interrupted);
+}
+
 TEST_CASE("a command that fails says why in the panel") {
   ThreadPool pool(1);
   JobContext job{pool, {}, {}};

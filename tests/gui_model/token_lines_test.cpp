@@ -42,6 +42,30 @@ Advances advances() {
   return table;
 }
 
+TEST_CASE("right-to-left tokens stand in their order in a line, joined over split characters") {
+  Texts t;
+  // "a", two Hebrew letters in two tokens, a space and a third one, "b"
+  const TokenTexts texts = t.of({"a ", "\xd7\xa9", "\xd7\x9c", " \xd7\x9d", " b"});
+  CHECK(texts.is_right_to_left(1));
+  CHECK_FALSE(texts.is_right_to_left(4));
+  CHECK(texts.text(3) == "\xd7\x9d ");  // its space stands at its right
+  CHECK(texts.begins_word(3));
+  const TokenLines lines = break_lines(texts, advances(), {1000.0f, 1.0f});
+  CHECK(lines.x[0] < lines.x[3]);
+  CHECK(lines.x[3] < lines.x[2]);
+  CHECK(lines.x[2] < lines.x[1]);
+  CHECK(lines.x[1] < lines.x[4]);
+  for (Index pos = 0; pos < 5; ++pos) {
+    const auto at = static_cast<std::size_t>(pos);
+    CHECK(lines.token_at(0, lines.x[at] + 1.0f) == pos);
+  }
+  // seen and alef whose bytes four tokens share: joined all the same
+  const TokenTexts split = t.of({"\xd8", "\xb3", "\xd8", "\xa7"});
+  CHECK(split.text(0) == "\xef\xba\xb3");  // seen at the beginning
+  CHECK(split.text(1).empty());
+  CHECK(split.text(2) == "\xef\xba\x8e");  // alef at the end
+}
+
 TEST_CASE("texts show spaces that cannot be counted otherwise, and where lines end") {
   Texts t;
   const TokenTexts texts = t.of({" the", " ", "   ", "a  b", "end.\n", "\n\n", "\xe4\xb8"});
@@ -115,7 +139,7 @@ TEST_CASE("lines of random text: every token once, none beyond the width, none t
       for (Index pos = line.begin; pos < line.end; ++pos) {
         const auto at = static_cast<std::size_t>(pos);
         CHECK(lines.x[at] == Approx(x));
-        const float sliver = texts.text(pos).empty() ? 9.0f : 0.0f;  // to be pointed at
+        const float sliver = texts.text(pos).empty() ? 3.0f : 0.0f;  // to be pointed at
         CHECK(lines.widths[at] == Approx(advances().width(texts.text(pos)) + 3.0f + sliver));
         x += lines.widths[at];
         CHECK(lines.line_of(pos) == i);

@@ -110,9 +110,13 @@ TokenTexts TokenTexts::of(const Document& document, JobContext& job) {
       continue;
     }
     const bool ends = document.token_bytes()[slot].find('\n') != std::string::npos;
-    const auto before = pos > 0 ? characters_of(whole[slot - 1]) : std::vector<char32_t>();
-    const auto after =
-        slot + 1 < whole.size() ? characters_of(whole[slot + 1]) : std::vector<char32_t>();
+    // Neighbours with letters: others are parts of a character that stands elsewhere.
+    std::size_t left = slot;
+    std::size_t right = slot + 1;
+    while (left > 0 && whole[left - 1].empty()) --left;
+    while (right < whole.size() && whole[right].empty()) ++right;
+    const auto before = left > 0 ? characters_of(whole[left - 1]) : std::vector<char32_t>();
+    const auto after = right < whole.size() ? characters_of(whole[right]) : std::vector<char32_t>();
     texts.add(with_visible_spaces(printable(whole[slot])), ends, before.empty() ? 0 : before.back(),
               after.empty() ? 0 : after.front());
   }
@@ -195,7 +199,7 @@ TokenLines break_lines(const TokenTexts& texts, const Advances& advances,
   };
   for (Index pos = 0; pos < texts.size(); ++pos) {
     // A part of a character that stands elsewhere is a sliver that one can point at.
-    const float least = texts.text(pos).empty() ? 6.0f * request.padding : 0.0f;
+    const float least = texts.text(pos).empty() ? 2.0f * request.padding : 0.0f;
     const float width = advances.width(texts.text(pos)) + 2.0f * request.padding + least;
     if (pos == 0 || texts.ends_line(pos - 1)) {
       begin_line(pos);
