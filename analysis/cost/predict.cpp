@@ -140,14 +140,27 @@ RestOfModel rest_of_model(const ModelConfig& config, double weight_bits) {
   // one row of the embedding is read; a tied one is the output projection too
   if (!config.tied_embeddings)
     n -= static_cast<double>(config.n_vocab) * static_cast<double>(config.d_model);
-  return rest_of_model(n, static_cast<double>(config.n_layers), weight_bits);
+  RestOfModel rest = rest_of_model(n, static_cast<double>(config.n_layers), weight_bits);
+  const auto n_experts = static_cast<double>(config.moe.n_experts);
+  const auto n_picked = static_cast<double>(config.moe.n_picked);
+  if (n_experts > n_picked) {
+    const auto unused = static_cast<double>(config.n_parameters() - config.n_active_parameters());
+    rest.expert_bytes = unused * n_experts / (n_experts - n_picked) * weight_bits / 8.0;
+    rest.expert_share = n_picked / n_experts;
+  }
+  return rest;
 }
 
 double predict_rest(const RestOfModel& rest, double n_tok, const HardwareProfile& hardware,
                     const CostSetting& setting) {
   const double compute = rest.flops_per_token * n_tok * setting.batch /
                          (hardware.matmul.value * hardware.peak_flops());
-  const double memory = rest.weight_bytes / hardware.bandwidth.at(rest.weight_bytes);
+  double bytes = rest.weight_bytes;
+  if (rest.expert_bytes > 0.0) {  // of one token they are among the weights
+    const double read = 1.0 - std::pow(1.0 - rest.expert_share, n_tok * setting.batch);
+    bytes += rest.expert_bytes * (read - rest.expert_share);
+  }
+  const double memory = bytes / hardware.bandwidth.at(bytes);
   return rest.n_launches * hardware.launch.value + std::max(compute, memory);
 }
 

@@ -50,17 +50,19 @@ StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware,
 
 /// What a model does besides attention, of one forward call.
 struct RestOfModel {
-  double weight_bytes = 0.0;  // read once per call, whatever the batch
+  double weight_bytes = 0.0;  // read once per call, whatever the batch; experts of one token
   double flops_per_token = 0.0;
   double n_launches = 0.0;
+  double expert_bytes = 0.0;  // of all experts
+  double expert_share = 0.0;  // of them that one token picks
 };
 
-/// weight_bits: of a stored weight. Experts count as picked by one token. Embeddings are not read
-/// as a matrix, logits are.
+/// weight_bits: of a stored weight. Embeddings are not read as a matrix, logits are.
 RestOfModel rest_of_model(const ModelConfig& config, double weight_bits);
 RestOfModel rest_of_model(double n_parameters, double n_layers, double weight_bits);
 
-/// Seconds of that for n_tok tokens of each sequence.
+/// Seconds of that for n_tok tokens of each sequence. Experts that some token picks are read, as if
+/// every token picked at random.
 double predict_rest(const RestOfModel& rest, double n_tok, const HardwareProfile& hardware,
                     const CostSetting& setting);
 

@@ -168,6 +168,28 @@ TEST_CASE("shape: prompts are sums of calls, and memory counts windows and exper
   CHECK(prompt.dense == Approx(dense));
 }
 
+TEST_CASE("shape: a call reads the experts that its tokens pick", "[cost]") {
+  const ModelConfig config = parse_model_config(R"({"model_type": "qwen3_moe", "hidden_size": 64,
+    "intermediate_size": 128, "moe_intermediate_size": 32, "num_experts": 8,
+    "num_experts_per_tok": 2, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 256, "max_position_embeddings": 4096,
+    "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": true,
+    "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": []})",
+                                                "config.json");
+  const RestOfModel rest = rest_of_model(config, 16.0);
+  const double experts = 2.0 * 2 * 8 * 3 * 64 * 32;  // bytes x layers x experts x matrices
+  CHECK(rest.expert_bytes == Approx(experts));
+  CHECK(rest.expert_share == 0.25);
+  HardwareProfile card = find_hardware("h200");
+  card.launch.value = 0.0;
+  const auto bytes_read = [&](double n_tok, double batch) {
+    return predict_rest(rest, n_tok, card, {batch, 2.0, std::nullopt}) * card.bandwidth.at(1e3);
+  };
+  CHECK(bytes_read(1.0, 1.0) == Approx(rest.weight_bytes));
+  CHECK(bytes_read(1.0, 2.0) == Approx(rest.weight_bytes + experts * (0.4375 - 0.25)));
+  CHECK(bytes_read(2.0, 1.0) == Approx(bytes_read(1.0, 2.0)));
+}
+
 TEST_CASE("shape: answers are one sentence with ends, room and the model's limit", "[cost]") {
   const ModelConfig config = parse_model_config(kConfig, "config.json");
   CostModel model = cost_model(config, "tiny", 16.0);
