@@ -13,16 +13,13 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 
 Words bench(const Words& more, const std::string& tokens = "64,96") {
-  Words words = {"bench", "select",    "--n-q", "4",       "--n-kv", "2",        "--d-head",
-                 "16",    "--lengths", tokens,  "--chunk", "16",     "--repeat", "2"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return with({"bench", "select", "--n-q", "4", "--n-kv", "2", "--d-head", "16", "--lengths",
+               tokens, "--chunk", "16", "--repeat", "2"},
+              more);
 }
 
 TEST_CASE("bench select times every method beside dense attention", "[bench_select]") {
-  const auto run = kvscope_run(bench({"--budget", "16,p=0.9", "--json"}));
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run = ran(bench({"--budget", "16,p=0.9", "--json"}));
   const auto json = run.json();
   CHECK(json.at("bench") == "select");
   CHECK(json.at("n_q") == 4);
@@ -88,13 +85,7 @@ TEST_CASE("wrong uses of bench select end with one sentence and exit code 2", "[
       {{"--phase", "verify"}, "phase"},
   };
   for (const auto& [words, part] : cases) {
-    Words all = {"bench", "select"};
-    all.insert(all.end(), words.begin(), words.end());
-    const auto run = kvscope_run(all);
-    INFO(words.back() << ": " << run.err);
-    CHECK(run.code == 2);
-    CHECK(run.err_is_one_line());
-    CHECK_THAT(run.err, ContainsSubstring(part));
+    refused(with({"bench", "select"}, words), 2, {part});
   }
 }
 

@@ -19,7 +19,7 @@ using testing::TempDir;
 // The embedded verifier with a template.
 struct ChatModel {
   TempDir dir;
-  std::string path = (dir.path() / "model").string();
+  std::string path = dir.file("model");
 
   explicit ChatModel(const std::string& source) {
     fs::create_directories(path);
@@ -50,9 +50,8 @@ TEST_CASE("tokenize shows what a template makes of a text", "[cli]") {
   CHECK(cut.starts_with("{user} Who"));
   CHECK(cut.ends_with("\n{assistant}"));
   CHECK(cut.size() < text_of(ask).size());
-  const auto none = kvscope_run(with({"tokenize"}, with(ask, {"--max-tokens", "2"})));
-  CHECK(none.code == 3);
-  CHECK_THAT(none.err, ContainsSubstring("chat template of model alone takes"));
+  refused(with({"tokenize"}, with(ask, {"--max-tokens", "2"})), 3,
+          {"chat template of model alone takes"});
   CHECK(kvscope_run({"tokenize", "--chat", "--decode", "5"}).code == 2);
 }
 
@@ -63,22 +62,17 @@ TEST_CASE("a model without a template, and one with a broken one, are refused", 
         Words{"explain", "--chat", "--selector", "quoka", "--budget", "64"},
         Words{"simulate", "needle", "--chat", "--selector", "quoka", "--budget", "64"}}) {
     INFO(command.front());
-    const auto run = kvscope_run(command);
-    CHECK(run.code == 3);
-    CHECK(run.err_is_one_line());
-    CHECK_THAT(run.err, ContainsSubstring("verifier has no chat template"));
+    refused(command, 3, {"verifier has no chat template"});
   }
   const ChatModel endless("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}");
-  const auto run = kvscope_run({"tokenize", "--model", endless.path, "--prompt", "a", "--chat"});
-  CHECK(run.code == 3);
-  CHECK(run.err_is_one_line());
-  CHECK_THAT(run.err, ContainsSubstring("calls nest more than"));
+  refused({"tokenize", "--model", endless.path, "--prompt", "a", "--chat"}, 3,
+          {"calls nest more than"});
   CHECK(kvscope_run({"record", "--tokens", "x.json", "--chat", "--out", "never.h5"}).code == 2);
 }
 
 TEST_CASE("a recording says that its text stood in a template", "[cli]") {
   const ChatModel model(kTalk);
-  const std::string trace = (model.dir.path() / "t.h5").string();
+  const std::string trace = model.dir.file("t.h5");
   REQUIRE(kvscope_run({"record", "--model", model.path, "--prompt", "Who was it?", "--chat",
                        "--out", trace})
               .code == 0);
@@ -102,8 +96,7 @@ TEST_CASE("a simulation in chat says so in its table, configuration and rows", "
   CHECK(chat.at("config").at("wordings").at("multi_key") == "chat");
   CHECK(chat.at("rows").at(0).at("wording") == "chat");
   CHECK(chat.at("config_hash") != plain.at("config_hash"));
-  const auto shown = kvscope_run(with(ask, {"--chat=always", "--show-prompts", "1"}));
-  REQUIRE(shown.code == 0);
+  const auto shown = ran(with(ask, {"--chat=always", "--show-prompts", "1"}));
   CHECK_THAT(shown.out, ContainsSubstring("\n{user}"));
   CHECK_THAT(shown.out, ContainsSubstring("? {assistant} The magic number of the") ||
                             ContainsSubstring("? {assistant}The magic number of the"));
@@ -116,11 +109,9 @@ TEST_CASE("auto leaves kinds in plain words that the dense model answers", "[cli
   const ChatModel model(
       "{{ messages[0].content }} Nothing? Nothing{{ messages[1:]|map(attribute="
       "'content')|join(' ') }}");
-  const auto run =
-      kvscope_run({"simulate", "ruler", "--model", model.path, "--selector", "streamingllm",
-                   "--budget", "64", "--lengths", "512", "--depths", "1", "--trials", "1",
-                   "--kinds", "passkey,math_find", "--chat=auto", "--json"});
-  REQUIRE(run.code == 0);
+  const auto run = ran({"simulate", "ruler", "--model", model.path, "--selector", "streamingllm",
+                        "--budget", "64", "--lengths", "512", "--depths", "1", "--trials", "1",
+                        "--kinds", "passkey,math_find", "--chat=auto", "--json"});
   const auto result = run.json();
   CHECK(result.at("config").at("wordings").at("passkey") == "plain");
   CHECK(result.at("config").at("wordings").at("math_find") == "plain");
@@ -128,10 +119,8 @@ TEST_CASE("auto leaves kinds in plain words that the dense model answers", "[cli
                                         "model answers 100"));
   CHECK_THAT(run.err, ContainsSubstring("in its template"));
   // Without a template there is no second try, and nothing is said.
-  const auto none =
-      kvscope_run({"simulate", "passkey", "--selector", "streamingllm", "--budget", "64",
-                   "--lengths", "512", "--depths", "1", "--chat=auto", "--json"});
-  REQUIRE(none.code == 0);
+  const auto none = ran({"simulate", "passkey", "--selector", "streamingllm", "--budget", "64",
+                         "--lengths", "512", "--depths", "1", "--chat=auto", "--json"});
   CHECK_FALSE(none.json().at("config").contains("chat"));
 }
 
@@ -154,16 +143,14 @@ TEST_CASE("auto chooses the template for what the dense model answers only there
   dir.write("asked.jsonl", lines);
   const Words ask = {"simulate",   "ruler",
                      "--model",    model.path,
-                     "--examples", (dir.path() / "asked.jsonl").string(),
+                     "--examples", dir.file("asked.jsonl"),
                      "--selector", "streamingllm",
                      "--budget",   "64",
                      "--lengths",  "512",
                      "--depths",   "1",
                      "--trials",   "4"};
   const auto accuracy = [&](const std::string& chat, const char* wording) {
-    const auto run = kvscope_run(with(ask, {"--json", "--chat=" + chat}));
-    INFO(run.err);
-    REQUIRE(run.code == 0);
+    const auto run = ran(with(ask, {"--json", "--chat=" + chat}));
     const json result = run.json();
     if (result.at("config").contains("wordings"))
       CHECK(result.at("config").at("wordings").at("local") == wording);
@@ -182,10 +169,8 @@ TEST_CASE("auto chooses the template for what the dense model answers only there
 
 TEST_CASE("explain asks in chat", "[cli]") {
   const ChatModel model(kTalk);
-  const auto run =
-      kvscope_run({"explain", "--model", model.path, "--chat", "--selector", "streamingllm",
-                   "--budget", "64", "--lengths", "512", "--depths", "1", "--json"});
-  REQUIRE(run.code == 0);
+  const auto run = ran({"explain", "--model", model.path, "--chat", "--selector", "streamingllm",
+                        "--budget", "64", "--lengths", "512", "--depths", "1", "--json"});
   CHECK(run.json().at("chat") == "template of model");
 }
 

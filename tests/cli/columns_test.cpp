@@ -85,7 +85,7 @@ TEST_CASE("every column that any command writes is known by its whole name") {
 
 TEST_CASE("a simulation's JSON is drawn as its HDF5 is, and says the whole command") {
   const TempDir dir;
-  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const auto file = [&](const std::string& name) { return dir.file(name); };
   const Words needle = {"simulate",  "needle", "--selector", "full,quoka", "--budget", "ratio=0.5",
                         "--lengths", "96,128", "--depths",   "2",          "--trials", "1"};
   const Words perplexity = {"simulate", "perplexity", "--selector",   "full,recent",
@@ -95,13 +95,9 @@ TEST_CASE("a simulation's JSON is drawn as its HDF5 is, and says the whole comma
     for (const std::string ending : {".h5", ".json"}) {
       Words words = command;
       words.insert(words.end(), {"--out", file(figure + ending), "--threads", "1"});
-      const auto run = kvscope_run(words);
-      INFO(run.err);
-      REQUIRE(run.code == 0);
-      const auto drawn = kvscope_run({"figure", figure, file(figure + ending), "--format", "svg",
-                                      "--out", file(figure + ending + ".figures")});
-      INFO(drawn.err);
-      REQUIRE(drawn.code == 0);
+      ran(words);
+      ran({"figure", figure, file(figure + ending), "--format", "svg", "--out",
+           file(figure + ending + ".figures")});
     }
     CHECK(read_file(file(figure + ".h5.figures/" + figure + ".svg")) ==
           read_file(file(figure + ".json.figures/" + figure + ".svg")));
@@ -117,11 +113,8 @@ TEST_CASE("a simulation's JSON is drawn as its HDF5 is, and says the whole comma
 
 TEST_CASE("a sweep says its whole command, whatever the threads and shards were") {
   const std::string trace = recording(64);
-  const auto run =
-      kvscope_run({"sweep", trace, "--budget", "16,32", "--selector", "quest:page-size=8,full",
-                   "--chunk", "16", "--layers", "2-3", "--threads", "1", "--json"});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run = ran({"sweep", trace, "--budget", "16,32", "--selector", "quest:page-size=8,full",
+                        "--chunk", "16", "--layers", "2-3", "--threads", "1", "--json"});
   CHECK(run.json().at("command_line") ==
         "kvscope sweep trace.h5 --selector quest:page-size=8,full --budget tokens=16 "
         "--budget tokens=32 "
@@ -142,19 +135,18 @@ TEST_CASE("options of earlier versions are taken, with a remark") {
              !ContainsSubstring("--n-tokens"));
 
   const testing::TempDir dir;
-  const std::string out = (dir.path() / "s.csv").string();
+  const std::string out = dir.file("s.csv");
   for (int i = 0; i < 2; ++i) {
-    const auto written = kvscope_run({"simulate", "perplexity", "--selector", "full",
-                                      "--max-tokens", "48", "--out", out, "--force"});
-    CHECK(written.code == 0);
-    CHECK_THAT(written.err, ContainsSubstring("--force is called --overwrite now"));
+    const RunResult run = ran({"simulate", "perplexity", "--selector", "full", "--max-tokens", "48",
+                               "--out", out, "--force"});
+    CHECK_THAT(run.err, ContainsSubstring("--force is called --overwrite now"));
   }
 }
 
 TEST_CASE(
     "option --layers says which, --n-layers how many; the old words are taken, with a remark") {
   const testing::TempDir dir;
-  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const auto file = [&](const std::string& name) { return dir.file(name); };
   const auto map = [&](const std::string& out, const Words& which) {
     return kvscope_run(
         with({"analyze", "attention-map", recording(96), "--out", file(out)}, which));

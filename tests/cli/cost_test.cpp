@@ -20,13 +20,11 @@ using testing::TempDir;
 TEST_CASE("cost predicts methods on cards, and a figure shows it", "[cost]") {
   const TempDir dir;
   const std::string trace = recording(200, 4);
-  const std::string out = (dir.path() / "cost.json").string();
+  const std::string out = dir.file("cost.json");
   const auto run =
-      kvscope_run({"cost", trace, "--phase", "decode", "--steps", "3", "--selector",
-                   "full,quest:page-size=4", "--budget", "32", "--hardware", "h100-sxm,rtx-4090",
-                   "--batch", "1,8", "--context", "32768,2097152", "--out", out, "--json"});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+      ran({"cost", trace, "--phase", "decode", "--steps", "3", "--selector",
+           "full,quest:page-size=4", "--budget", "32", "--hardware", "h100-sxm,rtx-4090", "--batch",
+           "1,8", "--context", "32768,2097152", "--out", out, "--json"});
   const auto json = run.json();
   CHECK(json.at("kind") == "cost");
   CHECK(json.at("rows").size() == 2 * 2 * 3 * 2);
@@ -35,8 +33,7 @@ TEST_CASE("cost predicts methods on cards, and a figure shows it", "[cost]") {
     CHECK(row.at("call_us").is_number());  // the recording knows its model
   }
   CHECK(std::filesystem::exists(out));
-  const auto figure =
-      kvscope_run({"figure", "cost", out, "--out", (dir.path() / "figures").string()});
+  const auto figure = kvscope_run({"figure", "cost", out, "--out", dir.file("figures")});
   INFO(figure.err);
   CHECK(figure.code == 0);
   const auto text = kvscope_run(
@@ -62,15 +59,12 @@ TEST_CASE("cost --ledger prints predicted, published and error", "[cost]") {
 
 TEST_CASE("cost --check reads a report of bench select and a profile", "[cost]") {
   const TempDir dir;
-  const std::string bench = (dir.path() / "bench.json").string();
-  const auto measured = kvscope_run({"bench", "select", "--selector", "quest,quoka", "--lengths",
-                                     "256,512", "--chunk", "16", "--repeat", "2", "--json"});
-  REQUIRE(measured.code == 0);
+  const std::string bench = dir.file("bench.json");
+  const auto measured = ran({"bench", "select", "--selector", "quest,quoka", "--lengths", "256,512",
+                             "--chunk", "16", "--repeat", "2", "--json"});
   std::ofstream(bench) << measured.out;
   const auto run =
-      kvscope_run({"cost", "--check", "--measured", bench, "--hardware", "xeon-w-2125", "--json"});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+      ran({"cost", "--check", "--measured", bench, "--hardware", "xeon-w-2125", "--json"});
   const auto json = run.json();
   CHECK(json.at("median_error").is_number());
   CHECK(json.at("methods").size() >= 2);
@@ -78,11 +72,9 @@ TEST_CASE("cost --check reads a report of bench select and a profile", "[cost]")
 }
 
 TEST_CASE("cost --check measures calls and running prefills and says where they differ", "[cost]") {
-  const auto run = kvscope_run({"cost", "--check", "--selector", "quest,quoka", "--lengths",
-                                "256,512", "--repeat", "1", "--live", "256", "--threads", "1",
-                                "--hardware", "xeon-w-2125", "--json"});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run =
+      ran({"cost", "--check", "--selector", "quest,quoka", "--lengths", "256,512", "--repeat", "1",
+           "--live", "256", "--threads", "1", "--hardware", "xeon-w-2125", "--json"});
   const auto json = run.json();
   CHECK(json.at("clock") == "wall");
   std::set<std::string> phases;
@@ -109,8 +101,8 @@ TEST_CASE("cost --check measures calls and running prefills and says where they 
 
 TEST_CASE("cost refuses what it cannot do in one sentence and writes nothing", "[cost]") {
   const TempDir dir;
-  const std::string out = (dir.path() / "o.json").string();
-  const std::string bad = (dir.path() / "bad.json").string();
+  const std::string out = dir.file("o.json");
+  const std::string bad = dir.file("bad.json");
   std::ofstream(bad) << "{\"format\": \"kvscope hardware 1\", \"name\": \"x\"}";
   const std::string trace = recording(64);
   const std::vector<std::pair<Words, std::string>> cases = {

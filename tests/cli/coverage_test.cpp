@@ -20,22 +20,16 @@ struct Pair {
   TempDir dir;
   std::string verifier = recording(160);
   std::string draft = draft_recording(160);
-  Words coverage(Words more) const {
-    Words words = {"analyze", "coverage", verifier};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
+  Words coverage(Words more) const { return with({"analyze", "coverage", verifier}, more); }
 };
 
 TEST_CASE("coverage prints a table, JSON or CSV, and writes its maps") {
   const Pair pair;
-  const auto plain = kvscope_run(pair.coverage({}));
-  INFO(plain.err);
-  REQUIRE(plain.code == 0);
+  const auto plain = ran(pair.coverage({}));
   CHECK(plain.out.starts_with("layer"));
   CHECK_THAT(plain.out, ContainsSubstring("\ncoverage: an oracle needs"));
 
-  const std::string out = (pair.dir.path() / "c.h5").string();
+  const std::string out = pair.dir.file("c.h5");
   const Words options = {"--selector", "quest:dense-layers=0,quoka",
                          "--selector", "twilight",
                          "--budget",   "16,32",
@@ -64,28 +58,13 @@ TEST_CASE("coverage prints a table, JSON or CSV, and writes its maps") {
              ContainsSubstring("no draft trace was given"));
 }
 
-TEST_CASE("coverage does not depend on the thread count") {
-  const Pair pair;
-  const Words options = {
-      "--selector", "quest,lessismore,h2o", "--budget", "16", "--draft", pair.draft, "--json",
-      "--threads"};
-  Words one = options, three = options;
-  one.push_back("1");
-  three.push_back("3");
-  CHECK(kvscope_run(pair.coverage(one)).out == kvscope_run(pair.coverage(three)).out);
-}
-
 TEST_CASE("coverage refuses what makes no sense with one line and exit code 2") {
   const Pair pair;
   const auto check = [&](const Words& words, const std::string& sentence) {
-    const auto run = kvscope_run(pair.coverage(words));
-    INFO(run.err);
-    CHECK(run.code == 2);
-    CHECK(run.err_is_one_line());
-    CHECK_THAT(run.err, ContainsSubstring(sentence));
+    const auto run = refused(pair.coverage(words), 2, {sentence});
     CHECK(run.out.empty());
   };
-  const std::string out = (pair.dir.path() / "r.h5").string();
+  const std::string out = pair.dir.file("r.h5");
   check({"--selector", "qest", "--budget", "8", "--out", out}, "did you mean quest?");
   check({"--selector", "quest", "--budget", "0", "--out", out}, "tokens=0");
   check({"--selector", "quest", "--budget", "p=1.5"}, "p=1.5");

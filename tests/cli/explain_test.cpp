@@ -13,10 +13,8 @@ namespace kvscope::test::explain_test {
 namespace {
 
 TEST_CASE("explain names the heads that look at a needle which a window lost") {
-  const auto run = kvscope_run({"explain", "--facts", "8", "--selector", "streamingllm", "--budget",
-                                "ratio=0.25", "--lengths", "512", "--depths", "1", "--json"});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run = ran({"explain", "--facts", "8", "--selector", "streamingllm", "--budget",
+                        "ratio=0.25", "--lengths", "512", "--depths", "1", "--json"});
   const auto json = run.json();
   CHECK(json.at("missed") == 1);
   REQUIRE(!json.at("rows").empty());
@@ -31,9 +29,7 @@ TEST_CASE("explain --answer names the head whose dropped keys changed a needle's
   const auto file = (folder.path() / "answer.h5").string();
   const Words asked = {"explain",  "--answer", "--facts",   "6",   "--selector", "streamingllm",
                        "--budget", "48",       "--lengths", "600", "--depths",   "1"};
-  const auto run = kvscope_run(with(asked, {"--out", file, "--json"}));
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run = ran(with(asked, {"--out", file, "--json"}));
   const auto json = run.json();
   CHECK(json.at("totals").at("changed") == 1);
   const auto& prompt = json.at("prompts").at(0);
@@ -43,9 +39,8 @@ TEST_CASE("explain --answer names the head whose dropped keys changed a needle's
     return head.at("recovered").template get<double>();
   });
   // The head that puts most of its attention on the fact, as explain without --answer says.
-  const auto looks = kvscope_run({"explain", "--facts", "6", "--selector", "streamingllm",
-                                  "--budget", "48", "--lengths", "600", "--depths", "1", "--json"});
-  REQUIRE(looks.code == 0);
+  const auto looks = ran({"explain", "--facts", "6", "--selector", "streamingllm", "--budget", "48",
+                          "--lengths", "600", "--depths", "1", "--json"});
   const auto rows = looks.json().at("rows");
   CHECK(std::ranges::any_of(rows, [&](const auto& row) {
     return row.at("layer") == best.at("layer") && row.at("q_head") == best.at("q_head");
@@ -61,11 +56,9 @@ TEST_CASE("explain --answer names the head whose dropped keys changed a needle's
 }
 
 TEST_CASE("explain --answer takes words, and says what does not go together") {
-  const auto run = kvscope_run({"explain", "--answer", "--selector", "quoka", "--budget", "2",
-                                "--prompt", "One two three four five six seven eight", "--n-new",
-                                "2", "--token", "2", "--json"});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run =
+      ran({"explain", "--answer", "--selector", "quoka", "--budget", "2", "--prompt",
+           "One two three four five six seven eight", "--n-new", "2", "--token", "2", "--json"});
   CHECK(run.json().at("prompts").at(0).at("token") == 2);
   const Words method = {"--selector", "quoka", "--budget", "16"};
   for (const Words& wrong : {Words{"--prompt", "a"},
@@ -112,7 +105,7 @@ TEST_CASE("explain --put-back says how an answer changes with a blamed head's ke
 TEST_CASE("explain says why a key of a recording was dropped, and which budget keeps it") {
   const testing::TempDir folder;
   const auto file = (folder.path() / "trace.h5").string();
-  REQUIRE(kvscope_run({"record", "--max-tokens", "256", "--out", file}).code == 0);
+  ran({"record", "--max-tokens", "256", "--out", file});
   const std::vector<std::string> asked = {"explain", file,  "--layers",   "2",     "--heads",  "1",
                                           "--query", "250", "--selector", "quoka", "--budget", "32",
                                           "--chunk", "64"};
@@ -135,8 +128,7 @@ TEST_CASE("explain says why a key of a recording was dropped, and which budget k
   std::vector<std::string> enough = asked;
   *(std::find(enough.begin(), enough.end(), "--budget") + 1) = std::to_string(budget);
   enough.insert(enough.end(), {"--json", "--key", key});
-  const auto larger = kvscope_run(enough);
-  REQUIRE(larger.code == 0);
+  const auto larger = ran(enough);
   CHECK(larger.json().at("key").at("end") == "kept");
   const auto text = with({"--key", key});
   CHECK(text.out.find("Dropped.") != std::string::npos);
@@ -162,9 +154,8 @@ TEST_CASE("explain says what there is to see where the answer is the same, or no
 }
 
 TEST_CASE("explain counts the prompts that full attention misses too") {
-  const auto run = kvscope_run({"explain", "--facts", "8", "--selector", "full", "--lengths", "512",
-                                "--depths", "2", "--json"});
-  REQUIRE(run.code == 0);
+  const auto run = ran({"explain", "--facts", "8", "--selector", "full", "--lengths", "512",
+                        "--depths", "2", "--json"});
   CHECK(run.json().at("missed_densely") == run.json().at("missed"));
 }
 

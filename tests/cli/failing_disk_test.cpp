@@ -7,7 +7,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cerrno>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_program.hpp"
@@ -46,12 +45,8 @@ struct Workshop {
     run({"sweep", trace, "--selector", "quest", "--budget", "16", "--out", file("s.csv"), "--shard",
          "1/1"});
   }
-  static void run(const Words& words) {
-    const auto done = kvscope_run(words, {"", {"SOURCE_DATE_EPOCH=1700000000"}});
-    INFO(done.err);
-    REQUIRE(done.code == 0);
-  }
-  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+  static void run(const Words& words) { ran(words, {"", {"SOURCE_DATE_EPOCH=1700000000"}}); }
+  std::string file(const std::string& name) const { return dir.file(name); }
 
   std::vector<Writing> writings() const {
     const std::string h5 = file("o.h5"), csv = file("o.csv"), json = file("o.json");
@@ -125,9 +120,7 @@ void attack(const Workshop& shop, const Attack& attack, long most) {
     INFO(writing.what << ", failing " << attack.call);
     shop.clear();
     const std::string count = shop.file("count");
-    const auto whole = kvscope_run(writing.words, failing(attack.call, 0, attack.reason, 0, count));
-    INFO(whole.err);
-    REQUIRE(whole.code == 0);
+    const auto whole = ran(writing.words, failing(attack.call, 0, attack.reason, 0, count));
     const std::string right = read_file(writing.out);
     const long n_calls = testing::counted_calls(count);
     REQUIRE(n_calls > 0);
@@ -180,10 +173,8 @@ TEST_CASE("a trace is read where the file system has no locks") {
     INFO(run.err);
     CHECK(run.code == 0);
   }
-  const auto held =
-      kvscope_run({"info", shop.trace}, failing("lock", 1, EWOULDBLOCK, 1000, shop.file("count")));
-  CHECK(held.code == 3);
-  CHECK_THAT(held.err, ContainsSubstring("another program has the file open"));
+  refused({"info", shop.trace}, 3, {"another program has the file open"},
+          failing("lock", 1, EWOULDBLOCK, 1000, shop.file("count")));
 }
 
 TEST_CASE("a limit on the size of files ends in a sentence") {

@@ -26,7 +26,7 @@ const std::string kTimes =
 struct Folder {
   TempDir dir;
   std::string times = dir.write("times.csv", kTimes).string();
-  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+  std::string file(const std::string& name) const { return dir.file(name); }
 };
 
 /// Each file of a figure is what its ending says, whole, and holds something: the CSV has lines
@@ -58,14 +58,12 @@ void check_drawn(const std::string& stem) {
 TEST_CASE("results of the program become figures, and come out the same again") {
   const Folder folder;
   const auto trace = folder.file("t.h5");
-  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "80", "--decode", "2"}).code == 0);
+  ran({"record", trace, "--max-tokens", "80", "--decode", "2"});
   const auto draft = folder.file("d.h5");
-  REQUIRE(kvscope_run({"record", draft, "--model", "draft", "--tokens", trace}).code == 0);
+  ran({"record", draft, "--model", "draft", "--tokens", trace});
   const auto result = [&](Words words, const std::string& name) {
     words.insert(words.end(), {"--out", folder.file(name)});
-    const auto run = kvscope_run(words);
-    INFO(run.err);
-    REQUIRE(run.code == 0);
+    ran(words);
     return folder.file(name);
   };
   const auto sweep = result({"sweep", trace, "--selector", "quest,streamingllm,oracle-topk",
@@ -98,9 +96,7 @@ TEST_CASE("results of the program become figures, and come out the same again") 
       {"latency", folder.times}};
   const auto out = folder.file("figures");
   for (const Words& figure : figures) {
-    Words words = {"figure", "--out", out};
-    words.insert(words.end(), figure.begin(), figure.end());
-    const auto run = kvscope_run(words);
+    const auto run = kvscope_run(with({"figure", "--out", out}, figure));
     INFO(figure[0] << ": " << run.err);
     REQUIRE(run.code == 0);
     check_drawn(out + "/" + figure[0]);
@@ -121,10 +117,7 @@ TEST_CASE("results of the program become figures, and come out the same again") 
     const fs::path file = out + "/budget." + ending;
     if (fs::exists(file)) fs::copy_file(file, moved + "/budget." + ending);
   }
-  const auto lost = kvscope_run({"reproduce", moved + "/budget.json"});
-  CHECK(lost.code == 3);
-  CHECK(lost.err_is_one_line());
-  CHECK_THAT(lost.err, ContainsSubstring("--results DIR says where it lies now"));
+  refused({"reproduce", moved + "/budget.json"}, 3, {"--results DIR says where it lies now"});
   const auto found =
       kvscope_run({"reproduce", moved + "/budget.json", "--results", folder.file("")});
   INFO(found.out << found.err);
@@ -189,20 +182,14 @@ TEST_CASE("wrong figures end with one sentence and leave nothing behind") {
       {{"latency"}, 2, "RESULT"},
   };
   for (const Case& c : cases) {
-    Words words = {"figure", "--out", out};
-    words.insert(words.end(), c.words.begin(), c.words.end());
-    const auto run = kvscope_run(words);
-    INFO(run.err);
-    CHECK(run.code == c.code);
-    CHECK(run.err_is_one_line());
-    CHECK_THAT(run.err, ContainsSubstring(c.part));
+    refused(with({"figure", "--out", out}, c.words), c.code, {c.part});
     CHECK(!fs::exists(out));
   }
   const auto blocked =
       kvscope_run({"figure", "latency", folder.times, "--out", folder.file("in_the_way")});
   CHECK(blocked.code == 3);
   CHECK(read_file(folder.file("in_the_way")) == "a file");
-  REQUIRE(kvscope_run({"figure", "latency", folder.times, "--out", out}).code == 0);
+  ran({"figure", "latency", folder.times, "--out", out});
   CHECK(kvscope_run({"figure", "latency", folder.times, "--out", out}).code == 3);
   CHECK(kvscope_run({"figure", "latency", folder.times, "--out", out, "--overwrite"}).code == 0);
   for (const auto& entry : fs::directory_iterator(out)) CHECK(entry.path().extension() != ".part");
@@ -220,10 +207,8 @@ TEST_CASE("figures lists every figure with the command that makes what it needs"
 TEST_CASE("a figure without its font says which package to install") {
   const Folder folder;
   const RunSetup no_font{"", {"KVSCOPE_FONT=/no/such/font.ttf"}};
-  const auto run =
-      kvscope_run({"figure", "latency", folder.times, "--out", folder.file("o")}, no_font);
-  CHECK(run.code == 3);
-  CHECK_THAT(run.err, ContainsSubstring("KVSCOPE_FONT"));
+  refused({"figure", "latency", folder.times, "--out", folder.file("o")}, 3, {"KVSCOPE_FONT"},
+          no_font);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_program.hpp"
-#include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::fit_draft_test {
@@ -15,12 +14,10 @@ using testing::TempDir;
 
 TEST_CASE("a fitted draft beats the plain early exit and drafts in a simulation", "[cli]") {
   const TempDir dir;
-  const std::string out = (dir.path() / "draft").string();
+  const std::string out = dir.file("draft");
   const Words fit = {"fit",  "draft",      "--n-layers", "2",     "--max-tokens",
                      "2560", "--held-out", "400",        "--out", out};
-  const auto run = kvscope_run(with(fit, {"--json"}));
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run = ran(with(fit, {"--json"}));
   const auto found = run.json();
   CHECK(found.at("held_out_tokens") == 399);
   CHECK(found.at("fitted").at("greedy") > found.at("plain_exit").at("greedy"));
@@ -36,21 +33,17 @@ TEST_CASE("a fitted draft beats the plain early exit and drafts in a simulation"
   INFO(speculative.err);
   CHECK(speculative.code == 0);
 
-  const auto again = kvscope_run(fit);
-  CHECK(again.code == 3);
-  CHECK_THAT(again.err, ContainsSubstring("--overwrite replaces the files of a draft in it"));
+  refused(fit, 3, {"--overwrite replaces the files of a draft in it"});
 }
 
 TEST_CASE("fit draft says what it cannot do", "[cli]") {
   CHECK_THAT(kvscope_run({"fit", "draft"}).err, ContainsSubstring("--out is missing"));
-  const auto layers = kvscope_run({"fit", "draft", "--n-layers", "99", "--out", "never"});
-  CHECK(layers.code == 2);
-  CHECK_THAT(layers.err, ContainsSubstring("layers, found 99"));
+  const auto layers =
+      refused({"fit", "draft", "--n-layers", "99", "--out", "never"}, 2, {"layers, found 99"});
   const TempDir dir;
-  const auto text = kvscope_run({"fit", "draft", "--n-layers", "2", "--out", "never", "--text",
-                                 dir.write("a.txt", "too short").string()});
-  CHECK(text.code == 2);
-  CHECK_THAT(text.err, ContainsSubstring("to measure on (--held-out)"));
+  refused({"fit", "draft", "--n-layers", "2", "--out", "never", "--text",
+           dir.write("a.txt", "too short").string()},
+          2, {"to measure on (--held-out)"});
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ const std::string kSentence = "Computed with products in bf16-portable";
 
 TEST_CASE("what is made of a recording in bf16 says so: info, sweeps, analyses, figures, tables") {
   const TempDir dir;
-  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const auto file = [&](const std::string& name) { return dir.file(name); };
   const auto trace = file("bf16.h5");
   REQUIRE(kvscope_run({"record", trace, "--max-tokens", "120", "--matmul", "bf16-portable"}).code ==
           0);
@@ -26,12 +26,10 @@ TEST_CASE("what is made of a recording in bf16 says so: info, sweeps, analyses, 
   CHECK(!kvscope_run({"info", recording(96), "--json"}).json().contains("matmul"));
 
   const Words sweep = {"sweep", trace, "--selector", "quest", "--budget", "16", "--chunk", "32"};
-  const auto printed = kvscope_run(with(sweep, {"--out", file("s.h5")}));
-  INFO(printed.err);
-  REQUIRE(printed.code == 0);
+  const auto printed = ran(with(sweep, {"--out", file("s.h5")}));
   CHECK_THAT(printed.out, ContainsSubstring(kSentence));
   CHECK_THAT(kvscope_run({"info", file("s.h5")}).out, ContainsSubstring(kSentence));
-  REQUIRE(kvscope_run(with(sweep, {"--out", file("s.csv")})).code == 0);
+  ran(with(sweep, {"--out", file("s.csv")}));
   CHECK_THAT(read_file(file("s.csv")), ContainsSubstring(",matmul,") &&
                                            ContainsSubstring(",bf16-portable,") &&
                                            !ContainsSubstring("kv_dtype"));
@@ -63,9 +61,9 @@ TEST_CASE("what is made of a recording in bf16 says so: info, sweeps, analyses, 
 
 TEST_CASE("what is made of a recording that is stored in 16 bits says so") {
   const TempDir dir;
-  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const auto file = [&](const std::string& name) { return dir.file(name); };
   const auto trace = file("f16.h5");
-  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "120", "--dtype", "f16"}).code == 0);
+  ran({"record", trace, "--max-tokens", "120", "--dtype", "f16"});
   const std::string sentence = "Recorded in f16: choices and numbers are not those of f32.";
   CHECK_THAT(kvscope_run({"info", trace}).out, ContainsSubstring(sentence));
   const Words sweep = {"sweep",    recording(96), trace,     "--selector", "quest",
@@ -80,9 +78,7 @@ TEST_CASE("what is made of a recording that is stored in 16 bits says so") {
              ContainsSubstring(sentence));
   // A mean over both is of neither; side by side they may stand.
   const Words table = {"table", out, "--value", "mass_mean", "--where", "layer=0"};
-  const auto mean = kvscope_run(with(table, {"--rows", "selector"}));
-  CHECK(mean.code == 2);
-  CHECK_THAT(mean.err, ContainsSubstring("differ in recorded"));
+  refused(with(table, {"--rows", "selector"}), 2, {"differ in recorded"});
   const auto beside = kvscope_run(with(table, {"--rows", "trace"}));
   INFO(beside.err);
   CHECK(beside.code == 0);
@@ -97,11 +93,11 @@ TEST_CASE("what is made of a recording that is stored in 16 bits says so") {
 
 TEST_CASE("results name their inputs with the hashes that are known") {
   const TempDir dir;
-  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const auto file = [&](const std::string& name) { return dir.file(name); };
   const auto trace = recording(120, 4);
   const auto hash = kvscope_run({"info", trace, "--json"}).json().at("content_hash");
   const Words sweep = {"sweep", trace, "--selector", "quest", "--budget", "16", "--chunk", "32"};
-  REQUIRE(kvscope_run(with(sweep, {"--out", file("s.h5")})).code == 0);
+  ran(with(sweep, {"--out", file("s.h5")}));
   const auto json = kvscope_run(with(sweep, {"--json"})).json().at("inputs");
   REQUIRE(json.size() == 1);
   CHECK(json.at(0).at("what") == "trace");
@@ -126,11 +122,11 @@ TEST_CASE("results name their inputs with the hashes that are known") {
 
 TEST_CASE("results name every file that an option names, with a hash of its contents") {
   const TempDir dir;
-  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const auto file = [&](const std::string& name) { return dir.file(name); };
   const auto trace = recording(96);
-  REQUIRE(kvscope_run({"fit", "kascade", trace, "--out", file("map.json")}).code == 0);
-  REQUIRE(kvscope_run({"record", file("d.h5"), "--model", "draft", "--tokens", trace}).code == 0);
-  REQUIRE(kvscope_run({"record", file("c.h5"), "--max-tokens", "64"}).code == 0);
+  ran({"fit", "kascade", trace, "--out", file("map.json")});
+  ran({"record", file("d.h5"), "--model", "draft", "--tokens", trace});
+  ran({"record", file("c.h5"), "--max-tokens", "64"});
   const std::string kascade = "kascade:map=" + file("map.json");
   const auto whats = [](const nlohmann::json& report) {
     std::vector<std::string> list;

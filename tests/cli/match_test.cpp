@@ -2,7 +2,6 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -21,12 +20,11 @@ using testing::TempDir;
 struct MatchShop {
   TempDir dir;
   std::string trace = recording(200, 4);
-  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+  std::string file(const std::string& name) const { return dir.file(name); }
   Words sweep(const std::string& selectors, Words more) const {
-    Words words = {"sweep", trace,         "--phase", "decode",     "--steps",
-                   "3",     "--resamples", "20",      "--selector", selectors};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return with({"sweep", trace, "--phase", "decode", "--steps", "3", "--resamples", "20",
+                 "--selector", selectors},
+                more);
   }
 };
 
@@ -40,9 +38,7 @@ TEST_CASE(
     const Words words = shop.sweep(selectors, {"--match", "density=0.2", "--dense-layers", "0"});
     Words whole = words;
     whole.insert(whole.end(), {"--out", one, "--threads", "1"});
-    const auto run = kvscope_run(whole, pinned);
-    INFO(run.err);
-    REQUIRE(run.code == 0);
+    const auto run = ran(whole, pinned);
     CHECK_THAT(run.out, ContainsSubstring("knob") && ContainsSubstring("reached") &&
                             ContainsSubstring(
                                 "* vattention, density=0.2: not reached: the least is density="));
@@ -50,11 +46,11 @@ TEST_CASE(
     for (const std::string i : {"1", "2"}) {
       Words shard = words;
       shard.insert(shard.end(), {"--out", shop.file("parts" + extension), "--shard", i + "/2"});
-      REQUIRE(kvscope_run(shard, pinned).code == 0);
+      ran(shard, pinned);
       merge.push_back(shop.file("parts" + extension) + ".shard-" + i + "-of-2");
     }
     merge.insert(merge.end(), {"--out", shop.file("merged" + extension)});
-    REQUIRE(kvscope_run(merge, pinned).code == 0);
+    ran(merge, pinned);
     CHECK(read_file(shop.file("merged" + extension)) == read_file(one));
   }
   const auto rows = nlohmann::json::parse(read_file(shop.file("one.json")));
@@ -78,10 +74,8 @@ TEST_CASE(
   CHECK_THAT(without.out, !ContainsSubstring("\"ceiling\""));
   // the figure, whatever the format, and its manifest
   for (const std::string extension : {".csv", ".json", ".h5"}) {
-    const auto drawn = kvscope_run({"figure", "equal-cost", shop.file("one" + extension),
-                                    "--format", "svg", "--out", shop.file("figures" + extension)});
-    INFO(drawn.err);
-    REQUIRE(drawn.code == 0);
+    const auto drawn = ran({"figure", "equal-cost", shop.file("one" + extension), "--format", "svg",
+                            "--out", shop.file("figures" + extension)});
     CHECK_THAT(drawn.err, ContainsSubstring("vattention (not reached"));
     CHECK(kvscope_run({"reproduce", shop.file("figures" + extension) + "/equal-cost.json"}).code ==
           0);
@@ -96,10 +90,8 @@ TEST_CASE(
 
 TEST_CASE("all stands for every method that the run can have; the others are named") {
   const MatchShop shop;
-  const auto run = kvscope_run(
-      shop.sweep("all,quest:page-size=4", {"--budget", "16", "--layers", "5", "--json"}));
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run =
+      ran(shop.sweep("all,quest:page-size=4", {"--budget", "16", "--layers", "5", "--json"}));
   const auto report = run.json();
   std::string skipped;
   for (const auto& sentence : report["skipped"]) skipped += sentence.get<std::string>() + "\n";
@@ -118,22 +110,15 @@ TEST_CASE("wrong matches end with one sentence that names what is taken") {
   const MatchShop shop;
   for (const std::string word :
        {"tokens=5", "density=0", "density=2", "density", "keys=0", "bytes=-1", "0.05"}) {
-    const auto run = kvscope_run(shop.sweep("quest", {"--match", word}));
-    INFO(word << ": " << run.err);
-    CHECK(run.code == 2);
-    CHECK(run.err_is_one_line());
-    CHECK_THAT(run.err, ContainsSubstring("density=X") && ContainsSubstring("keys=N") &&
-                            ContainsSubstring("bytes=N"));
+    refused(shop.sweep("quest", {"--match", word}), 2, {"density=X", "keys=N", "bytes=N"});
   }
-  const auto both = kvscope_run(shop.sweep("quest", {"--match", "density=0.1", "--budget", "16"}));
-  CHECK(both.code == 2);
-  CHECK_THAT(both.err, ContainsSubstring("exclude each other"));
+  refused(shop.sweep("quest", {"--match", "density=0.1", "--budget", "16"}), 2,
+          {"exclude each other"});
 }
 
 TEST_CASE("a sweep at equal predicted microseconds meets them on the card, and says so") {
   const MatchShop shop;
-  const auto dense = kvscope_run(shop.sweep("full", {"--hardware", "xeon-w-2125", "--json"}));
-  REQUIRE(dense.code == 0);
+  const auto dense = ran(shop.sweep("full", {"--hardware", "xeon-w-2125", "--json"}));
   double dense_us = 0.0;
   double n_layers = 0.0;
   const auto dense_report = dense.json();  // outlives the loop over its rows
@@ -146,10 +131,8 @@ TEST_CASE("a sweep at equal predicted microseconds meets them on the card, and s
   REQUIRE(n_layers > 0.0);
   const double target = 0.9 * dense_us / n_layers;
   const std::string match = "us=" + std::to_string(target);
-  const auto run = kvscope_run(shop.sweep(
-      "oracle-topk,streamingllm", {"--match", match, "--hardware", "xeon-w-2125", "--json"}));
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run = ran(shop.sweep("oracle-topk,streamingllm",
+                                  {"--match", match, "--hardware", "xeon-w-2125", "--json"}));
   std::map<std::string, std::pair<double, double>> met;  // by method: sum over layers, layers
   const auto report = run.json();
   for (const auto& row : report.at("rows")) {
@@ -169,19 +152,13 @@ TEST_CASE("a sweep at equal predicted microseconds meets them on the card, and s
     if (row.at("match_note").get<std::string>().empty())
       CHECK(row.at("match_reached").get<double>() == Approx(target).epsilon(0.011));
   }
-  const auto without = kvscope_run(shop.sweep("quest", {"--match", "us=5"}));
-  CHECK(without.code == 2);
-  CHECK(without.err_is_one_line());
-  CHECK_THAT(without.err, ContainsSubstring("--hardware"));
+  refused(shop.sweep("quest", {"--match", "us=5"}), 2, {"--hardware"});
   for (const char* wrong : {"us=0", "us=-1", "us=", "us=x"}) {
-    const auto refused = kvscope_run(shop.sweep("quest", {"--match", wrong, "--hardware", "h200"}));
-    CHECK(refused.code == 2);
-    CHECK_THAT(refused.err, ContainsSubstring("us=X with X > 0"));
+    refused(shop.sweep("quest", {"--match", wrong, "--hardware", "h200"}), 2, {"us=X with X > 0"});
   }
-  const auto live = kvscope_run(
-      {"simulate", "perplexity", "--selector", "quest", "--match", "us=5", "--max-tokens", "64"});
-  CHECK(live.code == 2);
-  CHECK_THAT(live.err, ContainsSubstring("kvscope sweep --hardware"));
+  refused(
+      {"simulate", "perplexity", "--selector", "quest", "--match", "us=5", "--max-tokens", "64"}, 2,
+      {"kvscope sweep --hardware"});
 }
 
 }  // namespace

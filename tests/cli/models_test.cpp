@@ -43,8 +43,7 @@ void rewrite(const fs::path& file, const std::string& from, const std::string& t
 RunResult record(const fs::path& model, const TempDir& dir) {
   const fs::path ids = dir.write("ids.json", "[5, 17, 3, 50, 49, 17, 8, 1, 44, 20, 7, 63, 9]");
   return kvscope_run({"record", "--model", model.string(), "--tokens", ids.string(), "--out",
-                      (dir.path() / "t.h5").string(), "--overwrite", "--chunk", "5", "--decode",
-                      "4"});
+                      dir.file("t.h5"), "--overwrite", "--chunk", "5", "--decode", "4"});
 }
 
 TEST_CASE("every family records and verifies, sinks, windows and experts included") {
@@ -56,10 +55,10 @@ TEST_CASE("every family records and verifies, sinks, windows and experts include
     const auto run = record(kGolden / name, dir);
     INFO(run.err);
     REQUIRE(run.code == 0);
-    const auto verify = kvscope_run({"verify", (dir.path() / "t.h5").string(), "--json"});
+    const auto verify = kvscope_run({"verify", dir.file("t.h5"), "--json"});
     INFO(verify.err);
     CHECK(verify.code == 0);
-    const auto info = kvscope_run({"info", (dir.path() / "t.h5").string(), "--json"}).json();
+    const auto info = kvscope_run({"info", dir.file("t.h5"), "--json"}).json();
     CHECK(info.at("model").at("score_cap") == (std::string(name) == "gemma2" ? 3.0 : 0.0));
     CHECK(info.at("model").at("sinks") == std::string(name).starts_with("gpt_oss"));
     CHECK(kvscope_run({"info", (kGolden / name).string()}).code == 0);
@@ -76,12 +75,9 @@ TEST_CASE("quantised and adapted checkpoints and text towers record and verify")
     const TempDir dir;
     const fs::path ids = dir.write("ids.json", "[5, 17, 3, 50, 9, 17, 8, 1, 44, 20, 7, 63, 9]");
     for (const char* matmul : {"f32", "bf16"}) {
-      const auto run =
-          kvscope_run({"record", "--model", (kGolden / name).string(), "--tokens", ids.string(),
-                       "--out", (dir.path() / "t.h5").string(), "--overwrite", "--matmul", matmul});
-      INFO(run.err);
-      REQUIRE(run.code == 0);
-      const auto verify = kvscope_run({"verify", (dir.path() / "t.h5").string(), "--json"});
+      ran({"record", "--model", (kGolden / name).string(), "--tokens", ids.string(), "--out",
+           dir.file("t.h5"), "--overwrite", "--matmul", matmul});
+      const auto verify = kvscope_run({"verify", dir.file("t.h5"), "--json"});
       INFO(verify.err);
       CHECK(verify.code == 0);
     }
@@ -123,10 +119,8 @@ TEST_CASE("the option --device: words that there are not, and GPUs that there ar
   const fs::path ids = dir.write("ids.json", "[5, 17, 3]");
   const fs::path out = dir.path() / "t.h5";
   const auto record_with = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {"record",     "--model", "draft",     "--tokens",
-                                      ids.string(), "--out",   out.string()};
-    words.insert(words.end(), more.begin(), more.end());
-    return kvscope_run(words);
+    return kvscope_run(with(
+        {"record", "--model", "draft", "--tokens", ids.string(), "--out", out.string()}, more));
   };
   for (const char* word : {"gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", ""}) {
     INFO(word);
@@ -187,11 +181,10 @@ TEST_CASE("routing is captured where there are experts, refused where there are 
   const fs::path ids = dir.write("ids.json", "[5, 17, 3]");
   const auto run = [&](const char* model) {
     return kvscope_run({"record", "--model", (kGolden / model).string(), "--tokens", ids.string(),
-                        "--out", (dir.path() / "t.h5").string(), "--overwrite", "--capture",
-                        "routing"});
+                        "--out", dir.file("t.h5"), "--overwrite", "--capture", "routing"});
   };
   CHECK(run("qwen3_moe").code == 0);
-  CHECK(kvscope_run({"verify", (dir.path() / "t.h5").string()}).code == 0);
+  CHECK(kvscope_run({"verify", dir.file("t.h5")}).code == 0);
   const auto refused = run("qwen3");
   CHECK(refused.code == 2);
   CHECK(refused.err_is_one_line());
@@ -341,18 +334,13 @@ TEST_CASE("tokenize reads tokenizer.model and tekken.json, and says what is wron
     const fs::path folder = dir.path() / name;
     fs::create_directory(folder);
     std::ofstream(folder / name) << text;
-    const auto refused = kvscope_run({"tokenize", "--prompt", "a", "--model", folder.string()});
-    CHECK(refused.code == 3);
-    CHECK(refused.err_is_one_line());
-    CHECK_THAT(refused.err, ContainsSubstring(name));
+    refused({"tokenize", "--prompt", "a", "--model", folder.string()}, 3, {name});
   }
 }
 
 TEST_CASE("tokenize --pieces shows each id with its text") {
-  const auto run = kvscope_run({"tokenize", "--prompt", "the ship\n", "--pieces", "--model",
-                                (kGolden / "tokenizer/sentencepiece.json").string()});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run = ran({"tokenize", "--prompt", "the ship\n", "--pieces", "--model",
+                        (kGolden / "tokenizer/sentencepiece.json").string()});
   CHECK_THAT(run.out, ContainsSubstring("1\t\"<s>\"\n") && ContainsSubstring("\t\" the\"\n") &&
                           ContainsSubstring("13\t\"\\n\"\n"));
 }

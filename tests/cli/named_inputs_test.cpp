@@ -17,11 +17,11 @@ using testing::TempDir;
 
 TEST_CASE("no command writes over what one of its options names") {
   const TempDir dir;
-  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const auto file = [&](const std::string& name) { return dir.file(name); };
   const std::string trace = recording(64);
   const std::string model = file("m");
   fs::copy(testing::source_dir() / "traces/samples/draft", model);
-  REQUIRE(kvscope_run({"fit", "kascade", trace, "--out", file("a.json")}).code == 0);
+  ran({"fit", "kascade", trace, "--out", file("a.json")});
   fs::copy_file(file("a.json"), file("a.csv"));
   const fs::path hardware =
       dir.write("hw.json", read_file(testing::source_dir() / "analysis/cost/data/h200.json"));
@@ -56,7 +56,6 @@ TEST_CASE("no command writes over what one of its options names") {
     Words words = command;
     words.insert(words.end(), {"--out", input});
     const RunResult run = kvscope_run(words);
-    INFO(words[0] << " --out " << input << ": " << run.err);
     CHECK(run.code == 2);
     CHECK_THAT(run.err, ContainsSubstring("it is the input"));
     CHECK(read_file(input) == before);

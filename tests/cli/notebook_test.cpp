@@ -21,10 +21,10 @@ struct Recorded {
   std::string trace = file("trace.h5");
   std::string quest = file("quest.h5");
   Recorded() {
-    REQUIRE(kvscope_run({"record", trace, "--max-tokens", "64", "--decode", "2"}).code == 0);
-    REQUIRE(kvscope_run({"analyze", "quest", trace, "--out", quest}).code == 0);
+    ran({"record", trace, "--max-tokens", "64", "--decode", "2"});
+    ran({"analyze", "quest", trace, "--out", quest});
   }
-  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+  std::string file(const std::string& name) const { return dir.file(name); }
 };
 
 /// The source of the parameters cell.
@@ -39,9 +39,7 @@ TEST_CASE("a notebook names its files relative to its folder, and what they were
   const Recorded recorded;
   fs::create_directory(recorded.dir.path() / "sub");
   const std::string out = recorded.file("sub/b.ipynb");
-  const auto run = kvscope_run({"notebook", "bounds", recorded.quest, "--out", out});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run = ran({"notebook", "bounds", recorded.quest, "--out", out});
   CHECK(run.out.empty());
   const std::string parameters = parameters_of(out);
   CHECK_THAT(parameters, ContainsSubstring("RESULTS = [\"../quest.h5\"]"));
@@ -61,7 +59,7 @@ TEST_CASE("a trace that moved away is named by its expected place; one that was 
   const std::string moved = recorded.file("far/other.h5");
   fs::rename(recorded.trace, moved);
   const std::string out = recorded.file("b.ipynb");
-  REQUIRE(kvscope_run({"notebook", "bounds", recorded.quest, "--out", out}).code == 0);
+  ran({"notebook", "bounds", recorded.quest, "--out", out});
   CHECK_THAT(parameters_of(out), ContainsSubstring("TRACES = [\"trace.h5\"]"));
   REQUIRE(kvscope_run(
               {"notebook", "bounds", recorded.quest, "--trace", moved, "--out", out, "--overwrite"})
@@ -75,11 +73,7 @@ TEST_CASE("wrong kinds and files end with a sentence and leave no notebook") {
   const auto fails = [&](std::vector<std::string> words, int code, const char* sentence) {
     words.insert(words.begin(), "notebook");
     words.insert(words.end(), {"--out", out});
-    const auto result = kvscope_run(words);
-    INFO(sentence << " | " << result.err);
-    CHECK(result.code == code);
-    CHECK(result.err_is_one_line());
-    CHECK_THAT(result.err, ContainsSubstring(sentence));
+    const auto result = refused(words, code, {sentence});
     CHECK(!fs::exists(out));
   };
   fails({"bound", recorded.quest}, 2, "Did you mean bounds");
@@ -89,7 +83,7 @@ TEST_CASE("wrong kinds and files end with a sentence and leave no notebook") {
   fails({"bounds", recorded.file("none.h5")}, 3, "none.h5");
   fails({"bounds", recorded.quest, recorded.quest}, 2, "two results are of kind quest");
   const std::string other = recorded.file("other.h5");
-  REQUIRE(kvscope_run({"record", other, "--max-tokens", "32"}).code == 0);
+  ran({"record", other, "--max-tokens", "32"});
   fails({"bounds", recorded.quest, "--trace", other}, 2, "no result is about");
   const auto csv = recorded.dir.write("x.csv", "a,b\n1,2\n");
   fails({"simulation", csv.string()}, 3, "columns task and config_hash; kvscope sweep and");

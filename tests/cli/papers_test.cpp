@@ -33,9 +33,7 @@ TEST_CASE("papers judges items from results, and does not run them again") {
       "papers",  "--quick",
       "--out",   out.string(),
       "--items", "error-theorem-b1,error-bound-factor,error-last-midpoint,quest-longbench"};
-  const auto first = kvscope_run(command);
-  INFO(first.err);
-  REQUIRE(first.code == 0);
+  const auto first = ran(command);
   CHECK_THAT(first.out, ContainsSubstring("does not hold"));
   const auto items = items_of(out);
   REQUIRE(items.size() == 4);
@@ -72,11 +70,8 @@ TEST_CASE("papers on a checkpoint without a tokenizer: items say why, the rest g
   const TempDir dir;
   const fs::path out = dir.path() / "report";
   const fs::path golden = testing::source_dir() / "tests/golden/llama3_gqa";
-  const auto run =
-      kvscope_run({"papers", "--quick", "--model", golden.string(), "--out", out.string(),
-                   "--items", "quoka-fig-2b,quoka-fig-4,specattn-fig-2,error-theorem-b1"});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  ran({"papers", "--quick", "--model", golden.string(), "--out", out.string(), "--items",
+       "quoka-fig-2b,quoka-fig-4,specattn-fig-2,error-theorem-b1"});
   for (const auto& item : items_of(out)) {
     INFO(item.dump());
     if (item.at("item") == "error-theorem-b1") {
@@ -97,9 +92,7 @@ TEST_CASE("papers makes a draft of the model's own layers, says so, and leaves t
                          "--model", embedded_verifier().string(),
                          "--items", "specattn-fig-2,specattn-app-a",
                          "--out",   out.string()};
-  const auto run = kvscope_run(command);
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  ran(command);
   const auto report = nlohmann::json::parse(read_file(out / "items.json"));
   CHECK(report.at("draft") ==
         "early exit: the first 4 layers of the model itself and a fitted head");
@@ -118,16 +111,14 @@ TEST_CASE("papers makes a draft of the model's own layers, says so, and leaves t
   CHECK(again.code == 0);
   CHECK(again.err.empty());  // the draft is not fitted again
   // Another draft makes other numbers.
-  const auto other = kvscope_run(with(command, {"--draft", "draft"}));
-  CHECK(other.code == 0);
-  CHECK_THAT(other.err, ContainsSubstring("layer-map: kvscope analyze"));
+  CHECK_THAT(ran(with(command, {"--draft", "draft"})).err,
+             ContainsSubstring("layer-map: kvscope analyze"));
   CHECK_THAT(items_of(out)[0].at("note").get<std::string>(), !ContainsSubstring("No draft"));
   CHECK_THAT(items_of(out)[0].at("command").get<std::string>(), !ContainsSubstring("dense-layers"));
 }
 
 TEST_CASE("papers --plan says what is asked, and runs nothing") {
-  const auto text = kvscope_run({"papers", "--plan", "--quick", "--items", "quoka-fig-4"});
-  REQUIRE(text.code == 0);
+  const auto text = ran({"papers", "--plan", "--quick", "--items", "quoka-fig-4"});
   CHECK_THAT(text.out, ContainsSubstring("is above StreamingLLM, 25 %"));
   CHECK_THAT(text.out, ContainsSubstring("paired over 20 prompts"));
   const auto plan = kvscope_run({"papers", "--plan", "--json"}).json();
@@ -145,10 +136,8 @@ TEST_CASE("papers asks for the fact that the dense model finds best, as it under
             "{% for m in messages %}Question: {{ m.content }}\nAnswer:{% endfor %}");
   for (const std::string& model : {std::string("verifier"), with_template.string()}) {
     const fs::path out = dir.path() / ("report of " + fs::path(model).filename().string());
-    const auto run = kvscope_run({"papers", "--quick", "--model", model, "--items",
-                                  "quoka-fig-4,quoka-88-percent", "--out", out.string()});
-    INFO(run.err);
-    REQUIRE(run.code == 0);
+    ran({"papers", "--quick", "--model", model, "--items", "quoka-fig-4,quoka-88-percent", "--out",
+         out.string()});
     const fs::path csv = out / "runs/asked.csv";
     const Table table = table_from_csv(read_file(csv), csv.string());
     const auto accuracy = table.numbers("accuracy");
@@ -181,10 +170,8 @@ TEST_CASE("papers times prompts that the model has positions for") {
   config["max_position_embeddings"] = 3000;
   dir.write("short/config.json", config.dump());
   const fs::path out = dir.path() / "report";
-  const auto run = kvscope_run({"papers", "--quick", "--model", model.string(), "--items",
-                                "quoka-fig-5acd", "--out", out.string()});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  ran({"papers", "--quick", "--model", model.string(), "--items", "quoka-fig-5acd", "--out",
+       out.string()});
   const auto item = items_of(out)[0];
   CHECK_THAT(item.at("command").get<std::string>(), ContainsSubstring("--lengths 2048 "));
   CHECK(item.at("verdict") != "cannot be tested");
@@ -193,10 +180,8 @@ TEST_CASE("papers times prompts that the model has positions for") {
 TEST_CASE("papers with rounded products says so") {
   const TempDir dir;
   const fs::path out = dir.path() / "report";
-  const auto run = kvscope_run(
+  const auto run = ran(
       {"papers", "--quick", "--matmul", "bf16", "--items", "quoka-norms", "--out", out.string()});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
   CHECK_THAT(run.out, ContainsSubstring("Computed with products in bf16"));
   CHECK_THAT(read_file(out / "report.html"), ContainsSubstring("Computed with products in bf16"));
   CHECK_THAT(read_file(out / "report.tex"), ContainsSubstring("Computed with products in bf16"));
@@ -214,7 +199,7 @@ TEST_CASE("a failed write is no verdict: the report says so, and so does the cod
     fs::remove(count);
     return kvscope_run(
         {"papers", "--quick", "--items", "error-normalised-keys", "--threads", "1", "--out",
-         (dir.path() / out).string()},
+         dir.file(out)},
         {"",
          {"SOURCE_DATE_EPOCH=1700000000", "LD_PRELOAD=" + testing::failing_disk().string(),
           "KVSCOPE_FAIL_CALL=write", "KVSCOPE_FAIL_AT=" + std::to_string(at),
@@ -252,12 +237,9 @@ TEST_CASE("a failed write is no verdict: the report says so, and so does the cod
 TEST_CASE("papers refuses what it cannot mean") {
   const TempDir dir;
   CHECK(kvscope_run({"papers"}).code == 2);
-  const auto unknown =
-      kvscope_run({"papers", "--out", (dir.path() / "r").string(), "--items", "quoka-fig-99"});
-  CHECK(unknown.code == 2);
-  CHECK_THAT(unknown.err, ContainsSubstring("quoka-fig-99 is no item"));
-  CHECK(kvscope_run({"papers", "--example", "nothing", "--out", (dir.path() / "x.h5").string()})
-            .code == 2);
+  refused({"papers", "--out", dir.file("r"), "--items", "quoka-fig-99"}, 2,
+          {"quoka-fig-99 is no item"});
+  CHECK(kvscope_run({"papers", "--example", "nothing", "--out", dir.file("x.h5")}).code == 2);
 }
 
 TEST_CASE("bench nucleus finds the exact nucleus both ways and shows the printed search's loss") {

@@ -38,30 +38,23 @@ nlohmann::json row_of(const nlohmann::json& report, const std::string& selector,
 }
 
 std::string costs_of(const TempDir& dir, const std::string& trace) {
-  const std::string out = (dir.path() / "cost.json").string();
-  const auto run = kvscope_run(
-      with(with({"cost", trace, "--hardware", "h100-sxm,rtx-4090", "--context", "65536"}, kMethods),
+  const std::string out = dir.file("cost.json");
+  ran(with(with({"cost", trace, "--hardware", "h100-sxm,rtx-4090", "--context", "65536"}, kMethods),
            {"--out", out}));
-  INFO(run.err);
-  REQUIRE(run.code == 0);
   return out;
 }
 
 TEST_CASE("pareto: times and losses of a sweep, with its own times or those of kvscope cost") {
   const TempDir dir;
   const std::string trace = recording(200, 4);
-  const std::string sweep = (dir.path() / "sweep.h5").string();
+  const std::string sweep = dir.file("sweep.h5");
   REQUIRE(kvscope_run(
               with(with({"sweep", trace, "--hardware", "h100-sxm"}, kMethods), {"--out", sweep}))
               .code == 0);
   const std::string costs = costs_of(dir, trace);
-  const auto own =
-      kvscope_run({"pareto", sweep, "--hardware", "h100-sxm", "--metric", "mass", "--json"});
-  INFO(own.err);
-  REQUIRE(own.code == 0);
-  const auto at_cost = kvscope_run(
+  const auto own = ran({"pareto", sweep, "--hardware", "h100-sxm", "--metric", "mass", "--json"});
+  const auto at_cost = ran(
       {"pareto", sweep, "--hardware", "h100-sxm", "--metric", "mass", "--costs", costs, "--json"});
-  REQUIRE(at_cost.code == 0);
   const nlohmann::json report = own.json();
   REQUIRE(report.at("rows").size() == 7);
   for (const auto& [column, value] : report.at("rows").front().items()) {
@@ -79,10 +72,8 @@ TEST_CASE("pareto: times and losses of a sweep, with its own times or those of k
     CHECK(row.at("loss").get<double>() <= row.at("loss_high").get<double>());
   }
   // Far away everything is faster than dense, and the same methods lose the same.
-  const auto far = kvscope_run({"pareto", sweep, "--hardware", "rtx-4090", "--metric", "mass",
-                                "--costs", costs, "--context", "65536", "--loss", "0.9", "--json"});
-  INFO(far.err);
-  REQUIRE(far.code == 0);
+  const auto far = ran({"pareto", sweep, "--hardware", "rtx-4090", "--metric", "mass", "--costs",
+                        costs, "--context", "65536", "--loss", "0.9", "--json"});
   CHECK(row_of(far.json(), "quest:page-size=4", 32).at("predicted_speedup") > 1.0);
   CHECK_THAT(far.json().at("answer").get<std::string>(),
              ContainsSubstring("RTX 4090") && ContainsSubstring("65536 tokens") &&
@@ -92,7 +83,7 @@ TEST_CASE("pareto: times and losses of a sweep, with its own times or those of k
 TEST_CASE("pareto: perplexity in all formats, a figure and a table") {
   const TempDir dir;
   const std::string costs = costs_of(dir, recording(200, 4));
-  const std::string loss = (dir.path() / "ppl.json").string();
+  const std::string loss = dir.file("ppl.json");
   REQUIRE(
       kvscope_run({"simulate", "perplexity", "--selector", "full,quest:page-size=4,streamingllm",
                    "--budget", "32,64", "--max-tokens", "60", "--mode", "decode", "--out", loss})
@@ -100,11 +91,9 @@ TEST_CASE("pareto: perplexity in all formats, a figure and a table") {
   std::ifstream in(loss);
   const auto measured = nlohmann::json::parse(in);
   for (const std::string ending : {".json", ".csv", ".h5"}) {
-    const std::string out = (dir.path() / ("pareto" + ending)).string();
-    const auto run = kvscope_run(
-        {"pareto", loss, "--costs", costs, "--hardware", "h100-sxm", "--out", out, "--json"});
-    INFO(run.err);
-    REQUIRE(run.code == 0);
+    const std::string out = dir.file("pareto" + ending);
+    const auto run =
+        ran({"pareto", loss, "--costs", costs, "--hardware", "h100-sxm", "--out", out, "--json"});
     // of 60 tokens a budget of 64 leaves none out: a loss of 0 says nothing
     CHECK(run.json().at("rows").size() == 3);
     CHECK(run.json().at("skipped").size() == 2);
@@ -113,8 +102,8 @@ TEST_CASE("pareto: perplexity in all formats, a figure and a table") {
           row_of(measured, "streamingllm", 32).at("relative_increase"));
     CHECK_THAT(run.json().at("answer").get<std::string>(),
                ContainsSubstring("loss measured at 60 tokens"));
-    const auto figure = kvscope_run({"figure", "pareto", out, "--format", "svg", "--overwrite",
-                                     "--out", (dir.path() / "figures").string()});
+    const auto figure = kvscope_run(
+        {"figure", "pareto", out, "--format", "svg", "--overwrite", "--out", dir.file("figures")});
     INFO(figure.err);
     CHECK(figure.code == 0);
     const auto table = kvscope_run({"table", "--rows", "selector", "--columns", "budget", "--value",
@@ -146,12 +135,10 @@ TEST_CASE("pareto: accuracy by paired intervals where the result has them") {
                                     {"streamingllm tokens=32", {i < 35 ? 1.0 : 0.0}},
                                     {"quest:page-size=4 tokens=32", {i < 45 ? 1.0 : 0.0}}}}});
   }
-  const std::string file = (dir.path() / "ruler.json").string();
+  const std::string file = dir.file("ruler.json");
   std::ofstream(file) << report.dump();
-  const auto run = kvscope_run({"pareto", file, "--costs", costs, "--hardware", "h100-sxm",
-                                "--metric", "accuracy", "--json"});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run = ran({"pareto", file, "--costs", costs, "--hardware", "h100-sxm", "--metric",
+                        "accuracy", "--json"});
   const auto paired = row_of(run.json(), "streamingllm", 32);
   CHECK(paired.at("loss").get<double>() == Approx(0.2));
   const std::vector<double> differences = [] {
@@ -177,11 +164,11 @@ TEST_CASE("pareto: accuracy by paired intervals where the result has them") {
 
 TEST_CASE("pareto refuses what it cannot answer in one sentence and writes nothing") {
   const TempDir dir;
-  const std::string out = (dir.path() / "out.json").string();
+  const std::string out = dir.file("out.json");
   const std::string costs = costs_of(dir, recording(200, 4));
   const auto file = [&](const char* name, const char* text) {
     std::ofstream(dir.path() / name) << text;
-    return (dir.path() / name).string();
+    return dir.file(name);
   };
   const std::string head = "model,selector,budget_kind,budget,protocol,relative_increase\n";
   const std::string good = file(

@@ -18,19 +18,14 @@ using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
 
-Words draft_run(const fs::path& out, Words more = {}) {
-  Words words = {"record", "--model", "draft", "--out", out.string()};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+Words draft_run(const fs::path& out, const Words& more = {}) {
+  return with({"record", "--model", "draft", "--out", out.string()}, more);
 }
 
 TEST_CASE("a recording says everything on standard error, and its trace verifies") {
   const TempDir dir;
   const fs::path out = dir.path() / "a trace.h5";
-  const auto run =
-      kvscope_run(draft_run(out, {"--max-tokens", "48", "--decode", "3", "--chunk", "20"}));
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run = ran(draft_run(out, {"--max-tokens", "48", "--decode", "3", "--chunk", "20"}));
   CHECK(run.out.empty());
   CHECK_THAT(run.err, ContainsSubstring("about"));  // the estimate comes first
   CHECK_THAT(run.err, ContainsSubstring("wrote"));
@@ -61,7 +56,7 @@ TEST_CASE("a recording is as large as README's formula says") {
                                "number + 4 x query\nheads) bytes"));
   const TempDir dir;
   const fs::path out = dir.path() / "t.h5";
-  REQUIRE(kvscope_run({"record", out.string(), "--max-tokens", "1024"}).code == 0);
+  ran({"record", out.string(), "--max-tokens", "1024"});
   const double expected = 1024.0 * 8 * ((8 + 2 * 2) * 64 * 4 + 4 * 8);  // the verifier, in f32
   const auto found = static_cast<double>(fs::file_size(out));
   CHECK(found > expected);
@@ -100,11 +95,8 @@ TEST_CASE("prompts: text, words, standard input, ids in three spellings, the tok
   const auto record = [&](const Words& source, const std::string& input = "") {
     RunSetup setup;
     setup.input = input;
-    Words words = draft_run(dir.path() / (std::to_string(n++) + ".h5"), {"--json"});
-    words.insert(words.end(), source.begin(), source.end());
-    const auto run = kvscope_run(words, setup);
-    INFO(run.err);
-    REQUIRE(run.code == 0);
+    const Words words = draft_run(dir.path() / (std::to_string(n++) + ".h5"), {"--json"});
+    const auto run = ran(with(words, source), setup);
     hashes.push_back(run.json().at("content_hash"));
     CHECK(run.json().at("n_prompt") == ids.size());
   };
@@ -115,19 +107,16 @@ TEST_CASE("prompts: text, words, standard input, ids in three spellings, the tok
   record({"--tokens", object_file});
   record({"--tokens", plain_file});
   record({"--tokens", "-"}, plain);
-  record({"--tokens", (dir.path() / "0.h5").string()});
+  record({"--tokens", dir.file("0.h5")});
   for (const auto& hash : hashes) CHECK(hash == hashes.front());
 }
 
 TEST_CASE("filters and captures reach the file") {
   const TempDir dir;
   const fs::path out = dir.path() / "t.h5";
-  const auto run =
-      kvscope_run(draft_run(out, {"--max-tokens", "40", "--layers", "0,2-3", "--heads", "3",
-                                  "--rows", "8:40", "--dtype", "bf16", "--capture", "attn,logits",
-                                  "--capture", "attn-topk=4,stats", "--compression", "gzip:1"}));
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  ran(draft_run(out, {"--max-tokens", "40", "--layers", "0,2-3", "--heads", "3", "--rows", "8:40",
+                      "--dtype", "bf16", "--capture", "attn,logits", "--capture",
+                      "attn-topk=4,stats", "--compression", "gzip:1"}));
   const auto info = kvscope_run({"info", out.string(), "--json"}).json();
   CHECK(info.at("layers") == nlohmann::json({0, 2, 3}));
   CHECK(info.at("q_heads") == nlohmann::json({3}));
@@ -183,18 +172,14 @@ TEST_CASE("a given text beyond the context names both numbers and the way out") 
   std::string text;
   for (int i = 0; i < 40000; ++i) text += "1";  // digits are single tokens
   const auto file = dir.write("long.txt", text).string();
-  const auto run = kvscope_run(draft_run(dir.path() / "t.h5", {"--text", file}));
-  CHECK(run.code == 2);
-  CHECK(run.err_is_one_line());
-  CHECK_THAT(run.err, ContainsSubstring("40000") && ContainsSubstring("32768") &&
-                          ContainsSubstring("--max-tokens"));
+  refused(draft_run(dir.path() / "t.h5", {"--text", file}), 2, {"40000", "32768", "--max-tokens"});
 }
 
 TEST_CASE("models that cannot be used: no folder, a file, a broken config, truncated weights") {
   const TempDir dir;
   const auto record = [&](const fs::path& model) {
     return kvscope_run(
-        {"record", "--model", model.string(), "--max-tokens", "8", (dir.path() / "t.h5").string()});
+        {"record", "--model", model.string(), "--max-tokens", "8", dir.file("t.h5")});
   };
   CHECK(record("/no/such/model").code == 3);
   CHECK(record(dir.write("file", "x")).code == 3);
@@ -229,10 +214,7 @@ TEST_CASE("models that cannot be used: no folder, a file, a broken config, trunc
 TEST_CASE("an existing file is kept unless --overwrite is given") {
   const TempDir dir;
   const auto out = dir.write("t.h5", "precious");
-  const auto run = kvscope_run(draft_run(out, {"--max-tokens", "8"}));
-  CHECK(run.code == 3);
-  CHECK(run.err_is_one_line());
-  CHECK_THAT(run.err, ContainsSubstring("--overwrite"));
+  refused(draft_run(out, {"--max-tokens", "8"}), 3, {"--overwrite"});
   CHECK(read_file(out) == "precious");
   CHECK(kvscope_run(draft_run(out, {"--max-tokens", "8", "--overwrite"})).code == 0);
   CHECK(kvscope_run({"verify", out.string()}).code == 0);
@@ -281,9 +263,7 @@ TEST_CASE("kill -9 leaves a .part that recover turns into a valid trace") {
   CHECK(run.code == 137);
   CHECK_FALSE(fs::exists(out));
   const std::string part = out.string() + ".part";
-  const auto recovered = kvscope_run({"recover", part, "--json"});
-  INFO(recovered.err);
-  REQUIRE(recovered.code == 0);
+  const auto recovered = ran({"recover", part, "--json"});
   CHECK(recovered.json().at("n_units") >= 2);
   CHECK(kvscope_run({"verify", out.string()}).code == 0);
   CHECK(kvscope_run({"info", out.string(), "--json"}).json().at("status") == "recovered");
@@ -294,14 +274,11 @@ TEST_CASE("kill -9 leaves a .part that recover turns into a valid trace") {
 TEST_CASE("verify finds a flipped byte, a truncation and a file of another kind") {
   const TempDir dir;
   const fs::path out = dir.path() / "t.h5";
-  REQUIRE(kvscope_run(draft_run(out, {"--max-tokens", "64"})).code == 0);
+  ran(draft_run(out, {"--max-tokens", "64"}));
   const std::string whole = read_file(out);
   std::string flipped = whole;
   flipped[whole.size() * 3 / 4] = static_cast<char>(flipped[whole.size() * 3 / 4] ^ 0x40);
-  auto run = kvscope_run({"verify", dir.write("flipped.h5", flipped).string()});
-  INFO(run.out << run.err);
-  CHECK(run.code == 3);
-  CHECK_THAT(run.err, ContainsSubstring("problem"));
+  auto run = refused({"verify", dir.write("flipped.h5", flipped).string()}, 3, {"problem"});
   for (const char* command : {"verify", "info"}) {
     INFO(command);
     run = kvscope_run({command, dir.write("cut.h5", whole.substr(0, whole.size() / 2)).string()});
@@ -319,10 +296,8 @@ TEST_CASE("verify finds a flipped byte, a truncation and a file of another kind"
 TEST_CASE("progress goes to standard error in the form that was asked for") {
   const TempDir dir;
   const auto run = [&](const char* how) {
-    const auto result =
-        kvscope_run(draft_run(dir.path() / "t.h5", {"--max-tokens", "64", "--chunk", "16",
-                                                    "--overwrite", "--progress", how}));
-    REQUIRE(result.code == 0);
+    const auto result = ran(draft_run(dir.path() / "t.h5", {"--max-tokens", "64", "--chunk", "16",
+                                                            "--overwrite", "--progress", how}));
     CHECK(result.out.empty());
     return result.err;
   };
@@ -345,15 +320,13 @@ double allowed_kib(const std::string& model, int n_tokens) {
 
 TEST_CASE("memory of a recording is bounded by model, cache and half a gigabyte") {
   const TempDir dir;
-  const auto run = kvscope_run(draft_run(dir.path() / "t.h5", {"--max-tokens", "8000"}));
-  REQUIRE(run.code == 0);
+  const auto run = ran(draft_run(dir.path() / "t.h5", {"--max-tokens", "8000"}));
   CHECK(static_cast<double>(run.max_rss_kib) < allowed_kib("draft", 8000));
 }
 
 TEST_CASE("memory of a recording of 32k tokens is bounded", "[heavy]") {
   const TempDir dir;
-  const auto run = kvscope_run({"record", (dir.path() / "t.h5").string(), "--max-tokens", "32768"});
-  REQUIRE(run.code == 0);
+  const auto run = ran({"record", dir.file("t.h5"), "--max-tokens", "32768"});
   INFO(run.max_rss_kib << " KiB");
   CHECK(static_cast<double>(run.max_rss_kib) < allowed_kib("verifier", 32768));
 }
@@ -363,7 +336,7 @@ TEST_CASE("a model's name with a line break begins no line of its own") {
   const testing::TempDir dir;
   const auto model = dir.path() / "llm\nkvscope: fake line";
   std::filesystem::copy(testing::source_dir() / "traces/samples/draft", model);
-  const auto run = kvscope_run({"record", (dir.path() / "t.h5").string(), "--model", model.string(),
+  const auto run = kvscope_run({"record", dir.file("t.h5"), "--model", model.string(),
                                 "--max-tokens", "8", "--layers", "0"});
   INFO(run.err);
   CHECK(run.code == 0);

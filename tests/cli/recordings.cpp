@@ -11,13 +11,12 @@ namespace kvscope::test {
 namespace {
 
 std::string made(const char* file, int n_tokens, int n_decode, std::vector<std::string> options) {
-  return testing::fixture_file(fmt::format("{}-{}/{}", n_tokens, n_decode, file),
-                               [&](const std::filesystem::path& out) {
-                                 std::vector<std::string> words = {"record", out.string()};
-                                 words.insert(words.end(), options.begin(), options.end());
-                                 const RunResult run = kvscope_run(words);
-                                 if (run.code != 0) throw std::runtime_error(run.err);
-                               })
+  return testing::fixture_file(
+             fmt::format("{}-{}/{}", n_tokens, n_decode, file),
+             [&](const std::filesystem::path& out) {
+               const RunResult run = kvscope_run(with({"record", out.string()}, options));
+               if (run.code != 0) throw std::runtime_error(run.err);
+             })
       .string();
 }
 

@@ -9,8 +9,8 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <csignal>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -64,8 +64,7 @@ RunningProgram::RunningProgram(const std::vector<std::string>& args, const RunSe
     if (::pipe2(broken, O_CLOEXEC) != 0) throw std::runtime_error("pipe failed");
     ::close(broken[0]);
   }
-  std::vector<std::string> words = {testing::kvscope_program().string()};
-  words.insert(words.end(), args.begin(), args.end());
+  Words words = with({testing::kvscope_program().string()}, args);
   std::vector<char*> argv;
   for (auto& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -136,6 +135,23 @@ RunResult RunningProgram::wait() {
 
 RunResult kvscope_run(const std::vector<std::string>& args, const RunSetup& setup) {
   return RunningProgram(args, setup).wait();
+}
+
+RunResult ran(const Words& args, const RunSetup& setup) {
+  RunResult run = kvscope_run(args, setup);
+  CAPTURE(args, run.err);
+  REQUIRE(run.code == 0);
+  return run;
+}
+
+RunResult refused(const Words& args, int code, const Words& says, const RunSetup& setup) {
+  RunResult run = kvscope_run(args, setup);
+  CAPTURE(args, run.err);
+  CHECK(run.code == code);
+  CHECK(run.err_is_one_line());
+  for (const std::string& words : says)
+    CHECK_THAT(run.err, Catch::Matchers::ContainsSubstring(words));
+  return run;
 }
 
 Words with(Words words, const Words& more) {

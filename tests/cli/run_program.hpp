@@ -34,6 +34,13 @@ RunResult kvscope_run(const std::vector<std::string>& args, const RunSetup& setu
 
 using Words = std::vector<std::string>;
 
+/// kvscope with these arguments, which has to end well.
+RunResult ran(const Words& args, const RunSetup& setup = {});
+
+/// kvscope with these arguments, which has to end with this code and one line that has all of
+/// these words.
+RunResult refused(const Words& args, int code, const Words& says, const RunSetup& setup = {});
+
 /// The words of a command and further ones.
 Words with(Words words, const Words& more);
 

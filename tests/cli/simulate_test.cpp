@@ -1,6 +1,5 @@
 // kvscope simulate and bench live, run as a user runs them.
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <csignal>
@@ -27,18 +26,16 @@ const Words kPerplexity = {
 
 TEST_CASE("simulate perplexity prints a table and writes the same rows in three formats") {
   const TempDir dir;
-  const auto table = kvscope_run(kPerplexity);
-  INFO(table.err);
-  REQUIRE(table.code == 0);
+  const auto table = ran(kPerplexity);
   CHECK(table.out.starts_with("method"));
   CHECK_THAT(table.out, ContainsSubstring("quest tokens=32"));
   CHECK_THAT(table.err, ContainsSubstring("no intervals: they are drawn from blocks of 64"));
   const RunSetup pinned{"", {"SOURCE_DATE_EPOCH=1700000000"}};
   for (const std::string extension : {".csv", ".json", ".h5"}) {
-    const auto one = (dir.path() / ("one" + extension)).string();
-    const auto two = (dir.path() / ("two" + extension)).string();
-    REQUIRE(kvscope_run(with(kPerplexity, {"--out", one, "--threads", "1"}), pinned).code == 0);
-    REQUIRE(kvscope_run(with(kPerplexity, {"--out", two, "--threads", "3"}), pinned).code == 0);
+    const auto one = dir.file("one" + extension);
+    const auto two = dir.file("two" + extension);
+    ran(with(kPerplexity, {"--out", one, "--threads", "1"}), pinned);
+    ran(with(kPerplexity, {"--out", two, "--threads", "3"}), pinned);
     CHECK(read_file(one) == read_file(two));
     CHECK(!std::filesystem::exists(one + ".journal"));
     CHECK(kvscope_run(with(kPerplexity, {"--out", one})).code == 3);  // exists
@@ -51,11 +48,9 @@ TEST_CASE("a run in bf16 says so in its table, its rows, what is made of them") 
   const TempDir dir;
   const Words rounded = {"--matmul", "bf16-portable", "--kv-dtype", "bf16"};
   const std::string sentence = "products in bf16-portable, keys and values in bf16";
-  const auto csv = (dir.path() / "bf16.csv").string();
-  const auto plain = (dir.path() / "f32.csv").string();
-  const auto printed = kvscope_run(with(with(kPerplexity, rounded), {"--out", csv}));
-  INFO(printed.err);
-  REQUIRE(printed.code == 0);
+  const auto csv = dir.file("bf16.csv");
+  const auto plain = dir.file("f32.csv");
+  const auto printed = ran(with(with(kPerplexity, rounded), {"--out", csv}));
   CHECK_THAT(printed.out, ContainsSubstring(sentence));
   CHECK_THAT(read_file(csv),
              ContainsSubstring(",matmul,kv_dtype,") && ContainsSubstring(",bf16-portable,bf16,"));
@@ -71,18 +66,18 @@ TEST_CASE("a run in bf16 says so in its table, its rows, what is made of them") 
   const auto json = kvscope_run(with(with(kPerplexity, rounded), {"--json"})).json();
   for (const auto& row : json.at("rows")) CHECK(row.at("kv_dtype") == "bf16");
   std::ofstream(dir.path() / "bf16.json") << json.dump();
-  const auto figure = kvscope_run({"figure", "perplexity", (dir.path() / "bf16.json").string(),
-                                   "--out", (dir.path() / "figures").string()});
+  const auto figure =
+      kvscope_run({"figure", "perplexity", dir.file("bf16.json"), "--out", dir.file("figures")});
   CHECK(figure.code == 0);
   CHECK_THAT(figure.err + figure.out, ContainsSubstring(sentence));
 }
 
 TEST_CASE("an interrupted simulation resumes to the same bytes") {
   const TempDir dir;
-  const auto whole = (dir.path() / "whole.json").string();
-  const auto cut = (dir.path() / "cut.json").string();
+  const auto whole = dir.file("whole.json");
+  const auto cut = dir.file("cut.json");
   const Words words = with(kPerplexity, {"--windows", "6", "--threads", "1"});
-  REQUIRE(kvscope_run(with(words, {"--out", whole})).code == 0);
+  ran(with(words, {"--out", whole}));
   RunningProgram running(with(words, {"--out", cut}));
   const std::filesystem::path journal = cut + ".journal";
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
@@ -95,46 +90,38 @@ TEST_CASE("an interrupted simulation resumes to the same bytes") {
   if (!std::filesystem::exists(cut)) {  // it may have been faster than the signal
     REQUIRE(std::filesystem::exists(journal));
     CHECK(kvscope_run(with(words, {"--out", cut})).code == 3);  // says that there is a journal
-    REQUIRE(kvscope_run(with(words, {"--out", cut, "--resume"})).code == 0);
+    ran(with(words, {"--out", cut, "--resume"}));
   }
   CHECK(read_file(cut) == read_file(whole));
 }
 
 TEST_CASE("retrieval and speculation run from the command line") {
-  const auto passkey = kvscope_run({"simulate", "passkey", "--lengths", "400", "--depths", "2",
-                                    "--selector", "full,streamingllm", "--budget", "64", "--json"});
-  INFO(passkey.err);
-  REQUIRE(passkey.code == 0);
+  const auto passkey = ran({"simulate", "passkey", "--lengths", "400", "--depths", "2",
+                            "--selector", "full,streamingllm", "--budget", "64", "--json"});
   CHECK(passkey.json().at("rows").at(0).at("accuracy") == 1);
   CHECK(passkey.json().at("rows").at(1).at("accuracy") == 0.5);
   const auto needle =
-      kvscope_run({"simulate", "needle", "--lengths", "400", "--depths", "2", "--facts", "4",
-                   "--selector", "full,quoka", "--budget", "ratio=0.5", "--by-depth", "--json"});
-  REQUIRE(needle.code == 0);
+      ran({"simulate", "needle", "--lengths", "400", "--depths", "2", "--facts", "4", "--selector",
+           "full,quoka", "--budget", "ratio=0.5", "--by-depth", "--json"});
   CHECK(needle.json().at("rows").size() == 4);
   const auto ruler =
-      kvscope_run({"simulate", "ruler", "--lengths", "400", "--depths", "1", "--trials", "1",
-                   "--kinds", "multi_key,common_words", "--selector", "quoka", "--budget", "128"});
-  REQUIRE(ruler.code == 0);
+      ran({"simulate", "ruler", "--lengths", "400", "--depths", "1", "--trials", "1", "--kinds",
+           "multi_key,common_words", "--selector", "quoka", "--budget", "128"});
   CHECK_THAT(ruler.out, ContainsSubstring("full"));
-  const auto speculative = kvscope_run(
+  const auto speculative = ran(
       {"simulate", "speculative", "--prompt", "100", "--n-new", "8", "--prompts", "1", "--json"});
-  REQUIRE(speculative.code == 0);
   CHECK(speculative.json().at("rows").at(1).at("same_as_dense") == 1);
-  const auto live = kvscope_run(
-      {"bench", "live", "--lengths", "256,384", "--budget", "64", "--repeat", "1", "--json"});
-  REQUIRE(live.code == 0);
+  const auto live =
+      ran({"bench", "live", "--lengths", "256,384", "--budget", "64", "--repeat", "1", "--json"});
   CHECK(live.json().at("rows").size() == 4);
 }
 
 TEST_CASE("simulate --match says knob and cost in every row, and marks what is not met") {
   const TempDir dir;
-  const std::string out = (dir.path() / "equal.json").string();
-  const auto run = kvscope_run({"simulate", "passkey", "--lengths", "200,300", "--depths", "1",
-                                "--fed", "8", "--selector", "full,oracle-topk,vattention",
-                                "--match", "keys=40", "--dense-layers", "0", "--out", out});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const std::string out = dir.file("equal.json");
+  const auto run = ran({"simulate", "passkey", "--lengths", "200,300", "--depths", "1", "--fed",
+                        "8", "--selector", "full,oracle-topk,vattention", "--match", "keys=40",
+                        "--dense-layers", "0", "--out", out});
   CHECK_THAT(run.out,
              ContainsSubstring("equal cost") &&
                  ContainsSubstring("oracle-topk keys=40 (tokens=40)") &&
@@ -152,18 +139,12 @@ TEST_CASE("simulate --match says knob and cost in every row, and marks what is n
   }
   CHECK_THAT(json.at("command_line").get<std::string>(), ContainsSubstring("--match keys=40"));
   const auto fails = [](const Words& more, const std::string& says) {
-    const auto result =
-        kvscope_run(with({"simulate", "passkey", "--selector", "full,quest"}, more));
-    CHECK(result.code == 2);
-    CHECK(result.err_is_one_line());
-    CHECK_THAT(result.err, ContainsSubstring(says));
+    refused(with({"simulate", "passkey", "--selector", "full,quest"}, more), 2, {says});
   };
   fails({"--match", "tokens=5"}, "match \"tokens=5\": expected density=X");
   fails({"--match", "density=0.1", "--budget", "64"}, "--match and --budget exclude each other");
-  const auto chain = kvscope_run(
-      {"simulate", "chain", "--selector", "full", "--text", "a.txt", "--text", "b.txt"});
-  CHECK(chain.code == 2);
-  CHECK_THAT(chain.err, ContainsSubstring("simulate chain reads one text, found 2"));
+  refused({"simulate", "chain", "--selector", "full", "--text", "a.txt", "--text", "b.txt"}, 2,
+          {"simulate chain reads one text, found 2"});
   fails({"--text", "a.txt", "--text", "a.txt", "--budget", "64"}, "--text: ");
 }
 
@@ -171,9 +152,7 @@ TEST_CASE("protocols, turns, intervals and doubts from the command line") {
   const Words needle = {"simulate", "needle",  "--lengths",  "300",       "--depths",
                         "1",        "--facts", "3",          "--chunk",   "64",
                         "--budget", "64",      "--selector", "full,quoka"};
-  const auto papers = kvscope_run(with(needle, {"--protocol", "papers", "--json"}));
-  INFO(papers.err);
-  REQUIRE(papers.code == 0);
+  const auto papers = ran(with(needle, {"--protocol", "papers", "--json"}));
   std::set<std::string> protocols;
   const auto printed = papers.json();
   for (const auto& row : printed.at("rows")) protocols.insert(row.at("protocol"));
@@ -183,20 +162,16 @@ TEST_CASE("protocols, turns, intervals and doubts from the command line") {
   CHECK(papers.json().at("comparisons").size() >= 8);
   CHECK(papers.json().at("rows").at(0).at("accuracy_high") == 1);
 
-  const auto shown = kvscope_run(with(needle, {"--turns", "2", "--show-prompts", "1"}));
-  INFO(shown.err);
-  REQUIRE(shown.code == 0);
+  const auto shown = ran(with(needle, {"--turns", "2", "--show-prompts", "1"}));
   CHECK_THAT(shown.out, ContainsSubstring("--- multi_key, 300 tokens") &&
                             ContainsSubstring("turn 2: What is the magic number") &&
                             ContainsSubstring("expected: "));
-  const auto saturated = kvscope_run({"simulate", "passkey", "--lengths", "300", "--depths", "2",
-                                      "--selector", "full,quest", "--budget", "256"});
-  REQUIRE(saturated.code == 0);
+  const auto saturated = ran({"simulate", "passkey", "--lengths", "300", "--depths", "2",
+                              "--selector", "full,quest", "--budget", "256"});
   CHECK_THAT(saturated.out, ContainsSubstring("100.0 % [34, 100]") &&
                                 ContainsSubstring("doubt (saturated): passkey, 300 tokens"));
-  const auto until = kvscope_run({"simulate", "passkey", "--lengths", "200", "--depths", "2",
-                                  "--selector", "full", "--until-interval", "0.3", "--json"});
-  REQUIRE(until.code == 0);
+  const auto until = ran({"simulate", "passkey", "--lengths", "200", "--depths", "2", "--selector",
+                          "full", "--until-interval", "0.3", "--json"});
   CHECK(until.json().at("rows").at(0).at("accuracy_low") >= 0.7);
   CHECK(until.json().at("rows").at(0).at("prompts") > 2);
 }
@@ -210,64 +185,54 @@ TEST_CASE("examples of a file and chains from the command line") {
              "\"question\": \" What is the magic number of the stone?\", \"answer_prefix\": \" The "
              "magic number of the stone is\", \"answer\": \"12345\", \"max_new_tokens\": 8}\n")
           .string();
-  const auto own = kvscope_run({"simulate", "ruler", "--examples", file, "--lengths", "200",
-                                "--selector", "recent", "--budget", "64", "--json"});
-  INFO(own.err);
-  REQUIRE(own.code == 0);
+  const auto own = ran({"simulate", "ruler", "--examples", file, "--lengths", "200", "--selector",
+                        "recent", "--budget", "64", "--json"});
   CHECK(own.json().at("rows").at(0).at("kind") == "local");
   CHECK(own.json().at("rows").at(0).at("accuracy") == 1);
-  const auto chain =
-      kvscope_run({"simulate", "chain", "--kinds", "copy", "--prompt", "110", "--steps", "8",
-                   "--trials", "1", "--selector", "quest", "--budget", "64"});
-  INFO(chain.err);
-  REQUIRE(chain.code == 0);
+  const auto chain = ran({"simulate", "chain", "--kinds", "copy", "--prompt", "110", "--steps", "8",
+                          "--trials", "1", "--selector", "quest", "--budget", "64"});
   CHECK_THAT(chain.out, ContainsSubstring("steps right"));
 }
 
 TEST_CASE("wrong simulations end with a sentence and the right code") {
   const TempDir dir;
-  const auto check = [](const Words& words, int code, const std::string& says) {
-    const auto result = kvscope_run(words);
-    INFO(result.err);
-    CHECK(result.code == code);
-    CHECK(result.err_is_one_line());
-    CHECK_THAT(result.err, ContainsSubstring(says));
-  };
   const Words perplexity = {"simulate", "perplexity"};
-  check(perplexity, 2, "--selector is missing");
-  check({"simulate"}, 2, "needs a kind");
-  check(with(perplexity, {"--selector", "nothing"}), 2, "unknown selector");
-  check(with(perplexity, {"--selector", "quest"}), 2, "quest: needs a budget");
-  check(with(perplexity, {"--selector", "full", "--max-tokens", "500000"}), 2,
-        "expected at least 505000");
-  check(with(perplexity, {"--selector", "full", "--max-tokens", "40000"}), 2, "32768 positions");
-  check(with(perplexity, {"--selector", "full", "--prefill", "2"}), 2,
-        "expected a value in [0, 1]");
-  check(with(perplexity, {"--selector", "full", "--out", "x.txt"}), 2, "ends in .csv");
-  check(with(perplexity, {"--selector", "full", "--resume"}), 2, "--resume needs --out");
-  check(with(perplexity, {"--selector", "full", "--model", "nowhere"}), 3, "nowhere");
-  check(with(perplexity, {"--selector", "specattn", "--budget", "p=0.9", "--model", "./nowhere"}),
-        3, "nowhere");
+  refused(perplexity, 2, {"--selector is missing"});
+  refused({"simulate"}, 2, {"needs a kind"});
+  refused(with(perplexity, {"--selector", "nothing"}), 2, {"unknown selector"});
+  refused(with(perplexity, {"--selector", "quest"}), 2, {"quest: needs a budget"});
+  refused(with(perplexity, {"--selector", "full", "--max-tokens", "500000"}), 2,
+          {"expected at least 505000"});
+  refused(with(perplexity, {"--selector", "full", "--max-tokens", "40000"}), 2,
+          {"32768 positions"});
+  refused(with(perplexity, {"--selector", "full", "--prefill", "2"}), 2,
+          {"expected a value in [0, 1]"});
+  refused(with(perplexity, {"--selector", "full", "--out", "x.txt"}), 2, {"ends in .csv"});
+  refused(with(perplexity, {"--selector", "full", "--resume"}), 2, {"--resume needs --out"});
+  refused(with(perplexity, {"--selector", "full", "--model", "nowhere"}), 3, {"nowhere"});
+  refused(with(perplexity, {"--selector", "specattn", "--budget", "p=0.9", "--model", "./nowhere"}),
+          3, {"nowhere"});
   const auto text = dir.write("short.txt", "A few words.").string();
-  check(with(perplexity, {"--selector", "full", "--text", text}), 2, "short.txt has");
-  check({"simulate", "passkey", "--selector", "full", "--lengths", "32768"}, 2, "positions");
-  check({"simulate", "passkey", "--selector", "full", "--lengths", "0"}, 2, "--lengths");
-  check({"simulate", "passkey", "--selector", "full", "--lengths", "20"}, 2, "too few");
-  check({"simulate", "needle", "--selector", "full", "--facts", "100"}, 2, "--facts");
-  check({"simulate", "ruler", "--selector", "full", "--kinds", "poem"}, 2, "kinds: expected");
-  check({"simulate", "needle", "--selector", "full", "--protocol", "dence"}, 2,
-        "protocol: expected one of decode, all, inside, prefill, answer, question, compress, "
-        "context");
-  check({"simulate", "passkey", "--selector", "full", "--lengths", "300", "--turns", "2"}, 2,
-        "has 1 question");
-  check({"simulate", "passkey", "--selector", "full", "--until-interval", "2"}, 2,
-        "wanted interval");
-  check({"simulate", "ruler", "--selector", "full", "--examples", "nowhere.jsonl"}, 3, "nowhere");
-  check({"simulate", "chain", "--selector", "full", "--steps", "40000"}, 2, "positions");
-  check({"simulate", "speculative", "--gamma", "0"}, 2, "--gamma");
-  check({"simulate", "speculative", "--prompt", "32768", "--offset", "0", "--prompts", "1"}, 2,
-        "positions");
-  check({"bench", "live", "--lengths", "40000"}, 2, "positions");
+  refused(with(perplexity, {"--selector", "full", "--text", text}), 2, {"short.txt has"});
+  refused({"simulate", "passkey", "--selector", "full", "--lengths", "32768"}, 2, {"positions"});
+  refused({"simulate", "passkey", "--selector", "full", "--lengths", "0"}, 2, {"--lengths"});
+  refused({"simulate", "passkey", "--selector", "full", "--lengths", "20"}, 2, {"too few"});
+  refused({"simulate", "needle", "--selector", "full", "--facts", "100"}, 2, {"--facts"});
+  refused({"simulate", "ruler", "--selector", "full", "--kinds", "poem"}, 2, {"kinds: expected"});
+  refused({"simulate", "needle", "--selector", "full", "--protocol", "dence"}, 2,
+          {"protocol: expected one of decode, all, inside, prefill, answer, question, compress, "
+           "context"});
+  refused({"simulate", "passkey", "--selector", "full", "--lengths", "300", "--turns", "2"}, 2,
+          {"has 1 question"});
+  refused({"simulate", "passkey", "--selector", "full", "--until-interval", "2"}, 2,
+          {"wanted interval"});
+  refused({"simulate", "ruler", "--selector", "full", "--examples", "nowhere.jsonl"}, 3,
+          {"nowhere"});
+  refused({"simulate", "chain", "--selector", "full", "--steps", "40000"}, 2, {"positions"});
+  refused({"simulate", "speculative", "--gamma", "0"}, 2, {"--gamma"});
+  refused({"simulate", "speculative", "--prompt", "32768", "--offset", "0", "--prompts", "1"}, 2,
+          {"positions"});
+  refused({"bench", "live", "--lengths", "40000"}, 2, {"positions"});
 
   // a draft with another tokenizer
   const auto source = testing::source_dir() / "traces" / "samples" / "draft";
@@ -280,7 +245,7 @@ TEST_CASE("wrong simulations end with a sentence and the right code") {
     tokenizer.replace(at, needle.size(), "\"<|end_of_talk|>\"");
   }
   std::ofstream(other / "tokenizer.json", std::ios::trunc) << tokenizer;
-  check({"simulate", "speculative", "--draft", other.string()}, 2, "different tokenizers");
+  refused({"simulate", "speculative", "--draft", other.string()}, 2, {"different tokenizers"});
 }
 
 }  // namespace

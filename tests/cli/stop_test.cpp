@@ -25,9 +25,9 @@ double seconds_since(Clock::time_point start) {
 
 TEST_CASE("a signal ends every long command within seconds") {
   const TempDir dir;
-  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const auto file = [&](const std::string& name) { return dir.file(name); };
   const std::string trace = file("trace.h5");
-  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "2048"}).code == 0);
+  ran({"record", trace, "--max-tokens", "2048"});
   {
     std::ofstream table(file("long.csv"));
     table << "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,"

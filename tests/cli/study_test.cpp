@@ -39,7 +39,7 @@ struct Bench {
   std::string store = file("study-store");
 
   explicit Bench(const std::string& text = kSmall) { write(text); }
-  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+  std::string file(const std::string& name) const { return dir.file(name); }
   void write(const std::string& text) const { std::ofstream(study) << text; }
   RunResult run(const Words& more = {}) const {
     return kvscope_run(with({"study", "run", study}, more));

@@ -19,37 +19,34 @@ struct Recorded {
   TempDir dir;
   std::string trace = recording(120, 4);
   std::string draft = draft_recording(120, 4);
-  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+  std::string file(const std::string& name) const { return dir.file(name); }
   Words sweep(Words more) const {
-    Words words = {"sweep",    trace,          "--selector", "quest,streamingllm",
-                   "--budget", "16,ratio=0.5", "--chunk",    "32"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return with({"sweep", trace, "--selector", "quest,streamingllm", "--budget", "16,ratio=0.5",
+                 "--chunk", "32"},
+                more);
   }
 };
 
 TEST_CASE("a sweep prints a table and writes the same rows in three formats") {
   const Recorded recorded;
-  const auto table = kvscope_run(recorded.sweep({}));
-  INFO(table.err);
-  REQUIRE(table.code == 0);
+  const auto table = ran(recorded.sweep({}));
   CHECK(table.out.starts_with("selector"));
   const RunSetup pinned{"", {"SOURCE_DATE_EPOCH=1700000000"}};
   for (const std::string extension : {".csv", ".json", ".h5"}) {
     const auto one = recorded.file("one" + extension);
     const auto two = recorded.file("two" + extension);
-    REQUIRE(kvscope_run(recorded.sweep({"--out", one, "--threads", "1"}), pinned).code == 0);
-    REQUIRE(kvscope_run(recorded.sweep({"--out", two, "--threads", "3"}), pinned).code == 0);
+    ran(recorded.sweep({"--out", one, "--threads", "1"}), pinned);
+    ran(recorded.sweep({"--out", two, "--threads", "3"}), pinned);
     CHECK(read_file(one) == read_file(two));
     Words shards = {"merge"};
     for (const std::string i : {"1", "2", "3"}) {
       const auto out = recorded.file("parts" + extension);
-      REQUIRE(kvscope_run(recorded.sweep({"--out", out, "--shard", i + "/3"}), pinned).code == 0);
+      ran(recorded.sweep({"--out", out, "--shard", i + "/3"}), pinned);
       shards.push_back(out + ".shard-" + i + "-of-3");
     }
     const auto merged = recorded.file("merged" + extension);
     shards.insert(shards.end(), {"--out", merged});
-    REQUIRE(kvscope_run(shards, pinned).code == 0);
+    ran(shards, pinned);
     CHECK(read_file(merged) == read_file(one));
     CHECK(!std::filesystem::exists(one + ".journal"));
     CHECK(kvscope_run(recorded.sweep({"--out", one})).code == 3);
@@ -60,10 +57,7 @@ TEST_CASE("a sweep prints a table and writes the same rows in three formats") {
 TEST_CASE("a sweep says why a method lies above the oracle, and that windows choose nothing") {
   // Of 96 tokens the first chunk is whole: what comes on top of the budget is more than the budget.
   const Words short_text = {"sweep", recording(96), "--phase", "prefill", "--budget", "64"};
-  const auto above =
-      kvscope_run(with(short_text, {"--selector", "oracle-topk,quest,streamingllm"}));
-  INFO(above.err);
-  REQUIRE(above.code == 0);
+  const auto above = ran(with(short_text, {"--selector", "oracle-topk,quest,streamingllm"}));
   CHECK_THAT(above.out, ContainsSubstring("quest keeps more of the attention than oracle-topk"));
   CHECK_THAT(above.out, ContainsSubstring("--match keys=N"));
   const auto below = kvscope_run(with(short_text, {"--selector", "oracle-topk,streamingllm"}));
@@ -78,7 +72,7 @@ TEST_CASE("a sweep says why a method lies above the oracle, and that windows cho
   CHECK_THAT(missed.out, !ContainsSubstring("more of the attention than"));
 
   const TempDir dir;
-  const std::string trace = (dir.path() / "windows.h5").string();
+  const std::string trace = dir.file("windows.h5");
   const std::string ids =
       dir.write("ids.json", "[5, 17, 3, 50, 49, 17, 8, 1, 44, 20, 7, 63, 9]").string();
   REQUIRE(kvscope_run({"record", trace, "--model",
@@ -93,17 +87,14 @@ TEST_CASE("a sweep says why a method lies above the oracle, and that windows cho
 
 TEST_CASE("decode and verification sweeps run on real traces") {
   const Recorded recorded;
-  const auto decode = kvscope_run(recorded.sweep({"--phase", "decode", "--json"}));
-  REQUIRE(decode.code == 0);
+  const auto decode = ran(recorded.sweep({"--phase", "decode", "--json"}));
   CHECK(decode.json().at("rows").at(0).at("phase") == "decode");
   const Words verify = {"sweep",      recorded.trace,
                         "--selector", "specattn:layer-map=proportional",
                         "--budget",   "p=0.9",
                         "--phase",    "verify",
                         "--drafts",   "2"};
-  const auto refused = kvscope_run(verify);
-  CHECK(refused.code == 2);
-  CHECK_THAT(refused.err, ContainsSubstring("no draft trace"));
+  refused(verify, 2, {"no draft trace"});
   Words with_draft = verify;
   with_draft.insert(with_draft.end(), {"--draft", recorded.draft});
   CHECK(kvscope_run(with_draft).code == 0);
@@ -116,15 +107,10 @@ TEST_CASE("an experiment file says what the flags say") {
       << "{\"traces\": [\"" << recorded.trace
       << "\"], \"selector\": [\"quest\", \"streamingllm\"], \"budget\": [16, \"ratio=0.5\"],"
          " \"chunk\": 16, \"rows_per_chunk\": 4}";
-  const auto by_file = kvscope_run({"sweep", "--config", config, "--chunk", "32", "--json"});
-  INFO(by_file.err);
-  REQUIRE(by_file.code == 0);
+  const auto by_file = ran({"sweep", "--config", config, "--chunk", "32", "--json"});
   CHECK(by_file.json() == kvscope_run(recorded.sweep({"--rows-per-chunk", "4", "--json"})).json());
   std::ofstream(config) << "{\"budgets\": 3}";
-  const auto unknown = kvscope_run({"sweep", "--config", config});
-  CHECK(unknown.code == 2);
-  CHECK_THAT(unknown.err, ContainsSubstring("unknown key \"budgets\"") &&
-                              ContainsSubstring("Did you mean budget"));
+  refused({"sweep", "--config", config}, 2, {"unknown key \"budgets\"", "Did you mean budget"});
   std::ofstream(config) << "{\"chunk\": {}}";
   CHECK(kvscope_run({"sweep", "--config", config}).code == 2);
   std::ofstream(config) << "{\"chunk\": ";
@@ -155,22 +141,15 @@ TEST_CASE("wrong sweeps end with one sentence and exit code 2") {
        "input"},
   };
   for (const auto& [words, part] : cases) {
-    const auto run = kvscope_run(words);
-    INFO(words.back() << ": " << run.err);
-    CHECK(run.code == 2);
-    CHECK(run.err_is_one_line());
-    CHECK_THAT(run.err, ContainsSubstring(part));
+    refused(words, 2, {part});
   }
 }
 
 TEST_CASE("a bare share is no number of tokens, and the way to say it is told") {
   const Recorded recorded;
   for (const Words& command : {Words{"sweep", recorded.trace}, Words{"simulate", "perplexity"}}) {
-    const auto run = kvscope_run(with(command, {"--selector", "recent", "--budget", "0.1"}));
-    INFO(run.err);
-    CHECK(run.code == 2);
-    CHECK(run.err_is_one_line());
-    CHECK_THAT(run.err, ContainsSubstring("a share of the keys is ratio=0.1"));
+    refused(with(command, {"--selector", "recent", "--budget", "0.1"}), 2,
+            {"a share of the keys is ratio=0.1"});
   }
   const auto shares =
       kvscope_run({"sweep", recorded.trace, "--selector", "recent", "--budget", "ratio=0.1,0.5"});

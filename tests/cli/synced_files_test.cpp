@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <vector>
 
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
@@ -22,13 +21,11 @@ using testing::TempDir;
 Words calls_of(const TempDir& dir, const Words& words) {
   const fs::path log = dir.path() / "log";
   fs::remove(log);
-  const auto run = kvscope_run(words, {"",
-                                       {"LD_PRELOAD=" + testing::failing_disk().string(),
-                                        "KVSCOPE_DISK_LOG=" + log.string()},
-                                       false,
-                                       false});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  ran(words,
+      {"",
+       {"LD_PRELOAD=" + testing::failing_disk().string(), "KVSCOPE_DISK_LOG=" + log.string()},
+       false,
+       false});
   Words calls;
   std::ifstream in(log);
   for (std::string line; std::getline(in, line);) calls.push_back(line);
@@ -69,9 +66,9 @@ void check_synced(const Words& calls, const fs::path& out) {
 TEST_CASE("what a command writes is on the device before it has its name, and so is the name") {
   if (test::kAddressSanitizer) SKIP("AddressSanitizer wants no library loaded before its own");
   const TempDir dir;
-  const std::string trace = (dir.path() / "trace.h5").string();
-  const std::string csv = (dir.path() / "table.csv").string();
-  const std::string h5 = (dir.path() / "quest.h5").string();
+  const std::string trace = dir.file("trace.h5");
+  const std::string csv = dir.file("table.csv");
+  const std::string h5 = dir.file("quest.h5");
   check_synced(calls_of(dir, {"record", trace, "--max-tokens", "48", "--layers", "2"}), trace);
   check_synced(
       calls_of(dir, {"sweep", trace, "--selector", "quest", "--budget", "16", "--out", csv}), csv);
@@ -81,7 +78,7 @@ TEST_CASE("what a command writes is on the device before it has its name, and so
 TEST_CASE("a recording's rows are on the device before its header says that they are whole") {
   if (test::kAddressSanitizer) SKIP("AddressSanitizer wants no library loaded before its own");
   const TempDir dir;
-  const std::string trace = (dir.path() / "trace.h5").string();
+  const std::string trace = dir.file("trace.h5");
   const std::string part = trace + ".part";
   Words turns;  // what happened to the .part, neighbours that are alike once
   for (const std::string& call :

@@ -18,13 +18,11 @@ const std::string kPasskey = (testing::source_dir() / "tests/golden/results/pass
 
 TEST_CASE("a simulation's CSV becomes Quest's table in every format") {
   const TempDir dir;
-  const auto markdown = kvscope_run({"table", "quest-passkey", kPasskey, "--where", "length=512"});
-  INFO(markdown.err);
-  REQUIRE(markdown.code == 0);
+  const auto markdown = ran({"table", "quest-passkey", kPasskey, "--where", "length=512"});
   CHECK_THAT(markdown.out, ContainsSubstring("| Method / Budget |         64 |        128 |"));
   CHECK_THAT(markdown.out, ContainsSubstring("| Full attention  |       100% |       100% |"));
   CHECK_THAT(markdown.out, ContainsSubstring("| Quest           |   **100%** |   **100%** |"));
-  const std::string tex = (dir.path() / "t.tex").string();
+  const std::string tex = dir.file("t.tex");
   REQUIRE(
       kvscope_run({"table", "quest-passkey", kPasskey, "--out", tex, "--label", "tab:x"}).code ==
       0);
@@ -43,7 +41,7 @@ TEST_CASE("a simulation's CSV becomes Quest's table in every format") {
 
 TEST_CASE("sweeps give the same table from CSV, JSON and HDF5; analyses give one row per layer") {
   const TempDir dir;
-  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const auto file = [&](const std::string& name) { return dir.file(name); };
   const std::string trace = recording(96, 4);
   std::string first;
   for (const std::string extension : {".csv", ".json", ".h5"}) {
@@ -51,48 +49,33 @@ TEST_CASE("sweeps give the same table from CSV, JSON and HDF5; analyses give one
     REQUIRE(kvscope_run({"sweep", trace, "--selector", "full,quest,streamingllm,oracle-topk",
                          "--budget", "16,32", "--chunk", "32", "--out", sweep})
                 .code == 0);
-    const auto table = kvscope_run({"table", "--rows", "selector", "--columns", "budget", "--value",
-                                    "mass_mean", "--spread", "recorded", sweep});
-    INFO(table.err);
-    REQUIRE(table.code == 0);
+    const auto table = ran({"table", "--rows", "selector", "--columns", "budget", "--value",
+                            "mass_mean", "--spread", "recorded", sweep});
     if (first.empty()) first = table.out;
     CHECK(table.out == first);
   }
   CHECK_THAT(first, ContainsSubstring("Oracle top-k"));
   CHECK_THAT(first, ContainsSubstring("Each cell is the mean of 8 rows"));
   const std::string quest = file("quest.h5");
-  REQUIRE(kvscope_run({"analyze", "quest", trace, "--out", quest}).code == 0);
-  const auto layers =
-      kvscope_run({"table", "--rows", "layer", "--value", "eval_mass,kernel_mass", quest});
-  INFO(layers.err);
-  REQUIRE(layers.code == 0);
+  ran({"analyze", "quest", trace, "--out", quest});
+  const auto layers = ran({"table", "--rows", "layer", "--value", "eval_mass,kernel_mass", quest});
   CHECK_THAT(layers.out,
              ContainsSubstring("| Layer | Attention kept | Attention kept by the kernel's rule |"));
-  const auto not_a_result = kvscope_run({"table", "--rows", "layer", "--value", "mass", trace});
-  CHECK(not_a_result.code == 3);
-  CHECK(not_a_result.err_is_one_line());
-  CHECK_THAT(not_a_result.err, ContainsSubstring("expected a result, found a recording (a trace)"));
-  const auto not_a_trace = kvscope_run({"analyze", "quest", quest});
-  CHECK(not_a_trace.code == 3);
-  CHECK_THAT(not_a_trace.err, ContainsSubstring("expected a recording (a trace), found a result"));
+  refused({"table", "--rows", "layer", "--value", "mass", trace}, 3,
+          {"expected a result, found a recording (a trace)"});
+  refused({"analyze", "quest", quest}, 3, {"expected a recording (a trace), found a result"});
 }
 
 TEST_CASE("wrong words and files end with a sentence and leave nothing behind") {
   const TempDir dir;
   const auto fails = [&](const Words& words, int code, const char* sentence) {
-    Words all = {"table"};
-    all.insert(all.end(), words.begin(), words.end());
-    const auto result = kvscope_run(all);
-    INFO(sentence << " | " << result.err);
-    CHECK(result.code == code);
-    CHECK(result.err_is_one_line());
-    CHECK_THAT(result.err, ContainsSubstring(sentence));
+    const auto result = refused(with({"table"}, words), code, {sentence});
     CHECK(result.out.empty());
   };
   fails({}, 2, "expected a preset (quoka-1");
   fails({"quest-paskey", kPasskey}, 2, "Did you mean quest-passkey");
   fails({"quest-passkey"}, 2, "RESULT is missing");
-  fails({"quest-passkey", (dir.path() / "none.csv").string()}, 3, "none.csv");
+  fails({"quest-passkey", dir.file("none.csv")}, 3, "none.csv");
   fails({"quest-passkey", dir.path().string()}, 3, "folder");
   fails({"quest-passkey", kPasskey, "--where", "selector=quoka"}, 2,
         "there is full, quest, streamingllm");
@@ -102,14 +85,12 @@ TEST_CASE("wrong words and files end with a sentence and leave nothing behind") 
         "difference, relative or ratio");
   fails({"quest-passkey", kPasskey, "--out", "t.pdf"}, 2, ".tex, .md or .csv");
   fails({"quest-passkey", kPasskey, "--label", "a}b"}, 2, "--label");
-  fails({"quest-passkey", kPasskey, "--out", (dir.path() / "no/t.tex").string()}, 3,
-        "cannot write");
+  fails({"quest-passkey", kPasskey, "--out", dir.file("no/t.tex")}, 3, "cannot write");
   fails({"specattn-1", kPasskey}, 2, "perplexity");
   const auto broken = dir.write("broken.csv", "selector,accuracy\nquest\n");
   fails({"quest-passkey", broken.string()}, 3, "line 2: expected 2 fields");
   const auto empty = dir.write("empty.csv", "selector,budget,accuracy\nquest,64,\n");
-  fails({"quest-passkey", empty.string(), "--out", (dir.path() / "t.tex").string()}, 2,
-        "is empty in all 1 rows");
+  fails({"quest-passkey", empty.string(), "--out", dir.file("t.tex")}, 2, "is empty in all 1 rows");
   CHECK(!std::filesystem::exists(dir.path() / "t.tex"));
   CHECK(kvscope_run({"table", "--presets"}).out.starts_with("preset"));
 }

@@ -32,12 +32,10 @@ struct Both {
     split.insert(split.end(), {"--split", "layers=3"});
     record(set, split);
   }
-  std::string name(const std::string& base) const { return (dir.path() / base).string(); }
+  std::string name(const std::string& base) const { return dir.file(base); }
   static void record(const std::string& out, Words words) {
     words.insert(words.begin(), {"record", out});
-    const auto run = kvscope_run(words);
-    INFO(run.err);
-    REQUIRE(run.code == 0);
+    ran(words);
   }
 };
 
@@ -83,9 +81,7 @@ TEST_CASE("commands on a trace set give the numbers of the single file, bit for 
         if (word.empty()) word = trace;
       }
       words.push_back("--json");
-      const auto run = kvscope_run(words);
-      INFO(run.err);
-      REQUIRE(run.code == 0);
+      const auto run = ran(words);
       numbers.push_back(numbers_of(run.json(), both));
     }
     CHECK(numbers[0] == numbers[1]);
@@ -122,8 +118,8 @@ TEST_CASE("a set whose part is missing or cut ends what reads it with one senten
 
 TEST_CASE("record --split says what it expects") {
   const TempDir dir;
-  const std::string set = (dir.path() / "t.kvset").string();
-  const std::string file = (dir.path() / "t.h5").string();
+  const std::string set = dir.file("t.kvset");
+  const std::string file = dir.file("t.h5");
   const auto said = [&](const Words& words) {
     const auto run = kvscope_run(words);
     CHECK(run.code == 2);
@@ -154,18 +150,13 @@ TEST_CASE("no output takes the place of a part of a set that is read, and none o
         with(sweep, {"--out", first}), with(record, {"layers=3"}), with(record, {"layers=1"}),
         Words{"sweep", both.file, "--selector", "quest", "--budget", "16", "--overwrite",
               "--calibration", first, "--out", first}}) {
-    const auto run = kvscope_run(words);
-    INFO(words[0] << ": " << run.err);
-    CHECK(run.code == 2);
-    CHECK_THAT(run.err, ContainsSubstring("is the input"));
+    refused(words, 2, {"is the input"});
     CHECK((testing::read_file(first) == before));
   }
   const Words base = {"record", both.set, "--max-tokens", "32", "--split"};
   CHECK(kvscope_run(with(base, {"layers=3"})).code == 3);
   fs::remove(both.set);
-  const auto there = kvscope_run(with(base, {"layers=3"}));
-  CHECK(there.code == 3);
-  CHECK_THAT(there.err, ContainsSubstring("t.layers-0-2.h5 exists; --overwrite replaces it"));
+  refused(with(base, {"layers=3"}), 3, {"t.layers-0-2.h5 exists; --overwrite replaces it"});
 }
 
 TEST_CASE("bench traceset plans a long recording, tries a small one and leaves no file") {
@@ -176,9 +167,7 @@ TEST_CASE("bench traceset plans a long recording, tries a small one and leaves n
       "--json"};
   Words words = small;
   words.insert(words.end(), {"--limit", "0.004"});
-  const auto run = kvscope_run(words);
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run = ran(words);
   const auto report = run.json();
   CHECK(report.at("layer_bytes") == 8 * 32 * 4096 * 2);
   CHECK(report.at("plan").size() == 3);  // one file, layers=2, layers
@@ -207,7 +196,7 @@ TEST_CASE("bench traceset plans a long recording, tries a small one and leaves n
 
 TEST_CASE("a killed recording of a set is recovered, up to the last unit that all parts have") {
   const TempDir dir;
-  const std::string set = (dir.path() / "t.kvset").string();
+  const std::string set = dir.file("t.kvset");
   RunningProgram program(
       {"record", set, "--split", "layers", "--max-tokens", "24000", "--chunk", "64", "--yes"});
   using namespace std::chrono;
@@ -222,12 +211,8 @@ TEST_CASE("a killed recording of a set is recovered, up to the last unit that al
   program.wait();
   REQUIRE(n_seen >= 3);
   CHECK(kvscope_run({"info", set}).code == 3);
-  const auto open = kvscope_run({"analyze", "geometry", set + ".part"});
-  CHECK(open.code == 3);
-  CHECK_THAT(open.err, ContainsSubstring("kvscope recover"));
-  const auto recovered = kvscope_run({"recover", set + ".part", "--json"});
-  INFO(recovered.err);
-  REQUIRE(recovered.code == 0);
+  refused({"analyze", "geometry", set + ".part"}, 3, {"kvscope recover"});
+  const auto recovered = ran({"recover", set + ".part", "--json"});
   CHECK(recovered.json().at("n_units") >= n_seen);
   CHECK(kvscope_run({"verify", set}).code == 0);
   CHECK(kvscope_run({"info", set, "--json"}).json().at("status") == "recovered");

@@ -20,16 +20,15 @@ using testing::TempDir;
 namespace fs = std::filesystem;
 
 Words sweep(const Words& more) {
-  Words words = {"sweep",    recording(96), "--selector", "quest,streamingllm,lessismore",
-                 "--budget", "16",          "--chunk",    "32"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return with({"sweep", recording(96), "--selector", "quest,streamingllm,lessismore", "--budget",
+               "16", "--chunk", "32"},
+              more);
 }
 
 TEST_CASE("info of a folder of units: done, missing, failed, rate and time left") {
   const TempDir dir;
   const fs::path folder = dir.path() / "units";
-  REQUIRE(kvscope_run(sweep({"--units", folder.string()})).code == 0);
+  ran(sweep({"--units", folder.string()}));
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
@@ -47,9 +46,7 @@ TEST_CASE("info of a folder of units: done, missing, failed, rate and time left"
   int age = 0;
   for (const std::size_t done : {0, 2, 3, 5, 6, 7})
     fs::last_write_time(files[done], now - std::chrono::seconds(6 * age++));
-  const RunResult run = kvscope_run({"info", folder.string(), "--json"});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const RunResult run = ran({"info", folder.string(), "--json"});
   const auto json = run.json();
   CHECK(json.at("what") == "units");
   CHECK(json.at("command") == "sweep");
@@ -73,8 +70,7 @@ TEST_CASE("info of a folder of units: done, missing, failed, rate and time left"
 }
 
 TEST_CASE("predicted memory counts program and inputs; seconds are unknown until two are timed") {
-  const RunResult plain = kvscope_run(sweep({"--list-units", "--json"}));
-  REQUIRE(plain.code == 0);
+  const RunResult plain = ran(sweep({"--list-units", "--json"}));
   const auto list = plain.json();
   for (const auto& unit : list.at("units")) {
     CHECK(unit.at("predicted_seconds").is_null());
@@ -89,8 +85,7 @@ TEST_CASE("predicted memory counts program and inputs; seconds are unknown until
   // What a worker really takes
   const TempDir dir;
   const std::string last = list.at("units").back().at("id");
-  const RunResult worker = kvscope_run(sweep({"--unit", last, "--out", dir.path().string()}));
-  REQUIRE(worker.code == 0);
+  const RunResult worker = ran(sweep({"--unit", last, "--out", dir.path().string()}));
   const double memory = list.at("units").back().at("predicted_memory").get<double>();
   INFO(memory << " predicted, " << worker.max_rss_kib * 1024 << " taken");
   // A child's peak counts what its parent held when it was started, which in a run of all tests is

@@ -24,7 +24,7 @@ struct Bench {
   fs::path model = dir.path() / "llm";
 
   Bench() { fs::copy(testing::source_dir() / "traces/samples/draft", model); }
-  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+  std::string file(const std::string& name) const { return dir.file(name); }
   /// As after another round of training: the same shape, the same name, another number at the end.
   void replace_weights() const {
     const fs::path weights = model / "model.safetensors";
@@ -33,11 +33,9 @@ struct Bench {
     std::ofstream(weights, std::ios::binary | std::ios::trunc) << bytes;
   }
   Words command(const Words& more) const {
-    Words words = {"simulate",   "perplexity", "--model",  model.string(), "--max-tokens",
-                   "48",         "--offset",   "0",        "--windows",    "1",
-                   "--selector", "recent",     "--budget", "16,32"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return with({"simulate", "perplexity", "--model", model.string(), "--max-tokens", "48",
+                 "--offset", "0", "--windows", "1", "--selector", "recent", "--budget", "16,32"},
+                more);
   }
 };
 
@@ -51,9 +49,7 @@ void check_refused(const RunResult& run, const std::string& units) {
 TEST_CASE("units are continued with the weights that they were begun with, and no others") {
   const Bench bench;
   const Words keep = bench.command({"--units", bench.file("kept"), "--json"});
-  const RunResult first = kvscope_run(keep);
-  INFO(first.err);
-  REQUIRE(first.code == 0);
+  const RunResult first = ran(keep);
   CHECK(first.json().at("config").at("model_hash").get<std::string>().starts_with("xxh128:"));
   bench.replace_weights();
   check_refused(kvscope_run(keep), "units 0 to 1 were made with");
@@ -66,23 +62,18 @@ TEST_CASE("units of two models do not make a result") {
   const Bench bench;
   const auto do_unit = [&](std::size_t unit) {
     const auto list = kvscope_run(bench.command({"--list-units", "--json"})).json();
-    const RunResult run = kvscope_run(bench.command(
+    ran(bench.command(
         {"--unit", list.at("units").at(unit).at("id"), "--out", bench.file("units")}));
-    INFO(run.err);
-    REQUIRE(run.code == 0);
   };
   do_unit(0);
   bench.replace_weights();
   do_unit(1);
-  const RunResult merged = kvscope_run({"merge", bench.file("units")});
-  INFO(merged.err);
-  CHECK(merged.code == 2);
-  CHECK_THAT(merged.err, ContainsSubstring("other weights than those that unit"));
+  refused({"merge", bench.file("units")}, 2, {"other weights than those that unit"});
 }
 
 TEST_CASE("a journal is continued with its weights, and no others") {
   const Bench bench;
-  REQUIRE(kvscope_run(bench.command({"--units", bench.file("kept")})).code == 0);
+  ran(bench.command({"--units", bench.file("kept")}));
   // The journal of a run that ended after its first unit, as the unit's file has it.
   std::string journal;
   for (const auto& entry : fs::directory_iterator(bench.file("kept"))) {
@@ -104,10 +95,8 @@ TEST_CASE("a journal is continued with its weights, and no others") {
 TEST_CASE("a recording says which weights it is of") {
   const Bench bench;
   const auto hash_of = [&](const std::string& out) {
-    const RunResult run = kvscope_run({"record", bench.file(out), "--model", bench.model.string(),
-                                       "--max-tokens", "16", "--layers", "0"});
-    INFO(run.err);
-    REQUIRE(run.code == 0);
+    ran({"record", bench.file(out), "--model", bench.model.string(), "--max-tokens", "16",
+         "--layers", "0"});
     return kvscope_run({"info", bench.file(out), "--json"}).json().at("model").at("hash");
   };
   const auto before = hash_of("a.h5");

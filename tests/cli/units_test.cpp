@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 struct Bench {
   TempDir dir;
   std::string trace = recording(96);
-  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+  std::string file(const std::string& name) const { return dir.file(name); }
   Words sweep(const Words& more = {}) const {
     return with({"sweep", trace, "--selector", "quest,streamingllm,lessismore", "--budget", "16",
                  "--chunk", "32"},
@@ -36,9 +36,7 @@ struct Bench {
   }
   /// Ids as --list-units --json names them.
   Words ids(const Words& command) const {
-    const RunResult run = kvscope_run(with(command, {"--list-units", "--json"}));
-    INFO(run.err);
-    REQUIRE(run.code == 0);
+    const RunResult run = ran(with(command, {"--list-units", "--json"}));
     Words ids;
     const auto list = run.json();
     for (const auto& unit : list.at("units")) ids.push_back(unit.at("id"));
@@ -47,9 +45,7 @@ struct Bench {
   /// Does the units in this order, each in a process of its own.
   void do_units(const Words& command, const Words& ids, const std::string& folder) const {
     for (const std::string& id : ids) {
-      const RunResult run = kvscope_run(with(command, {"--unit", id, "--out", folder}));
-      INFO(run.err);
-      REQUIRE(run.code == 0);
+      const RunResult run = ran(with(command, {"--unit", id, "--out", folder}));
       CHECK(run.out == id + "\n");
     }
   }
@@ -65,8 +61,7 @@ std::size_t n_files(const fs::path& folder) {
 
 TEST_CASE("units say what they read before anything is computed") {
   const Bench bench;
-  const RunResult run = kvscope_run(bench.sweep({"--list-units", "--json"}));
-  REQUIRE(run.code == 0);
+  const RunResult run = ran(bench.sweep({"--list-units", "--json"}));
   const auto list = run.json();
   CHECK(list.at("command") == "sweep");
   // eight layers for the methods that look at one layer, and one unit for the one that links them
@@ -125,9 +120,7 @@ TEST_CASE("units done apart, in any order, make the bytes of one run") {
     const auto& [command, ending] = cases[c];
     INFO(command[0] << " " << command[1] << " " << ending);
     const std::string whole = bench.file("whole" + std::to_string(c) + ending);
-    const RunResult undivided = kvscope_run(with(command, {"--out", whole}), kPinned);
-    INFO(undivided.err);
-    REQUIRE(undivided.code == 0);
+    const RunResult undivided = ran(with(command, {"--out", whole}), kPinned);
     Words ids = bench.ids(command);
     REQUIRE(ids.size() > 2);
     std::shuffle(ids.begin(), ids.end(), random);
@@ -135,9 +128,7 @@ TEST_CASE("units done apart, in any order, make the bytes of one run") {
     bench.do_units(command, ids, folder);
     CHECK(n_files(folder) == ids.size());  // a unit is one file
     const std::string merged = bench.file("merged" + std::to_string(c) + ending);
-    const RunResult merge = kvscope_run({"merge", folder, "--out", merged}, kPinned);
-    INFO(merge.err);
-    REQUIRE(merge.code == 0);
+    const RunResult merge = ran({"merge", folder, "--out", merged}, kPinned);
     CHECK(read_file(merged) == read_file(whole));
     CHECK(merge.out == undivided.out);
     CHECK(n_files(folder) == ids.size());
@@ -156,10 +147,7 @@ TEST_CASE("a second run of a unit changes nothing, and a damaged file is made ag
   bench.do_units(bench.sweep(), {ids[1]}, folder);
   CHECK(fs::last_write_time(file) == time);
   std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes.substr(0, bytes.size() / 2);
-  const RunResult refused = kvscope_run({"merge", folder});
-  CHECK(refused.code == 3);
-  CHECK(refused.err_is_one_line());
-  CHECK_THAT(refused.err, ContainsSubstring(ids[1]));
+  refused({"merge", folder}, 3, {ids[1]});
   bench.do_units(bench.sweep(), {ids[1]}, folder);
   CHECK(read_file(file) == bytes);
 }
@@ -248,11 +236,7 @@ TEST_CASE("ids that are none, of other inputs or beyond the last end with a sent
       {{"merge", bench.dir.path().string(), bench.trace}, "one folder"},
   };
   for (const auto& [words, part] : cases) {
-    const RunResult run = kvscope_run(words);
-    INFO(words.back() << ": " << run.err);
-    CHECK(run.code == 2);
-    CHECK(run.err_is_one_line());
-    CHECK_THAT(run.err, ContainsSubstring(part));
+    refused(words, 2, {part});
     CHECK(!fs::exists(folder));
   }
 }
@@ -260,13 +244,10 @@ TEST_CASE("ids that are none, of other inputs or beyond the last end with a sent
 TEST_CASE("local workers make the bytes of one run, and their folder goes") {
   const Bench bench;
   const std::string whole = bench.file("whole.csv");
-  REQUIRE(kvscope_run(bench.sweep({"--out", whole})).code == 0);
+  ran(bench.sweep({"--out", whole}));
   for (const std::string n : {"1", "2", "4"}) {
     const std::string out = bench.file("by" + n + ".csv");
-    const RunResult run =
-        kvscope_run(bench.sweep({"--engine", "local", "--workers", n, "--out", out}));
-    INFO(run.err);
-    REQUIRE(run.code == 0);
+    ran(bench.sweep({"--engine", "local", "--workers", n, "--out", out}));
     CHECK(read_file(out) == read_file(whole));
     CHECK(!fs::exists(out + ".units"));
   }
@@ -281,8 +262,7 @@ TEST_CASE("local workers make the bytes of one run, and their folder goes") {
   // a folder that was named stays, and what it holds is not computed again
   const std::string folder = bench.file("kept");
   const Words kept = bench.sweep({"--units", folder, "--json"});
-  const RunResult first = kvscope_run(with(kept, {"--engine", "local", "--workers", "2"}));
-  REQUIRE(first.code == 0);
+  const RunResult first = ran(with(kept, {"--engine", "local", "--workers", "2"}));
   CHECK(n_files(folder) == 9);
   const RunResult second = kvscope_run(kept);
   CHECK(second.out == first.out);
@@ -310,9 +290,7 @@ TEST_CASE("ranks of mpirun and tasks of an array job take their share of a list"
       {"PMI_RANK=2", "PMI_SIZE=3"}};
   for (const auto& environment : ranks) {
     const RunResult run =
-        kvscope_run(bench.sweep({"--unit", "@" + list, "--out", folder}), {"", environment});
-    INFO(run.err);
-    REQUIRE(run.code == 0);
+        ran(bench.sweep({"--unit", "@" + list, "--out", folder}), {"", environment});
     CHECK(run.out == ids[n] + "\n" + ids[n + 3] + "\n" + ids[n + 6] + "\n");
     CHECK(n_files(folder) == 3 * ++n);
   }
@@ -345,7 +323,7 @@ TEST_CASE("workers that signals end lose no unit and do none twice") {
   const fs::path units = bench.file("units");
   const Words command = bench.sweep({"--resamples", "4000", "--engine", "local", "--workers", "3",
                                      "--units", units.string(), "--out", out});
-  REQUIRE(kvscope_run(bench.sweep({"--resamples", "4000", "--out", whole})).code == 0);
+  ran(bench.sweep({"--resamples", "4000", "--out", whole}));
   std::mt19937 random(7);
   std::map<std::string, fs::file_time_type> finished;  // before the last signal
   RunningProgram run(command);
@@ -378,7 +356,7 @@ TEST_CASE("workers that end while they start are no tries of a unit") {
   const Bench bench;
   const std::string whole = bench.file("whole.csv");
   const std::string out = bench.file("out.csv");
-  REQUIRE(kvscope_run(bench.sweep({"--out", whole})).code == 0);
+  ran(bench.sweep({"--out", whole}));
   RunningProgram run(bench.sweep({"--engine", "local", "--workers", "1", "--out", out}));
   std::set<pid_t> killed;
   for (int tries = 0; tries < 4000 && run.is_running() && killed.size() < 8; ++tries) {
@@ -396,7 +374,7 @@ TEST_CASE("workers that end while they start are no tries of a unit") {
 TEST_CASE("a unit that a signal ends leaves a whole file or none") {
   const Bench bench;
   const std::string trace = bench.file("long.h5");
-  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "1024"}).code == 0);
+  ran({"record", trace, "--max-tokens", "1024"});
   const Words command = {"sweep",    trace,    "--selector",       "quest,quoka,h2o",
                          "--budget", "64,256", "--rows-per-chunk", "all"};
   const Words ids = bench.ids(command);
@@ -430,9 +408,7 @@ TEST_CASE("a folder of other units gets none of this work") {
   const Words ids = bench.ids(command);
   bench.do_units(command, {ids[0]}, folder);
   const Words other = bench.sweep({"--seed", "5", "--units", folder, "--out", bench.file("o.csv")});
-  const RunResult refused = kvscope_run(other);
-  CHECK(refused.code == 2);
-  CHECK_THAT(refused.err, ContainsSubstring("units of other inputs, options or another version"));
+  refused(other, 2, {"units of other inputs, options or another version"});
   CHECK(n_files(folder) == 1);
 }
 
@@ -444,9 +420,7 @@ TEST_CASE("standard input is not handed to workers") {
                          "--max-tokens", "64",         "--offset",   "0",
                          "--windows",    "1",          "--selector", "full",
                          "--engine",     "local",      "--out",      bench.file("p.csv")};
-  const RunResult run = kvscope_run(command, {text, {}});
-  CHECK(run.code == 2);
-  CHECK_THAT(run.err, ContainsSubstring("standard input cannot be handed to workers"));
+  refused(command, 2, {"standard input cannot be handed to workers"}, {text, {}});
 }
 
 TEST_CASE("a recording whose name begins with a dash") {
@@ -474,9 +448,7 @@ TEST_CASE("a list of 100000 units") {
       "simulate", "passkey",  "--lengths", "128",        "--depths",
       "10",       "--trials", "1000",      "--selector", "full,quest,quoka,streamingllm",
       "--budget", "8,16,32"};
-  const RunResult run = kvscope_run(with(command, {"--list-units", "--json"}));
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const RunResult run = ran(with(command, {"--list-units", "--json"}));
   CHECK(run.json().at("n_units") == 100000);
   CHECK(run.json().at("units").size() == 100000);
 }

@@ -117,8 +117,7 @@ TEST_CASE("the demo's page has its table as HTML, not as Markdown") {
 
 TEST_CASE("the manual in the tree is what the program says") {
   const std::string manual = read_file(testing::source_dir() / "analysis/cli/MANUAL.md");
-  const auto run = kvscope_run({"help", "--all"});
-  REQUIRE(run.code == 0);
+  const auto run = ran({"help", "--all"});
   INFO("write it again: see the first lines of analysis/cli/MANUAL.md");
   CHECK(manual.find(run.out) != std::string::npos);
 }
@@ -193,9 +192,7 @@ TEST_CASE("version --json says what the program was made of") {
 TEST_CASE("a closed standard output is an error, a broken pipe is not, and neither harms a file") {
   RunSetup closed;
   closed.close_stdout = true;
-  const auto run = kvscope_run({"--help"}, closed);
-  CHECK(run.code == 3);
-  CHECK_THAT(run.err, ContainsSubstring("standard output"));
+  refused({"--help"}, 3, {"standard output"}, closed);
 
   RunSetup broken;
   broken.break_stdout = true;
@@ -204,7 +201,7 @@ TEST_CASE("a closed standard output is an error, a broken pipe is not, and neith
   CHECK(quiet.err.empty());
 
   const TempDir dir;
-  const std::string trace = (dir.path() / "t.h5").string();
+  const std::string trace = dir.file("t.h5");
   CHECK(kvscope_run({"record", "--model", "draft", "--max-tokens", "16", "--json", trace}, closed)
             .code == 3);
   CHECK(kvscope_run({"verify", trace}).code == 0);
@@ -215,12 +212,11 @@ TEST_CASE("what is left out is guessed where there is one guess: a format, the u
   const auto fish = kvscope_run({"completion"}, {"", {"SHELL=/usr/bin/fish"}});
   CHECK(fish.code == 0);
   CHECK(fish.out == kvscope_run({"completion", "fish"}).out);
-  const auto none = kvscope_run({"completion"}, {"", {"SHELL=/bin/tcsh"}});
-  CHECK(none.code == 2);
-  CHECK_THAT(none.err, ContainsSubstring("one of bash, zsh, fish, and $SHELL says \"tcsh\""));
-  const std::string trace = (dir.path() / "t.h5").string();
-  const std::string page = (dir.path() / "t.html").string();
-  REQUIRE(kvscope_run({"record", trace, "--model", "draft", "--max-tokens", "16"}).code == 0);
+  refused({"completion"}, 2, {"one of bash, zsh, fish, and $SHELL says \"tcsh\""},
+          {"", {"SHELL=/bin/tcsh"}});
+  const std::string trace = dir.file("t.h5");
+  const std::string page = dir.file("t.html");
+  ran({"record", trace, "--model", "draft", "--max-tokens", "16"});
   CHECK(kvscope_run({"export", trace, "--out", page}).code == 0);
   CHECK(read_file(page).starts_with("<!DOCTYPE html>"));
 }
@@ -242,7 +238,7 @@ TEST_CASE("completions are valid scripts that know every command and option") {
     CHECK(std::system(check.c_str()) == 0);
   }
   // What bash would offer after "kvscope analyze q" and "kvscope record --max".
-  const std::string script = (dir.path() / "completion.bash").string();
+  const std::string script = dir.file("completion.bash");
   const std::string ask =
       "bash -c '. \"$0\"; COMP_WORDS=(kvscope analyze q); COMP_CWORD=2; _kvscope; test "
       "\"${COMPREPLY[*]}\" = \"quoka quest query-selection\" && "
@@ -281,10 +277,7 @@ TEST_CASE("help --json tells every command's arguments and options, for programs
 TEST_CASE("missing embedded models are explained") {
   RunSetup setup;
   setup.environment = {"KVSCOPE_DATA=/no/such/place"};
-  const auto run = kvscope_run({"record", "x.h5"}, setup);
-  CHECK(run.code == 3);
-  CHECK(run.err_is_one_line());
-  CHECK_THAT(run.err, ContainsSubstring("/no/such/place"));
+  refused({"record", "x.h5"}, 3, {"/no/such/place"}, setup);
 }
 
 }  // namespace

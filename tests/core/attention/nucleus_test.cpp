@@ -48,7 +48,9 @@ std::size_t size_by_sorting(std::vector<float> row, double p) {
 
 TEST_CASE("exact nucleus has the size that sorting gives and reaches the target") {
   for (unsigned seed = 0; seed < 60; ++seed) {
-    const auto row = softmax_row(1 + seed * 140, 0.5f + 0.05f * static_cast<float>(seed), seed);
+    // every third row nearly flat: its weights are told apart by their last digits
+    const float sigma = seed % 3 == 0 ? 0.01f : 0.5f + 0.05f * static_cast<float>(seed);
+    const auto row = softmax_row(1 + seed * 140, sigma, seed);
     for (const double p : {0.05, 0.5, 0.9, 0.99}) {
       const auto kept = nucleus(row, p, NucleusMode::exact);
       CHECK(kept.size() == size_by_sorting(row, p));
