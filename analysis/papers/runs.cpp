@@ -133,7 +133,8 @@ std::vector<Run> bench_runs() {
       {"live", ".json",
        "bench live {--model} --selector quoka --budget 1024 --lengths "
        "{lengths:4096,8192,16384,32768} --json",
-       "bench live {--model} --selector quoka --budget 1024 --lengths {lengths:2048,6144} --repeat 2 --json"},
+       "bench live {--model} --selector quoka --budget 1024 --lengths {lengths:2048,6144} "
+       "--repeat 2 --json"},
       {"select", ".json",
        "bench select --selector quest,quoka --phase decode --budget tokens=2048 --lengths "
        "8192,16384,32768 --json",
