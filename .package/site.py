@@ -24,8 +24,8 @@ LIMIT = 30 * 2**20
 #: What the side bar holds. README.md is the first page; names with a * are made here, all others are the tree's.
 PAGES = {
     "Guides": ["analysis/cli/COMMANDS.md", "gui/README.md", "traces/python/README.md", "analysis/simulate/README.md", "analysis/study.md",
-               "analysis/engines.md", "analysis/cost/README.md", "analysis/equal_cost.md", "analysis/serving_ladder.md",
-               "analysis/figures/README.md", "notebooks_export/notebooks/README.md", "notebooks_export/stories/README.md", "core/cuda/README.md"],
+               "analysis/engines.md", "analysis/cost/README.md", "analysis/cost/predictions.md", "analysis/equal_cost.md",
+               "analysis/serving_ladder.md", "analysis/figures/README.md", "notebooks_export/notebooks/README.md", "notebooks_export/stories/README.md", "core/cuda/README.md"],
     "Reference": ["*analysis/cli/MANUAL.md", "*methods.md", "*gallery.md", "*python.md", "traces/README.md", "traces/samples/README.md",
                   "core/selectors/CONFORMANCE.md"],
     "Results": ["results/README.md", "results/smollm2/README.md", "results/gemma3/README.md", "results/verifier/README.md"],

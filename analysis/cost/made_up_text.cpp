@@ -10,7 +10,13 @@ namespace kvscope {
 namespace {
 
 /// Streams of random numbers.
-enum MadeUpStream : std::uint64_t { kQueries, kKeys, kValues, kDirections, kTopics };
+enum MadeUpStream : std::uint64_t {
+  kQueryStream,
+  kKeyStream,
+  kValueStream,
+  kDirectionStream,
+  kTopicStream
+};
 
 constexpr Index kTopicRun = 64;       // neighbouring keys of one topic
 constexpr std::uint64_t kTopic = 16;  // topics: queries of `alike` ask for the first
@@ -36,8 +42,8 @@ MadeUpText::MadeUpText(TraceInfo info, MadeUp kind, std::uint64_t seed)
 Tensor<float> MadeUpText::read_q(Index layer, Index q_head, TokenRange range) const {
   Tensor<float> out({range.size(), info_.d_head});
   const Index kv_head = q_head / info_.group();
-  const CounterRng noise({seed_, kQueries, stream_word(layer), stream_word(q_head)});
-  const CounterRng directions({seed_, kDirections, stream_word(layer), stream_word(kv_head)});
+  const CounterRng noise({seed_, kQueryStream, stream_word(layer), stream_word(q_head)});
+  const CounterRng directions({seed_, kDirectionStream, stream_word(layer), stream_word(kv_head)});
   for (Index t = 0; t < range.size(); ++t) {
     if (kind_ == MadeUp::alike) {
       add_noise(directions, 0, out.view().row(t));
@@ -50,9 +56,9 @@ Tensor<float> MadeUpText::read_q(Index layer, Index q_head, TokenRange range) co
 
 Tensor<float> MadeUpText::read_k(Index layer, Index kv_head, TokenRange range) const {
   Tensor<float> out({range.size(), info_.d_head});
-  const CounterRng noise({seed_, kKeys, stream_word(layer), stream_word(kv_head)});
-  const CounterRng directions({seed_, kDirections, stream_word(layer), stream_word(kv_head)});
-  const CounterRng topics({seed_, kTopics, stream_word(layer)});
+  const CounterRng noise({seed_, kKeyStream, stream_word(layer), stream_word(kv_head)});
+  const CounterRng directions({seed_, kDirectionStream, stream_word(layer), stream_word(kv_head)});
+  const CounterRng topics({seed_, kTopicStream, stream_word(layer)});
   for (Index t = 0; t < range.size(); ++t) {
     const Index pos = range.begin + t;
     add_noise(noise, pos, out.view().row(t));
@@ -65,7 +71,7 @@ Tensor<float> MadeUpText::read_k(Index layer, Index kv_head, TokenRange range) c
 
 Tensor<float> MadeUpText::read_v(Index layer, Index kv_head, TokenRange range) const {
   Tensor<float> out({range.size(), info_.d_head});
-  const CounterRng noise({seed_, kValues, stream_word(layer), stream_word(kv_head)});
+  const CounterRng noise({seed_, kValueStream, stream_word(layer), stream_word(kv_head)});
   for (Index t = 0; t < range.size(); ++t) add_noise(noise, range.begin + t, out.view().row(t));
   return out;
 }

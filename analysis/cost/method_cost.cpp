@@ -250,8 +250,8 @@ std::optional<double> break_even_of(const MethodWork& work, const HardwareProfil
   if (!work.too_short.empty()) return std::nullopt;
   std::vector<LayerWork> means;
   for (const AlikeLayers& one : work.at_length) {
-    LayerWork mean = mean_work(one.calls);
-    if (gain == 1.0 || !mean.is_dense) means.push_back(std::move(mean));
+    const LayerWork mean = mean_work(one.calls);
+    if (gain == 1.0 || !mean.is_dense) means.push_back(mean);
   }
   if (means.empty()) return std::nullopt;
   return break_even_context(means, work.keeps_count, hardware, setting,

@@ -345,7 +345,8 @@ REFUSED = {"critical": "output projection", "doublep": "pseudo-keys", "doublespa
            "duoattention": "learns from a text", "expected-attention": "rotary embedding", "indexer": "learns from a text",
            "kascade": "learns from a text", "lessismore": "from layer to layer", "qfilters": "learns from a text",
            "retroinfer": "pseudo-keys", "sparq": "pseudo-keys", "specattn": "draft model"}
-#: Norms of a token's repeats are equal but for the last bits of two libraries' products.
+#: The model's own products differ in their last bits between the two, and where scores nearly tie so does a key: a perplexity
+#: of 2e-4; norms of a token's repeats tie often.
 TIED = {"knorm": 1e-2}
 
 
@@ -390,7 +391,7 @@ def test_every_method_is_that_of_the_closed_loop(draft, book, name, phase):
             read = [call(at, min(at + chunk, n_prompt if phase == "decode" else 447)) for at in begins]
             return [call(at, at + 1) for at in range(n_prompt, 447)] if phase == "decode" else read
 
-    if name in REFUSED:
+    if name in REFUSED and (name, phase) != ("sparq", "prefill"):  # which asks for no mean value
         with pytest.raises(kvs.UsageError, match=REFUSED[name]):
             in_transformers()
         return
@@ -399,7 +400,7 @@ def test_every_method_is_that_of_the_closed_loop(draft, book, name, phase):
     row = kvs.simulate.perplexity(model=str(SAMPLES / "draft"), selectors=[name], budgets=budget, tokens=str(path), max_tokens=448, offset=0,
                                   windows=1, threads=1, progress=False, no_special_tokens=True, mode=phase, chunk=chunk,
                                   prefill=n_prompt / 448 if phase == "decode" else 0).iloc[0]
-    assert abs(found / row["perplexity"] - 1) < TIED.get(name, 1e-5)
+    assert abs(found / row["perplexity"] - 1) < TIED.get(name, 1e-3)
 
 
 @pytest.mark.parametrize("engine", ["cpp", "torch"])
