@@ -73,10 +73,15 @@ void KeptFeed::forget() {
 // ---- every list of a method ----
 
 void AnswersFeed::ask(const Session& session, const MethodSpec& method, LossHeads heads,
-                      Index reader) {
-  KeptQuestion question = kept_question(session, method);
-  question.request.phase = phase_of(question.trace->info(), reader);
-  problem_ = obstacle(method, question.request.phase, session.second() != nullptr);
+                      Index reader, bool is_new) {
+  const Phase phase = phase_of(session.document()->info(), reader);
+  if (is_new || !question_.trace || heads != asked_.heads || phase != asked_.of.phase) {
+    question_ = kept_question(session, method);
+    asked_ = {question_.request, heads};
+    asked_.of.phase = phase;
+    asked_key_ = documents_key(*question_.trace, question_.draft.get()) + asked_.key();
+  }
+  problem_ = obstacle(method, phase, session.second() != nullptr);
   busy_ = false;
   if (!problem_.empty()) {
     slot_.retry();
@@ -84,19 +89,18 @@ void AnswersFeed::ask(const Session& session, const MethodSpec& method, LossHead
     key_.clear();
     return;
   }
-  const AnswersRequest request{question.request, heads};
-  const std::string key = documents_key(*question.trace, question.draft.get()) + request.key();
   const auto view =
-      slot_.ask(session.bench(), key, {fmt::format("Lists of {}", method), Lane::heavy},
-                on_traces(question.trace, question.draft, request, method_answers));
+      slot_.ask(session.bench(), asked_key_, {fmt::format("Lists of {}", method), Lane::heavy},
+                on_traces(question_.trace, question_.draft, asked_, method_answers));
   answers_ = view.fresh ? view.value : nullptr;
-  key_ = view.fresh ? key : std::string();
+  key_ = view.fresh ? asked_key_ : std::string();
   if (view.failed()) problem_ = view.status.error;
   busy_ = view.is_pending();
 }
 
 void AnswersFeed::forget() {
   slot_.clear();
+  question_ = {};
   answers_.reset();
   key_.clear();
   problem_.clear();
@@ -157,7 +161,7 @@ void TokenFeed::update(PanelContext& context, const TokenWish& wish) {
   }
   compared_ = wish.compare;
   ask_search(session, document, wish.needle);
-  ask_reading(session, document, wish);
+  ask_reading(session, document, wish, is_new);
   ask_losses(session, wish);
   busy_ = busy_ || kept_.is_busy() || other_.is_busy();
 }
@@ -180,19 +184,22 @@ void TokenFeed::forget() {
   forget_losses();
 }
 
-void TokenFeed::ask_reading(const Session& session, const Open& document, const TokenWish& wish) {
+void TokenFeed::ask_reading(const Session& session, const Open& document, const TokenWish& wish,
+                            bool is_new) {
   const Selection& selected = session.selection();
   const TraceInfo& info = document->info();
   const Index reader = wish.reader.value_or(selected.query);
   reading_problem_.clear();
   if (!info.capture.qkv || reader < info.rows.begin || reader >= info.rows.end) {
+    answers_.forget();  // what they were asked may be another session's when they are asked again
+    other_answers_.forget();
     readings_.retry();
     reading_.reset();
     return;  // which the query's row says
   }
-  answers_.ask(session, selected.selector, wish.heads, reader);
+  answers_.ask(session, selected.selector, wish.heads, reader, is_new);
   if (wish.compare) {
-    other_answers_.ask(session, selected.other, wish.heads, reader);
+    other_answers_.ask(session, selected.other, wish.heads, reader, is_new);
   } else {
     other_answers_.forget();
   }

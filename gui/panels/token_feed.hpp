@@ -67,7 +67,9 @@ struct TokenWish {
 /// The lists of one method in the phase of a reader.
 class AnswersFeed {
  public:
-  void ask(const Session& session, const MethodSpec& method, LossHeads heads, Index reader);
+  /// `is_new`: the session has changed since the last call.
+  void ask(const Session& session, const MethodSpec& method, LossHeads heads, Index reader,
+           bool is_new);
   void forget();
   /// Null while they are made, and where there are none.
   const std::shared_ptr<const MethodAnswers>& answers() const { return answers_; }
@@ -79,6 +81,9 @@ class AnswersFeed {
 
  private:
   AsyncValue<MethodAnswers> slot_;
+  KeptQuestion question_;
+  AnswersRequest asked_;
+  std::string asked_key_;
   std::shared_ptr<const MethodAnswers> answers_;
   std::string key_;
   std::string problem_;
@@ -148,7 +153,8 @@ class TokenFeed {
   void ask_search(const Session& session, const Open& document, const std::string& needle);
   void ask_losses(const Session& session, const TokenWish& wish);
   void forget_losses();
-  void ask_reading(const Session& session, const Open& document, const TokenWish& wish);
+  void ask_reading(const Session& session, const Open& document, const TokenWish& wish,
+                   bool is_new);
 
   std::optional<std::uint64_t> revision_;
   bool compared_ = false;

@@ -28,6 +28,10 @@ ARRAYS = {
 }
 
 
+#: Methods of arrays that write into them: of one that is read from a file they would change a copy that nobody sees.
+_IN_PLACE = {"fill", "itemset", "partition", "put", "resize", "setfield", "setflags", "sort"}
+
+
 class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
     """One tensor of one layer, indexed by true heads and absolute positions; NumPy indexing reads what it needs.
 
@@ -112,10 +116,14 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self[:]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if any(isinstance(one, LazyArray) for one in options.get("out", ())):
+            raise UsageError(f"{self.name} of layer {self.layer} is read from a file and cannot be written: expected a copy, as array[:]")
         arrays = [np.asarray(one) if isinstance(one, LazyArray) else one for one in inputs]
         return getattr(ufunc, method)(*arrays, **options)
 
     def __getattr__(self, name: str) -> Any:
+        if name in _IN_PLACE:
+            raise AttributeError(f"{name}: {self.name} is read from a file and cannot be written: expected a copy, as array[:].{name}(...)")
         if name.startswith("_") or not hasattr(np.ndarray, name):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: np.asarray(...) is the array")
         return getattr(np.asarray(self), name)

@@ -78,6 +78,11 @@ def test_arrays_compute(file):
     assert np.allclose(q[0] @ k[0].T, np.asarray(q)[0] @ plain[0].T)
     assert np.array_equal(k @ k.transpose(0, 2, 1), plain @ plain.transpose(0, 2, 1))
     assert [head.shape for head in k] == [plain.shape[1:]] * len(k)
+    for write in (lambda: k.sort(), lambda: k.fill(0)):
+        with pytest.raises(AttributeError, match="read from a file and cannot be written: expected a copy"):
+            write()
+    with pytest.raises(kvs.UsageError, match="read from a file and cannot be written: expected a copy"):
+        k += 1
     with pytest.raises(AttributeError, match="no attribute 'meen'"):
         _ = k.meen
 
