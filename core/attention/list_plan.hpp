@@ -4,6 +4,9 @@
 // would make.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "core/base/index.hpp"
 
 namespace kvscope {
@@ -37,6 +40,12 @@ struct ListPlan {
   double channel_share = 0.0;  // takes them
 
   bool operator==(const ListPlan&) const = default;
+};
+
+/// How many keys the lists of a layer's call keep.
+struct ListCounts {
+  std::vector<std::uint64_t> attended;  // [n_q] by the rows of a query head, each row for itself
+  std::vector<std::uint64_t> loaded;    // [n_kv] by any row of a KV head's group
 };
 
 }  // namespace kvscope

@@ -135,7 +135,7 @@ bool CudaCall::choose(Index layer, const ListPlan& plan, const Block&) {
     if (n_tok_ > kMostChunk) return false;
     quoka_ = &store_.quoka(layer, plan, n_tok_);
     quoka_->choose(rows_of(layer), work_.stream);
-    note_choice(layer, quoka_->lists(), /*own_keys_are_listed=*/false);
+    choice_ = {quoka_->lists(), /*per_row=*/false, /*adds_own=*/true};
     return true;
   }
   if (plan.by == ListPlan::By::page_bounds) {
@@ -148,7 +148,7 @@ bool CudaCall::choose(Index layer, const ListPlan& plan, const Block&) {
       quest_->append(store_.k(layer), store_.n_past(), n_tok_, work_.stream);
       quest_->choose(q_rows_, store_.n_past(), work_.stream);
     }
-    note_choice(layer, quest_->lists(), /*own_keys_are_listed=*/true);
+    choice_ = {quest_->lists(), /*per_row=*/true, /*adds_own=*/false};  // of one row
     return true;
   }
   return pick(layer, plan);
@@ -163,68 +163,6 @@ void CudaCall::attend_chosen(Index layer, const Block&, Block& out) {
   }
   // a query always has its own key (QuoKA), or at least one page (Quest)
   hand_on(layer, out, /*may_see_nothing=*/false);
-}
-
-void CudaCall::note_choice(Index layer, const DeviceLists& lists, bool own_keys_are_listed) {
-  choices_.push_back({layer, lists, own_keys_are_listed, {}});
-}
-
-void CudaCall::fetch_choices() {
-  const auto words = [](const Choice& choice) {
-    return static_cast<std::size_t>(choice.lists.n_owners) *
-           static_cast<std::size_t>(1 + choice.lists.stride);
-  };
-  std::size_t n_words = 0;
-  for (const Choice& choice : choices_) n_words += choice.words.empty() ? words(choice) : 0;
-  auto* const all =
-      reinterpret_cast<std::int32_t*>(work_.host_lists.room(n_words * sizeof(std::int32_t)));
-  std::int32_t* to = all;
-  for (const Choice& choice : choices_) {
-    if (!choice.words.empty()) continue;
-    const auto n_owners = static_cast<std::size_t>(choice.lists.n_owners);
-    copy_to_host(to, choice.lists.counts, n_owners * sizeof(std::int32_t), work_.stream);
-    copy_to_host(to + n_owners, choice.lists.items,
-                 (words(choice) - n_owners) * sizeof(std::int32_t), work_.stream);
-    to += words(choice);
-  }
-  work_.wait_and_check();
-  const std::int32_t* from = all;
-  for (Choice& choice : choices_) {
-    if (!choice.words.empty()) continue;
-    choice.words.assign(from, from + words(choice));
-    from += words(choice);
-  }
-}
-
-Selection CudaCall::chosen_lists(Index layer) {
-  if (picked_) return picked_lists();  // the last one's
-  const auto found = std::find_if(choices_.begin(), choices_.end(),
-                                  [&](const Choice& choice) { return choice.layer == layer; });
-  if (found == choices_.end()) return {};
-  if (found->words.empty()) fetch_choices();  // of all layers at once
-  const DeviceLists& lists = found->lists;
-  const auto n_owners = static_cast<std::size_t>(lists.n_owners);
-  const std::span counts = std::span(found->words).first(n_owners);
-  const std::span items = std::span(found->words).subspan(n_owners);
-  const Index n_context = pos_begin_ + n_tok_;
-  Selection selection(
-      lists.n_owners == static_cast<int>(config_.n_q) ? ListOwner::q_head : ListOwner::kv_head,
-      n_tok_, n_tok_);
-  for (std::size_t owner = 0; owner < n_owners; ++owner) {
-    KeyList list;
-    list.scored.reserve(static_cast<std::size_t>(counts[owner]) *
-                        static_cast<std::size_t>(lists.page_size));
-    for (const std::int32_t item : items.subspan(owner * static_cast<std::size_t>(lists.stride),
-                                                 static_cast<std::size_t>(counts[owner]))) {
-      const Index first = Index{item} * lists.page_size;
-      for (Index pos = first; pos < std::min(first + lists.page_size, n_context); ++pos)
-        list.scored.push_back(static_cast<KeyPos>(pos));
-    }
-    for (Index pos = pos_begin_; !found->own_keys_are_listed && pos < n_context; ++pos)
-      list.forced.push_back(static_cast<KeyPos>(pos));
-    selection.add(list);
-  }
-  return selection;
 }
 
 }  // namespace kvscope::gpu

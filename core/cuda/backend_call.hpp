@@ -41,6 +41,9 @@ struct RowBlock final : Block {
 std::size_t call_bytes(const ModelConfig& config, Index n_tok, Index n_context,
                        bool has_bf16_products);
 
+/// Every query's keys as core/selectors/methods/streamingllm.cpp has them, for plans by place.
+KeyList stream_of(const ListPlan& plan, Index n_visible);
+
 class CudaCall final : public BackendCall, private RemoteRows {
  public:
   CudaCall(const CudaModel& model, Index n_tok, KvRows& store, Workspaces::Lease work);
@@ -56,8 +59,9 @@ class CudaCall final : public BackendCall, private RemoteRows {
   bool reads_host_values() const override { return false; }  // they lie on the device
   bool choose(Index layer, const ListPlan& plan, const Block& q) override;
   void attend_chosen(Index layer, const Block& q, Block& out) override;
-  Selection chosen_lists(Index layer) override;
-  bool keeps_choices() const override { return !picked_; }
+  Selection chosen_lists() override;
+  void count_chosen(Index layer) override;
+  ListCounts chosen_counts(Index layer) override;
   const RemoteRows* remote_rows(Index layer) override;
   void project_out(Index layer, const Block& x, Block& y) override;
   void gated_mlp(Index layer, const Block& x, Block& y) override;
@@ -86,12 +90,10 @@ class CudaCall final : public BackendCall, private RemoteRows {
   std::optional<AttendRule> rule_of(Index layer) const;
   AnyAttention any_attention(Index layer, Block& out);
   DeviceRows rows_of(Index layer) const;
-  /// StreamingLLM, the oracle of keys and SparQ (backend_picks.cpp), as choose(), attend_chosen()
-  /// and chosen_lists().
+  /// StreamingLLM, the oracle of keys and SparQ (backend_picks.cpp), as choose() and
+  /// attend_chosen().
   bool pick(Index layer, const ListPlan& plan);
   void attend_picked(Index layer, Block& out);
-  Selection picked_lists();
-  DeviceLists picked_on_device() const;  // but for StreamingLLM's
   std::vector<std::vector<double>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
                                                  Index first_row, Index end_row) const override;
   std::vector<std::vector<double>> mean_cosines(std::span<const std::span<const KeyPos>> lists,
@@ -125,17 +127,13 @@ class CudaCall final : public BackendCall, private RemoteRows {
   /// Attention's answer, head by head in answer_, to rows of tokens.
   void hand_on(Index layer, Block& out, bool may_see_nothing);
 
-  /// What choose() chose for a layer: lists that its method holds on the device until it is called
-  /// again.
+  /// The last choice, as lists on the device (but for StreamingLLM's): one per owner, or with
+  /// per_row one per row and owner.
   struct Choice {
-    Index layer;
     DeviceLists lists;
-    bool own_keys_are_listed;         // the call's keys
-    std::vector<std::int32_t> words;  // counts, then items; empty until they are fetched
+    bool per_row = false;
+    bool adds_own = false;  // the call's keys, each row's up to its own
   };
-  void note_choice(Index layer, const DeviceLists& lists, bool own_keys_are_listed);
-  /// Copies all that are not on the host yet, and waits once.
-  void fetch_choices();
 
   /// Rows that are being copied.
   struct Parcel {
@@ -182,7 +180,9 @@ class CudaCall final : public BackendCall, private RemoteRows {
   std::optional<ListPlan> streamed_;           // whose keys of a decode step lie in stream_keys
   const std::int32_t* stream_keys_ = nullptr;  // those, and their number for every KV head
   const std::int32_t* stream_counts_ = nullptr;
-  std::vector<Choice> choices_;
+  Choice choice_;
+  std::vector<Index> counted_;         // layers in the order of work_.counts
+  std::vector<std::uint64_t> counts_;  // of all of them, once they are fetched
   std::deque<Parcel> parcels_;
 };
 

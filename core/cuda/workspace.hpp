@@ -78,6 +78,7 @@ struct Workspace {
   GrowingBuffer summary_begin, summary_k, summary_v, summary_count, list_share;
   GrowingBuffer stream_keys, stream_counts;
   GrowingBuffer past_items, past_counts;
+  GrowingBuffer counts;  // of the lists of a call's layers, as count_chosen() fills it
   PinnedBuffer host_votes;
   BestKeys best_keys;
   RowVotes votes;

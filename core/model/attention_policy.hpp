@@ -11,6 +11,14 @@
 
 namespace kvscope {
 
+enum class ChosenAbout { nothing, counts, lists };
+
+/// The keys that a backend chose by a plan, as far as they were asked for.
+struct ChosenKeys {
+  std::function<ListCounts()> counts;
+  std::function<Selection()> lists;
+};
+
 /// Chooses keys in the layers that it takes; the model attends to them. Called in layer order
 /// within a forward call.
 class AttentionPolicy {
@@ -31,14 +39,17 @@ class AttentionPolicy {
     (void)layer;
     return std::nullopt;
   }
-  /// True if on_planned() asks for lists. It is then called at the end of the call, or before
-  /// choose() of a later layer, so that no layer waits for the device; else while the layer runs.
-  virtual bool reads_lists(const ListPlan& plan) const { return plan.by != ListPlan::By::nothing; }
-  /// Called in layer order. `question` has shapes and positions; its tensors have no data. lists()
-  /// fetches what was chosen and waits for it (not for a plan by nothing).
+  /// What on_planned() asks about keys that were chosen by this plan.
+  virtual ChosenAbout asks(const ListPlan& plan) const {
+    (void)plan;
+    return ChosenAbout::nothing;
+  }
+  /// Called in layer order: for lists when the layer has attended, which waits for it; else at the
+  /// end of the call or before choose() of a later layer, so that no layer waits for the device.
+  /// `question` has shapes and positions; its tensors have no data.
   virtual void on_planned(const AttentionQuestion& question, const ListPlan& plan,
-                          const std::function<Selection()>& lists) {
-    (void)question, (void)plan, (void)lists;
+                          const ChosenKeys& chosen) {
+    (void)question, (void)plan, (void)chosen;
   }
   /// What choose() needs on the host of this layer; for the rest it asks the question's `remote`,
   /// where the backend has one.

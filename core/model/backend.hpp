@@ -111,14 +111,15 @@ class BackendCall {
     return nullptr;
   }
 
-  /// What choose() chose in this call for a layer, as lists on the host, those of the call's own
-  /// keys included; waits. Also after finish().
-  virtual Selection chosen_lists(Index layer) {
+  /// The last choice as lists on the host, those of the call's own keys included; waits.
+  virtual Selection chosen_lists() { return {}; }
+  /// Counts the last choice, whose rows have lists of their own, for chosen_counts(layer).
+  virtual void count_chosen(Index layer) { (void)layer; }
+  /// Of a layer of this call that was counted; waits, also after finish().
+  virtual ListCounts chosen_counts(Index layer) {
     (void)layer;
     return {};
   }
-  /// False if the last choice is lost with the next one: its lists must be asked for before.
-  virtual bool keeps_choices() const { return true; }
 
   /// The time of the operations between the two is added to `seconds`, at the latest by finish().
   virtual void start_clock() { clock_ = Stopwatch(); }

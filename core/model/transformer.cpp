@@ -50,7 +50,8 @@ class Forward {
   void tell_policy() {
     for (const Followed& one : followed_) {
       options_.policy->on_planned(one.shapes, one.plan,
-                                  [&] { return backend_.chosen_lists(one.shapes.layer); });
+                                  {[&] { return backend_.chosen_counts(one.shapes.layer); },
+                                   [&] { return backend_.chosen_lists(); }});
     }
     followed_.clear();
   }
@@ -59,6 +60,7 @@ class Forward {
   struct Followed {
     AttentionQuestion shapes;
     ListPlan plan;
+    ChosenAbout asked = ChosenAbout::nothing;
   };
 
   // x += out_norm(attention(in_norm(x))); x += out_norm(mlp(in_norm(x))), with the norms that the
@@ -121,7 +123,7 @@ class Forward {
     }
     if (watched && !hand_out(layer))
       notify(layer, q_rows.empty() ? backend_.to_host_rows(*q_) : q_rows);
-    if (!backend_.keeps_choices()) tell_policy();
+    if (!followed_.empty() && followed_.back().asked == ChosenAbout::lists) tell_policy();
   }
 
   // True if the observer gets this layer's rows from the backend, sooner or later.
@@ -145,8 +147,10 @@ class Forward {
       timed(&ForwardTimes::attention_seconds,
             [&] { backend_.attend_chosen(layer, *q_, *attended_); });
     }
-    followed_.push_back({shapes_of(layer), *plan});
-    if (followed_.size() == 1 && !policy.reads_lists(*plan)) tell_policy();
+    const ChosenAbout asked = policy.asks(*plan);
+    if (asked == ChosenAbout::counts) backend_.count_chosen(layer);
+    followed_.push_back({shapes_of(layer), *plan, asked});
+    if (followed_.size() == 1 && asked == ChosenAbout::nothing) tell_policy();
     return true;
   }
 

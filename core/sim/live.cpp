@@ -66,25 +66,22 @@ class LiveSequence::Policy final : public AttentionPolicy {
     return is_dense || live_.model_.backend().follows_plans() ? plan : std::nullopt;
   }
 
-  /// The lists of joined rows have as many keys before the call whichever they are, so that nobody
-  /// needs to wait for them.
-  bool reads_lists(const ListPlan& plan) const override {
-    return plan.by != ListPlan::By::nothing && !plan.joins_rows;
+  ChosenAbout asks(const ListPlan& plan) const override {
+    return live_.is_sparse_ && !KeptTotals::are_known(plan) ? ChosenAbout::counts
+                                                            : ChosenAbout::nothing;
   }
 
   void on_planned(const AttentionQuestion& question, const ListPlan& plan,
-                  const std::function<Selection()>& lists) override {
+                  const ChosenKeys& chosen) override {
     const Index n_tok = question.n_tok;
     live_.run_->planned_call({question.layer, question.q, question.k, question.v, question.window,
                               question.sink_logits, &live_.pool_},
-                             plan.by == ListPlan::By::nothing ? dense_answer(n_tok)
-                             : reads_lists(plan)              ? lists()
-                                                 : Selection(ListOwner::kv_head, n_tok, n_tok));
-    if (!plan.joins_rows) return on_attended(question, live_.run_->last_answer());
+                             plan.by == ListPlan::By::nothing
+                                 ? dense_answer(n_tok)
+                                 : Selection(ListOwner::kv_head, n_tok, n_tok));
     if (live_.is_sparse_)
-      count(question,
-            KeptTotals::of_joined_rows(std::min(question.pos_begin, plan.budget), live_.shape_.n_q,
-                                       live_.shape_.n_kv, range_of(question)));
+      count(question, KeptTotals::of_plan(plan, chosen.counts, live_.shape_.n_q, live_.shape_.n_kv,
+                                          range_of(question)));
   }
 
   void on_attended(const AttentionQuestion& question, const Selection& answer) override {

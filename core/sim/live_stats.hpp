@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <vector>
 
+#include "core/attention/list_plan.hpp"
 #include "core/selectors/selector.hpp"
 #include "core/trace/info.hpp"
 
@@ -21,8 +23,11 @@ struct KeptTotals {
 
   /// Of one layer's answer to one call.
   static KeptTotals of(const Selection& selection, Index n_q, Index n_kv, TokenRange call);
-  /// Of an answer whose rows share n_past keys before the call, in every head, beside its own.
-  static KeptTotals of_joined_rows(Index n_past, Index n_q, Index n_kv, TokenRange call);
+  /// Of lists that were made by this plan and are not here: known by the plan alone, or counted.
+  static KeptTotals of_plan(const ListPlan& plan, const std::function<ListCounts()>& counts,
+                            Index n_q, Index n_kv, TokenRange call);
+  /// True for plans whose lists have as many keys whatever queries and keys say.
+  static bool are_known(const ListPlan& plan);
   double n_attended() const;  // over all query heads
   double n_visible() const;
   double n_loaded() const;  // over all KV heads

@@ -86,6 +86,7 @@ class Compared final : public AttentionPolicy, public Observer {
 
   bool takes(Index) const override { return true; }
   std::optional<ListPlan> plan(Index layer) override { return run_.plan(layer); }
+  ChosenAbout asks(const ListPlan&) const override { return ChosenAbout::lists; }
   HostRows host_rows(Index) override { return remote_run_.host_rows(); }
   const Selection& choose(const AttentionQuestion& question) override {
     if (question.remote != nullptr) {
@@ -100,9 +101,9 @@ class Compared final : public AttentionPolicy, public Observer {
     return host_ = dense(question.n_tok);
   }
   void on_planned(const AttentionQuestion& question, const ListPlan& plan,
-                  const std::function<Selection()>& lists) override {
+                  const ChosenKeys& chosen) override {
     if (plan.by == ListPlan::By::nothing) return pass_over(question, dense(question.n_tok));
-    Selection found = lists();
+    Selection found = chosen.lists();
     const Selection& expected = expected_.at(question.layer);
     if (!expected.is_dense) compare(expected, found, plan);
     pass_over(question, std::move(found));

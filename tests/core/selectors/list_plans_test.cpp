@@ -115,17 +115,40 @@ TEST_CASE("list plans: a method that rests needs no lists, but for one with a hi
   }
 }
 
-TEST_CASE("list plans: joined rows are counted as their lists would be") {
-  const TokenRange call{5, 8};
-  Selection lists(ListOwner::kv_head, 3, 3);
-  for (int kv_head = 0; kv_head < 2; ++kv_head) lists.add(KeyList{{0, 2, 3}, {5, 6, 7}, {}});
-  const KeptTotals expected = KeptTotals::of(lists, 4, 2, call);
-  const KeptTotals found = KeptTotals::of_joined_rows(/*n_past=*/3, 4, 2, call);
-  CHECK(found.attended == expected.attended);
-  CHECK(found.visible == expected.visible);
-  CHECK(found.loaded == expected.loaded);
-  CHECK(found.available == expected.available);
-  CHECK(found.n_calls == expected.n_calls);
+TEST_CASE("list plans: keys are counted by the plan as their lists would be") {
+  const auto compare = [](const ListPlan& plan, const Selection& lists, TokenRange call) {
+    INFO(fmt::format("rows {} to {}", call.begin, call.end));
+    REQUIRE(KeptTotals::are_known(plan));
+    const KeptTotals expected = KeptTotals::of(lists, 4, 2, call);
+    const KeptTotals found = KeptTotals::of_plan(plan, nullptr, 4, 2, call);
+    CHECK(found.attended == expected.attended);
+    CHECK(found.visible == expected.visible);
+    CHECK(found.loaded == expected.loaded);
+    CHECK(found.available == expected.available);
+    CHECK(found.n_calls == expected.n_calls);
+  };
+  Selection joined(ListOwner::kv_head, 3, 3);
+  for (int kv_head = 0; kv_head < 2; ++kv_head) joined.add(KeyList{{0, 2, 3}, {5, 6, 7}, {}});
+  ListPlan plan;
+  plan.by = ListPlan::By::far_cosines;
+  plan.budget = 3;
+  plan.joins_rows = true;
+  compare(plan, joined, {5, 8});
+
+  const Sequence sequence = random_sequence({.n_tokens = 40, .n_decode = 0, .seed = 4});
+  for (const char* method : {"streamingllm:n-sink=0", "streamingllm:n-sink=3"}) {
+    INFO(method);
+    // calls that end among the first tokens, where nothing is left out, and where much is
+    SelectorRun run(make_selector(method, sequence), sequence.shape, {{Budget::Kind::tokens, 8.0}},
+                    std::nullopt, ScorePrecision::f32);
+    for (const Index n_tok : {2, 1, 5, 9, 1, 20, 2}) {
+      run_call(run, sequence, Phase::prefill, n_tok);
+      compare(*run.plan(0), run.last_answer(), {run.n_keys() - n_tok, run.n_keys()});
+    }
+  }
+  Selection all(ListOwner::layer, 3, 3);
+  all.is_dense = true;
+  compare(ListPlan{}, all, {5, 8});
 }
 
 TEST_CASE("a run goes on where another one stands, a verification that is taken back included") {
