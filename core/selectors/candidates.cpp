@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <numeric>
 
 #include "core/attention/list_kernels.hpp"
 #include "core/attention/top_cuts.hpp"
@@ -45,19 +46,16 @@ bool all_alive(const SelectCall& call, Index kv_head) {
 }
 
 std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, TokenRange range) {
-  std::vector<KeyPos> keys;
-  keys.reserve(static_cast<std::size_t>(std::max<Index>(range.size(), 0)));
-  const bool take_all = all_alive(call, kv_head);
-  for (Index pos = range.begin; pos < range.end; ++pos) {
-    if (take_all || is_alive(call, kv_head, pos)) keys.push_back(static_cast<KeyPos>(pos));
-  }
   count_work(Counted::listed, range.size());
+  if (!all_alive(call, kv_head)) return call.alive->keys(kv_head, range);
+  std::vector<KeyPos> keys(static_cast<std::size_t>(std::max<Index>(range.size(), 0)));
+  std::iota(keys.begin(), keys.end(), static_cast<KeyPos>(range.begin));
   return keys;
 }
 
 Index count_candidates(const SelectCall& call, Index kv_head, TokenRange range) {
   const Index n = std::max<Index>(range.size(), 0);
-  return all_alive(call, kv_head) ? n : static_cast<Index>(candidates(call, kv_head, range).size());
+  return all_alive(call, kv_head) ? n : call.alive->n_alive(kv_head, range);
 }
 
 std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, Index end) {

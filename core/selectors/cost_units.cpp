@@ -6,20 +6,10 @@
 
 namespace kvscope {
 
-namespace {
-
-Index n_alive(const SelectCall& call, Index kv_head, TokenRange range) {
-  if (all_alive(call, kv_head)) return range.size();
-  Index n = 0;
-  for (Index pos = range.begin; pos < range.end; ++pos) n += is_alive(call, kv_head, pos) ? 1 : 0;
-  return n;
-}
-
-}  // namespace
-
 double alive_keys(const SelectCall& call, TokenRange range) {
   Index n = 0;
-  for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) n += n_alive(call, kv_head, range);
+  for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head)
+    n += count_candidates(call, kv_head, range);
   return static_cast<double>(n);
 }
 
@@ -32,7 +22,7 @@ double alive_pages(const SelectCall& call, TokenRange pages, Index page_size) {
     }
     for (Index page = pages.begin; page < pages.end; ++page) {
       const TokenRange keys{page * page_size, std::min((page + 1) * page_size, call.k.dim(1))};
-      n += n_alive(call, kv_head, keys) > 0 ? 1 : 0;
+      n += count_candidates(call, kv_head, keys) > 0 ? 1 : 0;
     }
   }
   return static_cast<double>(n);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -68,28 +69,58 @@ Index Budget::tokens(Index n_candidates, Index page_size) const {
 }
 
 void AliveMask::append(Index n_keys) {
+  const auto old_end = static_cast<std::size_t>(n_keys_);
   n_keys_ += n_keys;
+  const auto end = static_cast<std::size_t>(n_keys_);
   n_dead_.resize(bits_.size(), 0);
-  for (auto& head : bits_) head.resize(static_cast<std::size_t>(n_keys_), 1);
+  for (auto& head : bits_) {
+    head.resize((end + 63) / 64, ~std::uint64_t{0});
+    if (old_end % 64 != 0) head[old_end / 64] |= ~std::uint64_t{0} << (old_end % 64);
+    if (end % 64 != 0) head[end / 64] &= ~(~std::uint64_t{0} << (end % 64));
+  }
 }
 
 void AliveMask::truncate(Index n_keys) {
   if (n_keys >= n_keys_) return;
   n_keys_ = n_keys;
+  const auto end = static_cast<std::size_t>(n_keys);
   for (std::size_t h = 0; h < bits_.size(); ++h) {
-    bits_[h].resize(static_cast<std::size_t>(n_keys));
-    n_dead_[h] = static_cast<Index>(std::count(bits_[h].begin(), bits_[h].end(), std::uint8_t{0}));
+    bits_[h].resize((end + 63) / 64);
+    if (end % 64 != 0) bits_[h][end / 64] &= ~(~std::uint64_t{0} << (end % 64));
+    n_dead_[h] = n_keys - n_alive(static_cast<Index>(h), {0, n_keys});
   }
 }
 
 void AliveMask::kill(Index kv_head, KeyPos pos) {
-  auto& bit = bits_[static_cast<std::size_t>(kv_head)][static_cast<std::size_t>(pos)];
-  n_dead_[static_cast<std::size_t>(kv_head)] += bit;
-  bit = 0;
+  if (!is_alive(kv_head, pos)) return;
+  const auto at = static_cast<std::size_t>(pos);
+  ++n_dead_[static_cast<std::size_t>(kv_head)];
+  bits_[static_cast<std::size_t>(kv_head)][at / 64] &= ~(std::uint64_t{1} << (at % 64));
 }
 
-bool AliveMask::is_alive(Index kv_head, KeyPos pos) const {
-  return bits_[static_cast<std::size_t>(kv_head)][static_cast<std::size_t>(pos)] != 0;
+std::uint64_t AliveMask::word(Index kv_head, Index at, TokenRange range) const {
+  std::uint64_t alive = bits_[static_cast<std::size_t>(kv_head)][static_cast<std::size_t>(at)];
+  if (const Index skipped = range.begin - at * 64; skipped > 0)
+    alive &= ~std::uint64_t{0} << skipped;
+  if (const Index n_left = range.end - at * 64; n_left < 64)
+    alive &= ~(~std::uint64_t{0} << n_left);
+  return alive;
+}
+
+std::vector<KeyPos> AliveMask::keys(Index kv_head, TokenRange range) const {
+  std::vector<KeyPos> keys;
+  for (Index at = range.begin / 64; at * 64 < range.end; ++at) {
+    for (std::uint64_t left = word(kv_head, at, range); left != 0; left &= left - 1)
+      keys.push_back(static_cast<KeyPos>(at * 64 + std::countr_zero(left)));
+  }
+  return keys;
+}
+
+Index AliveMask::n_alive(Index kv_head, TokenRange range) const {
+  Index n = 0;
+  for (Index at = range.begin / 64; at * 64 < range.end; ++at)
+    n += std::popcount(word(kv_head, at, range));
+  return n;
 }
 
 Index AliveMask::n_alive(Index kv_head) const {

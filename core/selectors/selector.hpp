@@ -141,13 +141,22 @@ class AliveMask {
   void append(Index n_keys);
   void truncate(Index n_keys);
   void kill(Index kv_head, KeyPos pos);
-  bool is_alive(Index kv_head, KeyPos pos) const;
+  bool is_alive(Index kv_head, KeyPos pos) const {
+    const auto at = static_cast<std::size_t>(pos);
+    return (bits_[static_cast<std::size_t>(kv_head)][at / 64] >> (at % 64) & 1) != 0;
+  }
+  /// The positions of `range` that are alive, ascending.
+  std::vector<KeyPos> keys(Index kv_head, TokenRange range) const;
   Index n_alive(Index kv_head) const;
+  Index n_alive(Index kv_head, TokenRange range) const;
   bool all_alive(Index kv_head) const;
   Index n_keys() const { return n_keys_; }
 
  private:
-  std::vector<std::vector<std::uint8_t>> bits_;  // [n_kv][n_keys]
+  /// What is alive of a word of 64 positions, as far as it lies in the range.
+  std::uint64_t word(Index kv_head, Index at, TokenRange range) const;
+
+  std::vector<std::vector<std::uint64_t>> bits_;  // [n_kv][n_keys / 64], 0 behind n_keys
   std::vector<Index> n_dead_;
   Index n_keys_ = 0;
 };

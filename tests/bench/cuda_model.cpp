@@ -1,10 +1,13 @@
 // A model on the GPU against itself: time to first token and decode steps dense and under a method,
-// and recording against the bare prefill. The tokens do not matter to the speed.
+// what methods take to choose, and recording against the bare prefill. The tokens do not matter to
+// the speed.
 //
 //   bench_cuda_model ttft DIR LENGTH CHUNK METHOD BUDGET REPEATS [f32|bf16]
 //   bench_cuda_model decode DIR LENGTH CHUNK METHOD BUDGET STEPS [f32|bf16]
+//   bench_cuda_model choice DIR LENGTH CHUNK METHODS|all BUDGET REPEATS [f32|bf16]
 //   bench_cuda_model record DIR LENGTH CHUNK OUT.h5 DTYPE REPEATS [f32|bf16 [LAYERS]]
 //
+// choice: a chunk and a decode step behind LENGTH tokens, milliseconds a layer, over all layers.
 // record: also into nothing, which is what the rows' way to the host costs, and with LAYERS per
 // file into a trace set. What is counted ends when the trace has its name.
 #include <fmt/format.h>
@@ -22,6 +25,8 @@
 #include "core/base/error.hpp"
 #include "core/base/whole_file.hpp"
 #include "core/cuda/backend.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/selectors/spec_lists.hpp"
 #include "core/sim/live.hpp"
 #include "traces/recorder.hpp"
 #include "traces/set_files.hpp"
@@ -129,6 +134,66 @@ void decode(const Setting& s, const std::string& method, const std::string& budg
   time_steps(s, method, Budget::parse("tokens=" + budget_text));
 }
 
+/// A layer's milliseconds in calls of n_tok tokens behind s.tokens, one that is not counted first.
+struct LayerTimes {
+  double choice = 0.0, attention = 0.0;
+};
+
+LayerTimes time_calls(const Setting& s, LiveSequence& live, Phase phase, std::size_t n_tok) {
+  LiveTimes before;
+  for (int i = -1; i < s.n_repeats; ++i) {
+    if (i == 0) before = live.stats().times;
+    live.run(phase, std::span(s.tokens).first(n_tok), Logits::last);
+  }
+  const LiveTimes& after = live.stats().times;
+  const double n = 1e-3 * s.n_repeats * static_cast<double>(s.model.config().n_layers);
+  return {(after.selection - before.selection) / n, (after.attention - before.attention) / n};
+}
+
+void choice(const Setting& s, std::string methods, const std::string& budget_text) {
+  const auto length = static_cast<double>(s.tokens.size());
+  const double budget = std::stod(budget_text);
+  if (methods == "all") {
+    methods.clear();
+    for (const auto& entry : selector_registry().entries())
+      methods += (methods.empty() ? "" : ",") + entry.name;
+  }
+  fmt::print("milliseconds of a layer behind {} tokens, {} calls of each kind\n", s.tokens.size(),
+             s.n_repeats);
+  fmt::print("method,chunk_choice,chunk_attention,step_choice,step_attention\n");
+  for (const MethodSpec& method : parse_methods({methods}, "METHODS")) {
+    const SelectorCaps& caps = method.caps();
+    std::optional<Budget> own;
+    if (!caps.budgets.empty()) {
+      const Budget::Kind kind = caps.budgets.front();
+      own = Budget{kind, kind == Budget::Kind::tokens  ? budget
+                         : kind == Budget::Kind::ratio ? budget / length
+                         : kind == Budget::Kind::pages ? budget / 16.0
+                                                       : 0.95};
+    }
+    try {
+      const auto n_chunk = static_cast<std::size_t>(s.chunk);
+      LiveSequence live(s.model, {method, own, /*dense_layers=*/0},
+                        static_cast<Index>(length) + (s.n_repeats + 1) * (s.chunk + 1), s.pool);
+      live.prefill(s.tokens, 1024, PrefillMode::dense, Logits::last);
+      live.set_sparse(true);
+      fmt::print("{}", method.text());
+      for (const Phase phase : {Phase::prefill, Phase::decode}) {
+        if (!caps.is_defined(phase) && !caps.budgets.empty()) {
+          fmt::print(",,");
+          continue;
+        }
+        const LayerTimes times = time_calls(s, live, phase, phase == Phase::prefill ? n_chunk : 1);
+        fmt::print(",{:.4f},{:.4f}", times.choice, times.attention);
+      }
+      fmt::print("\n");
+    } catch (const std::exception& error) {
+      fmt::print("# {}: {}\n", method.text(), error.what());
+    }
+    std::fflush(stdout);
+  }
+}
+
 /// Where rows are let go at once.
 class Nothing final : public TraceReceiver {
  public:
@@ -209,7 +274,8 @@ void record(const Setting& s, const fs::path& dir, const fs::path& out, const st
 }
 
 int run(const std::vector<std::string>& words) {
-  if (words.size() < 7 || (words[0] != "ttft" && words[0] != "decode" && words[0] != "record")) {
+  if (words.size() < 7 || (words[0] != "ttft" && words[0] != "decode" && words[0] != "choice" &&
+                           words[0] != "record")) {
     fmt::print(stderr, "see the head of tests/bench/cuda_model.cpp\n");
     return 2;
   }
@@ -229,6 +295,8 @@ int run(const std::vector<std::string>& words) {
     ttft(s, words[4], words[5]);
   } else if (words[0] == "decode") {
     decode(s, words[4], words[5]);
+  } else if (words[0] == "choice") {
+    choice(s, words[4], words[5]);
   } else {
     record(s, dir, words[4], words[5], words.size() > 8 ? std::stoll(words[8]) : 0);
   }

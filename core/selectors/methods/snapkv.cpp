@@ -75,7 +75,7 @@ class SnapKv final : public WindowVotes {
     Selection selection(ListOwner::q_head, call.n_tok, call.n_tok);
     for (Index q_head = 0; q_head < shape_.n_q; ++q_head) {
       KeyList list;
-      list.scored = kept_keys(kept, q_head, past_range(call));
+      list.scored = kept.keys(q_head, past_range(call));
       append_range(list.forced, call.pos_begin, call.pos_begin + call.n_tok);
       remove_dead(call, q_head / shape_.group(), list);
       selection.add(list);
@@ -83,20 +83,12 @@ class SnapKv final : public WindowVotes {
     return selection;
   }
 
-  static std::vector<KeyPos> kept_keys(const AliveMask& mask, Index head, TokenRange range) {
-    std::vector<KeyPos> keys;
-    for (Index pos = range.begin; pos < range.end; ++pos) {
-      if (mask.is_alive(head, static_cast<KeyPos>(pos))) keys.push_back(static_cast<KeyPos>(pos));
-    }
-    return keys;
-  }
-
   /// Shrinks one query head's own set to the budget by its votes, for which it softmaxes over the
   /// keys that it keeps itself. Other heads of `mask` are not looked at.
   void shrink(const SelectCall& call, Index q_head, KeyDots& dots, AliveMask& mask) const {
     const Index n_ctx = call.pos_begin + call.n_tok;
     const Index budget = budget_of(call);
-    const std::vector<KeyPos> keys = kept_keys(mask, q_head, {0, n_ctx});
+    const std::vector<KeyPos> keys = mask.keys(q_head, {0, n_ctx});
     if (static_cast<Index>(keys.size()) <= budget) return;
     const Index kv_head = q_head / shape_.group();
     SelectCall question = call;

@@ -16,6 +16,7 @@
 #include "core/selectors/registry.hpp"
 #include "core/sim/protocol.hpp"
 #include "core/trace/memory_trace.hpp"
+#include "tests/core/selectors/lists.hpp"
 #include "tests/core/selectors/published.hpp"
 #include "tests/core/selectors/sequence.hpp"
 

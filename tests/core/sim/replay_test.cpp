@@ -6,6 +6,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <set>
 
 #include "core/base/error.hpp"
