@@ -63,6 +63,41 @@ def check_platform(wheel: Path) -> None:
     run(tools / "twine", "check", "--strict", wheel)
 
 
+HARDSHIP = "import kvscope as kvs; kvs.run('record', 'r.h5', model='draft', max_tokens=96, overwrite=True, progress=False); " \
+    "kvs.run('verify', 'r.h5'); print(len(kvs.sweep('r.h5', ['quest', 'recent'], budgets=[16], progress=False)))"
+
+
+def endure(environment: Path, folder: Path) -> str:
+    """Uses an installed package where much is missing: a home, a display, the right to write beside its files, AVX."""
+    told, python = [], environment / "bin" / "python"
+    bare = {"PATH": "/usr/bin:/bin", "VIRTUAL_ENV": str(environment)}
+    package = next(environment.glob("lib/python*/site-packages/kvscope"))
+    other = 65534  # to root nothing is read-only; a Python in root's own folder is of no use to others
+    options = {"user": other} if os.geteuid() == 0 and not subprocess.run([python, "-c", ""], user=other, capture_output=True).returncode else {}
+    work = folder / "elsewhere"
+    work.mkdir()
+    if options:
+        os.chown(work, other, -1)
+    run("chmod", "-R", "a-w", package)
+    expected = run(python, "-B", "-c", HARDSHIP, cwd=work, env=bare, **options)
+    run(package / "bin" / "kvscope-explorer", "r.h5", "--screenshot", "s.png", cwd=work, env=bare, **options)
+    shown = subprocess.run([package / "bin" / "kvscope-explorer", "r.h5"], cwd=work, env=bare, capture_output=True, text=True, **options)
+    if shown.returncode != 3 or "there is no display" not in shown.stderr:
+        sys.exit(f"check_wheel.py: expected the explorer to say that there is no display, found {shown.returncode}: {shown.stderr}")
+    told.append("read-only files, no home, no display")
+    run("chmod", "-R", "u+w", package)
+    qemu = next(filter(None, map(shutil.which, ("qemu-x86_64", "qemu-x86_64-static"))), None)
+    if qemu is None:
+        told.append("a processor without AVX not tried (apt-get install qemu-user)")
+    else:
+        old = run(qemu, "-cpu", "Nehalem", python.resolve(), "-B", "-c", f"import sys; sys.path.insert(0, {str(package.parent)!r}); {HARDSHIP}",
+                  cwd=folder, env=bare)
+        if old != expected:
+            sys.exit(f"check_wheel.py: expected {expected.strip()} rows on a processor without AVX, found {old}")
+        told.append("a processor without AVX (qemu's Nehalem)")
+    return ", ".join(told)
+
+
 def use(wheel: Path) -> str | None:
     """Installs it where no compiler is to be found and draws a figure; None if no Python here takes it."""
     tag, abi = wheel.stem.split("-")[2:4]
@@ -74,6 +109,7 @@ def use(wheel: Path) -> str | None:
     told = []
     for python in pythons:
         with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)  # another user tries it, too
             bare = {"PATH": f"{folder}/env/bin:{folder}/tools", "HOME": folder,
                     **{name: value for name, value in os.environ.items() if name.startswith("PIP_")}}
             Path(folder, "tools").mkdir()
@@ -88,11 +124,12 @@ def use(wheel: Path) -> str | None:
                 "--out", "units.h5", cwd=folder, env=bare)
             run(f"{folder}/env/bin/kvscope-explorer", "--help", cwd=folder, env=bare)
             end = time.monotonic()
+            endured = endure(Path(folder, "env"), Path(folder))
             run(f"{folder}/env/bin/pip", "uninstall", "--yes", "--quiet", "kvscope", env=bare)
             left = [str(path) for path in Path(folder, "env").rglob("*kvscope*")]
             if left:
                 fail(wheel, f"expected nothing after uninstalling, found {', '.join(left)}")
-        told.append(f"{said.strip()}; installed in {installed - start:.0f} s, first figures {end - installed:.0f} s later")
+        told.append(f"{said.strip()}; installed in {installed - start:.0f} s, first figures {end - installed:.0f} s later; {endured}")
     return "\n  ".join(told)
 
 

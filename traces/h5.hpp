@@ -106,6 +106,7 @@ class Dataset : public Node {
   friend class File;
   Type type_ = Type::u8;
   Dims dims_;
+  std::string path_;  // of one that was created
   std::shared_ptr<Device> device_;
   Index storage_limit_ = 0;  // bytes of the file; 0 for one that is being written
 };
@@ -117,6 +118,13 @@ class Group : public Node {
  private:
   friend class File;
   using Node::Node;
+};
+
+/// An array whose axes have names, one each.
+struct NamedAxes {
+  std::string path;
+  std::vector<std::string> axes;
+  Dims dims;
 };
 
 /// How a new dataset is stored.
@@ -164,6 +172,15 @@ class File : public Node {
   /// A second name for the object `target`.
   void link(const std::string& target, const std::string& path);
 
+  /// Names the axes of an array that was created here; write_dimensions puts them into the file.
+  void name_axes(const Dataset& dataset, std::vector<std::string> axes);
+  /// Writes the named axes by HDF5's convention of dimension scales, from which xarray and netCDF
+  /// have the names of dimensions: one scale in the root group for each name and length. An array
+  /// [n] of the root that is called as its axis is the scale (coordinates), others have no values.
+  void write_dimensions();
+  /// True for a scale without values, which is no array of anybody's.
+  bool is_dimension(const std::string& path) const;
+
   /// Number of the object in the file: equal for all names of one group or dataset.
   std::uint64_t object_number(const std::string& path) const;
 
@@ -174,6 +191,7 @@ class File : public Node {
   void close();
 
  private:
+  friend class DimensionWriter;
   /// The group that holds `path`, opened; -1 if some part of the way is no group of this very file.
   Handle parent_of(const std::string& path) const;
 
@@ -182,6 +200,7 @@ class File : public Node {
   bool has_user_block_ = true;
   std::shared_ptr<Device> device_;                       // none behind an image
   mutable std::vector<std::pair<std::string, Id>> way_;  // groups down to the parent asked for last
+  std::vector<NamedAxes> named_axes_;                    // not written yet
   std::uint64_t n_failed_closes_ = 0;  // of all objects, when this file was opened
 };
 

@@ -172,6 +172,7 @@ Dataset File::create_dataset(const std::string& path, Type type, const Dims& dim
   const Id element = file_type(type);
   Dataset dataset;
   dataset.where_ = fmt::format("{}: {}", where_, path);
+  dataset.path_ = path;
   dataset.type_ = type;
   dataset.dims_ = dims;
   dataset.device_ = device_;

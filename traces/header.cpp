@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 #include <string_view>
 
 #include "core/base/error.hpp"
@@ -94,7 +95,7 @@ void write_indices(h5::File& file, const char* path, const std::vector<Index>& v
   const h5::Dims dims = {static_cast<Index>(values.size())};
   h5::Dataset dataset = file.create_dataset(path, h5::Type::i64, dims);
   dataset.write({0}, dims, values.data());
-  schema::describe(dataset, axes, units);
+  schema::describe(file, dataset, axes, units);
 }
 
 std::vector<Index> read_indices(const h5::File& file, const char* path) {
@@ -114,7 +115,7 @@ void write_units(h5::File& file, const TraceInfo& info) {
   const h5::Dims dims = {static_cast<Index>(info.units.size()), 3};
   h5::Dataset dataset = file.create_dataset(schema::kUnits, h5::Type::i64, dims);
   dataset.write({0, 0}, dims, rows.data());
-  schema::describe(dataset, "unit,field", "token");
+  schema::describe(file, dataset, "unit,field", "token");
   dataset.set_text("fields", "begin,end,is_decode");
 }
 
@@ -137,7 +138,7 @@ void write_model(h5::File& file, const TraceInfo& info) {
     const h5::Dims dims = {static_cast<Index>(info.model_config.size())};
     h5::Dataset dataset = file.create_dataset(schema::kConfigJson, h5::Type::u8, dims);
     dataset.write({0}, dims, info.model_config.data());
-    schema::describe(dataset, "byte", "1");
+    schema::describe(file, dataset, "byte", "1");
   }
   std::vector<Index> windows;
   for (const auto& window : info.window) windows.push_back(window.value_or(0));
@@ -146,7 +147,7 @@ void write_model(h5::File& file, const TraceInfo& info) {
     const h5::Dims dims = {info.n_layers, info.n_q};
     h5::Dataset dataset = file.create_dataset(schema::kSinks, h5::Type::f32, dims);
     dataset.write({0, 0}, dims, info.sink_logits.data());
-    schema::describe(dataset, "layer,q_head", "nat");
+    schema::describe(file, dataset, "layer,q_head", "nat");
   }
   if (!info.layer_kinds.empty()) {
     std::vector<Index> rows;
@@ -156,7 +157,7 @@ void write_model(h5::File& file, const TraceInfo& info) {
     const h5::Dims dims = {info.n_layers, 2};
     h5::Dataset dataset = file.create_dataset(schema::kLayerKinds, h5::Type::i64, dims);
     dataset.write({0, 0}, dims, rows.data());
-    schema::describe(dataset, "layer,field", "1");
+    schema::describe(file, dataset, "layer,field", "1");
     dataset.set_text("fields", "has_rope,n_experts");
   }
 }
@@ -319,6 +320,11 @@ void write_header(h5::File& file, const TraceInfo& info) {
   write_indices(file, schema::kLayers, info.layers, "slot", "layer");
   write_indices(file, schema::kQHeads, info.q_heads, "slot", "query head");
   write_indices(file, schema::kKvHeads, info.kv_heads, "slot", "KV head");
+  std::vector<Index> rows(static_cast<std::size_t>(info.rows.size()));
+  std::iota(rows.begin(), rows.end(), info.rows.begin);
+  write_indices(file, schema::kQHeadAxis, info.q_heads, "q_head", "query head");
+  write_indices(file, schema::kKvHeadAxis, info.kv_heads, "kv_head", "KV head");
+  write_indices(file, schema::kRowAxis, rows, "row", "token");
   if (!info.index.empty()) {
     visit_index_integers(info.index,
                          [&](const char* name, Index value) { file.set_integer(name, value); });

@@ -46,7 +46,7 @@ void create_arrays(TraceLayout& layout, std::optional<int> gzip_level) {
       options.chunk_cache_bytes = cache_bytes(options.chunk, array.type);
     }
     h5::Dataset dataset = layout.file.create_dataset(array.path, array.type, array.dims, options);
-    schema::describe(dataset, array.axes, array.units);
+    schema::describe(layout.file, dataset, array.axes, array.units);
     if (holds_reals(array.type)) {
       // A writer refuses NaN and Inf with the name of the element, so there are none.
       dataset.set_integer("n_nan", 0);
@@ -67,10 +67,10 @@ void create_bookkeeping(TraceLayout& layout) {
   if (layout.info.token_text_capacity > 0) {
     layout.token_bytes = layout.file.create_dataset(schema::kTokenBytes, h5::Type::u8,
                                                     {layout.info.token_text_capacity});
-    schema::describe(*layout.token_bytes, "byte", "1");
+    schema::describe(layout.file, *layout.token_bytes, "byte", "1");
     layout.token_offsets = layout.file.create_dataset(schema::kTokenOffsets, h5::Type::i64,
                                                       {layout.info.n_tokens + 1});
-    schema::describe(*layout.token_offsets, "token", "byte");
+    schema::describe(layout.file, *layout.token_offsets, "edge", "byte");
     layout.text_checksums =
         layout.file.create_dataset(schema::kTextChecksums, h5::Type::u64, {n_units});
     schema::describe(*layout.text_checksums, "unit", "xxh3-64");
@@ -83,7 +83,7 @@ void create_bookkeeping(TraceLayout& layout) {
   }
   layout.file.open_group("/checksums").set_text("algorithm", "xxh3-64");
   layout.progress = layout.file.create_dataset(schema::kProgress, h5::Type::i64, {1});
-  schema::describe(*layout.progress, "one", "unit");
+  schema::describe(layout.file, *layout.progress, "one", "unit");
   const std::int64_t none = 0;
   layout.progress->write({0}, {1}, &none);
 }
@@ -126,6 +126,7 @@ TraceLayout create_layout(const std::filesystem::path& path, const TraceInfo& in
   write_header(layout.file, info);
   create_bookkeeping(layout);
   create_arrays(layout, gzip_level);
+  layout.file.write_dimensions();
   return layout;
 }
 

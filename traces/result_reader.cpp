@@ -125,7 +125,7 @@ class ArrayCollector {
       const std::string path = fmt::format("{}/{}", group, name);
       const bool is_array =
           path != names::kConfig && path != names::kSummary && path != names::kPlots;
-      if (!is_array || !file_.has(path)) continue;
+      if (!is_array || !file_.has(path) || file_.is_dimension(path)) continue;
       if (file_.is_group(path)) {
         if (depth < kMaxDepth) collect(path, depth + 1);
         continue;

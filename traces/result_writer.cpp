@@ -228,6 +228,8 @@ void ResultFileWriter::finish(const nlohmann::ordered_json& summary) {
   }
   write_plots();
   file_.write_text(names::kSummary, pretty_json(summary));
+  for (const Array& array : arrays_) file_.name_axes(array.dataset, array.spec.axes);
+  file_.write_dimensions();
   for (const Array& array : arrays_)
     written_.emplace_back(array.spec.name, names::to_dims(array.spec.shape));
   arrays_.clear();

@@ -38,32 +38,30 @@ class Builder {
     const Index n_tokens = info_.n_tokens;
     const Index d_head = info_.d_head;
     if (capture.qkv) {
-      add(at("q"), stored, {n_q, n_rows, d_head}, Along::rows, "q_head,token,dim", "1");
+      add(at("q"), stored, {n_q, n_rows, d_head}, Along::rows, "q_head,row,dim", "1");
       add(at("k"), stored, {n_kv, n_tokens, d_head}, Along::tokens, "kv_head,token,dim", "1");
       add(at("v"), stored, {n_kv, n_tokens, d_head}, Along::tokens, "kv_head,token,dim", "1");
     }
-    if (capture.lse)
-      add(at("lse"), h5::Type::f32, {n_q, n_rows}, Along::rows, "q_head,token", "nat");
+    if (capture.lse) add(at("lse"), h5::Type::f32, {n_q, n_rows}, Along::rows, "q_head,row", "nat");
     if (capture.attn_dense) {
-      add(at("attn"), stored, {n_q, n_rows, n_tokens}, Along::rows, "q_head,token,key",
+      add(at("attn"), stored, {n_q, n_rows, n_tokens}, Along::rows, "q_head,row,key",
           "probability");
     }
     if (capture.attn_topk > 0) {
       const Index n = capture.attn_topk;
-      add(at("topk_pos"), h5::Type::i32, {n_q, n_rows, n}, Along::rows, "q_head,token,rank",
-          "token");
-      add(at("topk_prob"), h5::Type::f32, {n_q, n_rows, n}, Along::rows, "q_head,token,rank",
+      add(at("topk_pos"), h5::Type::i32, {n_q, n_rows, n}, Along::rows, "q_head,row,rank", "token");
+      add(at("topk_prob"), h5::Type::f32, {n_q, n_rows, n}, Along::rows, "q_head,row,rank",
           "probability");
     }
     if (capture.routing && info_.has_experts(layer)) {
       const Index n = info_.n_experts_per_token;
-      add(at("experts"), h5::Type::i32, {n_rows, n}, Along::rows, "token,rank", "expert");
-      add(at("expert_weights"), h5::Type::f32, {n_rows, n}, Along::rows, "token,rank", "1");
+      add(at("experts"), h5::Type::i32, {n_rows, n}, Along::rows, "row,rank", "expert");
+      add(at("expert_weights"), h5::Type::f32, {n_rows, n}, Along::rows, "row,rank", "1");
     }
     add_side(layer, stored);
     if (capture.stats) {
       const Index n_pages = info_.n_full_pages();
-      add(at("stats/q_norm"), h5::Type::f32, {n_q, n_rows}, Along::rows, "q_head,token", "1");
+      add(at("stats/q_norm"), h5::Type::f32, {n_q, n_rows}, Along::rows, "q_head,row", "1");
       add(at("stats/k_norm"), h5::Type::f32, {n_kv, n_tokens}, Along::tokens, "kv_head,token", "1");
       add(at("stats/page_min"), h5::Type::f32, {n_kv, n_pages, d_head}, Along::full_pages,
           "kv_head,page,dim", "1");
@@ -78,15 +76,15 @@ class Builder {
     const Index n_rows = info_.rows.size();
     if (index.has_layer(layer)) {
       add(at("index_q"), stored, {index.n_heads, n_rows, index.width}, Along::rows,
-          "index_head,token,dim", "1");
+          "index_head,row,dim", "1");
       add(at("index_k"), stored, {index.n_key_heads, info_.n_tokens, index.width}, Along::tokens,
           "index_key_head,token,dim", "1");
       if (index.has_gates)
-        add(at("index_w"), h5::Type::f32, {index.n_heads, n_rows}, Along::rows, "index_head,token",
+        add(at("index_w"), h5::Type::f32, {index.n_heads, n_rows}, Along::rows, "index_head,row",
             "1");
       if (index.n_selected > 0)
         add(at("index_selected"), h5::Type::i32, {index.n_lists, n_rows, index.n_selected},
-            Along::rows, "list_head,token,rank", "block");
+            Along::rows, "list_head,row,rank", "block");
     }
     if (info_.capture.k_pre_rope)
       add(at("k_pre_rope"), stored,
@@ -119,7 +117,7 @@ std::vector<ArraySpec> trace_arrays(const TraceInfo& info) {
   for (Index layer : info.layers) builder.add_layer(layer);
   if (info.capture.logits) {
     builder.add("/logits", h5::Type::f32, {info.rows.size(), info.n_vocab}, Along::rows,
-                "token,vocab", "nat");
+                "row,vocab", "nat");
   }
   return builder.take();
 }
@@ -166,6 +164,18 @@ void describe(h5::Dataset& dataset, const std::string& axes, const std::string& 
   dataset.set_text("units", units);
   dataset.set_text("encoding-type", "array");
   dataset.set_text("encoding-version", "0.2.0");
+}
+
+void describe(h5::File& file, h5::Dataset& dataset, const std::string& axes,
+              const std::string& units) {
+  describe(dataset, axes, units);
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= axes.size();) {
+    const std::size_t end = std::min(axes.find(',', begin), axes.size());
+    names.push_back(axes.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  file.name_axes(dataset, std::move(names));
 }
 
 std::string layer_path(Index layer, const std::string& name) {

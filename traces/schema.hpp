@@ -32,6 +32,11 @@ inline constexpr const char* kTextChecksums = "/checksums/token_text";  // u64 [
 
 inline constexpr const char* kModelChecksum = "/checksums/model";  // u64 [1]
 
+// coordinates of the axes that are called so: for other programs, no reader of ours asks for them
+inline constexpr const char* kQHeadAxis = "/q_head";    // i64 [q heads], as in /recorded/q_heads
+inline constexpr const char* kKvHeadAxis = "/kv_head";  // i64 [KV heads]
+inline constexpr const char* kRowAxis = "/row";         // i64 [rows], positions
+
 /// What positions run along the axis that grows with the units.
 enum class Along { tokens, rows, full_pages };
 
@@ -72,6 +77,9 @@ std::vector<std::string> features_of(const TraceInfo& info);
 /// The attributes that every dataset carries: axes, dtype_logical (of its type), units,
 /// encoding-type and -version.
 void describe(h5::Dataset& dataset, const std::string& axes, const std::string& units);
+/// The same, and names the axes for other programs: everything but tables of checksums.
+void describe(h5::File& file, h5::Dataset& dataset, const std::string& axes,
+              const std::string& units);
 
 /// The path of an array of one layer: layer_path(3, "k") is "/layers/3/k".
 std::string layer_path(Index layer, const std::string& name);

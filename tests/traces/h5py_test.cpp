@@ -58,6 +58,10 @@ for i in range(3):
     assert f[f"/layers/{i}/stats/page_min"].shape == (n_kv, 6, d)
 text = lambda x: x.decode() if isinstance(x, bytes) else str(x)
 print(f["/layers/0/k"].dtype, text(f["/layers/0/k"].attrs["axes"]), text(f["/layers/0/k"].attrs["dtype_logical"]))
+assert f["/layers/2/stats/page_min"].dims[1][0] == f["/page"] and f["/page"].attrs["CLASS"] == b"DIMENSION_SCALE" and f["/page"].shape == (6,)
+assert f["/row"][()].tolist() == list(range(T)) and f["/kv_head"][()].tolist() == [0, 1]
+dims = lambda path: ",".join(dim[0].name for dim in f[path].dims)
+print(dims("/layers/2/q"), dims("/layers/0/k"), dims("/layers/1/attn"), dims("/logits"), dims("/units"))
 print(text(f.attrs["format"]), text(f.attrs["schema_version"]), text(f.attrs["status"]), f.attrs["n_q"])
 print(text(f.attrs["command_line"]), f["/tokens"].dtype, f["/units"][()].tolist())
 offsets, blob = f["/token_offsets"][()], bytes(f["/token_bytes"][()])
@@ -70,7 +74,8 @@ print(",".join(blob[a:b].decode() for a, b in zip(offsets, offsets[1:])))
   CHECK(
       out ==
       fmt::format(
-          "{} kv_head,token,dim {}\nkvscope-trace 1.1 complete 4\nkvscope record --out "
+          "{} kv_head,token,dim {}\n/q_head,/row,/dim /kv_head,/token,/dim /q_head,/row,/key "
+          "/row,/vocab /unit,/field\nkvscope-trace 1.1 complete 4\nkvscope record --out "
           "\xC3\xA9t\xC3\xA9.h5 "
           "int32 [[0, 8, 0], [8, 16, 0], [16, 21, 0], [21, 22, 1], [22, 23, 1], [23, 24, 1]]\n{}\n",
           type, name_of(plan.dtype), texts));

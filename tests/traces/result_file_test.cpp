@@ -71,6 +71,36 @@ TEST_CASE("a result file reads back") {
   CHECK_THROWS_AS(file.read<double>("none"), ConfigError);
 }
 
+TEST_CASE("axes of a result have names for xarray, one per name and length") {
+  const TempFolder folder;
+  auto output = create_result_file(folder / "r.h5", false);
+  output->begin(sample_info());
+  const std::vector<double> values(6, 1.5);
+  const auto add = [&](const char* name, const Shape& shape, std::vector<std::string> axes) {
+    output->declare({name, ResultType::f64, shape, std::move(axes), "1", ""});
+    output->write<double>(name, 0,
+                          std::span(values).first(static_cast<std::size_t>(shape.count())));
+  };
+  add("pos", {3}, {"pos"});
+  add("a/x", {2, 3}, {"layer", "pos"});
+  add("map", {2, 2}, {"layer", "layer"});
+  add("short", {2}, {"pos"});              // another length
+  add("head", {2, 3}, {"layer", "head"});  // the name of an array that is not its coordinates
+  output->finish({});
+  CHECK(ResultFile::open(folder / "r.h5").arrays().size() == 5);
+  const std::string found = run_python(R"py(
+import sys, h5py
+f = h5py.File(sys.argv[1], "r")
+for path in ("a/x", "map", "short", "head"):
+    print(path, *(dim[0].name for dim in f[path].dims))
+print(f["pos"].attrs["NAME"], list(f["layer"][()]), len(f["layer"].attrs["REFERENCE_LIST"]))
+)py",
+                                       {(folder / "r.h5").string()});
+  CHECK(found ==
+        "a/x /layer /pos\nmap /layer /layer_2\nshort /pos_of_short\nhead /layer /head_axis\n"
+        "b'pos' [0, 0] 3\n");
+}
+
 TEST_CASE("equal options in another order have the same hash; results repeat byte by byte") {
   const TempFolder folder;
   for (const std::string name : {"a.h5", "b.h5"})

@@ -20,9 +20,11 @@ from .errors import UsageError
 try:
     import torch
 
-    from .policy_door import TextPart, refuse_call, warn_if_never_asked
+    from .policy_door import TextPart, refuse_cache, refuse_call, warn_if_never_asked
     from .policy_method import Method
     from .sequences import Sequences, marks_of
+    from kvscope_recorder.interface import cache_of
+    from kvscope_recorder.wrapped import plain_model
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -193,9 +195,15 @@ def policy(model: Any, spec: Any, *, budget: Any = None, phases: str | Iterable[
     if chosen.spec == "full":
         yield chosen
         return
+    model = plain_model(model)
     part = TextPart(model, spec)
     passes: list[None] = []
-    counter = model.register_forward_pre_hook(lambda *_: passes.append(None))
+
+    def before(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        passes.append(None)
+        refuse_cache(chosen, cache_of(kwargs))
+
+    counter = model.register_forward_pre_hook(before, with_kwargs=True)
     name = _register(chosen, f"kvscope-{id(chosen)}")
     try:
         if not part.set(name):

@@ -8,6 +8,7 @@ from typing import Any
 
 from kvscope_recorder.errors import UnsupportedModelError
 from kvscope_recorder.interface import attention_modules
+from kvscope_recorder.wrapped import bridges_of
 
 from .errors import UsageError
 
@@ -30,6 +31,9 @@ class TextPart:
             raise UsageError(f"policy {spec}: no layer of {name} ({model.config.model_type}) asks transformers' attention interface, so "
                              "the method would never be asked: expected a family whose attention goes through it (Llama, Qwen, "
                              "Mistral, Gemma 3, GPT-NeoX, GPT-2, Phi, OLMo, most newer ones)") from None
+        if bridges_of(model):
+            raise UsageError(f"policy {spec}: TransformerLens computes the attention of {name} itself, which no policy reaches: expected the "
+                             "model of transformers before it is bridged (kvscope.record takes the bridge)")
         for module in [module for module in found if module.config is self.config] or found:
             if getattr(module, "is_causal", True) is False:
                 raise UsageError(f"policy {spec}: {type(module).__name__} of {name} is not causal: expected a decoder, in which a token "
@@ -57,6 +61,15 @@ def _path_to(config: Any, wanted: Any) -> list[str] | None:
         if path is not None:
             return [key, *path]
     return None
+
+
+def refuse_cache(policy: Any, cache: Any) -> None:
+    """Raises UsageError for a cache in which keys change after a method with a history has seen them."""
+    kinds = [kind.__name__ for layer in getattr(cache, "layers", None) or () for kind in type(layer).__mro__]
+    if policy.has_history and any("Quantized" in kind for kind in kinds):
+        raise UsageError(f"policy {policy.spec}: the cache is quantised ({kinds[0]}), so keys change after the method has seen them, and what "
+                         "it chooses depends on what it saw: expected a cache that keeps keys as they are, or a method that chooses by "
+                         "the keys alone (quest, quoka, recent, ...)")
 
 
 def refuse_call(spec: str, module: Any, query: Any, key: Any, mask: Any, kwargs: dict[str, Any]) -> None:

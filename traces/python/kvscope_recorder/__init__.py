@@ -17,6 +17,7 @@ from .hooks import Recorder
 from .provenance import TokenTexts
 from .schema import CaptureSet
 from .sequence import Options
+from .wrapped import plain_model
 
 __all__ = [
     "CaptureSet", "ConfigError", "DataError", "RecordError", "RecordWarning", "Recorder", "UnsupportedModelError", "record",
@@ -42,7 +43,8 @@ def record(
 ) -> Recorder:
     """A context manager that records every forward pass of `model` inside it, as one sequence, to `path`.
 
-    model         a transformers model whose attention goes through its attention interface
+    model         a transformers model whose attention goes through its attention interface; inside PEFT, nnsight (LanguageModel)
+                  or TransformerLens (TransformerBridge), too
     path          the trace; with "{row}" in it, as in "trace-{row}.h5", each row of a batch becomes a trace of its own, without
                   its padding (in front of the prompt, or behind one that is not continued)
     tokenizer     its fast tokenizer: the trace then holds the bytes of each token
@@ -64,7 +66,6 @@ def record(
     passes, marked as interrupted. Raises ConfigError and UnsupportedModelError here or at the first forward pass,
     DataError for NaN and Inf; warns with RecordWarning where the trace holds less than one may expect.
     """
-    target = model.get_base_model() if hasattr(model, "get_base_model") else model  # adapters wrap the model
     options = Options(
         capture=parse_capture(capture, page_size),
         layers=layers,
@@ -78,4 +79,4 @@ def record(
         queue_bytes=queue_bytes,
     )
     texts = TokenTexts(tokenizer) if tokenizer is not None else None
-    return Recorder(target, Path(path), options, texts)
+    return Recorder(plain_model(model), Path(path), options, texts)

@@ -196,6 +196,12 @@ class Recorder:
             known = torch.cat(self._known, dim=1)
             if ids.shape[1] > known.shape[1] and torch.equal(ids[:, : known.shape[1]], known):
                 return 0  # generation without a cache
+            if cache is not None and ids.shape[1] == 1:
+                raise UnsupportedModelError(
+                    f"a token goes on after {self._n_slots} tokens with an empty cache, so the model does not see them (TransformerLens "
+                    "4.3 leaves the cache of transformers 5.24 empty): expected a cache that holds them, or none (there: "
+                    "use_past_kv_cache=False)"
+                )
             raise UnsupportedModelError(
                 f"a second sequence began after {self._n_slots} tokens: a trace holds one sequence; use one recorder for each"
             )

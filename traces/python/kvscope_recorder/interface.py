@@ -17,6 +17,7 @@ import torch
 
 from .advice import outside_of_interface
 from .errors import UnsupportedModelError
+from .wrapped import bridges_of, watch
 
 #: (module, query, key, value, attention_mask, ...) -> (output, weights or None)
 AttentionFunction = Callable[..., tuple[torch.Tensor, Any]]
@@ -115,6 +116,8 @@ def cache_of(arguments: dict[str, Any]) -> Any:
 def attach(model: torch.nn.Module, listener: Listener) -> Callable[[], None]:
     """Lets `listener` see the model's attention calls; returns what ends that. Raises UnsupportedModelError."""
     attached: list[tuple[_Entry, int]] = []
+    watched: list[Callable[[], None]] = []
+    bridges = bridges_of(model)
 
     def detach() -> None:
         for entry, key in attached:
@@ -122,6 +125,9 @@ def attach(model: torch.nn.Module, listener: Listener) -> Callable[[], None]:
             if not entry.listeners and _entries.pop((id(entry.interface), entry.name), None):
                 entry.restore()
         attached.clear()
+        for stop in watched:
+            stop()
+        watched.clear()
 
     for module in attention_modules(model):
         name = module.config._attn_implementation
@@ -138,4 +144,6 @@ def attach(model: torch.nn.Module, listener: Listener) -> Callable[[], None]:
             raise UnsupportedModelError(f"{type(model).__name__} is being recorded already: one recorder at a time")
         entry.listeners[id(module)] = listener
         attached.append((entry, id(module)))
+        if id(module) in bridges:
+            watched.append(watch(bridges[id(module)], module, listener.attend))
     return detach

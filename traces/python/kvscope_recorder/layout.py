@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 from h5py import h5a, h5d, h5p, h5s, h5t
 
+from .dimensions import Dimensions
 from .schema import FORMAT, ArraySpec, TraceInfo, features_of, trace_arrays
 
 MAX_TEXT_BYTES = 16384  # longer provenance is cut: HDF5 limits attributes
@@ -65,8 +66,8 @@ def _set_number(node: h5py.HLObject, name: str, value: int | float) -> None:
     attribute.write(np.array(value, dtype="f8" if isinstance(value, float) else "i8"))
 
 
-def _create(file: h5py.File, path: str, kind: str, dims: tuple[int, ...], axes: str, units: str) -> h5py.Dataset:
-    """A contiguous dataset with its place in the file, not filled, without times."""
+def _create(named: Dimensions, path: str, kind: str, dims: tuple[int, ...], axes: str, units: str) -> h5py.Dataset:
+    """A contiguous dataset with its place in the file, not filled, without times. Its axes are named unless it is a table of checksums."""
     links = h5p.create(h5p.LINK_CREATE)
     links.set_create_intermediate_group(True)
     creation = h5p.create(h5p.DATASET_CREATE)
@@ -75,7 +76,7 @@ def _create(file: h5py.File, path: str, kind: str, dims: tuple[int, ...], axes: 
     creation.set_fill_time(h5d.FILL_TIME_NEVER)
     creation.set_obj_track_times(False)
     space = h5s.create_simple(dims)
-    dataset = h5py.Dataset(h5d.create(file.id, path.encode(), _file_type(kind), space, creation, lcpl=links))
+    dataset = h5py.Dataset(h5d.create(named.file.id, path.encode(), _file_type(kind), space, creation, lcpl=links))
     for name, text in (
         ("axes", axes),
         ("dtype_logical", kind),
@@ -84,6 +85,8 @@ def _create(file: h5py.File, path: str, kind: str, dims: tuple[int, ...], axes: 
         ("encoding-version", "0.2.0"),
     ):
         _set_text(dataset, name, text)
+    if not path.startswith("/checksums/"):
+        named.name(path, axes, dims)
     return dataset
 
 
@@ -129,9 +132,9 @@ def _write_header(file: h5py.File, info: TraceInfo) -> None:
     _set_number(file, "rope_factor", float(info.rope_factor))
 
 
-def _write_small_arrays(file: h5py.File, info: TraceInfo) -> None:
+def _write_small_arrays(named: Dimensions, info: TraceInfo) -> None:
     def put(path: str, kind: str, values: np.ndarray, axes: str, units: str) -> h5py.Dataset:
-        dataset = _create(file, path, kind, values.shape, axes, units)
+        dataset = _create(named, path, kind, values.shape, axes, units)
         if values.size:
             dataset[...] = values
         return dataset
@@ -142,6 +145,9 @@ def _write_small_arrays(file: h5py.File, info: TraceInfo) -> None:
     indices("/recorded/layers", info.layers, "slot", "layer")
     indices("/recorded/q_heads", info.q_heads, "slot", "query head")
     indices("/recorded/kv_heads", info.kv_heads, "slot", "KV head")
+    indices("/q_head", info.q_heads, "q_head", "query head")  # these three are coordinates, for other programs
+    indices("/kv_head", info.kv_heads, "kv_head", "KV head")
+    indices("/row", tuple(range(*info.rows)), "row", "token")
     if info.index is not None:
         indices("/recorded/index_layers", info.index.layers, "slot", "layer")
     units = put("/units", "i64", np.array(info.units, dtype="i8").reshape(-1, 3), "unit,field", "token")
@@ -165,10 +171,11 @@ def create_layout(path: Path, info: TraceInfo) -> Layout:
     # The oldest file format: HDF5 1.8 and later read it, and it keeps no times of groups.
     with h5py.File(path, "x", libver=("earliest", "v110")) as file:
         _write_header(file, info)
-        _write_small_arrays(file, info)
+        named = Dimensions(file)
+        _write_small_arrays(named, info)
 
         def place(name: str, kind: str, dims: tuple[int, ...], axes: str, units: str) -> h5py.Dataset:
-            dataset = _create(file, name, kind, dims, axes, units)
+            dataset = _create(named, name, kind, dims, axes, units)
             offsets[name] = _offset(dataset)
             return dataset
 
@@ -177,7 +184,7 @@ def create_layout(path: Path, info: TraceInfo) -> Layout:
             place(spec.checksum_path, "u64", (n_units, *heads), "unit,head" if heads else "unit", "xxh3-64")
         if info.token_text_capacity > 0:
             place("/token_bytes", "u8", (info.token_text_capacity,), "byte", "1")
-            place("/token_offsets", "i64", (info.n_tokens + 1,), "token", "byte")
+            place("/token_offsets", "i64", (info.n_tokens + 1,), "edge", "byte")
             place("/checksums/token_text", "u64", (n_units,), "unit", "xxh3-64")
         _set_text(file["/checksums"], "algorithm", "xxh3-64")
         place("/progress", "i64", (1,), "one", "unit")[...] = 0
@@ -186,6 +193,7 @@ def create_layout(path: Path, info: TraceInfo) -> Layout:
             if spec.type != "i32":
                 _set_number(dataset, "n_nan", 0)  # a writer refuses NaN and Inf, so there are none
                 _set_number(dataset, "n_inf", 0)
+        named.write()
     return Layout(arrays, offsets)
 
 

@@ -182,35 +182,35 @@ def trace_arrays(info: TraceInfo) -> list[ArraySpec]:
             arrays.append(ArraySpec(f"/layers/{layer}/{name}", kind, dims, along, axes, units))  # noqa: B023
 
         if capture.qkv:
-            add("q", info.dtype, (hq, rows, d), "rows", "q_head,token,dim", "1")
+            add("q", info.dtype, (hq, rows, d), "rows", "q_head,row,dim", "1")
             add("k", info.dtype, (hk, tokens, d), "tokens", "kv_head,token,dim", "1")
             add("v", info.dtype, (hk, tokens, d), "tokens", "kv_head,token,dim", "1")
         if capture.lse:
-            add("lse", "f32", (hq, rows), "rows", "q_head,token", "nat")
+            add("lse", "f32", (hq, rows), "rows", "q_head,row", "nat")
         if capture.attn_dense:
-            add("attn", info.dtype, (hq, rows, tokens), "rows", "q_head,token,key", "probability")
+            add("attn", info.dtype, (hq, rows, tokens), "rows", "q_head,row,key", "probability")
         if capture.attn_topk > 0:
             n = capture.attn_topk
-            add("topk_pos", "i32", (hq, rows, n), "rows", "q_head,token,rank", "token")
-            add("topk_prob", "f32", (hq, rows, n), "rows", "q_head,token,rank", "probability")
+            add("topk_pos", "i32", (hq, rows, n), "rows", "q_head,row,rank", "token")
+            add("topk_prob", "f32", (hq, rows, n), "rows", "q_head,row,rank", "probability")
         index = info.index
         if index is not None and layer in index.layers:
-            add("index_q", info.dtype, (index.n_heads, rows, index.width), "rows", "index_head,token,dim", "1")
+            add("index_q", info.dtype, (index.n_heads, rows, index.width), "rows", "index_head,row,dim", "1")
             add("index_k", info.dtype, (index.n_key_heads, tokens, index.width), "tokens", "index_key_head,token,dim", "1")
             if index.has_gates:
-                add("index_w", "f32", (index.n_heads, rows), "rows", "index_head,token", "1")
+                add("index_w", "f32", (index.n_heads, rows), "rows", "index_head,row", "1")
             if index.n_selected > 0:
-                add("index_selected", "i32", (index.n_lists, rows, index.n_selected), "rows", "list_head,token,rank", "block")
+                add("index_selected", "i32", (index.n_lists, rows, index.n_selected), "rows", "list_head,row,rank", "block")
         if capture.k_pre_rope:
             add("k_pre_rope", info.dtype, (hk, tokens, d), "tokens", "kv_head,token,dim", "1")
         if capture.stats:
             pages = tokens // capture.page_size
-            add("stats/q_norm", "f32", (hq, rows), "rows", "q_head,token", "1")
+            add("stats/q_norm", "f32", (hq, rows), "rows", "q_head,row", "1")
             add("stats/k_norm", "f32", (hk, tokens), "tokens", "kv_head,token", "1")
             add("stats/page_min", "f32", (hk, pages, d), "full_pages", "kv_head,page,dim", "1")
             add("stats/page_max", "f32", (hk, pages, d), "full_pages", "kv_head,page,dim", "1")
     if capture.logits:
-        arrays.append(ArraySpec("/logits", "f32", (rows, info.n_vocab), "rows", "token,vocab", "nat"))
+        arrays.append(ArraySpec("/logits", "f32", (rows, info.n_vocab), "rows", "row,vocab", "nat"))
     return arrays
 
 

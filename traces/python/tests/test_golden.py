@@ -87,9 +87,18 @@ def test_equals_the_native_recorder(recorded, kvscope, tmp_path, write_ids):
                     np.testing.assert_array_equal(trace[optional], native[optional])
             np.testing.assert_array_equal(trace["/model/windows"], native["/model/windows"])
             np.testing.assert_array_equal(trace["/model/config_json"], native["/model/config_json"])
+            scales = [{name: node.shape for name, node in file.items() if node.attrs.get("CLASS") == b"DIMENSION_SCALE"}
+                      for file in (trace, native)]
+            both = set(scales[0]) & set(scales[1])
+            assert both >= {"q_head", "kv_head", "row", "token", "dim", "unit", "layer"}
+            assert [scales[0][name] for name in both] == [scales[1][name] for name in both]
             for layer in native["/recorded/layers"]:
                 for what in ("q", "k", "v", "lse"):
                     at = f"/layers/{layer}/{what}"
                     assert trace[at].shape == native[at].shape and trace[at].dtype == native[at].dtype
-                    assert dict(trace[at].attrs) == dict(native[at].attrs)
+                    ours, theirs = ({name: value for name, value in file[at].attrs.items() if name != "DIMENSION_LIST"}
+                                    for file in (trace, native))
+                    assert ours == theirs
+                    dims = [[dim[0].name for dim in file[at].dims] for file in (trace, native)]
+                    assert dims[0] == dims[1] and f"/{dims[0][-1][1:]}" in trace
                     np.testing.assert_allclose(array(trace, at), array(native, at), atol=TOLERANCE, rtol=1e-5, err_msg=at)

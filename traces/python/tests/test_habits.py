@@ -87,6 +87,29 @@ def test_arrays_compute(file):
         _ = k.meen
 
 
+def test_files_open_in_xarray_with_names(file, result_file):
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf", reason="h5netcdf is not installed: xarray cannot open HDF5 files")
+    with xarray.open_dataset(file, engine="h5netcdf", group="/layers/1", phony_dims="sort") as layer, kvs.Trace(file) as trace:
+        assert layer.q.dims == ("q_head", "row", "dim") and layer.k.dims == ("kv_head", "token", "dim") and layer.lse.dims == ("q_head", "row")
+        assert np.array_equal(layer.k.transpose("token", ...)[3], np.asarray(trace[1].k)[:, 3])
+        scores = xarray.dot(layer.q[0], layer.k[0], dim="dim")  # rows and keys stay apart
+        assert scores.dims == ("row", "token") and scores.shape == (100, 100)
+    with xarray.open_datatree(file, engine="h5netcdf", phony_dims="sort") as tree:
+        assert tree["layers/0"].coords["row"].values.tolist() == list(range(100))
+        assert tree["layers/0"].ds.sel(row=slice(90, 93), q_head=2).q.shape == (4, trace.d_head)
+    with xarray.open_dataset(result_file, engine="h5netcdf", phony_dims="sort") as found, kvs.Result(result_file) as result:
+        ours = result.to_xarray()
+        top = {name for name in (*ours.data_vars, *ours.coords) if "/" not in name}
+        assert top == (set(found.data_vars) | set(found.coords)) - {"config", "summary"}
+        for name in ours.data_vars:
+            group, _, leaf = name.rpartition("/")
+            with xarray.open_dataset(result_file, engine="h5netcdf", group=group or "/", phony_dims="sort") as part:
+                plain = [[str(dim).partition("_of_")[0] for dim in array.dims] for array in (part[leaf], ours[name])]
+                assert plain[0] == plain[1], name  # which of several lengths has the plain name is another matter
+        assert not {name for name in found.sizes if "phony" in name}
+
+
 def mean_of(array):
     return float(array.mean())
 

@@ -94,19 +94,34 @@ def lines(text: str) -> list[str]:
     return text.strip().splitlines()
 
 
-@pytest.fixture(scope="module")
-def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
-    """What mypy says of the right lines and then the wrong ones, by line."""
-    pytest.importorskip("mypy", reason="mypy is not installed")
-    pytest.importorskip("xarray", reason="xarray is not installed")
-    folder = tmp_path_factory.mktemp("types")
-    (folder / "lines.py").write_text("\n".join(lines(HEAD) + lines(RIGHT) + lines(WRONG)) + "\n", encoding="utf-8")
+def of_mypy(folder: Path) -> list[tuple[int, str]]:
     done = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", str(folder), "lines.py"], cwd=folder, capture_output=True,
                           text=True)
     assert done.returncode == 1, f"{done.stdout}\n{done.stderr}"
+    return [(int(line), text) for line, text in re.findall(r"^lines\.py:(\d+): error: (.*)$", done.stdout, re.M)]
+
+
+def of_basedpyright(folder: Path) -> list[tuple[int, str]]:
+    """Pyright's checker, in a package that needs no other registry; its own mode of strictness is pyright's here."""
+    (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}', encoding="utf-8")
+    done = subprocess.run([sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable, "--outputjson", "lines.py"], cwd=folder,
+                          capture_output=True, text=True)
+    assert done.returncode == 1, f"{done.stdout}\n{done.stderr}"
+    return [(one["range"]["start"]["line"] + 1, one["message"]) for one in json.loads(done.stdout)["generalDiagnostics"]
+            if one["severity"] == "error"]
+
+
+@pytest.fixture(scope="module", params=[of_mypy, of_basedpyright], ids=["mypy", "pyright"])
+def errors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    """What a type checker says of the right lines and then the wrong ones, by line."""
+    name = request.param.__name__.removeprefix("of_")
+    pytest.importorskip(name, reason=f"{name} is not installed")
+    pytest.importorskip("xarray", reason="xarray is not installed")
+    folder = tmp_path_factory.mktemp("types")
+    (folder / "lines.py").write_text("\n".join(lines(HEAD) + lines(RIGHT) + lines(WRONG)) + "\n", encoding="utf-8")
     said: dict[int, str] = {}
-    for line, text in re.findall(r"^lines\.py:(\d+): error: (.*)$", done.stdout, re.M):
-        said.setdefault(int(line), text)
+    for line, text in request.param(folder):
+        said.setdefault(line, text)
     return said
 
 

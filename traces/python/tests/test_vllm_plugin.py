@@ -16,6 +16,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+import vllm_check
 from conftest import array, small_llama, token_ids
 from transformers import DynamicCache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -163,6 +164,37 @@ def test_the_trace_is_that_of_the_recorder(vllm, tmp_path, kvscope):
                 for name in ("q", "k", "v", "lse"):
                     np.testing.assert_allclose(array(found, f"/layers/{layer}/{name}"), array(expected, f"/layers/{layer}/{name}"), atol=2e-5)
         kvscope("verify", tmp_path / f"trace-{at}.h5")
+
+
+def test_the_script_for_a_gpu(vllm, tmp_path, monkeypatch, capsys):
+    """What it does, with the stand-in for vLLM; and what it says where there is none."""
+    class LLM:
+        def __init__(self, model, **options):
+            assert options["max_num_seqs"] == 1 and options["enforce_eager"] and not options["enable_prefix_caching"]
+            vllm_plugin.register()
+            self.engine = Engine()
+
+        def generate(self, prompts, params):
+            for prompt in prompts:
+                ids = torch.tensor([prompt["prompt_token_ids"]])
+                self.engine.run(ids, [ids.shape[1]], params.max_tokens - 1)
+
+    monkeypatch.setattr(sys.modules["vllm"], "LLM", LLM, raising=False)
+    monkeypatch.setattr(sys.modules["vllm"], "SamplingParams", types.SimpleNamespace, raising=False)
+    for name in ("KVSCOPE_VLLM_TRACE", "VLLM_ENABLE_V1_MULTIPROCESSING"):
+        monkeypatch.setenv(name, "")  # put back at the end
+    traces = vllm_check.in_vllm("draft", [token_ids(40)[0].tolist(), token_ids(40)[0, 5:30].tolist()], tmp_path)
+    model = small_llama()
+    for trace, n_tokens in zip(traces, (47, 32)):
+        vllm_check.in_transformers(model, trace, tmp_path / "reference.h5")
+        assert vllm_check.compare(trace, tmp_path / "reference.h5", dict.fromkeys("kv", (1e-6, 1e-5)) | {"lse": (1e-6, 1e-5)}).startswith(f"{n_tokens} tokens")
+    with h5py.File(traces[0], "r+") as file:
+        file["/layers/1/k"][0] *= 1.5
+    vllm_check.in_transformers(model, traces[0], tmp_path / "reference.h5")
+    with pytest.raises(AssertionError, match="layer 1, k: off by"):
+        vllm_check.compare(traces[0], tmp_path / "reference.h5", vllm_check.CLOSE)
+    monkeypatch.delitem(sys.modules, "vllm")
+    assert vllm_check.main([]) == 2 and "nothing was checked" in capsys.readouterr().out
 
 
 def test_soft_caps_are_recorded(vllm, tmp_path, kvscope):
