@@ -41,6 +41,13 @@ using Kind = Answer::Kind;
 
 constexpr std::size_t kMostPacket = std::size_t{1} << 16;  // bytes of a question or an answer
 
+/// Of the other process: that it is one, and what its next good answer says.
+bool is_looker = false;
+std::string& words_to_say() {
+  static std::string words;
+  return words;
+}
+
 /// A question on its way: this, the working directory, a zero, the path. Both ends are the same
 /// program, so a pointer to a function means the same in both.
 struct QuestionHead {
@@ -117,8 +124,9 @@ Answer look(const QuestionHead& head, const char* folder, const char* path) {
   }
   allow_one_file(head.stamp);
   try {
+    words_to_say().clear();
     head.open(file, head.options);
-    return {Kind::good, ""};
+    return {Kind::good, words_to_say()};
   } catch (const ConfigError& error) {
     return {Kind::config_error, error.what()};
   } catch (const IoError& error) {
@@ -138,6 +146,7 @@ Answer look(const QuestionHead& head, const char* folder, const char* path) {
 /// The process's whole life.
 [[noreturn]] void serve(int socket, Looker::Life life) {
   const pid_t parent = ::getppid();
+  is_looker = true;
   h5::Lock::stay_alone();
   for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGXCPU, SIGTERM, SIGHUP})
     ::signal(signal, SIG_DFL);
@@ -231,6 +240,14 @@ std::unique_ptr<Looker> Looker::start(Life life) {
 Looker::~Looker() {
   ::close(socket_);
   if (is_ours() && process_ >= 0) wait_for(process_);
+}
+
+bool Looker::is_here() {
+  return is_looker;
+}
+
+void Looker::say(std::string words) {
+  words_to_say() = std::move(words);
 }
 
 bool Looker::is_ours() const {

@@ -63,26 +63,36 @@ BlockFn finite_checker(const schema::ArraySpec& array, Problems& problems) {
       };
 }
 
-void check_pieces(const TraceLayout& layout, Index n_units, Problems& problems,
-                  VerifyReport& report, const ProgressFn& progress) {
+/// A dataset's numbers of one head in one unit.
+struct PieceId {
+  std::size_t array;
+  Index unit, head;
+};
+
+void check_pieces(const TraceLayout& layout, Index n_units, const VerifyOptions& options,
+                  Problems& problems, VerifyReport& report, const ProgressFn& progress) {
+  std::vector<PieceId> pieces;
   for (std::size_t array = 0; array < layout.arrays.size(); ++array) {
-    const auto& spec = layout.arrays[array];
-    const BlockFn finite = finite_checker(spec, problems);
-    for (Index head = 0; head < spec.n_heads(); ++head) {
-      for (Index unit = 0; unit < n_units; ++unit) {
-        try {
-          std::string problem = check_piece(layout, array, unit, head, finite);
-          ++report.n_checksums;
-          if (!problem.empty()) problems.add("checksum", std::move(problem));
-        } catch (const Error& error) {
-          problems.add("unreadable", error.what());
-        }
-      }
+    for (Index head = 0; head < layout.arrays[array].n_heads(); ++head) {
+      for (Index unit = 0; unit < n_units; ++unit) pieces.push_back({array, unit, head});
     }
-    if (progress) {
-      progress({"checksums", static_cast<Index>(array) + 1,
-                static_cast<Index>(layout.arrays.size()), "arrays"});
+  }
+  const auto n = static_cast<Index>(pieces.size());
+  report.n_all_checksums += n;
+  SampledVisits visits(n, options.bounds.part_of(2), options.seed);
+  const Index n_told = std::max<Index>(n / 100, 1);
+  for (Index at = visits.next(); at >= 0; at = visits.next()) {
+    const auto& [array, unit, head] = pieces[static_cast<std::size_t>(at)];
+    try {
+      std::string problem =
+          check_piece(layout, array, unit, head, finite_checker(layout.arrays[array], problems));
+      ++report.n_checksums;
+      if (!problem.empty()) problems.add("checksum", std::move(problem));
+    } catch (const Error& error) {
+      problems.add("unreadable", error.what());
     }
+    if (progress && (visits.n_taken() % n_told == 0 || visits.n_taken() == n))
+      progress({"checksums", visits.n_taken(), n, "pieces"});
   }
 }
 
@@ -94,6 +104,7 @@ void check_text(const TraceLayout& layout, Index n_units, Problems& problems,
       std::uint64_t recorded = 0;
       layout.text_checksums->read({unit}, {1}, &recorded);
       ++report.n_checksums;
+      ++report.n_all_checksums;
       if (recorded != text_checksum(layout, unit)) {
         problems.add(
             "checksum",
@@ -126,6 +137,7 @@ void check_model(const TraceLayout& layout, Problems& problems, VerifyReport& re
   if (!layout.file.has(schema::kModelChecksum)) return;
   const auto recorded = layout.file.open_dataset(schema::kModelChecksum).read_all<std::uint64_t>();
   ++report.n_checksums;
+  ++report.n_all_checksums;
   if (recorded.size() == 1 && recorded[0] == model_checksum(layout.info)) return;
   problems.add("checksum", fmt::format("{} and {}: do not have the recorded checksum",
                                        schema::kConfigJson, schema::kLayerKinds));
@@ -141,11 +153,12 @@ void check_tokens(const TraceFile& trace, Problems& problems) {
 }
 
 /// Reading a layer's routing names experts that it does not have.
-void check_routing(const TraceFile& trace, Problems& problems) {
+void check_routing(const TraceFile& trace, const VerifyBounds& bounds, Problems& problems) {
   const TraceInfo& info = trace.info();
   if (!info.capture.routing) return;
   for (const Index layer : info.layers) {
     if (!info.has_experts(layer)) continue;
+    if (bounds.is_over()) return;
     try {
       trace.read_routing(layer, info.rows);
     } catch (const FormatError& error) {
@@ -156,9 +169,11 @@ void check_routing(const TraceFile& trace, Problems& problems) {
 
 /// Reading the chosen blocks names those that a row cannot see; reading side tensors, numbers that
 /// are not finite (where there are checksums, check_pieces has named these).
-void check_side(const TraceFile& trace, bool has_checksums, Problems& problems) {
+void check_side(const TraceFile& trace, const VerifyBounds& bounds, bool has_checksums,
+                Problems& problems) {
   const TraceInfo& info = trace.info();
   const auto read = [&](const char* kind, const auto& part) {
+    if (bounds.is_over()) return;
     try {
       part();
     } catch (const FormatError& error) {
@@ -235,11 +250,16 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
     std::string failure;
   };
   std::vector<Outcome> outcomes(static_cast<std::size_t>(n_pairs));
-  const Index step = std::max<Index>(pool.n_threads(), 1);
-  for (Index first = 0; first < n_pairs; first += step) {
-    const Index n = std::min(step, n_pairs - first);
-    pool.parallel_for(n, [&](Index i, int) {
-      const Index pair = first + i;
+  SampledVisits visits(n_pairs, options.bounds, options.seed);
+  for (;;) {
+    std::vector<Index> pairs;
+    for (Index i = 0; i < std::max<Index>(pool.n_threads(), 1); ++i) {
+      const Index pair = visits.next();
+      if (pair >= 0) pairs.push_back(pair);
+    }
+    if (pairs.empty()) break;
+    pool.parallel_for(static_cast<Index>(pairs.size()), [&](Index i, int) {
+      const Index pair = pairs[static_cast<std::size_t>(i)];
       const Index layer = info.layers[static_cast<std::size_t>(pair / n_kv)];
       const Index kv_head = info.kv_heads[static_cast<std::size_t>(pair % n_kv)];
       Outcome& outcome = outcomes[static_cast<std::size_t>(pair)];
@@ -258,8 +278,10 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
         outcome.failure = error.what();
       }
     });
-    if (progress) progress({"attention", first + n, n_pairs, "KV heads"});
+    if (progress) progress({"attention", visits.n_taken(), n_pairs, "KV heads"});
   }
+  report.n_heads_checked += visits.n_taken();
+  report.n_all_heads += n_pairs;
   std::vector<LseRow> lse_rows;
   for (auto& outcome : outcomes) {
     if (!outcome.failure.empty()) problems.add("unreadable", outcome.failure);
@@ -278,14 +300,14 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
   }
 }
 
-void check_all_stats(const TraceFile& trace, ThreadPool& pool, Problems& problems,
-                     const ProgressFn& progress) {
+void check_all_stats(const TraceFile& trace, const VerifyBounds& bounds, ThreadPool& pool,
+                     Problems& problems, const ProgressFn& progress) {
   const TraceInfo& info = trace.info();
   if (!info.capture.stats || !info.capture.qkv) return;
   const auto n_kv = static_cast<Index>(info.kv_heads.size());
   const Index n_pairs = static_cast<Index>(info.layers.size()) * n_kv;
   const Index step = std::max<Index>(pool.n_threads(), 1);
-  for (Index first = 0; first < n_pairs; first += step) {
+  for (Index first = 0; first < n_pairs && !bounds.is_over(); first += step) {
     const Index n = std::min(step, n_pairs - first);
     std::vector<std::vector<std::string>> found(static_cast<std::size_t>(n));
     pool.parallel_for(n, [&](Index i, int) {
@@ -324,14 +346,19 @@ VerifyReport verify_set(const std::filesystem::path& path, const VerifyOptions& 
     for (const SetPart& part : recorded.parts) check_part_file(path, part, folder / part.file);
     std::vector<std::filesystem::path> files;
     for (const SetPart& part : recorded.parts) {
+      VerifyOptions own = options;
+      own.bounds = options.bounds.part_of(static_cast<Index>(recorded.parts.size() - files.size()));
       files.push_back(folder / part.file);
-      const VerifyReport one = verify_trace(files.back(), options, pool, progress);
+      const VerifyReport one = verify_trace(files.back(), own, pool, progress);
       for (const auto& sentence : one.problems)
         problems.add("part " + part.file, fmt::format("{}: {}", part.file, sentence));
       for (const auto& sentence : one.notes)
         whole.notes.push_back(fmt::format("{}: {}", part.file, sentence));
       whole.n_checksums += one.n_checksums;
+      whole.n_all_checksums += one.n_all_checksums;
       whole.n_rows_checked += one.n_rows_checked;
+      whole.n_heads_checked += one.n_heads_checked;
+      whole.n_all_heads += one.n_all_heads;
       whole.max_lse_error = std::max(whole.max_lse_error, one.max_lse_error);
       whole.max_attn_error = std::max(whole.max_attn_error, one.max_attn_error);
       whole.max_row_sum_error = std::max(whole.max_row_sum_error, one.max_row_sum_error);
@@ -377,20 +404,20 @@ VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions
     const TraceLayout layout = open_layout(path);
     check_tokens(trace, problems);
     check_units(trace.info(), problems);
-    check_routing(trace, problems);
-    check_side(trace, layout.has_checksums(), problems);
+    check_routing(trace, options.bounds, problems);
+    check_side(trace, options.bounds, layout.has_checksums(), problems);
     if (layout.has_checksums()) {
       check_model(layout, problems, report);
       if (!layout.progress) {
         problems.add("structure", fmt::format("dataset {} is missing", schema::kProgress));
       }
-      check_pieces(layout, static_cast<Index>(trace.info().units.size()), problems, report,
+      check_pieces(layout, static_cast<Index>(trace.info().units.size()), options, problems, report,
                    progress);
       check_text(layout, static_cast<Index>(trace.info().units.size()), problems, report);
       check_content_hash(layout, problems);
     }
     check_attention(trace, options, pool, problems, report, progress);
-    check_all_stats(trace, pool, problems, progress);
+    check_all_stats(trace, options.bounds, pool, problems, progress);
   } catch (const FormatError& error) {
     problems.add("structure", error.what());
   }

@@ -11,13 +11,15 @@
 #include "core/base/progress.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
+#include "traces/verify_sample.hpp"
 
 namespace kvscope {
 
 struct VerifyOptions {
   /// Rows per layer and query head that are recomputed; all if the trace has fewer.
   Index n_rows = 64;
-  std::uint64_t seed = 0;  // picks the rows
+  std::uint64_t seed = 0;  // picks the rows, and what is looked at where not all is
+  VerifyBounds bounds;     // how much is looked at
 };
 
 struct VerifyReport {
@@ -25,8 +27,11 @@ struct VerifyReport {
   std::vector<std::string> problems;  // sentences; at most 20 of a kind are spelled out
   std::vector<std::string> notes;     // oddities that are no error
   TraceStatus status = TraceStatus::complete;
-  Index n_checksums = 0;
+  Index n_checksums = 0;  // compared
+  Index n_all_checksums = 0;
   Index n_rows_checked = 0;
+  Index n_heads_checked = 0;  // layers' KV heads of which rows were recomputed
+  Index n_all_heads = 0;
   // Largest differences between recorded and recomputed numbers, and what was allowed.
   double max_lse_error = 0;
   double max_attn_error = 0;

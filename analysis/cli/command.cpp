@@ -26,6 +26,8 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_study_run_command());
   commands.push_back(make_study_status_command());
   commands.push_back(make_study_table_command());
+  commands.push_back(make_study_figures_command());
+  commands.push_back(make_study_report_command());
   commands.push_back(make_study_work_command());
   commands.push_back(make_explain_command());
   commands.push_back(make_pareto_command());

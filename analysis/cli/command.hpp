@@ -84,6 +84,8 @@ std::unique_ptr<Command> make_study_plan_command();
 std::unique_ptr<Command> make_study_run_command();
 std::unique_ptr<Command> make_study_status_command();
 std::unique_ptr<Command> make_study_table_command();
+std::unique_ptr<Command> make_study_figures_command();
+std::unique_ptr<Command> make_study_report_command();
 std::unique_ptr<Command> make_study_work_command();
 std::unique_ptr<Command> make_explain_command();
 std::unique_ptr<Command> make_version_command();

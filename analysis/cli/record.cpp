@@ -65,6 +65,8 @@ class RecordCommand final : public Command {
          "another model on exactly the tokens of a trace (for analyze layer-map)"},
         {"kvscope record small.h5 --max-tokens 512 --capture attn,logits --layers 0,4-7",
          "dense attention maps and logits of some layers"},
+        {"kvscope record --plan --text long.txt --dtype bf16 --split layers -o long.kvset",
+         "how large it would get; nothing is run"},
         {"kvscope record --split layers=4 -o book.kvset",
          "a trace set: a file for every four layers, and a manifest"}};
   }
@@ -81,6 +83,7 @@ class RecordCommand final : public Command {
                 "file]",
                 split_);
     options.add("seed", "N", "recorded as provenance; greedy decoding draws no numbers", seed_);
+    options.flag("plan", "say what would be recorded and how many bytes it takes, and end", plan_);
     options.flag("overwrite", "replace an existing file", overwrite_);
     options.flag("yes",
                  "write even if the size is alarming (full disk, dense attention beyond 1 GiB)",
@@ -127,6 +130,7 @@ class RecordCommand final : public Command {
     const std::int64_t estimate = layers_per_part_ > 0 ? estimated_set_bytes(plan, layers_per_part_)
                                                        : estimated_file_bytes(plan);
     announce(plan, prompt, estimate, out);
+    if (plan_) return tell_plan(plan, estimate);
     check_size(plan, estimate, out);
 
     // The run
@@ -247,6 +251,16 @@ class RecordCommand final : public Command {
         bytes_text(static_cast<double>(estimate)), out.string()));
   }
 
+  int tell_plan(const TraceInfo& plan, std::int64_t estimate) const {
+    if (json_)
+      print_json({{"kind", "record-plan"},
+                  {"model", plan.model_name},
+                  {"n_layers", plan.layers.size()},
+                  {"n_tokens", plan.n_tokens},
+                  {"bytes", estimate}});
+    return kOk;
+  }
+
   void check_size(const TraceInfo& plan, std::int64_t estimate, const fs::path& out) const {
     if (yes_) return;
     const double dense = dense_bytes(plan);
@@ -309,6 +323,7 @@ class RecordCommand final : public Command {
   std::int64_t seed_ = 0;
   std::string split_;
   Index layers_per_part_ = 0;  // 0: one file
+  bool plan_ = false;
   bool overwrite_ = false;
   bool yes_ = false;
   bool json_ = false;

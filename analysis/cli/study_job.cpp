@@ -10,6 +10,7 @@
 
 #include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/papers_runner.hpp"
+#include "analysis/study/study_heads.hpp"
 #include "analysis/study/study_table.hpp"
 #include "analysis/units/unit_clock.hpp"
 #include "core/base/error.hpp"
@@ -144,6 +145,8 @@ class Job {
     for (const StudyItem* item : items) {
       Json line = line_of(*item, seconds / static_cast<double>(items.size()));
       line["table"] = rows_of_item(result.at("rows"), *item);
+      if (Json heads = heads_of_item(result.at("rows"), *item); !heads.is_null())
+        line["heads"] = std::move(heads);
       const Json& skipped = result.at("skipped");
       if (line["table"] == "" && !skipped.empty()) line["remark"] = skipped[0];
       lines.push_back(std::move(line));

@@ -1,15 +1,24 @@
 // kvscope study plan: what a study asks, what of it is known, and what the rest will take.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
+#include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/output.hpp"
+#include "analysis/cli/papers_runner.hpp"
+#include "analysis/cli/signals.hpp"
 #include "analysis/cli/study_runner.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/study/study_forecast.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
@@ -34,7 +43,7 @@ class StudyPlanCommand final : public Command {
            "worker and disk are predicted from what the store has measured of jobs of the same "
            "kind (command, options and model), in this or another study; --probe does two jobs of "
            "each kind that nobody has measured, and keeps their results. Without either they are "
-           "unknown.";
+           "unknown, except the sizes of recordings, which follow from model, text and options.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope study plan small.toml", "what there is to do"},
@@ -91,7 +100,7 @@ class StudyPlanCommand final : public Command {
     Json json = {{"kind", "study-plan"},
                  {"study", study.file.name},
                  {"store", study.store.folder().string()}};
-    json.update(counts_json(count_study(study.plan, study.store)));
+    json.update(counts_json(count_study(study.plan, study.store, planned_bytes(study, to_do))));
     const double wall = wall_seconds(jobs_for(study.plan, to_do), StudyForecast(study.store),
                                      static_cast<std::size_t>(workers_));
     json["workers"] = workers_;
@@ -99,6 +108,36 @@ class StudyPlanCommand final : public Command {
     json["known_of_other_code"] = n_of_other_code;
     json["left_out"] = study.plan.left_out;
     return json;
+  }
+
+  /// Of kinds of recordings that nobody has measured: what kvscope record says of the largest text,
+  /// without running the model.
+  static std::map<std::string, double> planned_bytes(const LoadedStudy& study,
+                                                     const std::vector<bool>& to_do) {
+    const StudyForecast forecast(study.store);
+    const StopOnSignal stop;
+    std::map<std::string, double> planned;
+    std::set<std::string> told;
+    std::size_t n_asked = 0;
+    for (const StudyJob& job : jobs_for(study.plan, to_do)) {
+      constexpr std::size_t kMostAsked = 50;  // each reads its text
+      if (!job.is_recording || !job.needs.empty() || forecast.n_measured(job) > 0) continue;
+      if (n_asked++ == kMostAsked) break;
+      std::vector<std::string> words = job.words;
+      words.insert(words.end(),
+                   {"--plan", "--json", "--out",
+                    (fs::temp_directory_path() / "planned.h5").string(), "--overwrite"});
+      const CommandOutcome outcome = run_inside(words, {}, stop.token());
+      if (stop.token().stop_requested()) throw Interrupted("stopped");
+      if (outcome.code == kOk) {
+        const Json json = parse_ordered_json(outcome.printed, "kvscope record --plan");
+        double& bytes = planned[job.kind];
+        bytes = std::max(bytes, json.at("bytes").get<double>());
+      } else if (told.insert(job.kind).second) {
+        note(fmt::format("{}: {}", job.label, outcome.last_note));
+      }
+    }
+    return planned;
   }
 
   static std::string plan_text(const Json& json) {

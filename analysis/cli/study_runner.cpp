@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/cli/output.hpp"
@@ -24,15 +27,17 @@ constexpr std::size_t kMostJobs = 4000;
 
 /// What is left of jobs at which nobody is any more, once there is nothing to go on with.
 void remove_scratch(const fs::path& scratch) {
-  std::vector<fs::path> locks;
+  std::map<std::string, std::vector<fs::path>> files;  // by the key that their names begin with
   for (const auto& entry : fs::directory_iterator(scratch)) {
-    if (entry.path().extension() == ".lock") locks.push_back(entry.path());
+    const std::string name = entry.path().filename().string();
+    files[name.substr(0, name.find('.'))].push_back(entry.path());
   }
-  for (const fs::path& file : locks) {
-    const auto lock = FileLock::take(file);
+  for (const auto& [key, own] : files) {
+    const fs::path lock_file = scratch / (key + ".lock");
+    const auto lock = FileLock::take(lock_file);
     if (!lock) continue;
-    for (const char* ending : {".json.journal", ".json", ".lock"})
-      remove_quietly(scratch / (file.stem().string() + ending));
+    for (const fs::path& file : own) remove_quietly(file);
+    remove_quietly(lock_file);
   }
 }
 

@@ -132,9 +132,16 @@ class InputHashes {
 LoadedStudy load_study(const fs::path& file) {
   StudyFile study = read_study_file(file);
   check_options(study, "record", study.record, "record");
-  StudyPlan plan = plan_study(study, InputHashes(study).all());
+  StudyInputs inputs = InputHashes(study).all();
+  StudyPlan plan = plan_study(study, inputs);
   StudyStore store(study.store);
-  return {std::move(study), std::move(plan), std::move(store)};
+  return {std::move(study), std::move(inputs), std::move(plan), std::move(store)};
+}
+
+void require_task(const LoadedStudy& study, const std::string& task) {
+  if (std::ranges::find(study.file.tasks, task, &StudyTask::name) == study.file.tasks.end())
+    throw UsageError(
+        fmt::format("--task: {} has no task {}", study.file.file.string(), quote(task)));
 }
 
 Json counts_json(const std::vector<StudyCounts>& tasks) {

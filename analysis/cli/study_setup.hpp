@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "analysis/study/study_items.hpp"
 #include "analysis/study/study_state.hpp"
@@ -13,6 +14,7 @@ namespace kvscope::cli {
 
 struct LoadedStudy {
   StudyFile file;
+  StudyInputs inputs;
   StudyPlan plan;
   StudyStore store;
 };
@@ -24,6 +26,9 @@ LoadedStudy load_study(const std::filesystem::path& file);
 /// {"items", "known", "failed", "to_do", "jobs", "seconds", "memory", "bytes", "tasks": [the same
 /// for each task]}; null where nothing was measured.
 nlohmann::ordered_json counts_json(const std::vector<StudyCounts>& tasks);
+
+/// Throws UsageError for a word of --task that names none.
+void require_task(const LoadedStudy& study, const std::string& task);
 
 /// Notes what was left out, the first of many.
 void note_left_out(const StudyPlan& plan);

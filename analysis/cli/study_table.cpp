@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
@@ -12,8 +11,8 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/study_setup.hpp"
+#include "analysis/study/study_answers.hpp"
 #include "analysis/study/study_work.hpp"
-#include "core/base/json_reader.hpp"
 
 namespace kvscope::cli {
 enum class StudyTableFormat { csv, markdown, json };
@@ -21,7 +20,6 @@ enum class StudyTableFormat { csv, markdown, json };
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 class StudyTableCommand final : public Command {
  public:
@@ -53,11 +51,15 @@ class StudyTableCommand final : public Command {
   int run(const OptionSet&, const std::string&) override {
     if (out_) check_new_output(*out_, overwrite_, "--overwrite");
     LoadedStudy study = load_study(file_);
-    if (task_ &&
-        std::ranges::find(study.file.tasks, *task_, &StudyTask::name) == study.file.tasks.end())
-      throw UsageError(fmt::format("--task: {} has no task {}", file_.string(), quote(*task_)));
+    if (task_) require_task(study, *task_);
     look_at_work(study.store);
-    const std::string text = text_of(make_table(study));
+    const StudyAnswers answers(study.plan, study.store);
+    const std::string task = task_.value_or("");
+    const std::string text =
+        text_of(answers.table(task, rows_ ? StudyRows::all : StudyRows::means));
+    if (const std::size_t n_unknown = answers.n_unknown(task); n_unknown > 0)
+      note(fmt::format("kvscope: {} items are not known yet: kvscope study run {} computes them",
+                       n_unknown, file_.string()));
     if (out_)
       save_text(*out_, text, overwrite_);
     else
@@ -66,35 +68,6 @@ class StudyTableCommand final : public Command {
   }
 
  private:
-  StudyTable make_table(const LoadedStudy& study) const {
-    std::map<std::string, std::pair<std::string, std::string>> known;  // table and remark, by key
-    for (const StudyItem& item : study.plan.items) known[item.key];
-    read_study_store(study.store.file(), [&](const Json& line) {
-      const auto found = known.find(line.at("key").get<std::string>());
-      if (found == known.end()) return;
-      found->second = {line.value("table", std::string()), line.value("remark", std::string())};
-    });
-    StudyTable table;
-    std::size_t n_unknown = 0;
-    for (const StudyItem& item : study.plan.items) {
-      if (study.plan.jobs[item.job].is_recording || (task_ && item.task != *task_)) continue;
-      const auto& [csv, remark] = known[item.key];
-      const std::string failure = failure_of(study.plan, study.store, item);
-      if (!failure.empty())
-        add_remark(table, item, "failed: " + failure);
-      else if (!csv.empty())
-        add_item(table, item, csv, rows_);
-      else if (study.store.knows(item.key))
-        add_remark(table, item, remark);
-      else
-        ++n_unknown;
-    }
-    if (n_unknown > 0)
-      note(fmt::format("kvscope: {} items are not known yet: kvscope study run {} computes them",
-                       n_unknown, file_.string()));
-    return table;
-  }
-
   std::string text_of(const StudyTable& table) const {
     if (format_ == StudyTableFormat::json) return study_json(table).dump(1) + "\n";
     return format_ == StudyTableFormat::csv ? study_csv(table) : study_markdown(table);

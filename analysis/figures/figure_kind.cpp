@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/base/number_formats.hpp"
+#include "analysis/figures/panels_by.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
@@ -112,7 +113,8 @@ plot::Figure make_figure(const FigureKind& kind, const FigureInput& input) {
                                   kind.command));
   }
   check_options(kind, input.options);
-  plot::Figure figure = kind.make(input);
+  plot::Figure figure =
+      input.options.panels.empty() ? kind.make(input) : figures::panels_by(kind, input);
   figure.name = kind.name;
   if (!input.options.title.empty()) figure.title = input.options.title;
   for (const ResultView* result : input.results) {

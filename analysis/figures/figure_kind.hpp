@@ -45,6 +45,10 @@ struct FigureOptions {
       band, "band", BandKind::ci,
       "lines and bands: mean and 95 % interval (ci), median and quartiles, mean and range, or "
       "none");
+  std::string panels = option(
+      panels, "panels", "",
+      "columns of a table, with commas (model,text): a panel for each of their values [all in "
+      "one]");
   std::string title =
       option(title, "title", "", "words above the figure [none: papers put them into the caption]");
 };

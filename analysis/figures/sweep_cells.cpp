@@ -4,6 +4,8 @@
 #include <cmath>
 #include <tuple>
 
+#include "core/base/nan.hpp"
+
 namespace kvscope::figures {
 
 std::string interval_stem(const Table& table, std::string_view column) {
@@ -15,11 +17,11 @@ std::string interval_stem(const Table& table, std::string_view column) {
 SweepCells collect_cells(const Table& table, const SweepSelection& selection,
                          const SweepMetric& metric, Along along) {
   const TextColumn& selectors = table.text("selector");
-  const TextColumn& phases = table.text("phase");
+  const TextColumn* phases = table.has_text("phase") ? &table.text("phase") : nullptr;
   const TextColumn& kinds = table.text("budget_kind");
   const auto budget = table.numbers("budget");
-  const auto layer = table.numbers("layer");
-  const auto head = table.numbers("q_head");
+  const auto layer = numbers_or(table, "layer", 0.0);
+  const auto head = numbers_or(table, "q_head", kNan);
   const auto values = table.numbers(metric.column);
   const std::vector<double> x_values = along_values(table, along);
   const auto kept = table.has("kept") ? table.numbers("kept") : std::span<const double>();
@@ -34,7 +36,8 @@ SweepCells collect_cells(const Table& table, const SweepSelection& selection,
   using Place = std::tuple<std::int32_t, std::int32_t, std::int32_t, BudgetKey, double>;
   const auto place_of = [&](std::size_t r) {
     const std::int32_t trace = table.has_text("trace") ? table.text("trace").codes[r] : 0;
-    return Place(trace, phases.codes[r], selectors.codes[r], key_of(r), layer[r]);
+    return Place(trace, phases == nullptr ? 0 : phases->codes[r], selectors.codes[r], key_of(r),
+                 layer[r]);
   };
   SweepCells cells;
   std::map<Place, Mean> heads;

@@ -16,10 +16,17 @@
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope::figures {
 
 namespace {
+
+constexpr std::string_view kOfRows = "the 95% intervals that the rows record";
+constexpr std::string_view kPairedWithFull =
+    "95% intervals of the difference to full attention, on the same tokens";
+constexpr std::string_view kPairedHeads =
+    "95% intervals of the mean difference over query heads, paired (Student)";
 
 constexpr SweepMetric kMetrics[] = {
     {"mass_mean", "mass", "Attention mass kept", true},
@@ -36,6 +43,16 @@ constexpr SweepMetric kMetrics[] = {
     {"forced_share", "forced_share", "Share of keys kept by rule", true},
     {"kept", "kept", "Keys kept per query row", false},
     {"union", "union", "Keys loaded per KV head", false},
+    {"relative_increase", "relative_increase", "Increase of perplexity", false, kPairedWithFull,
+     true, true},
+    {"perplexity", "perplexity", "Perplexity", false, kOfRows},
+    {"accuracy", "accuracy", "Accuracy", true, kOfRows},
+    {"acceptance_length", "acceptance_length", "Accepted tokens per pass", false, kOfRows},
+    {"mass_difference", "mass_difference", "Attention mass, difference", false, kPairedHeads, true},
+    {"recall10_difference", "recall10_difference", "Top-10 recall, difference", false, kPairedHeads,
+     true},
+    {"output_error_rel_difference", "output_error_rel_difference",
+     "Relative output error, difference", false, kPairedHeads, true},
 };
 
 std::string axis_of_budget(const std::string& kind) {
@@ -86,7 +103,20 @@ std::string usual_budget_kind(const TextColumn& kinds, const TextColumn& selecto
   return best;
 }
 
+/// The column of phases; one without a name where the table has none.
+TextColumn phase_column(const Table& table) {
+  if (table.has_text("phase") || table.has("layer")) return table.text("phase");
+  return {{""}, std::vector<std::int32_t>(table.n_rows(), 0)};
+}
+
 }  // namespace
+
+std::vector<double> numbers_or(const Table& table, std::string_view column, double fallback) {
+  if (!table.has(column) && !table.has_text(column))
+    return std::vector<double>(table.n_rows(), fallback);
+  const auto numbers = table.numbers(column);
+  return {numbers.begin(), numbers.end()};
+}
 
 const SweepMetric& sweep_metric(std::string_view option) {
   if (option == "mass_p5") option = "mass_p05";  // its name before 0.1.0
@@ -101,12 +131,13 @@ const SweepMetric& sweep_metric(std::string_view option) {
 SweepSelection select_sweep_rows(const Table& table, const FigureOptions& options,
                                  DenseLayers dense_layers, BudgetKinds budget_kinds) {
   const TextColumn& selectors = table.text("selector");
-  const TextColumn& phases = table.text("phase");
+  const TextColumn phases = phase_column(table);
   const TextColumn& kinds = table.text("budget_kind");
-  const auto layer = table.numbers("layer");
-  const auto head = table.numbers("q_head");
-  const auto dense = table.numbers("dense");
-  const auto window = table.numbers("window");
+  const auto layer = numbers_or(table, "layer", kNan);
+  const auto head = numbers_or(table, "q_head", kNan);
+  const auto dense = numbers_or(table, "dense", 0.0);
+  const auto window = numbers_or(table, "window", 0.0);
+  const bool has_heads = std::ranges::any_of(head, [](double h) { return !std::isnan(h); });
   const auto layers = parse_numbers(options.layers, "layers");
   const auto heads = parse_numbers(options.heads, "heads");
   const auto by_selector = wanted_codes(selectors, parse_words(options.selector), "selector");
@@ -121,13 +152,13 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
     return table.has_text("trace") ? table.text("trace").codes[r] : 0;
   };
   // A budget beyond the context keeps everything too: a layer is one that the method leaves dense
-  // only if no budget makes it sparse.
+  // only if no budget makes it sparse. (In a row of means over layers, dense is a share.)
   std::set<std::tuple<std::int32_t, std::int32_t, double>> made_sparse;  // trace, selector, layer
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
-    if (dense[r] == 0.0) made_sparse.insert({trace_of(r), selectors.codes[r], layer[r]});
+    if (dense[r] != 1.0) made_sparse.insert({trace_of(r), selectors.codes[r], layer[r]});
   }
   const auto stays_dense = [&](std::size_t r) {
-    return dense[r] != 0.0 && selectors.at(r) != "full" &&
+    return dense[r] == 1.0 && selectors.at(r) != "full" &&
            !made_sparse.contains({trace_of(r), selectors.codes[r], layer[r]});
   };
   std::set<std::pair<std::int32_t, double>> left_out;
@@ -135,7 +166,8 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
   std::size_t n_window = 0;
   std::vector<bool> has_rows(selectors.categories.size(), false);
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
-    if (std::isnan(head[r]) || !by_selector[static_cast<std::size_t>(selectors.codes[r])] ||
+    if (std::isnan(head[r]) == has_heads ||
+        !by_selector[static_cast<std::size_t>(selectors.codes[r])] ||
         !by_phase[static_cast<std::size_t>(phases.codes[r])] ||
         (!layers.empty() && !contains(layers, layer[r])) ||
         (!heads.empty() && !contains(heads, head[r]))) {
@@ -168,7 +200,10 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
   for (std::size_t c = 0; c < has_rows.size(); ++c) {
     if (has_rows[c]) selection.selectors.push_back(selectors.categories[c]);
   }
-  selection.sentences.push_back(fmt::format("Phase: {}.", phase));
+  if (!phase.empty()) selection.sentences.push_back(fmt::format("Phase: {}.", phase));
+  selection.rows_are = has_heads            ? "query heads (over layers and traces)"
+                       : table.has("layer") ? "layers (over traces)"
+                                            : "rows";
   if (n_dense > 0)
     selection.sentences.push_back(
         dense_layers == DenseLayers::leave_out_for_all
@@ -233,6 +268,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
   std::vector<std::string> without_interval;
   std::vector<std::string> beyond;
   std::set<std::string> means_of;  // what the bands are intervals of
+  std::set<std::string_view> intervals;
 
   for (const std::string& name : names) {
     const SweepMetric& metric = sweep_metric(name);
@@ -241,9 +277,10 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
       without_interval.push_back(std::string(metric.option));
     if (cells.has_layer_ends) means_of.insert("layer");
     if (cells.has_head_ends) means_of.insert("head");
+    intervals.insert(metric.interval);
     plot::Panel panel;
     panel.y.label = metric.label;
-    panel.y.format = plot::TickFormat::number;
+    panel.y.format = metric.is_percent ? plot::TickFormat::percent : plot::TickFormat::number;
     panel.x.scale = plot::ScaleKind::log2;
     if (along == Along::bytes) {
       panel.x.label = "Bytes per query head and call";
@@ -261,6 +298,9 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
                                is_count ? plot::TickFormat::tokens : plot::TickFormat::number);
       if (!is_count) panel.x.scale = plot::ScaleKind::linear;
     }
+    if (metric.has_zero)
+      panel.marks.emplace_back(
+          plot::Rule{plot::Rule::Kind::horizontal, 0.0, "", {plot::Role::neutral, 0}});
     // references first: what is compared lies over them
     std::vector<std::string> order = selection.selectors;
     std::stable_partition(order.begin(), order.end(), [&](const std::string& selector) {
@@ -322,11 +362,14 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
         "First axis: the keys that a query attended to, as measured, with those kept in "
         "addition to the budget (--x budget: nominal budgets).");
   }
-  constexpr std::string_view kHeads = "query heads (over layers and traces)";
-  if (options.band != BandKind::ci) {
-    figure.caption.push_back(band_sentence(options.band, n_min, n_max, kHeads));
-  } else {
-    figure.caption.push_back(band_sentence(BandKind::none, n_min, n_max, kHeads));
+  const BandKind said = options.band == BandKind::ci ? BandKind::none : options.band;
+  figure.caption.push_back(band_sentence(said, n_min, n_max, selection.rows_are));
+  if (options.band == BandKind::ci) {
+    for (const std::string_view interval : intervals) {
+      if (!interval.empty()) figure.caption.push_back(fmt::format("Bands: {}.", interval));
+    }
+  }
+  if (options.band == BandKind::ci && intervals.contains("")) {
     figure.caption.push_back(fmt::format(
         "Bands: the result's 95% intervals of each {}'s mean over calls (bootstrap), their ends "
         "averaged{}.",
@@ -365,7 +408,7 @@ FigureKind sweep_kind(std::string name, std::string shows) {
           "kvscope sweep trace.h5 --selector quoka,quest,streamingllm,oracle-topk --budget "
           "64,128,256 --out sweep.h5",
       .kinds = {"sweep|table"},
-      .options = {"metric", "selector", "layers", "heads", "phase", "x", "band"},
+      .options = {"metric", "selector", "layers", "heads", "phase", "x", "band", "panels"},
   };
 }
 

@@ -15,17 +15,27 @@ struct SweepMetric {
   std::string_view option;  // "mass"
   std::string_view label;   // "Attention mass kept"
   bool is_share = false;    // lies in [0, 1]
+  /// What its recorded intervals are; empty: of each layer's mean over calls.
+  std::string_view interval = "";
+  bool has_zero = false;    // zero is what it is compared with
+  bool is_percent = false;  // 0.25 is written as 25 %
 };
 
 /// Throws ConfigError for a name that is none, listing those there are.
 const SweepMetric& sweep_metric(std::string_view option);
 
-/// Rows of query heads that a figure shows, and what was left out.
+/// A column of numbers, `fallback` in every row where the table has none: rows of closed loops know
+/// no layers, heads and phases.
+std::vector<double> numbers_or(const Table& table, std::string_view column, double fallback);
+
+/// Rows of query heads that a figure shows (of layers, or of whole runs, in a table without heads),
+/// and what was left out.
 struct SweepSelection {
   std::vector<std::size_t> rows;
   std::string budget_kind;             // the one shown; rows without a budget are in as well
   std::vector<std::string> selectors;  // in the order of the table
   std::vector<std::string> sentences;  // for the caption
+  std::string rows_are;                // "query heads (over layers and traces)"
 };
 
 /// Which layers count.

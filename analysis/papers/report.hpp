@@ -9,21 +9,10 @@
 #include "analysis/base/number_formats.hpp"
 #include "analysis/papers/item.hpp"
 #include "analysis/papers/measure.hpp"
+#include "analysis/papers/page.hpp"
 #include "analysis/papers/verdict.hpp"
 
 namespace kvscope::papers {
-
-/// A picture that was made. Figures have svg and a PDF for TeX; tables have cells and a .tex file.
-struct DrawnPicture {
-  std::string svg;  // the file's text
-  std::string pdf;  // path relative to the report: "items/quoka-fig-4/needle.pdf"
-  std::string tex;  // of a table, relative to the report
-  std::vector<std::vector<std::string>> cells;  // of a table, the header first
-  std::string caption;  // what the program says of it: left out rows, intervals
-  std::string command;
-  std::string failed;    // a sentence if it could not be made
-  bool not_run = false;  // for what the system refused
-};
 
 struct ItemOutcome {
   const Item* item = nullptr;
@@ -66,9 +55,5 @@ std::string note_of(const ItemOutcome& outcome);
 
 /// The heading that an item stands under: its paper, the errors, or what is ambiguous.
 std::string section_of(const Item& item);
-
-/// `svg` as part of a page: without the XML declaration, its ids prefixed so that those of
-/// two pictures differ.
-std::string inline_svg(const std::string& svg, const std::string& prefix);
 
 }  // namespace kvscope::papers

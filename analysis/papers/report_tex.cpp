@@ -8,28 +8,6 @@ namespace kvscope::papers {
 
 namespace {
 
-constexpr const char* kPreamble = R"tex(% compile in this folder: pdflatex report.tex, twice
-\documentclass[10pt]{article}
-\usepackage[T1]{fontenc}
-\usepackage[utf8]{inputenc}
-\usepackage[a4paper,margin=25mm]{geometry}
-\usepackage{booktabs,graphicx,longtable,array}
-\usepackage[hidelinks]{hyperref}
-\setlength{\parindent}{0pt}
-\setlength{\parskip}{4pt plus 1pt}
-\sloppy
-)tex";
-
-/// A command in typewriter letters that may break after blanks, commas and slashes.
-std::string command_tex(const std::string& command) {
-  std::string tex;
-  for (const char c : command) {
-    tex += tex_escape(std::string(1, c));
-    if (c == ',' || c == '/' || c == '=') tex += "\\allowbreak{}";
-  }
-  return "{\\footnotesize\\ttfamily\\raggedright " + tex + "\\par}\n";
-}
-
 std::string overview_tex(const std::vector<ItemOutcome>& outcomes) {
   std::string tex =
       "{\\small\n\\begin{longtable}{@{}l>{\\raggedright\\arraybackslash}p{.47\\linewidth}ll@{}}\n"
@@ -63,26 +41,6 @@ std::string values_tex(const ItemOutcome& outcome) {
   return tex + "\\bottomrule\n\\end{tabular}\n\\end{center}\n";
 }
 
-std::string picture_tex(const DrawnPicture& picture) {
-  if (!picture.failed.empty()) return fmt::format("Not drawn: {}.\n\n", tex_escape(picture.failed));
-  std::string tex = "\\begin{center}\n";
-  if (!picture.pdf.empty()) {
-    tex += fmt::format(
-        "\\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}{{!}}"
-        "{{\\includegraphics{{{}}}}}\n",
-        picture.pdf);
-  } else {
-    tex += fmt::format(
-        "\\small\\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}"
-        "{{!}}{{\\input{{{}}}}}\n",
-        picture.tex);
-  }
-  tex += "\\end{center}\n";
-  if (!picture.caption.empty())
-    tex += fmt::format("{{\\footnotesize {}\\par}}\n", tex_escape(picture.caption));
-  return tex;
-}
-
 std::string item_tex(const ItemOutcome& outcome) {
   const Item& item = *outcome.item;
   std::string tex = fmt::format(
@@ -111,7 +69,7 @@ std::string item_tex(const ItemOutcome& outcome) {
 }  // namespace
 
 std::string report_tex(const ReportHead& head, const std::vector<ItemOutcome>& outcomes) {
-  std::string tex = kPreamble;
+  std::string tex = tex_preamble();
   tex += fmt::format(
       "\\title{{QuoKA, Quest and SpecAttn: what holds on the model {}}}\n"
       "\\author{{made by {}}}\n\\date{{}}\n\\begin{{document}}\n\\maketitle\n",

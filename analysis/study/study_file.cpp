@@ -42,8 +42,9 @@ class Reader {
 
   void read(const toml::table& top) {
     allow(top, "",
-          {"models", "texts", "recordings", "methods", "budgets", "protocols", "record", "tasks",
-           "store"});
+          {"question", "models", "texts", "recordings", "methods", "budgets", "protocols", "record",
+           "tasks", "store"});
+    if (const auto* question = top.get("question")) study_.question = word(*question, "question");
     const toml::node* const store = top.get("store");
     study_.store =
         beside(store == nullptr ? "study-store" : word(*store, "store")).lexically_normal();

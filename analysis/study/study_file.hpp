@@ -48,6 +48,7 @@ struct StudyTask {
 struct StudyFile {
   std::filesystem::path file;
   std::string name;             // the file's, without its ending
+  std::string question;         // what it is for, in its writer's words; may be empty
   std::filesystem::path store;  // the folder of results, absolute
   std::vector<StudyModel> models;
   std::vector<StudySource> texts;

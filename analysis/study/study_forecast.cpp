@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "core/base/nan.hpp"
 
 namespace kvscope {
 
-StudyForecast::StudyForecast(const StudyStore& store) {
+StudyForecast::StudyForecast(const StudyStore& store, std::map<std::string, double> planned)
+    : planned_(std::move(planned)) {
   constexpr double kLeast = 1e-4;  // seconds
   constexpr int kRounds = 30;
   std::map<std::pair<std::string, std::string>, std::size_t> counts;
@@ -56,7 +58,9 @@ double StudyForecast::memory(const StudyJob& job) const {
 double StudyForecast::bytes(const StudyJob& job) const {
   if (!job.is_recording) return 0.0;
   const auto kind = kinds_.find(job.kind);
-  return kind == kinds_.end() ? kNan : kind->second.bytes;
+  if (kind != kinds_.end()) return kind->second.bytes;
+  const auto planned = planned_.find(job.kind);
+  return planned == planned_.end() ? kNan : planned->second;
 }
 
 std::size_t StudyForecast::n_measured(const StudyJob& job) const {

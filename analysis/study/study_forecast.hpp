@@ -16,8 +16,9 @@ namespace kvscope {
 
 class StudyForecast {
  public:
-  /// Of all items that the store knows, whatever code made them.
-  explicit StudyForecast(const StudyStore& store);
+  /// Of all items that the store knows, whatever code made them. `planned`: bytes of a recording,
+  /// by the kind of its job, where nobody has measured that.
+  explicit StudyForecast(const StudyStore& store, std::map<std::string, double> planned = {});
 
   /// NaN where no item of the job's kind is known.
   double seconds(const StudyJob& job) const;  // of processor, for all its items
@@ -35,6 +36,7 @@ class StudyForecast {
     std::map<std::string, double> methods;  // mean log seconds
   };
   std::map<std::string, Kind, std::less<>> kinds_;
+  std::map<std::string, double> planned_;               // bytes
   std::map<std::string, double, std::less<>> factors_;  // of methods, as logarithms
 };
 

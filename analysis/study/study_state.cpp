@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "analysis/study/study_forecast.hpp"
 
@@ -110,7 +111,8 @@ std::vector<bool> study_probes(const StudyPlan& plan, const StudyStore& store,
   return probes;
 }
 
-std::vector<StudyCounts> count_study(const StudyPlan& plan, const StudyStore& store) {
+std::vector<StudyCounts> count_study(const StudyPlan& plan, const StudyStore& store,
+                                     std::map<std::string, double> planned) {
   std::vector<StudyCounts> tasks;
   const auto count = [&](const std::string& task, auto&& change) {
     for (const std::string& name : {task, std::string("all")}) {
@@ -128,7 +130,7 @@ std::vector<StudyCounts> count_study(const StudyPlan& plan, const StudyStore& st
       own.failed += has_failed ? 1 : 0;
     });
   }
-  const StudyForecast forecast(store);
+  const StudyForecast forecast(store, std::move(planned));
   for (const StudyJob& job : jobs_for(plan, study_to_do(plan, store, false, {}))) {
     const double memory = forecast.memory(job);
     count(job.task, [&](StudyCounts& own) {

@@ -1,6 +1,7 @@
 // What of a study is known, has failed, or is left to do, as its store says.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -44,6 +45,8 @@ struct StudyCounts {
 };
 
 /// By tasks, then "all"; recordings that nothing left to do needs are not to do.
-std::vector<StudyCounts> count_study(const StudyPlan& plan, const StudyStore& store);
+/// `planned`: as StudyForecast takes it.
+std::vector<StudyCounts> count_study(const StudyPlan& plan, const StudyStore& store,
+                                     std::map<std::string, double> planned = {});
 
 }  // namespace kvscope

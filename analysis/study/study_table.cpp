@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "analysis/base/read_table.hpp"
 #include "core/base/csv_text.hpp"
@@ -26,16 +28,6 @@ constexpr std::array<std::string_view, 7> kFirst = {"task",   "model",  "text", 
 
 constexpr std::size_t kBudget = 5;
 
-bool is_of(const Json& row, const StudyItem& item) {
-  if (row.value("selector", std::string()) != item.method) return false;
-  if (row.contains("q_head") && !row.at("q_head").is_null()) return false;
-  if (item.budget.empty()) return true;
-  const auto budget = row.find("budget");
-  return budget != row.end() && budget->is_number() &&
-         fmt::format("{}={}", row.value("budget_kind", std::string()), budget->get<double>()) ==
-             item.budget;
-}
-
 std::string cell_of(const Json& value) {
   if (value.is_string()) return csv_field(value.get<std::string>());
   return value.is_null() ? "" : value.dump();
@@ -47,14 +39,6 @@ std::size_t column_of(StudyTable& table, const std::string& name) {
   const auto at = static_cast<std::size_t>(found - table.columns.begin());
   if (found == table.columns.end()) table.columns.push_back(name);
   return at;
-}
-
-void put(StudyTable& table, const std::string& column, std::string cell) {
-  if (cell.empty()) return;
-  const std::size_t at = column_of(table, column);
-  auto& row = table.rows.back();
-  if (row.size() <= at) row.resize(at + 1);
-  row[at] = std::move(cell);
 }
 
 void begin_row(StudyTable& table, const StudyItem& item) {
@@ -90,10 +74,28 @@ const std::string& cell_at(const std::vector<std::string>& row, std::size_t colu
 
 }  // namespace
 
+bool is_answer(const Json& row, const StudyItem& item) {
+  if (row.value("selector", std::string()) != item.method) return false;
+  if (item.budget.empty()) return true;
+  const auto budget = row.find("budget");
+  return budget != row.end() && budget->is_number() &&
+         fmt::format("{}={}", row.value("budget_kind", std::string()), budget->get<double>()) ==
+             item.budget;
+}
+
+void put_cell(StudyTable& table, const std::string& column, std::string cell) {
+  if (cell.empty()) return;
+  const std::size_t at = column_of(table, column);
+  auto& row = table.rows.back();
+  if (row.size() <= at) row.resize(at + 1);
+  row[at] = std::move(cell);
+}
+
 std::string rows_of_item(const Json& rows, const StudyItem& item) {
   std::vector<const Json*> own;
   for (const Json& row : rows) {
-    if (is_of(row, item)) own.push_back(&row);
+    const bool is_head = row.contains("q_head") && !row.at("q_head").is_null();
+    if (!is_head && is_answer(row, item)) own.push_back(&row);
   }
   std::vector<std::string> columns;  // that hold anything
   for (const Json* row : own) {
@@ -114,25 +116,53 @@ std::string rows_of_item(const Json& rows, const StudyItem& item) {
   return csv;
 }
 
-void add_item(StudyTable& table, const StudyItem& item, const std::string& csv, bool is_whole) {
+void add_item(StudyTable& table, const StudyItem& item, const std::string& csv, StudyRows how) {
   const Table rows = table_from_csv(csv, item.what);
-  const bool has_means = !is_whole && rows.find("layer") != nullptr;
+  const bool has_means = how != StudyRows::all && rows.find("layer") != nullptr;
   for (std::size_t r = 0; r < (has_means ? 1 : rows.n_rows()); ++r) {
     begin_row(table, item);
-    if (is_whole) {
+    if (how != StudyRows::means) {
       const std::size_t equals = std::min(item.budget.find('='), item.budget.size());
-      put(table, "selector", item.method);
-      put(table, "budget_kind", item.budget.empty() ? "none" : item.budget.substr(0, equals));
+      put_cell(table, "selector", item.method);
+      put_cell(table, "budget_kind", item.budget.empty() ? "none" : item.budget.substr(0, equals));
       table.rows.back()[kBudget] = item.budget.substr(std::min(equals + 1, item.budget.size()));
     }
     for (const TableColumn& column : rows.columns())
-      put(table, column.name, has_means ? mean_of(column, rows.find("window")) : column.cell(r));
+      put_cell(table, column.name,
+               has_means ? mean_of(column, rows.find("window")) : column.cell(r));
   }
+}
+
+StudyTable common_layers(StudyTable table) {
+  const auto at = [&](std::string_view name) {
+    return static_cast<std::size_t>(std::ranges::find(table.columns, name) - table.columns.begin());
+  };
+  const std::size_t layer = at("layer");
+  const std::size_t dense = at("dense");
+  const std::size_t window = at("window");
+  constexpr std::size_t kMethod = 4;
+  const auto place_of = [&](const std::vector<std::string>& row) {  // the method's aside
+    return fmt::format("{}\n{}\n{}\n{}", row[1], row[2], row[3], cell_at(row, layer));
+  };
+  std::set<std::pair<std::string, std::string>> made_sparse;
+  for (const auto& row : table.rows) {
+    if (cell_at(row, dense) != "1") made_sparse.emplace(place_of(row), row[kMethod]);
+  }
+  std::set<std::string> left_dense;
+  for (const auto& row : table.rows) {
+    if (row[kMethod] != "full" && !made_sparse.contains({place_of(row), row[kMethod]}))
+      left_dense.insert(place_of(row));
+  }
+  std::erase_if(table.rows, [&](const auto& row) {
+    const std::string& own = cell_at(row, window);
+    return (!own.empty() && own != "0") || left_dense.contains(place_of(row));
+  });
+  return table;
 }
 
 void add_remark(StudyTable& table, const StudyItem& item, const std::string& remark) {
   begin_row(table, item);
-  put(table, "remark", remark);
+  put_cell(table, "remark", remark);
 }
 
 std::string study_csv(const StudyTable& table) {

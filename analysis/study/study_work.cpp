@@ -124,7 +124,9 @@ std::size_t absorb_work(StudyStore& store) {
   const OwnFiles own;
   std::size_t n_items = 0;
   for (const fs::path& folder : work_folders(store)) {
-    const std::vector<Json> lines = finished_lines(folder, jobs_in(folder), store);
+    std::vector<Json> lines = finished_lines(folder, jobs_in(folder), store);
+    // Of a run that was killed while it removed the folder.
+    std::erase_if(lines, [&](const Json& line) { return store.knows(line.at("key")); });
     store.add(lines);
     n_items += lines.size();
     std::error_code ignored;

@@ -2,10 +2,13 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
+#include <cmath>
 #include <csignal>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -291,6 +294,48 @@ TEST_CASE("verify finds a flipped byte, a truncation and a file of another kind"
     CHECK(run.code == 3);
     CHECK(run.err_is_one_line());
   }
+}
+
+TEST_CASE("info of a folder has a line for each recording, and names damaged ones") {
+  const TempDir dir;
+  const fs::path folder = dir.path() / "many";
+  fs::create_directory(folder);
+  fs::copy_file(recording(64), folder / "b.h5");
+  fs::copy_file(recording(96), folder / "a.h5");
+  std::ofstream(folder / "c.h5") << "no trace";
+  std::ofstream(folder / "notes.txt") << "no recording";
+  ran({"record", (folder / "s.kvset").string(), "--max-tokens", "32", "--split", "layers=4"});
+  const auto json = kvscope_run({"info", folder.string(), "--json"}).json();
+  REQUIRE(json.at("n_files") == 4);  // a set once
+  CHECK(json.at("n_tokens") == 96 + 64 + 32);
+  CHECK(json.at("n_damaged") == 1);
+  auto alone = kvscope_run({"info", (folder / "a.h5").string(), "--json"}).json();
+  CHECK(json.at("files")[0] == alone);
+  const RunResult text = ran({"info", folder.string()});
+  CHECK_THAT(text.out, ContainsSubstring("4 files, 192 tokens") && ContainsSubstring("1 damaged") &&
+                           ContainsSubstring("damaged: ") && ContainsSubstring("c.h5"));
+}
+
+TEST_CASE("record --plan says the size and writes nothing") {
+  const TempDir dir;
+  const fs::path out = dir.path() / "t.h5";
+  const auto plan =
+      kvscope_run({"record", out.string(), "--max-tokens", "512", "--plan", "--json"}).json();
+  CHECK(fs::is_empty(dir.path()));
+  ran({"record", out.string(), "--max-tokens", "512"});
+  const auto found = static_cast<double>(fs::file_size(out));
+  CHECK(std::abs(plan.at("bytes").get<double>() - found) < 0.01 * found);
+}
+
+TEST_CASE("verify --time and --share say how much they looked at") {
+  const std::string trace = recording(96);
+  const RunResult part = ran({"verify", trace, "--share", "0.1"});
+  CHECK_THAT(part.out, ContainsSubstring("nothing wrong in what was looked at") &&
+                           ContainsSubstring(" of 16 layers' KV heads"));
+  const auto json = ran({"verify", trace, "--time", "0.001", "--json"}).json();
+  CHECK(json.at("n_heads_checked").get<int>() < json.at("n_all_heads").get<int>());
+  refused({"verify", trace, "--share", "0"}, 2, {"--share", "(0, 1]"});
+  refused({"verify", trace, "--time", "0"}, 2, {"--time"});
 }
 
 TEST_CASE("progress goes to standard error in the form that was asked for") {

@@ -1,12 +1,14 @@
 // Studies: what is asked again is not computed again, failures stand apart, wrong files are refused
 // with their line.
 #include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <csignal>
 #include <fstream>
 
+#include "core/base/lists.hpp"
 #include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -213,6 +215,58 @@ TEST_CASE("a plan tells time, memory and disk once two jobs of each kind were do
   CHECK(probed.at("memory").get<double>() > 1e7);
   const RunResult run = bench.run();
   CHECK_THAT(run.out, ContainsSubstring("(8 new in the store)"));
+}
+
+TEST_CASE("a study's figures, tables and page come from its store, and say how they were made") {
+  const Bench bench("question = \"Does <Quest> pay?\"\n" + std::string(kSmall));
+  CHECK_THAT(refused({"study", "figures", bench.study, "--out", bench.file("none")}, 2,
+                     {"nothing can be drawn", "kvscope study run"})
+                 .err,
+             ContainsSubstring("small.toml"));
+  REQUIRE(bench.run().code == 0);
+  const std::string out = bench.file("report");
+  const RunResult run = kvscope_run({"study", "report", bench.study, "--out", out});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const std::string html = read_file(out + "/report.html");
+  for (const char* words :
+       {"Does &lt;Quest&gt; pay?", "id=\"t0-0-", "<td>Quest</td>", "kvscope study run",
+        "kvscope figure budget sweep.csv --metric mass --panels model,text",
+        "Zero is quest, of the same budget.", "on the same tokens", "max-tokens = 48"})
+    CHECK_THAT(html, ContainsSubstring(words));
+  CHECK_THAT(read_file(out + "/report.tex"), ContainsSubstring("sweep-mass/budget.pdf") &&
+                                                 ContainsSubstring("sweep-mass_mean.tex"));
+  refused({"study", "report", bench.study, "--out", out}, 3, {"report.html", "--overwrite"});
+
+  // A panel for each model, and what one method loses to another is the mean over heads.
+  const RunResult figures = ran({"study", "figures", bench.study, "--task", "sweep", "--against",
+                                 "recent", "--format", "svg", "--out", bench.file("f")});
+  CHECK(std::ranges::count(figures.out, '\n') == 6);
+  const std::string svg = read_file(bench.file("f/sweep-mass/budget.svg"));
+  CHECK_THAT(svg, ContainsSubstring("verifier, book") && ContainsSubstring("draft, book"));
+  const auto rows = kvscope_run({"study", "table", bench.study, "--format", "json"}).json();
+  const auto mass_of = [&](const std::string& method) {
+    const auto found = std::ranges::find_if(rows, [&](const auto& row) {
+      return row.at("task") == "sweep" && row.at("model") == "draft" &&
+             row.at("method") == method && row.at("budget") == "tokens=16";
+    });
+    return found->at("mass_mean").template get<double>();
+  };
+  const std::string means = read_file(bench.file("f/sweep-means.csv"));
+  const std::string line = means.substr(means.find("\nsweep,draft,book,,streamingllm,16,") + 1);
+  const std::vector<std::string> names = split_words(means.substr(0, means.find('\n')), ',');
+  const std::vector<std::string> cells = split_words(line.substr(0, line.find('\n')), ',');
+  const auto number = [&](const char* name) {
+    const auto at = std::ranges::find(names, name) - names.begin();
+    return std::stod(cells.at(static_cast<std::size_t>(at)));
+  };
+  const double difference = number("mass_difference");
+  CHECK(std::abs(difference - (mass_of("streamingllm") - mass_of("recent"))) < 1e-4);
+  CHECK(number("mass_difference_low") < difference);
+  CHECK(number("mass_difference_high") > difference);
+  ran({"reproduce", bench.file("f/sweep-mass/budget.json")});
+  refused({"study", "figures", bench.study, "--out", bench.file("g"), "--against", "h2o"}, 2,
+          {"--against", "quest, streamingllm, recent"});
 }
 
 TEST_CASE("what makes no study is refused with its line before anything runs") {

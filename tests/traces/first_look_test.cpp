@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <csignal>
@@ -18,6 +19,7 @@
 #include "tests/support/sanitizers.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/first_look.hpp"
+#include "traces/look_at_files.hpp"
 #include "traces/reader.hpp"
 #include "traces/writer.hpp"
 
@@ -210,6 +212,36 @@ TEST_CASE("a look whose process somebody ends is tried once more") {
   const std::string said = said_of(often, end_by_hand, size + 10);
   CHECK_THAT(said, ContainsSubstring("was ended twice (signal 9)"));
   CHECK(fs::file_size(often) <= size + 3);  // one more if a process was there already
+}
+
+/// Says the file's name; of a file called "bad" it crashes, of "odd" it throws.
+void say_name(const fs::path& file, unsigned) {
+  if (file.filename() == "bad") std::raise(SIGSEGV);
+  if (file.filename() == "odd") throw FormatError("odd");
+  Looker::say(Looker::is_here() ? file.filename().string() : "not there");
+}
+
+TEST_CASE("many files are looked at in several processes, of which any may die") {
+  if (kSanitizer) SKIP("sanitizers forbid the fork, or use more memory than is copied");
+  const TempFolder folder;
+  std::vector<fs::path> paths;
+  for (int i = 0; i < 40; ++i) {
+    const std::string name = i % 10 == 3 ? "bad" : i % 10 == 7 ? "odd" : "f" + std::to_string(i);
+    fs::create_directory(folder / std::to_string(i));
+    paths.push_back(folder / std::to_string(i) / name);
+    spill(paths.back(), "any file");
+  }
+  paths.push_back(folder / "not there");
+  const int n_processes = GENERATE(1, 3);
+  const auto said = look_at_files(paths, say_name, n_processes);
+  REQUIRE(said.size() == paths.size());
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const std::string name = paths[i].filename().string();
+    INFO(name);
+    CHECK(said[i].has_value() == name.starts_with('f'));
+    if (said[i]) CHECK(*said[i] == name);
+  }
+  CHECK_FALSE(Looker::is_here());
 }
 
 }  // namespace

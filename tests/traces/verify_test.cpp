@@ -183,6 +183,59 @@ TEST_CASE("a flipped bit in any tensor is found by its checksum") {
              ContainsSubstring("/layers/1/v: unit 1 (tokens 8 to 16), head slot 1"));
 }
 
+TEST_CASE("a sampled verification says how much it looked at, and finds what lies there") {
+  const TempFolder folder;
+  Plan plan;
+  plan.capture = with_attention();
+  const SyntheticTrace trace = make_trace(plan);
+  write_all(trace, *create_trace(folder / "t.h5", {}));
+  ThreadPool pool(2);
+  const VerifyReport all = verify_trace(folder / "t.h5", {.n_rows = 8}, pool);
+  CHECK(all.n_checksums == all.n_all_checksums);
+  CHECK(all.n_heads_checked == all.n_all_heads);
+
+  VerifyOptions options{.n_rows = 8, .seed = 5};
+  options.bounds.share = 0.25;
+  const VerifyReport part = verify_trace(folder / "t.h5", options, pool);
+  CHECK(part.ok);
+  CHECK(part.n_all_checksums == all.n_checksums);
+  CHECK(part.n_checksums < all.n_checksums / 2);
+  CHECK(part.n_heads_checked == (all.n_all_heads + 3) / 4);
+  CHECK(part.n_rows_checked < all.n_rows_checked);
+
+  // No time at all: one of each.
+  options.bounds.share = 1.0;
+  options.bounds.end = VerifyBounds::Clock::now();
+  const VerifyReport least = verify_trace(folder / "t.h5", options, pool);
+  CHECK(least.ok);
+  CHECK(least.n_heads_checked == 1);
+  CHECK(least.n_checksums < part.n_checksums);
+
+  // One wrong number is found by some seeds, and by all of the trace.
+  damage(folder / "t.h5", trace.layers[1].v(1, 13, 4));
+  int n_found = 0;
+  options.bounds = {.share = 0.5};
+  for (options.seed = 0; options.seed < 16; ++options.seed)
+    n_found += verify_trace(folder / "t.h5", options, pool).ok ? 0 : 1;
+  CHECK(n_found > 0);
+  CHECK_FALSE(verify_trace(folder / "t.h5", {.n_rows = 8}, pool).ok);
+}
+
+TEST_CASE("sampled visits take each thing once, in an order of the seed") {
+  const VerifyBounds part{.share = 0.3};
+  SampledVisits one(100, part, 1);
+  SampledVisits other(100, part, 2);
+  std::vector<Index> first, second;
+  for (Index at = one.next(); at >= 0; at = one.next()) first.push_back(at);
+  for (Index at = other.next(); at >= 0; at = other.next()) second.push_back(at);
+  CHECK(first.size() == 30);
+  CHECK(first != second);
+  std::ranges::sort(first);
+  CHECK(std::ranges::adjacent_find(first) == first.end());
+  SampledVisits whole(3, {}, 7);
+  for (const Index expected : {0, 1, 2, -1, -1}) CHECK(whole.next() == expected);
+}
+
 TEST_CASE("a missing file is an IoError") {
   ThreadPool pool(1);
   REQUIRE_THROWS_AS(verify_trace("/nonexistent/t.h5", {}, pool), IoError);

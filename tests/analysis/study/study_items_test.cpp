@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analysis/study/study_forecast.hpp"
+#include "analysis/study/study_heads.hpp"
 #include "analysis/study/study_items.hpp"
 #include "analysis/study/study_state.hpp"
 #include "analysis/study/study_table.hpp"
@@ -127,14 +128,14 @@ TEST_CASE("a table has means over layers without windows, or every row") {
      "window": 1, "mass_mean": 0.0, "mass_min": 0.0, "mass_low": 0.0, "note": ""},
     {"selector": "full", "budget_kind": "none", "budget": null, "layer": 0, "mass_mean": 1.0}])");
   StudyTable means;
-  add_item(means, item, rows_of_item(rows, item), /*is_whole=*/false);
+  add_item(means, item, rows_of_item(rows, item), StudyRows::means);
   const Json mean = study_json(means).at(0);
   CHECK(mean.at("budget") == "tokens=64");
   CHECK(mean.at("mass_mean") == 0.75);
   CHECK(mean.at("mass_min") == 0.1);
   CHECK_FALSE(mean.contains("mass_low"));
   StudyTable whole;
-  add_item(whole, item, rows_of_item(rows, item), /*is_whole=*/true);
+  add_item(whole, item, rows_of_item(rows, item), StudyRows::all);
   CHECK(whole.rows.size() == 3);
   CHECK(study_json(whole).at(0).at("budget_kind") == "tokens");
   CHECK(study_json(whole).at(0).at("note") == "a,b");
@@ -142,6 +143,47 @@ TEST_CASE("a table has means over layers without windows, or every row") {
   CHECK(study_markdown(means).find("no \\| memory") != std::string::npos);
   item.budget = "tokens=32";
   CHECK(rows_of_item(rows, item).empty());
+}
+
+TEST_CASE("what a store keeps of heads gives the paired difference of two methods") {
+  StudyItem item;
+  item.method = "quest";
+  item.budget = "tokens=16";
+  const double mass[] = {0.5, 0.75, 0.8123456};
+  Json rows = Json::array();
+  for (int head = 0; head < 3; ++head)
+    rows.push_back({{"selector", "quest"},
+                    {"budget_kind", "tokens"},
+                    {"budget", 16},
+                    {"q_head", head},
+                    {"window", 0},
+                    {"mass_mean", mass[head]}});
+  rows.push_back(rows[0]);
+  rows[3]["q_head"] = nullptr;  // the layer's own
+  rows.push_back(rows[0]);
+  rows[4]["window"] = 64;
+  rows.push_back(rows[0]);
+  rows[5]["budget"] = 32;
+  rows.push_back(rows[0]);
+  rows[6]["dense"] = 1;
+  const Json heads = heads_of_item(rows, item);
+  CHECK(heads.at("mass_mean") == Json({0.5, 0.75, 0.81235, nullptr}));
+  CHECK(heads_of_item(Json::array(), item).is_null());
+
+  const Json other = {{"mass_mean", {0.4, 0.6, 0.8, 0.1}}};
+  const auto differences = head_differences(heads, other);
+  REQUIRE(differences.size() == 1);
+  CHECK(differences[0].column == "mass_difference");
+  const double d[] = {0.1, 0.15, 0.01235};
+  const double mean = (d[0] + d[1] + d[2]) / 3.0;
+  double squares = 0.0;
+  for (const double x : d) squares += (x - mean) * (x - mean);
+  const double half = 4.30265 * std::sqrt(squares / 2.0 / 3.0);  // Student's t of two degrees
+  CHECK(differences[0].mean == Catch::Approx(mean));
+  CHECK(differences[0].low == Catch::Approx(mean - half).epsilon(1e-4));
+  CHECK(differences[0].high == Catch::Approx(mean + half).epsilon(1e-4));
+  CHECK(head_differences(heads, {{"mass_mean", {0.4}}}).empty());  // other heads
+  CHECK(head_differences(heads, nullptr).empty());
 }
 
 }  // namespace

@@ -1,0 +1,117 @@
+// kvscope study report: a study as one page.
+#include <fmt/format.h>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "analysis/cli/signals.hpp"
+#include "analysis/cli/study_page.hpp"
+#include "analysis/cli/study_pictures.hpp"
+#include "analysis/cli/unit_options.hpp"
+#include "analysis/study/study_work.hpp"
+#include "core/base/error.hpp"
+#include "core/base/version.hpp"
+#include "core/base/whole_file.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostOfStudy = std::size_t{1} << 20U;
+
+class StudyReportCommand final : public Command {
+ public:
+  std::string name() const override { return "study report"; }
+  std::string summary() const override {
+    return "a study as one page: question, setup, tables, figures, failures, commands";
+  }
+  std::string description() const override {
+    return "Writes report.html, which needs no other file, report.tex for pdflatex, and the tables "
+           "and figures of kvscope study figures beside them. The setup has the hashes that decide "
+           "the numbers. The question is the study file's own (question = \"...\"), or what its "
+           "lists ask.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope study report small.toml --out small-report", "small-report/report.html"}};
+  }
+  void declare(OptionSet& options) override {
+    options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,
+                       /*required=*/true);
+    options.add("out", "DIR", "folder for the report", out_).short_name = 'o';
+    options.add("against", "METHOD", "differences are to this one [the first of the file]",
+                drawing_.against);
+    options.flag("overwrite", "replace existing files", drawing_.overwrite);
+  }
+  int run(const OptionSet& options, const std::string&) override {
+    if (out_.empty()) throw UsageError("--out is missing: expected a folder for the report");
+    LoadedStudy study = load_study(file_);
+    if (!drawing_.against.empty()) require_method(study, drawing_.against);
+    for (const char* file : {"report.html", "report.tex"}) {
+      fs::create_directories(out_);
+      check_new_output(out_ / file, drawing_.overwrite, "--overwrite");
+    }
+    look_at_work(study.store);
+    const StudyReport report = report_of(study, options.command_line(name(), kOptionsOfNoNumber));
+    save_text(out_ / "report.html", study_html(report), drawing_.overwrite);
+    save_text(out_ / "report.tex", study_tex(report), drawing_.overwrite);
+    print((out_ / "report.html").string() + "\n" + (out_ / "report.tex").string() + "\n");
+    return kOk;
+  }
+
+ private:
+  StudyReport report_of(const LoadedStudy& study, const std::string& command_line) {
+    const StudyAnswers answers(study.plan, study.store);
+    drawing_.out = out_;
+    drawing_.tables = true;
+    drawing_.formats = "svg,pdf";
+    StudyReport report;
+    report.title = fmt::format("The study {}", study.file.name);
+    report.question = question_of_study(study.file);
+    report.writer = writer_name();
+    report.command_line = command_line;
+    report.setup = setup_of_study(study.file, study.inputs);
+    report.counts = count_study(study.plan, study.store);
+    report.left_out = study.plan.left_out;
+    const StopOnSignal stop;
+    for (const StudyTask& task : study.file.tasks) {
+      StudySection section{task.name, "kvscope " + task.command, {}};
+      for (const std::string& word : option_words(task.options))
+        section.command += " " + shell_word(word);
+      section.pictures = draw_task(study, answers, task.name, drawing_, stop.token());
+      report.tasks.push_back(std::move(section));
+    }
+    for (const StudyItem& item : study.plan.items) {
+      if (const StoredItem* known = study.store.find(item.key)) report.seconds += known->seconds;
+      const std::string sentence = failure_of(study.plan, study.store, item);
+      if (!sentence.empty())
+        report.failures.push_back(fmt::format("{}: {}", label_of(item), sentence));
+    }
+    const std::string file = shell_word(file_.string());
+    report.commands = {"kvscope study run " + file, "kvscope study table --rows " + file,
+                       command_line};
+    report.source = read_regular_file(file_, kMostOfStudy);
+    return report;
+  }
+
+  static std::string label_of(const StudyItem& item) {
+    std::string label = item.task;
+    for (const std::string* part :
+         {&item.model, &item.text, &item.protocol, &item.method, &item.budget}) {
+      if (!part->empty()) label += " " + *part;
+    }
+    return label;
+  }
+
+  fs::path file_;
+  fs::path out_;
+  StudyDrawing drawing_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_study_report_command() {
+  return std::make_unique<StudyReportCommand>();
+}
+
+}  // namespace kvscope::cli

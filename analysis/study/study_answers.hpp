@@ -1,0 +1,41 @@
+// What a store says of the items of a study, whole: tables, numbers of heads, remarks and failures.
+#pragma once
+
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "analysis/study/study_items.hpp"
+#include "analysis/study/study_store.hpp"
+#include "analysis/study/study_table.hpp"
+
+namespace kvscope {
+
+class StudyAnswers {
+ public:
+  /// Reads the store's file. Throws as StudyStore does.
+  StudyAnswers(const StudyPlan& plan, const StudyStore& store);
+  ~StudyAnswers();
+
+  /// Lines of the items of a task (empty: of every task); those that failed, or that the task left
+  /// out, have a remark.
+  StudyTable table(const std::string& task, StudyRows rows) const;
+  /// The same as named means without remarks, and with columns NAME_difference,
+  /// NAME_difference_low and NAME_difference_high to the method `against` at the same budget in the
+  /// same model, text and protocol, where both have numbers of heads.
+  StudyTable with_differences(const std::string& task, const std::string& against) const;
+  /// Items that nobody has computed yet, of a task or of every one.
+  std::size_t n_unknown(const std::string& task) const;
+
+ private:
+  struct Answer;
+  const Answer& of(const StudyItem& item) const;
+  std::vector<const StudyItem*> items(const std::string& task) const;
+
+  const StudyPlan& plan_;
+  const StudyStore& store_;
+  std::map<std::string, Answer> answers_;  // by key
+};
+
+}  // namespace kvscope
