@@ -225,6 +225,7 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
   if (ImGui::IsItemHovered()) {
     const ImVec2 mouse = ImGui::GetIO().MousePos;
     walk(lines, marks, events);
+    if (ImGui::GetIO().MouseWheel != 0.0f) rests_ = mouse;
     if (rests_ && (rests_->x != mouse.x || rests_->y != mouse.y)) rests_.reset();
     const auto line = static_cast<Index>((mouse.y - at.y) / line_height);
     const Index pos = lines.token_at(line, mouse.x - left);

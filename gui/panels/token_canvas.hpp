@@ -27,7 +27,7 @@ struct TokenMarks {
 
 /// What the mouse did to the text in this frame.
 struct TokenEvents {
-  std::optional<Index> hovered;  // not while arrows walk and the mouse rests
+  std::optional<Index> hovered;  // not while arrows walk or the wheel turns and the mouse rests
   std::optional<Index> query;    // clicked, or walked to with the arrows
   std::optional<Index> key;      // right or Shift+click, or Shift and arrows
   bool has_walked = false;
@@ -74,7 +74,7 @@ class TokenCanvas {
   float width_ = 0.0f;           // of its lines
   bool scrolls_ = false;         // a scroll was asked for: it shows in the next frame
   std::optional<Index> anchor_;  // what was shown last, as long as it is in sight
-  std::optional<ImVec2> rests_;  // where the mouse has stood since arrows walk
+  std::optional<ImVec2> rests_;  // where the mouse has stood since then
 };
 
 }  // namespace kvscope::gui

@@ -146,8 +146,8 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
 
   /// What shades the text in place of attention; empty: attention does.
   std::optional<ShownLosses> shown_losses() const {
-    const LostTokens* lost = feed_.lost();
-    const LostTokens* other = feed_.other_lost();
+    const LostTokens* lost = feed_.method().lost().get();
+    const LostTokens* other = feed_.other().lost().get();
     if (!document_ || switches_.shade != TokenShades::losses || lost == nullptr) return {};
     if (lost->losses.empty()) return {};
     if (other == nullptr) return ShownLosses{lost->losses, lost->request};
@@ -156,8 +156,8 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
 
   TokenFigureInput figure_input(const Document& document) const {
     TokenFigureInput input{document, *feed_.row(), switches_.scale, switches_.mask_sinks, {}};
-    if (feed_.kept().has_keys()) input.kept.push_back(feed_.kept().keys());
-    const bool is_another = feed_.other().spec() != feed_.kept().spec();
+    if (feed_.method().has_keys()) input.kept.push_back(feed_.method().keys());
+    const bool is_another = feed_.other().spec() != feed_.method().spec();
     if (feed_.other().has_keys() && is_another) input.kept.push_back(feed_.other().keys());
     return input;
   }
@@ -323,7 +323,8 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
       detail_tooltip(token_details(context, feed_, document, *events.hovered, shown_losses()));
     if (switches_.follow_mouse && reader_ != events.hovered) {
       reader_ = events.hovered;
-      context.requests.redraw = true;  // what it reads is asked for in the next frame
+      if (feed_.read(session, reader_)) context.requests.redraw = true;
+      busy_ = busy_ || feed_.is_busy();
     }
     if (events.query) {
       session.select(events.has_walked ? "token walk" : "token click",
