@@ -18,13 +18,10 @@ namespace {
 constexpr float kWidthStep = 8.0f;  // pixels: lines are broken anew in such steps of the width
 
 Advances advances_of(const ImFont& font, const std::string& alphabet) {
-  // Characters beyond the basic plane are drawn as one that stands for them.
-  constexpr ImWchar kReplacement = 0xfffd;
   Advances advances;
-  for (const char32_t c : characters_of(alphabet)) {
-    advances.known[c] = font.GetCharAdvance(c <= 0xffff ? static_cast<ImWchar>(c) : kReplacement);
-  }
-  advances.other = font.GetCharAdvance(kReplacement);
+  for (const char32_t c : characters_of(alphabet))
+    advances.known[c] = font.GetCharAdvance(static_cast<ImWchar>(c));
+  advances.other = font.GetCharAdvance(0xfffd);
   return advances;
 }
 
@@ -197,7 +194,7 @@ void TokenFeed::ask_text(PanelContext& context, const Open& document, float widt
   }
   const float room = TokenCanvas::text_width(context, width, texts.value->size());
   const LineRequest request{std::max(kWidthStep, std::floor(room / kWidthStep) * kWidthStep),
-                            TokenCanvas::padding(context.look)};
+                            TokenPainter::padding(context.look)};
   const auto lines = lines_.ask(
       bench,
       fmt::format("{}lines/{}/{}/{}", document->key(), request.width, request.padding, generation_),
