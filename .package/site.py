@@ -121,7 +121,7 @@ def main(program: Path, work: Path, out: Path) -> None:
     table = commands(program, source)
     methods(program, source)
     python(source, table)
-    gallery(program, work, source)
+    story = gallery(program, work, source)
     with open(source / "index.md", "a", encoding="utf-8") as first:
         for title, pages in PAGES.items():
             first.write(contents([page.lstrip("*") for page in pages], f":hidden:\n:caption: {title}\n"))
@@ -130,6 +130,8 @@ def main(program: Path, work: Path, out: Path) -> None:
     if done.returncode:
         stop("Sphinx found something wrong, see above")
     shutil.rmtree(made / "_sources", ignore_errors=True)
+    (made / "gallery").mkdir()
+    shutil.copy(story, made / "gallery")  # as it is: no page of Sphinx
     for left in (".buildinfo", "objects.inv"):
         (made / left).unlink(missing_ok=True)
     told = check(made)

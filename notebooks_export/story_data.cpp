@@ -10,20 +10,16 @@
 #include "analysis/kinds/heads.hpp"
 #include "analysis/plot/colour.hpp"
 #include "core/base/escape.hpp"
-#include "core/base/nan.hpp"
-#include "core/base/number_text.hpp"
 #include "core/trace/result.hpp"
 #include "notebooks_export/story_kept.hpp"
+#include "notebooks_export/story_reads.hpp"
+#include "notebooks_export/story_step_json.hpp"
 
 namespace kvscope {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json pair_of(TokenRange range) {
-  return Json::array({range.begin, range.end});
-}
 
 Json number_or_null(double value) {
   return std::isnan(value) ? Json(nullptr) : Json(value);
@@ -41,7 +37,7 @@ struct Ask {
   std::size_t method = 0;
   TokenRange queries;  // hull of what is wanted
   std::vector<KeptCells*> cells;
-  std::vector<std::pair<std::size_t, std::size_t>> reads;  // index, and place among its methods
+  std::vector<std::pair<WordReads*, std::size_t>> reads;  // and the place among their methods
 };
 
 class Computation {
@@ -124,19 +120,11 @@ class Computation {
             .cells.push_back(kept_[i].back().get());
       }
     }
-    read_keys_.resize(plan_.reads.size());
-    read_flags_.resize(plan_.reads.size());
-    read_masses_.resize(plan_.reads.size());
-    for (const std::size_t i : indices(plan_.reads)) {
-      const PlannedReads& reads = plan_.reads[i];
-      read_keys_[i] = heavy_keys(source(reads.trace), reads.layer, reads.head, reads.queries,
-                                 reads.most, pool_, stop_);
-      read_flags_[i].assign(read_keys_[i].keys.size(), 0);
-      read_masses_[i].assign(static_cast<std::size_t>(reads.queries.size()) * reads.methods.size(),
-                             kNan);
+    for (const PlannedReads& reads : plan_.reads) {
+      reads_.push_back(std::make_unique<WordReads>(reads, source(reads.trace), pool_, stop_));
       for (const std::size_t m : indices(reads.methods)) {
         ask_of(reads.trace, reads.layer, reads.head, reads.methods[m], reads.queries)
-            .reads.emplace_back(i, m);
+            .reads.emplace_back(reads_.back().get(), m);
       }
     }
     return asks;
@@ -157,24 +145,10 @@ class Computation {
       std::string words = visit_kept(query, method.method, ask.queries, pool_, {}, stop_,
                                      [&](const KeptQueryRow& row) {
                                        for (KeptCells* cells : ask.cells) cells->put(row);
-                                       for (const auto& [reads, m] : ask.reads)
-                                         put_reads(reads, m, row);
+                                       for (const auto& [reads, m] : ask.reads) reads->put(m, row);
                                      });
       if (!words.empty()) data_.method_words[ask.method] = std::move(words);
       if (progress_) progress_({"export", ++done, static_cast<Index>(asks.size()), "methods"});
-    }
-  }
-
-  void put_reads(std::size_t i, std::size_t m, const KeptQueryRow& row) {
-    const PlannedReads& reads = plan_.reads[i];
-    if (row.pos < reads.queries.begin || row.pos >= reads.queries.end) return;
-    const auto at = static_cast<std::size_t>(row.pos - reads.queries.begin);
-    read_masses_[i][at * reads.methods.size() + m] = row.mass;
-    for (std::size_t j = 0; j < static_cast<std::size_t>(reads.most); ++j) {
-      const std::size_t entry = at * static_cast<std::size_t>(reads.most) + j;
-      const std::int32_t key = read_keys_[i].keys[entry];
-      if (key >= 0 && std::binary_search(row.keys.begin(), row.keys.end(), key))
-        read_flags_[i][entry] |= static_cast<std::uint8_t>(1U << m);
     }
   }
 
@@ -190,8 +164,8 @@ class Computation {
                   {"head", map.head},
                   {"window", map.grid.window ? Json(*map.grid.window) : Json(nullptr)},
                   {"block", map.grid.block},
-                  {"queries", pair_of(map.grid.queries)},
-                  {"keys", pair_of(map.grid.keys)},
+                  {"queries", pair_json(map.grid.queries)},
+                  {"keys", pair_json(map.grid.keys)},
                   {"kept", Json::array()}};
       for (const std::size_t m : indices(map.methods)) {
         const KeptCells& kept = *kept_[i][m];
@@ -209,76 +183,18 @@ class Computation {
     }
   }
 
-  /// "The heaviest weight, 0.93, is that of query 40 for key 3."
-  std::string heaviest_words(const PlannedMap& map, const std::vector<float>& weights) const {
-    std::size_t best = weights.size();
-    for (std::size_t at = 0; at < weights.size(); ++at) {
-      if (std::isnan(weights[at])) continue;
-      if (best == weights.size() || weights[at] > weights[best]) best = at;
-    }
-    if (best == weights.size()) return "";
-    const auto cols = static_cast<std::size_t>(map.grid.cols());
-    const auto place = [&](std::size_t cell, TokenRange of) {
-      const Index first = of.begin + static_cast<Index>(cell) * map.grid.block;
-      const Index last = std::min(of.end, first + map.grid.block) - 1;
-      return last > first ? fmt::format("{} to {}", first, last) : fmt::format("{}", first);
-    };
-    return fmt::format(" The heaviest {}, {}, is that of query {} for key {}.",
-                       map.grid.block > 1 ? "cell" : "weight",
-                       kvscope::number_text(static_cast<double>(weights[best])),
-                       place(best / cols, map.grid.queries), place(best % cols, map.grid.keys));
-  }
-
   void add_reads() {
     for (const std::size_t i : indices(plan_.reads)) {
       const PlannedReads& reads = plan_.reads[i];
-      PageBytes bytes;
-      for (std::size_t e = 0; e < read_keys_[i].keys.size(); ++e) {
-        bytes.put32(static_cast<std::uint32_t>(read_keys_[i].keys[e]));
-        bytes.put16(page_code(read_keys_[i].weights[e]));
-        bytes.put8(read_flags_[i][e]);
-      }
-      PageBytes masses;
-      for (const double mass : read_masses_[i]) masses.put16(share_code(mass));
-      data_.scripts += script(fmt::format("reads-{}", i), bytes.base64());
-      data_.scripts += script(fmt::format("read-masses-{}", i), masses.base64());
+      data_.scripts += script(fmt::format("reads-{}", i), reads_[i]->encode());
+      data_.scripts += script(fmt::format("read-masses-{}", i), reads_[i]->encode_masses());
       data_.json["reads"].push_back({{"trace", reads.trace},
                                      {"layer", reads.layer},
                                      {"head", reads.head},
-                                     {"queries", pair_of(reads.queries)},
+                                     {"queries", pair_json(reads.queries)},
                                      {"most", reads.most},
                                      {"methods", reads.methods}});
     }
-  }
-
-  static Json mark_json(const StoryMark& mark) {
-    const Json label = clean_text(mark.label);
-    switch (mark.kind) {
-      case StoryMark::Kind::box:
-        return {{"kind", "box"},
-                {"queries", pair_of(mark.queries)},
-                {"keys", pair_of(mark.keys)},
-                {"label", label}};
-      case StoryMark::Kind::arrow:
-        return {{"kind", "arrow"},
-                {"from", {mark.from[0], mark.from[1]}},
-                {"to", {mark.to[0], mark.to[1]}},
-                {"label", label}};
-      case StoryMark::Kind::words:
-        break;
-    }
-    return {{"kind", "words"},
-            {"words", pair_of(mark.words)},
-            {"arrow", mark.at ? pair_of(*mark.at) : Json(nullptr)},
-            {"label", label}};
-  }
-
-  /// Words between far keys and the queries, which the text may hide; null if there are few.
-  static Json fold_of(const StoryView& view) {
-    constexpr Index kAround = 24;
-    if (!view.queries || !view.keys) return nullptr;
-    const TokenRange between{view.keys->end + kAround, view.queries->begin - kAround};
-    return between.size() > 2 * kAround ? pair_of(between) : Json(nullptr);
   }
 
   void add_steps() {
@@ -292,8 +208,8 @@ class Computation {
       one["trace"] = planned.trace ? Json(*planned.trace) : Json(nullptr);
       one["maps"] = planned.maps;
       one["reads"] = planned.reads ? Json(*planned.reads) : Json(nullptr);
-      one["words"] = pair_of(planned.words);
-      one["fold"] = fold_of(step.view);
+      one["words"] = pair_json(planned.words);
+      one["fold"] = fold_json(step.view);
       one["methods"] = planned.methods;
       one["query"] = step.view.query ? Json(*step.view.query) : Json(nullptr);
       one["key"] = step.view.key ? Json(*step.view.key) : Json(nullptr);
@@ -301,16 +217,10 @@ class Computation {
       for (const StoryMark& mark : step.marks) one["marks"].push_back(mark_json(mark));
       if (step.shows(StoryPanel::atlas)) add_atlas(step, planned, one);
       data_.json["steps"].push_back(std::move(one));
-      std::string alt;
-      if (step.shows(StoryPanel::map)) {
-        const PlannedMap& map = plan_.maps[planned.maps.back()];
-        alt = fmt::format(
-            "Attention map of layer {}, query head {}: queries {} to {} run downwards, keys {} to "
-            "{} to the right.{}",
-            map.layer, map.head, map.grid.queries.begin, map.grid.queries.end - 1,
-            map.grid.keys.begin, map.grid.keys.end - 1, heaviest_[planned.maps.back()]);
-      }
-      data_.alts.push_back(std::move(alt));
+      data_.alts.push_back(step.shows(StoryPanel::map)
+                               ? alt_words(plan_.maps[planned.maps.back()]) +
+                                     heaviest_[planned.maps.back()]
+                               : std::string());
     }
   }
 
@@ -353,10 +263,8 @@ class Computation {
   const std::stop_token& stop_;
   StoryData data_;
   std::vector<std::vector<std::unique_ptr<KeptCells>>> kept_;  // by map and its methods
-  std::vector<HeavyKeys> read_keys_;
-  std::vector<std::vector<std::uint8_t>> read_flags_;  // bit m: kept by method m
-  std::vector<std::vector<double>> read_masses_;       // [queries, methods]
-  std::vector<std::string> heaviest_;                  // by map
+  std::vector<std::unique_ptr<WordReads>> reads_;
+  std::vector<std::string> heaviest_;  // by map
 };
 
 }  // namespace

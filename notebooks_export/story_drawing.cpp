@@ -10,6 +10,7 @@
 #include "core/base/escape.hpp"
 #include "notebooks_export/cairo_canvas.hpp"
 #include "notebooks_export/figure_export.hpp"
+#include "notebooks_export/moved_canvas.hpp"
 
 namespace kvscope {
 
@@ -32,41 +33,6 @@ constexpr Colour kSoft = plot::colour_from_rgb(0x5b6675);
 constexpr Colour kGround = plot::colour_from_rgb(0xf7f8fa);
 constexpr Colour kPaper = plot::colour_from_rgb(0xffffff);
 constexpr Colour kAccent = plot::colour_from_rgb(0xd55e00);
-
-/// A canvas whose points lie elsewhere on another: for figures inside a page.
-class MovedCanvas final : public Canvas {
- public:
-  MovedCanvas(Canvas& on, Point by) : on_(on), by_(by) {}
-  const plot::TextMetrics& metrics() const override { return on_.metrics(); }
-  double pixels_per_point() const override { return on_.pixels_per_point(); }
-  void fill_rect(const Rect& r, Colour c) override { on_.fill_rect(moved(r), c); }
-  void polyline(std::span<const Point> p, const plot::Stroke& s) override {
-    on_.polyline(moved(p), s);
-  }
-  void polygon(std::span<const Point> p, Colour c) override { on_.polygon(moved(p), c); }
-  void markers(std::span<const Point> p, plot::MarkerShape shape, double radius,
-               Colour c) override {
-    on_.markers(moved(p), shape, radius, c);
-  }
-  void image(const Rect& r, const plot::Image& i) override { on_.image(moved(r), i); }
-  void text(Point at, std::string_view text, const plot::TextStyle& style) override {
-    on_.text({at.x + by_.x, at.y + by_.y}, text, style);
-  }
-  void push_clip(const Rect& r) override { on_.push_clip(moved(r)); }
-  void pop_clip() override { on_.pop_clip(); }
-  void begin_group(std::string_view name) override { on_.begin_group(name); }
-  void end_group() override { on_.end_group(); }
-
- private:
-  Rect moved(Rect r) const { return {r.x + by_.x, r.y + by_.y, r.w, r.h}; }
-  std::vector<Point> moved(std::span<const Point> points) const {
-    std::vector<Point> out(points.begin(), points.end());
-    for (Point& p : out) p = {p.x + by_.x, p.y + by_.y};
-    return out;
-  }
-  Canvas& on_;
-  Point by_;
-};
 
 /// Lines of words below each other; returns where the next one goes.
 double draw_lines(Canvas& canvas, Point at, const std::string& words, double size, Colour colour,

@@ -21,11 +21,27 @@ void replay(const KeptQuery& query, const StoryMethod& method, const CallPlan& c
   options.rows_per_chunk = std::nullopt;
   options.dense_layers = query.dense_layers;
   options.q_heads = {query.head};
+  // By query: keys kept whatever their score. All of a call's are there before its rows are shown.
+  std::vector<std::vector<KeyPos>> ruled(static_cast<std::size_t>(queries.size()));
+  options.on_answer = [&](const AnsweredCall& answer) {
+    if (answer.layer != query.layer || answer.selection.is_dense) return;
+    const Index owner = owner_of(answer.selection.owner, query.head, query.trace.info().group());
+    const TokenRange own{std::max(answer.tokens.begin, queries.begin),
+                         std::min(answer.tokens.end, queries.end)};
+    for (Index pos = own.begin; pos < own.end; ++pos) {
+      const ListView list = answer.selection.list(owner, pos - answer.tokens.begin);
+      auto& keys = ruled[static_cast<std::size_t>(pos - queries.begin)];
+      for (std::size_t i = 0; i < list.keys.size(); ++i)
+        if (list.is_forced[i] != 0) keys.push_back(list.keys[i]);
+      std::ranges::sort(keys);
+    }
+  };
   options.on_row = [&](const MeasuredRow& row) {
     const bool is_ours = row.layer == query.layer && row.q_head == query.head &&
                          row.pos >= queries.begin && row.pos < queries.end;
     if (!is_ours) return;
-    KeptQueryRow out{row.pos, row.kept[0], 0.0};
+    KeptQueryRow out{row.pos, row.kept[0], ruled[static_cast<std::size_t>(row.pos - queries.begin)],
+                     0.0};
     for (const KeyPos key : out.keys)
       out.mass += row.probs[static_cast<std::size_t>(key - row.visible.begin)];
     visit(out);

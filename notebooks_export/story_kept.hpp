@@ -29,8 +29,9 @@ struct KeptQuery {
 /// One query's row under one method. Comes from several threads.
 struct KeptQueryRow {
   Index pos = 0;
-  std::span<const KeyPos> keys;  // ascending, visible ones
-  double mass = 0.0;             // dense attention on them
+  std::span<const KeyPos> keys;   // ascending, visible ones
+  std::span<const KeyPos> ruled;  // ascending: of them, those that are kept whatever their score
+  double mass = 0.0;              // dense attention on them
 };
 
 /// Calls visit once for each of `queries` that the method answers: those of the prompt in its

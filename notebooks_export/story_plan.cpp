@@ -8,6 +8,7 @@
 #include "analysis/base/analysis.hpp"
 #include "core/base/error.hpp"
 #include "notebooks_export/story_kept.hpp"
+#include "notebooks_export/story_reads.hpp"
 
 namespace kvscope {
 
@@ -213,9 +214,7 @@ double StoryPlan::map_bytes(const PlannedMap& map) const {
 }
 
 double StoryPlan::reads_bytes(const PlannedReads& of) const {
-  const auto n = static_cast<double>(of.queries.size());
-  return in_base64(
-      n * (static_cast<double>(of.most) * 7.0 + 2.0 * static_cast<double>(of.methods.size())));
+  return in_base64(WordReads::encoded_bytes(of));
 }
 
 StoryPlan plan_story(const Story& story, const TraceOpener& open) {

@@ -30,6 +30,13 @@ struct FigureOptions {
                               "what is measured, several with commas; kvscope figures names them");
   std::string selector = option(selector, "selector", "",
                                 "methods shown, with commas, as the result spells them [all]");
+  std::string against = option(against, "against", "",
+                               "the method whose losses are taken from those of the selector: "
+                               "figures of heads show the difference");
+  std::string match =
+      option(match, "match", "",
+             "heads of two results that belong together: at the same place, or of the most similar "
+             "maps [place where both have the same layers and heads, else maps]");
   std::string budget =
       option(budget, "budget", "", "the budget shown, where a figure shows one [the middle one]");
   std::string layers =

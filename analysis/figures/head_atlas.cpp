@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "analysis/figures/head_atlas_difference.hpp"
 #include "analysis/figures/head_measures.hpp"
 #include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
@@ -42,11 +43,16 @@ Atlas grid_of(const std::vector<Index>& layers, const std::vector<Index>& heads)
   return atlas;
 }
 
-/// The largest numbers first, in reading order; heads without a number last.
-void sort_atlas(Atlas& atlas, const std::vector<double>& values, std::size_t n_heads) {
+/// What heads are sorted by: the number, or how large a difference is; without one they come last.
+double weight_of(const HeadNumbers& numbers, double value) {
+  if (std::isnan(value)) return -std::numeric_limits<double>::infinity();
+  return numbers.is_difference ? std::abs(value) : value;
+}
+
+/// The largest numbers first, in reading order.
+void sort_atlas(Atlas& atlas, const HeadNumbers& numbers, std::size_t n_heads) {
   const auto value_of = [&](const HeadTile& tile) {
-    const double value = values[tile.layer * n_heads + tile.head];
-    return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value;
+    return weight_of(numbers, numbers.values[tile.layer * n_heads + tile.head]);
   };
   std::stable_sort(atlas.tiles.begin(), atlas.tiles.end(),
                    [&](const HeadTile& a, const HeadTile& b) { return value_of(a) > value_of(b); });
@@ -59,9 +65,10 @@ void sort_atlas(Atlas& atlas, const std::vector<double>& values, std::size_t n_h
   }
 }
 
-/// All small maps as one picture: tiles of one unit, each with a blank margin.
-plot::HeatMap picture_of(const Atlas& atlas, const ArrayData& maps) {
-  const Index cells = maps.spec.shape[2];
+/// Tiles of one unit, each with a blank margin; cell(tile, q, k): its picture, the first query on
+/// top.
+template <class Cell>
+plot::HeatMap picture_of(const Atlas& atlas, Index cells, Cell cell) {
   const Index gap = std::max<Index>(1, cells / 10);
   const Index step = cells + gap;
   plot::HeatMap map;
@@ -76,11 +83,8 @@ plot::HeatMap picture_of(const Atlas& atlas, const ArrayData& maps) {
     const Index top = static_cast<Index>(tile.row + 1) * step - 1 - gap / 2;
     for (Index q = 0; q < cells; ++q) {
       for (Index k = 0; k < cells; ++k) {
-        const double value =
-            maps(static_cast<Index>(tile.layer), static_cast<Index>(tile.head), q, k);
-        // The first query on top.
         map.values[static_cast<std::size_t>((top - q) * map.n_cols + left + k)] =
-            static_cast<float>(value);
+            static_cast<float>(cell(tile, q, k));
       }
     }
   }
@@ -100,14 +104,9 @@ plot::Boxes outlines(const std::vector<HeadTile>& tiles, plot::Tone tone, std::s
   return boxes;
 }
 
-std::string number_words(const HeadNumbers& numbers, double value) {
-  if (std::isnan(value)) return "–";
-  if (numbers.is_share) return fmt::format("{:.2f}", value);
-  return value < 9.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
-}
-
 /// The number of each head that is shown.
-HeadNumbers numbers_of(const FigureInput& input) {
+HeadNumbers numbers_of(const FigureInput& input, const std::optional<HeadDifference>& difference) {
+  if (difference) return difference->numbers;
   const ResultView& result = *input.results[0];
   const FigureOptions& options = input.options;
   HeadNumbers numbers = read_head_numbers(
@@ -127,7 +126,7 @@ Atlas make_atlas(const FigureInput& input, AtlasOrder order, const HeadNumbers& 
       grid_of(slots_of(result.read("layer"), input.options.layers, "layers", result.name()),
               slots_of(heads, input.options.heads, "heads", result.name()));
   atlas.n_all = atlas.tiles.size();
-  if (order == AtlasOrder::by_number) sort_atlas(atlas, numbers.values, heads.size());
+  if (order == AtlasOrder::by_number) sort_atlas(atlas, numbers, heads.size());
   return atlas;
 }
 
@@ -138,34 +137,78 @@ std::string in_sentence(std::string label) {
   return label;
 }
 
+void draw_maps(plot::Panel& panel, const Atlas& atlas, const ResultView& result) {
+  const ArrayData maps(result, "map");
+  const Index cells = maps.spec.shape.rank == 4 ? maps.spec.shape[2] : 0;
+  maps.require_shape({static_cast<Index>(result.read("layer").size()),
+                      static_cast<Index>(result.read("q_head").size()), cells, cells});
+  panel.colour = log_colours("Attention weight");
+  panel.colour->axis.range = plot::Range{1e-4, 1.0};
+  panel.marks.emplace_back(picture_of(atlas, cells, [&](const HeadTile& tile, Index q, Index k) {
+    return maps(static_cast<Index>(tile.layer), static_cast<Index>(tile.head), q, k);
+  }));
+}
+
+/// Tiles of one colour each, zero in the middle; beside a number, which dark ones would hide, a
+/// third of a tile.
+void draw_differences(plot::Panel& panel, const Atlas& atlas, const HeadNumbers& numbers,
+                      std::size_t n_heads) {
+  double widest = 0.0;
+  for (const HeadTile& tile : atlas.tiles) {
+    const double value = std::abs(numbers.values[tile.layer * n_heads + tile.head]);
+    if (value > widest) widest = value;  // false for NaN
+  }
+  if (widest == 0.0) widest = 1.0;
+  panel.colour = plot::ColourAxis{};
+  panel.colour->map = plot::ColourMap::diverging;
+  panel.colour->axis.label = numbers.label;
+  panel.colour->axis.range = plot::Range{-widest, widest};
+  constexpr Index kCells = 9;
+  const Index end = atlas.n_columns <= kMostWords ? kCells / 3 : kCells;
+  panel.marks.emplace_back(picture_of(atlas, kCells, [&](const HeadTile& tile, Index, Index k) {
+    return k < end ? numbers.values[tile.layer * n_heads + tile.head] : kNan;
+  }));
+}
+
+std::string retrieval_words(const ResultView& result) {
+  const std::string needle = result.summary().value("needle", "");
+  return needle.empty() ? "Retrieval: weight on the tokens that followed an earlier occurrence of "
+                          "the current token."
+                        : fmt::format("Retrieval: weight on positions {}.", needle);
+}
+
+void add_cut(plot::Figure& figure, const Atlas& atlas) {
+  if (atlas.tiles.size() < atlas.n_all)
+    figure.caption.push_back(
+        fmt::format("The first {} of {} heads.", atlas.tiles.size(), atlas.n_all));
+}
+
 }  // namespace
 
 std::vector<HeadTile> head_tiles(const FigureInput& input, AtlasOrder order) {
-  return make_atlas(input, order, numbers_of(input)).tiles;
+  return make_atlas(input, order, numbers_of(input, head_difference(input))).tiles;
 }
 
 plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   const ResultView& result = *input.results[0];
-  const ArrayData maps(result, "map");
   const auto layers = result.read("layer");
   const auto heads = result.read("q_head");
-  const Index cells = maps.spec.shape.rank == 4 ? maps.spec.shape[2] : 0;
-  maps.require_shape(
-      {static_cast<Index>(layers.size()), static_cast<Index>(heads.size()), cells, cells});
-  const HeadNumbers numbers = numbers_of(input);
+  const std::optional<HeadDifference> difference = head_difference(input);
+  const HeadNumbers numbers = numbers_of(input, difference);
   const auto value_of = [&](const HeadTile& tile) {
     return numbers.values[tile.layer * heads.size() + tile.head];
   };
   const Atlas atlas = make_atlas(input, order, numbers);
   const bool is_sorted = order == AtlasOrder::by_number;
+  const bool is_matched = difference && difference->match == HeadMatch::maps;
 
   plot::Panel panel;
   panel.grid = false;
   panel.aspect = static_cast<double>(atlas.n_rows) / static_cast<double>(atlas.n_columns);
-  panel.colour = log_colours("Attention weight");
-  panel.colour->axis.range = plot::Range{1e-4, 1.0};
   if (is_sorted) {
-    panel.x.label = "Heads by " + numbers.name + ", the largest first";
+    panel.x.label = fmt::format("Heads by {}{}, the largest first",
+                                difference ? "the difference of " : "", numbers.name);
+    if (is_matched) panel.x.label += "; in brackets layer.head of what it is compared with";
     panel.x.ticks = {{-1.0, ""}};  // outside: none
     panel.y.ticks = {{-1.0, ""}};
   } else {
@@ -179,25 +222,35 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
     panel.x.ticks = cell_ticks(head_names);
     panel.y.ticks = cell_ticks(layer_names);
   }
-  panel.marks.emplace_back(picture_of(atlas, maps));
+  if (difference) {
+    draw_differences(panel, atlas, numbers, heads.size());
+  } else {
+    draw_maps(panel, atlas, result);
+  }
   panel.marks.emplace_back(outlines(atlas.tiles, {plot::Role::neutral, 0}, ""));
   std::vector<HeadTile> most;
   for (const HeadTile& tile : atlas.tiles) {
     if (!std::isnan(value_of(tile))) most.push_back(tile);
   }
-  std::stable_sort(most.begin(), most.end(),
-                   [&](const HeadTile& a, const HeadTile& b) { return value_of(a) > value_of(b); });
+  std::stable_sort(most.begin(), most.end(), [&](const HeadTile& a, const HeadTile& b) {
+    return weight_of(numbers, value_of(a)) > weight_of(numbers, value_of(b));
+  });
   most.resize(std::min(most.size(), kMostBoxed));
   if (!most.empty() && !is_sorted) {
-    panel.marks.emplace_back(
-        outlines(most, {plot::Role::highlight, 0},
-                 fmt::format("the {} largest: {}", most.size(), in_sentence(numbers.label))));
+    panel.marks.emplace_back(outlines(
+        most, {plot::Role::highlight, 0},
+        difference ? fmt::format("the {} largest differences", most.size())
+                   : fmt::format("the {} largest: {}", most.size(), in_sentence(numbers.label))));
   }
   const bool has_words = atlas.n_columns <= kMostWords;
   for (const HeadTile& tile : atlas.tiles) {
     if (!has_words) break;
     plot::Note note;
-    note.text = number_words(numbers, value_of(tile));
+    note.text = numbers.words(value_of(tile));
+    if (is_sorted && is_matched) {
+      const std::size_t partner = difference->partner[tile.layer * heads.size() + tile.head];
+      note.text = fmt::format("({}) {}", head_words(*input.results[1], partner), note.text);
+    }
     if (is_sorted)
       note.text = fmt::format("L{} H{}\n{}", layers[tile.layer], heads[tile.head], note.text);
     note.x = (static_cast<double>(tile.column) + 0.93) / static_cast<double>(atlas.n_columns);
@@ -210,6 +263,12 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   figure.span = plot::Span::full;
   figure.legend = plot::LegendPlace::above;
   figure.panels.push_back(std::move(panel));
+  if (difference) {
+    figure.caption.push_back("A tile is a head: " + in_sentence(difference->sentence));
+    if (numbers.name.starts_with("retrieval")) figure.caption.push_back(retrieval_words(result));
+    add_cut(figure, atlas);
+    return figure;
+  }
   const auto& summary = result.summary();
   figure.caption.push_back(fmt::format(
       "A small attention map per head over {} tokens: queries downwards, keys to the right, a cell "
@@ -220,16 +279,8 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   figure.caption.push_back(has_words
                                ? fmt::format("Numbers: {}.", numbers.label)
                                : fmt::format("Boxed: the largest values of {}.", numbers.label));
-  if (numbers.name.starts_with("retrieval")) {
-    const std::string needle = summary.value("needle", "");
-    figure.caption.push_back(
-        needle.empty() ? "Retrieval: weight on the tokens that followed an earlier occurrence of "
-                         "the current token."
-                       : fmt::format("Retrieval: weight on positions {}.", needle));
-  }
-  if (atlas.tiles.size() < atlas.n_all)
-    figure.caption.push_back(
-        fmt::format("The first {} of {} heads.", atlas.tiles.size(), atlas.n_all));
+  if (numbers.name.starts_with("retrieval")) figure.caption.push_back(retrieval_words(result));
+  add_cut(figure, atlas);
   return figure;
 }
 
@@ -237,10 +288,10 @@ FigureKind atlas_kind(std::string name, std::string shows, AtlasOrder order) {
   return {
       .name = std::move(name),
       .shows = std::move(shows),
-      .needs = "an analysis of heads",
+      .needs = "an analysis of heads; of two, or with --against, it shows differences",
       .command = "kvscope analyze heads trace.h5 --out heads.h5",
-      .kinds = {"heads"},
-      .options = {"metric", "selector", "layers", "heads"},
+      .kinds = {"heads", "heads?"},
+      .options = {"metric", "selector", "against", "match", "layers", "heads"},
       .make = [order](const FigureInput& input) { return head_atlas(input, order); },
   };
 }

@@ -1,4 +1,5 @@
-// The head atlas: a small attention map of every layer and query head, with a number of each.
+// The head atlas: a small attention map of every layer and query head, with a number of each; or
+// the difference of a number between two methods, models or runs (head_atlas_difference.hpp).
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@ namespace kvscope::figures {
 
 enum class AtlasOrder {
   as_in_model,  // heads to the right, layers upwards
-  by_number,    // the largest first, at most 64
+  by_number,    // the largest, or the largest difference, first, at most 64
 };
 
 /// A head at its place in the atlas.
@@ -25,7 +26,8 @@ struct HeadTile {
 /// the panel's axes.
 std::vector<HeadTile> head_tiles(const FigureInput& input, AtlasOrder order);
 
-/// Of a result of `kvscope analyze heads`; options: metric, selector, layers, heads.
+/// Of a result of `kvscope analyze heads`, or of two; options: metric, selector, against, match,
+/// layers, heads.
 plot::Figure head_atlas(const FigureInput& input, AtlasOrder order);
 
 /// A kind of figure that head_atlas draws.

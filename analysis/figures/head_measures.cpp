@@ -28,7 +28,8 @@ struct Methods {
 
 HeadNumbers loss_of(const ResultView& result, const Methods& methods, std::size_t method) {
   const ArrayData lost(result, "lost_mass");
-  HeadNumbers out{"lost_mass", "Lost under " + method_label(methods.pairs[method]), true, {}};
+  HeadNumbers out{
+      "lost_mass", "Lost under " + method_label(methods.pairs[method]), true, false, {}};
   if (lost.spec.shape.rank != 3 ||
       lost.spec.shape[2] != static_cast<Index>(methods.selectors.size())) {
     throw FormatError(fmt::format("{}: lost_mass has shape {} for {} methods", result.name(),
@@ -41,11 +42,11 @@ HeadNumbers loss_of(const ResultView& result, const Methods& methods, std::size_
   return out;
 }
 
-std::size_t method_of(const ResultView& result, const Methods& methods,
-                      const std::string& selector) {
+std::size_t method_of(const ResultView& result, const Methods& methods, const std::string& selector,
+                      std::string_view option) {
   const auto found = std::find(methods.selectors.begin(), methods.selectors.end(), selector);
   if (found == methods.selectors.end()) {
-    throw ConfigError(fmt::format("selector: there is no {} in {}; it has {}{}", selector,
+    throw ConfigError(fmt::format("{}: there is no {} in {}; it has {}{}", option, selector,
                                   result.name(), fmt::join(methods.selectors, ", "),
                                   did_you_mean(selector, methods.selectors)));
   }
@@ -59,20 +60,35 @@ bool says_nothing(const std::vector<double>& values) {
 
 }  // namespace
 
+std::string HeadNumbers::words(double value) const {
+  if (std::isnan(value)) return "–";
+  if (is_difference) {
+    const std::string words = fmt::format("{:+.{}f}", value,
+                                          is_share                 ? 2
+                                          : std::abs(value) < 9.95 ? 1
+                                                                   : 0);
+    return words.find_first_not_of("+-0.") == std::string::npos ? words.substr(1) : words;
+  }
+  if (is_share) return fmt::format("{:.2f}", value);
+  return value < 9.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
+}
+
 HeadNumbers read_head_numbers(const ResultView& result, std::string_view name,
-                              const std::string& selector) {
+                              const std::string& selector, std::string_view option) {
   const Methods methods(result);
   if (name == "lost_mass") {
     if (methods.selectors.empty()) {
       throw ConfigError(
           fmt::format("{} holds no losses: it was made without --selector", result.name()));
     }
-    return loss_of(result, methods, selector.empty() ? 0 : method_of(result, methods, selector));
+    return loss_of(result, methods,
+                   selector.empty() ? 0 : method_of(result, methods, selector, option));
   }
   std::vector<std::string> names;
   for (const HeadMeasure& measure : kHeadMeasures) {
     if (measure.name == name) {
-      return {std::string(name), std::string(measure.label), measure.is_share, result.read(name)};
+      return {std::string(name), std::string(measure.label), measure.is_share,
+              /*is_difference=*/false, result.read(name)};
     }
     names.emplace_back(measure.name);
   }
@@ -93,7 +109,8 @@ std::vector<HeadNumbers> all_head_numbers(const ResultView& result, const std::s
     if (selector.empty() || methods.selectors[m] == selector)
       all.push_back(loss_of(result, methods, m));
   }
-  if (!selector.empty()) method_of(result, methods, selector);  // refuses an unknown one
+  if (!selector.empty())
+    method_of(result, methods, selector, "selector");  // refuses an unknown one
   return all;
 }
 

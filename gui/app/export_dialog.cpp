@@ -120,7 +120,7 @@ void ExportDialog::choose_formats() {
     const auto format = static_cast<ExportFormat>(i);
     auto& chosen = request_.formats;
     bool on = std::find(chosen.begin(), chosen.end(), format) != chosen.end();
-    if (ImGui::Checkbox(std::string(names[i]).c_str(), &on)) {
+    if (check_box(std::string(names[i]).c_str(), &on)) {
       if (on) {
         chosen.push_back(format);
       } else {

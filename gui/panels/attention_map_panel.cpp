@@ -43,11 +43,11 @@ void AttentionMapPanel::controls(PanelContext& context) {
   next_switch();
   mask_sink_box(options_, has_sink_);
   next_switch();
-  if (ImGui::Checkbox("kept keys", &options_.overlay)) options_.lost = false;
+  if (check_box("kept keys", &options_.overlay)) options_.lost = false;
   help_tooltip(
       fmt::format("The keys that {} keeps, over the map", context.session.selection().selector));
   next_switch();
-  if (ImGui::Checkbox("lost only", &options_.lost)) options_.overlay = options_.lost;
+  if (check_box("lost only", &options_.lost)) options_.overlay = options_.lost;
   landmark("lost only");
   help_tooltip(fmt::format("What {} keeps is covered: the attention that is left is what it loses",
                            context.session.selection().selector));

@@ -24,13 +24,21 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
   }
 
   void controls(PanelContext& context) override {
-    switch_list(switches_, switches_.number, context.look.px(110));
+    static const std::vector<std::string> kNumbers = {
+        "distance (tokens)",  "entropy (nats)", "share of first tokens",
+        "share of near keys", "retrieval",      "attention lost"};
+    // Of two methods it is the attention that they lose.
+    if (!compares_methods())
+      switch_list(switches_, switches_.number, context.look.px(150), kNumbers);
     switch_buttons(switches_, switches_.sort);
+    switch_label("difference of");
+    static const std::vector<std::string> kOf = {"nothing", "two methods", "two traces"};
+    switch_list(switches_, switches_.difference, context.look.px(116), kOf);
   }
 
   std::optional<std::string> csv() const override {
     if (!figure_.is_shown()) return std::nullopt;
-    return head_atlas_csv(*value_);
+    return head_atlas_csv(*value_, switches_);
   }
   Places landmarks() const override {
     Places places;
@@ -43,19 +51,28 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
   }
 
  private:
-  static bool has_loss(const HeadAtlas& atlas) {
-    return !atlas.result.summary()["methods"].empty();
+  bool compares_methods() const { return switches_.difference == AtlasDifference::methods; }
+  bool compares_traces() const { return switches_.difference == AtlasDifference::traces; }
+
+  std::shared_ptr<const Document> second_of(const Session& session) const override {
+    return compares_traces() ? session.second() : nullptr;
   }
 
-  /// What is measured besides the maps: the loss under the selected method, where prefill has it.
+  /// What is measured besides the maps: the loss under the selected method, and under the one it is
+  /// compared with, where prefill has it.
   HeadsOptions options_of(const PanelContext& context) const {
     const Parameters& parameters = context.session.parameters();
-    const MethodSpec& method = context.session.selection().selector;
+    const Selection& selected = context.session.selection();
     HeadsOptions options = plain_atlas_options();
-    if (switches_.number != AtlasNumber::lost_mass) return options;
-    const SelectorCaps& caps = method.caps();
-    if (!caps.is_defined(Phase::prefill) || caps.needs_draft) return options;
-    options.selector = method.text();
+    if (switches_.number != AtlasNumber::lost_mass && !compares_methods()) return options;
+    const auto add = [&](const MethodSpec& method) {
+      const SelectorCaps& caps = method.caps();
+      if (!caps.is_defined(Phase::prefill) || caps.needs_draft) return;
+      options.selector += (options.selector.empty() ? "" : ",") + method.text();
+    };
+    add(selected.selector);
+    if (compares_methods() && selected.other != selected.selector) add(selected.other);
+    if (options.selector.empty()) return options;
     options.budget = fmt::format("tokens={}", parameters.budget);
     options.chunk = parameters.chunk;
     options.dense_layers = parameters.dense_layers;
@@ -66,11 +83,22 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
     const HeadsOptions options = options_of(context);
     return Question{head_atlas_key(options),
                     {fmt::format("Heads of {}", document_->name()), Lane::heavy},
-                    on_trace(document_, options, head_atlas_of)};
+                    on_traces(document_, second_, options, head_atlases_of)};
   }
 
   bool lacks_figure(PanelContext& context) override {
-    if (switches_.number != AtlasNumber::lost_mass || has_loss(*value_)) return false;
+    const std::size_t n_methods = value_->methods().size();
+    if (compares_methods() && n_methods < 2) {
+      empty_place(context, "There are no two methods to compare in prefill",
+                  "Choose two different ones in the side bar: the method, and \"against\".");
+      return true;
+    }
+    if (compares_traces() && !value_->second) {
+      empty_place(context, "There is no second trace to compare with",
+                  "Open one (Ctrl+O), or choose it in the side bar.");
+      return true;
+    }
+    if (switches_.number != AtlasNumber::lost_mass || n_methods > 0) return false;
     empty_place(context, "The selected method is not measured in prefill",
                 "Choose another method in the side bar, or another number.");
     return true;
@@ -92,7 +120,8 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
   void follow(PanelContext& context, const FigureHit& hit) override {
     const AtlasPlace* place = picture_.at(hit.x, hit.y);
     if (place == nullptr) return;
-    detail_tooltip(head_lines(*value_, place->layer, place->q_head));
+    detail_tooltip(head_lines(*value_, place->layer, place->q_head,
+                              picture_.difference ? &*picture_.difference : nullptr));
     if (!hit.clicked) return;
     context.session.select_head("head atlas click", place->layer, place->q_head);
   }

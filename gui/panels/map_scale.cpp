@@ -84,7 +84,7 @@ void MapScale::count(PanelContext& context, const MapPicture& picture, const Map
 void mask_sink_box(MapOptions& options, bool has_sink) {
   bool masks = options.mask_sinks && has_sink;
   ImGui::BeginDisabled(!has_sink);
-  if (ImGui::Checkbox("mask sink", &masks)) options.mask_sinks = masks;
+  if (check_box("mask sink", &masks)) options.mask_sinks = masks;
   ImGui::EndDisabled();
   landmark("mask sink");
   help_tooltip(
@@ -103,7 +103,7 @@ void MapScale::popup(const PanelContext& context, MapOptions& options, bool has_
     ImGui::TextUnformatted("Ranks always span the visible cells.");
   } else {
     bool automatic = !options.fixed_range;
-    if (ImGui::Checkbox("automatic", &automatic)) {
+    if (check_box("automatic", &automatic)) {
       options.fixed_range = !automatic;
       options.low = colours_->range().low;
       options.high = colours_->range().high;
@@ -136,7 +136,7 @@ void MapScale::popup(const PanelContext& context, MapOptions& options, bool has_
   ImGui::SliderScalar("keys", ImGuiDataType_S64, &options.n_sink, &least, &most, "%lld",
                       ImGuiSliderFlags_AlwaysClamp);
   ImGui::PopItemWidth();
-  ImGui::Checkbox("whole map in the corner", &options.minimap);
+  check_box("whole map in the corner", &options.minimap);
   ImGui::EndPopup();
 }
 

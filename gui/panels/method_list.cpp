@@ -110,7 +110,7 @@ void method_list(PanelContext& context, const std::vector<MethodItem>& items,
     ImGui::PushID(item.name.c_str());
     bool on = item.is_ticked;
     ImGui::BeginDisabled(!is_defined && !on);
-    if (ImGui::Checkbox("##on", &on)) session.set_ticked(item.name, on);
+    if (check_box("##on", &on)) session.set_ticked(item.name, on);
     ImGui::EndDisabled();
     help_tooltip(help_of(item));
     ImGui::SameLine(0, ImGui::GetStyle().ItemInnerSpacing.x);

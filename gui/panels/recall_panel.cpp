@@ -249,7 +249,7 @@ class RecallPanel final : public TracePanel<RecallOptions> {
 
   static void log_switch(const char* name, AxisScale& scale) {
     bool on = scale == AxisScale::log;
-    if (ImGui::Checkbox(name, &on)) scale = on ? AxisScale::log : AxisScale::linear;
+    if (check_box(name, &on)) scale = on ? AxisScale::log : AxisScale::linear;
     help_tooltip("Logarithmic axis.");
   }
 

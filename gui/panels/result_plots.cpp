@@ -281,8 +281,8 @@ void ResultPlot::draw_choices(PanelContext& context, const Table& table) {
     ImGui::TextDisabled("%s", "bands");
     choose("##band", options_.band, -1.0f);
   }
-  ImGui::Checkbox("logarithmic x", &options_.log_x);
-  ImGui::Checkbox("logarithmic y", &options_.log_y);
+  check_box("logarithmic x", &options_.log_x);
+  check_box("logarithmic y", &options_.log_y);
   ImGui::Dummy({0, context.look.px(4)});
   if (shown_) show_caption(context, shown_->figure);
 }

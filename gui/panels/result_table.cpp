@@ -147,7 +147,7 @@ void ResultTable::draw_columns_popup() {
   ImGui::BeginChild("names", {ImGui::GetFontSize() * 18.0f, height});
   for (const TableColumn& column : columns) {
     bool on = !hidden_.contains(column.name);
-    if (!ImGui::Checkbox(column.name.c_str(), &on)) continue;
+    if (!check_box(column.name.c_str(), &on)) continue;
     if (on) {
       hidden_.erase(column.name);
     } else {

@@ -201,7 +201,7 @@ class RunsPanel final : public Panel {
                                  : (option.preset.empty() ? option.placeholder : option.preset);
     if (option.is_flag()) {
       bool on = value == "true";
-      if (ImGui::Checkbox("##value", &on)) value = on ? "true" : "";
+      if (check_box("##value", &on)) value = on ? "true" : "";
     } else if (!option.choices.empty()) {
       std::vector<std::string> words = {""};
       words.insert(words.end(), option.choices.begin(), option.choices.end());

@@ -75,7 +75,7 @@ bool switch_list(const Options& all, E& value, float width,
 template <class Options>
 bool switch_box(const Options& all, bool& value, const char* words) {
   next_switch();
-  const bool changed = ImGui::Checkbox(words, &value);
+  const bool changed = check_box(words, &value);
   help_tooltip(field_at<Options>(all, value).help);
   return changed;
 }

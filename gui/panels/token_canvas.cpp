@@ -6,9 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
-#include "analysis/figures/selection.hpp"
-#include "analysis/plot/theme.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -17,16 +16,7 @@ namespace kvscope::gui {
 
 namespace {
 
-using plot::blend;
-using plot::Colour;
-using plot::with_alpha;
-
-// Orange and sky blue stay apart for every kind of colour blindness.
-constexpr Colour kHeat = plot::colour_from_rgb(0xE69F00);
-constexpr Colour kLight = plot::colour_from_rgb(0x56B4E9);
-constexpr double kMostHeat = 0.9;     // opacity of a full shade
-constexpr double kLeastShade = 0.02;  // below: not drawn
-constexpr float kBelow = 7.0f;        // points under the letters, for underlines
+constexpr float kBelow = 7.0f;  // points under the letters, for underlines
 
 float gutter_width(const PanelContext& context, Index n_tokens) {
   const std::string widest(fmt::format("{}", std::max<Index>(0, n_tokens - 1)).size(), '0');
@@ -34,128 +24,7 @@ float gutter_width(const PanelContext& context, Index n_tokens) {
   return font->CalcTextSizeA(font->FontSize, 1e6f, 0.0f, widest.c_str()).x + context.look.px(10);
 }
 
-/// Of ink and paper the one that can be read better on a ground.
-Colour ink_on(const Look& look, Colour ground) {
-  const double light = plot::luminance(ground);
-  const auto contrast = [&](Colour colour) {
-    const double other = plot::luminance(colour);
-    return (std::max(light, other) + 0.05) / (std::min(light, other) + 0.05);
-  };
-  return contrast(look.ink) >= contrast(look.surface) ? look.ink : look.surface;
-}
-
-void stroke_line(ImDrawList* list, float x0, float x1, float y, ImU32 colour, float thickness,
-                 Stroke stroke) {
-  if (stroke == Stroke::solid || stroke == Stroke::struck) {
-    list->AddRectFilled({x0, y}, {x1, y + thickness}, colour);
-    return;
-  }
-  const float dash = (stroke == Stroke::dashed ? 3.0f : 1.0f) * thickness;
-  const float step = dash + (stroke == Stroke::dashed ? 3.0f : 1.6f) * thickness;
-  for (float x = x0; x < x1; x += step) {
-    list->AddRectFilled({x, y}, {std::min(x + dash, x1), y + thickness}, colour);
-  }
-}
-
-/// Everything that drawing one token needs.
-struct Painter {
-  const Look& look;
-  ImDrawList* list;
-  ImFont* font;
-  const TokenMarks& marks;
-  const UnderlineColours& colours;
-
-  void draw(std::string_view text, Index pos, ImVec2 at, float width, bool hovered) const {
-    const float height = font->FontSize;
-    const ImVec2 low{at.x, at.y};
-    const ImVec2 high{at.x + width, at.y + height + look.px(1)};
-    const bool is_query = pos == marks.query;
-    const bool sees = pos >= marks.visible.begin && pos < marks.visible.end;
-    Colour ground = look.surface;
-    const double shade = marks.shading != nullptr && sees ? marks.shading->shade(pos) : 0.0;
-    if (is_query) {
-      ground = look.accent;
-    } else if (std::abs(shade) > kLeastShade) {
-      const Colour colour = marks.is_light || shade < 0.0 ? kLight : kHeat;
-      ground = blend(with_alpha(colour, kMostHeat * std::abs(shade)), look.surface);
-    }
-    if (is_query || std::abs(shade) > kLeastShade) list->AddRectFilled(low, high, packed(ground));
-    if (marks.shading != nullptr && sees && marks.shading->is_masked(pos) && !is_query) {
-      list->AddRect(low, high, packed(look.line));
-    }
-    Colour ink = ink_on(look, ground);
-    if (!sees && !is_query) ink = blend(with_alpha(look.muted, 0.62), look.surface);
-    const float padding = TokenCanvas::padding(look);
-    list->AddText(font, font->FontSize, {at.x + padding, at.y}, packed(ink), text.data(),
-                  text.data() + text.size());
-    underlines(pos, sees, low, high);
-    strikes(pos, low, high, height);
-    frames(pos, low, high, hovered);
-  }
-
-  /// One of the reader's heaviest keys that a method drops: one line in red; where two methods are
-  /// compared a line each in its colour, the first one above.
-  void strikes(Index pos, ImVec2 low, ImVec2 high, float height) const {
-    if (marks.reading == nullptr || !marks.reading->is_heavy(pos)) return;
-    const bool compares = !marks.reading->other_fates.of.empty();
-    const float thick = std::max(1.0f, look.px(1.4f));
-    if (marks.reading->fates.at(pos) == KeyUse::dropped) {
-      const float y = std::round(low.y + (compares ? 0.44f : 0.56f) * height);
-      stroke_line(list, low.x, high.x, y, packed(compares ? colours.kept : look.error), thick,
-                  Stroke::struck);
-    }
-    if (marks.reading->other_fates.at(pos) == KeyUse::dropped) {
-      stroke_line(list, low.x, high.x, std::round(low.y + 0.66f * height), packed(colours.other),
-                  thick, Stroke::dashed);
-    }
-  }
-
-  void underlines(Index pos, bool sees, ImVec2 low, ImVec2 high) const {
-    if (!sees || marks.reading == nullptr) return;
-    const float thick = std::max(1.0f, std::round(look.px(1.6f)));
-    const float y = high.y + look.px(1);
-    const auto under = [&](KeyUse fate, float at, Colour colour, Stroke by_score) {
-      if (fate != KeyUse::by_score && fate != KeyUse::by_rule) return;
-      stroke_line(list, low.x, high.x, at, packed(colour), thick,
-                  fate == KeyUse::by_rule ? Stroke::dotted : by_score);
-    };
-    under(marks.reading->fates.at(pos), y, colours.kept, Stroke::solid);
-    under(marks.reading->other_fates.at(pos), y + thick + look.px(1), colours.other,
-          Stroke::dashed);
-  }
-
-  void frames(Index pos, ImVec2 low, ImVec2 high, bool hovered) const {
-    const float thick = look.px(1.6f);
-    const ImVec2 a{low.x + 0.5f, low.y + 0.5f};
-    const ImVec2 b{high.x - 0.5f, high.y - 0.5f};
-    if (marks.found != nullptr && std::binary_search(marks.found->begin(), marks.found->end(),
-                                                     static_cast<std::size_t>(pos))) {
-      list->AddRect(a, b, packed(look.error), look.px(2), 0, look.px(1));
-    }
-    if (marks.key == pos) list->AddRect(a, b, packed(look.accent), look.px(2), 0, thick);
-    const bool is_reader =
-        marks.is_light && marks.reading != nullptr && marks.reading->reader() == pos;
-    if (hovered || is_reader) list->AddRect(a, b, packed(look.ink), look.px(2));
-  }
-};
-
 }  // namespace
-
-UnderlineColours underline_colours(const Look& look, const std::string& method,
-                                   const std::string& other) {
-  const plot::Theme theme = plot::make_theme(plot::Venue::acl, look.ground);
-  const figures::MethodTones tones({method, other});
-  return {theme.style_of(tones.of(method)).colour, theme.style_of(tones.of(other)).colour};
-}
-
-void underline_sample(const Look& look, Colour colour, Stroke stroke) {
-  const ImVec2 at = ImGui::GetCursorScreenPos();
-  const float width = look.px(16);
-  ImGui::Dummy({width, ImGui::GetTextLineHeight()});
-  const float thick = std::max(1.0f, std::round(look.px(1.6f)));
-  const float y = at.y + 0.6f * ImGui::GetTextLineHeight();
-  stroke_line(ImGui::GetWindowDrawList(), at.x, at.x + width, y, packed(colour), thick, stroke);
-}
 
 void TokenCanvas::walk(const TokenLines& lines, const TokenMarks& marks, TokenEvents& events) {
   const ImGuiIO& io = ImGui::GetIO();
@@ -175,7 +44,6 @@ void TokenCanvas::walk(const TokenLines& lines, const TokenMarks& marks, TokenEv
   }
   (io.KeyShift ? events.key : events.query) = to;
   events.has_walked = true;
-  rests_ = io.MousePos;
 }
 
 float TokenCanvas::text_width(const PanelContext& context, float window_width, Index n_tokens) {
@@ -218,6 +86,13 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
   const float gutter = gutter_width(context, lines.n_tokens());
   const float left = at.x + gutter;
 
+  // Whoever types, walks or turns the wheel points at nothing, wherever the mouse lies.
+  const auto& keys = ImGui::GetIO().KeysDownDuration;
+  const bool has_pressed =
+      std::any_of(std::begin(keys), std::end(keys), [](float t) { return t == 0.0f; });
+  if (has_pressed || ImGui::GetIO().MouseWheel != 0.0f || ImGui::IsWindowAppearing())
+    rests_ = ImGui::GetIO().MousePos;
+
   const float width = std::max(1.0f, ImGui::GetContentRegionAvail().x);
   ImGui::SetCursorScreenPos({at.x, at.y + scroll});
   ImGui::InvisibleButton("tokens", {width, std::max(1.0f, room)},
@@ -242,7 +117,7 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
   ImGui::Dummy({1.0f, static_cast<float>(lines.n_lines()) * line_height});
 
   ImDrawList* list = ImGui::GetWindowDrawList();
-  const Painter painter{look, list, font, marks, colours};
+  const TokenPainter painter{look, list, font, marks, colours};
   ImFont* small = context.fonts.small();
   const auto first = std::max<Index>(0, static_cast<Index>(scroll / line_height));
   const auto last =

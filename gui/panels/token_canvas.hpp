@@ -9,48 +9,22 @@
 #include "gui/model/tokens/token_lines.hpp"
 #include "gui/model/tokens/token_reading.hpp"
 #include "gui/panels/panel.hpp"
+#include "gui/panels/token_painter.hpp"
 
 namespace kvscope::gui {
 
-/// What is shown of the tokens. Pointers may be null: nothing is shown of that.
-struct TokenMarks {
-  Index query = 0;
-  std::optional<Index> key;
-  TokenRange visible;  // what is shaded; others are muted
-  /// Underlines its keys by how methods keep them, and strikes out the heavy ones that are dropped.
-  const Reading* reading = nullptr;
-  bool is_light = false;  // the shading is what a token under the mouse reads
-  const Shading* shading = nullptr;
-  const std::vector<std::size_t>* found = nullptr;
-  std::vector<Index> bookmarked;  // queries and keys of the head's bookmarks: flagged
-};
-
 /// What the mouse did to the text in this frame.
 struct TokenEvents {
-  std::optional<Index> hovered;  // not while arrows walk and the mouse rests
+  std::optional<Index> hovered;  // not while keys or the wheel are used and the mouse rests
   std::optional<Index> query;    // clicked, or walked to with the arrows
   std::optional<Index> key;      // right or Shift+click, or Shift and arrows
   bool has_walked = false;
 };
 
-/// How the two underlines look: colour, and dashes for the second. Keys that are kept by rule have
-/// dots in both.
-struct UnderlineColours {
-  plot::Colour kept;
-  plot::Colour other;
-};
-UnderlineColours underline_colours(const Look& look, const std::string& method,
-                                   const std::string& other);
-
-enum class Stroke { solid, dashed, dotted, struck };
-/// A sample of an underline, as an item of one line's height.
-void underline_sample(const Look& look, plot::Colour colour, Stroke stroke);
-
 class TokenCanvas {
  public:
   /// Room for the text in a window of this width, gutter and scrollbar left out.
   static float text_width(const PanelContext& context, float window_width, Index n_tokens);
-  static float padding(const Look& look) { return look.px(0.5f); }
 
   /// Fills the window. Scrolls to `show` if it is set and out of sight; lines of another width
   /// begin with the token that was at the top.
@@ -74,7 +48,7 @@ class TokenCanvas {
   float width_ = 0.0f;           // of its lines
   bool scrolls_ = false;         // a scroll was asked for: it shows in the next frame
   std::optional<Index> anchor_;  // what was shown last, as long as it is in sight
-  std::optional<ImVec2> rests_;  // where the mouse has stood since arrows walk
+  std::optional<ImVec2> rests_;  // where the mouse has stood since then
 };
 
 }  // namespace kvscope::gui

@@ -9,6 +9,7 @@
 #include "gui/model/tokens/token_lines.hpp"
 #include "gui/model/tokens/token_reading.hpp"
 #include "gui/model/tokens/token_view.hpp"
+#include "gui/panels/method_feed.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {
@@ -27,32 +28,12 @@ struct LostTokens {
   std::size_t bytes() const { return sizeof *this + losses.bytes(); }
 };
 
+LostTokens lost_tokens(const TraceSource& trace, const TraceSource* draft,
+                       const LossRequest& request, JobContext& job);
+
 struct FoundTokens {
   std::vector<std::size_t> positions;
   std::size_t bytes() const { return sizeof *this + positions.size() * sizeof(std::size_t); }
-};
-
-/// What one method keeps for the query.
-class KeptFeed {
- public:
-  /// `is_new`: the session has changed since the last call.
-  void ask(const Session& session, const MethodSpec& method, bool is_new);
-  void forget();
-
-  const KeptKeys& keys() const { return keys_; }
-  bool has_keys() const { return rows_ != nullptr; }
-  /// A sentence: why there are none.
-  const std::string& problem() const { return problem_; }
-  const MethodSpec& spec() const { return question_.request.spec; }
-  bool is_busy() const { return busy_; }
-
- private:
-  AsyncValue<KeptRows> slot_;
-  KeptQuestion question_;
-  std::shared_ptr<const KeptRows> rows_;  // of the question's trace; perhaps of the one before
-  KeptKeys keys_;
-  std::string problem_;
-  bool busy_ = false;
 };
 
 struct TokenWish {
@@ -64,54 +45,52 @@ struct TokenWish {
   std::optional<Index> reader;        // whose reading is shown; empty: the query's
 };
 
-/// The lists of one method in the phase of a reader.
-class AnswersFeed {
+/// What the text shows of one method.
+class MethodOfText {
  public:
-  /// `is_new`: the session has changed since the last call.
-  void ask(const Session& session, const MethodSpec& method, LossHeads heads, Index reader,
-           bool is_new);
+  /// Its lists for the query, and for a reader of the other phase; its losses.
+  void ask(const Session& session, const MethodSpec& method, const TokenWish& wish, bool is_new);
+  /// The query's keys, once its row is there.
+  void find_keys(const Session& session, const std::shared_ptr<const RankedRow>& row);
   void forget();
-  /// Null while they are made, and where there are none.
-  const std::shared_ptr<const MethodAnswers>& answers() const { return answers_; }
-  /// Of the cache; empty without answers.
-  const std::string& key() const { return key_; }
+
+  /// The lists in which a reader is asked about; null while they are made, and without any.
+  std::shared_ptr<const MethodAnswers> answers() const { return reading_lists().fresh(); }
+  /// Of answers(), in the cache; empty without any.
+  std::string answers_key() const { return answers() ? reading_lists().key() : std::string(); }
+  const std::string& reading_problem() const { return reading_lists().problem(); }
+
+  const KeptKeys& keys() const { return keys_; }
+  bool has_keys() const { return keys_of_ != nullptr; }
   /// A sentence: why there are none.
-  const std::string& problem() const { return problem_; }
-  bool is_busy() const { return busy_; }
+  const std::string& problem() const { return lists_.problem(); }
+  const MethodSpec& spec() const { return lists_.request().of.spec; }
+  bool is_busy() const { return lists_.is_busy() || far_lists_.is_busy() || losses_.is_busy(); }
+
+  /// Null while nobody wants it, or it is computed for the first time.
+  const std::shared_ptr<const LostTokens>& lost() const { return losses_.value(); }
+  const std::string& loss_problem() const { return losses_.problem(); }
 
  private:
-  AsyncValue<MethodAnswers> slot_;
-  KeptQuestion question_;
-  AnswersRequest asked_;
-  std::string asked_key_;
-  std::shared_ptr<const MethodAnswers> answers_;
-  std::string key_;
-  std::string problem_;
-  bool busy_ = false;
-};
+  using Lists = MethodFeed<MethodAnswers, AnswersRequest>;
+  const Lists& reading_lists() const { return reads_far_ ? far_lists_ : lists_; }
 
-/// The losses of one method.
-class LossFeed {
- public:
-  void ask(const Session& session, const MethodSpec& method, const TokenWish& wish);
-  void forget();
-  /// Null while they are computed for the first time, and where there are none.
-  const std::shared_ptr<const LostTokens>& lost() const { return lost_; }
-  /// A sentence: why there are none.
-  const std::string& problem() const { return problem_; }
-  bool is_busy() const { return busy_; }
-
- private:
-  AsyncValue<LostTokens> slot_;
-  std::shared_ptr<const LostTokens> lost_;
-  std::string problem_;
-  bool busy_ = false;
+  Lists lists_{"Lists of", method_answers};
+  Lists far_lists_{"Lists of", method_answers};  // in the phase that is not the query's
+  MethodFeed<LostTokens, LossRequest> losses_{"Losses of", lost_tokens};
+  bool reads_far_ = false;
+  std::string method_;
+  KeptKeys keys_;
+  std::shared_ptr<const MethodAnswers> keys_of_;  // what they were taken from
+  std::shared_ptr<const RankedRow> keys_at_;
 };
 
 class TokenFeed {
  public:
   /// Needs an open trace.
   void update(PanelContext& context, const TokenWish& wish);
+  /// Another reader, after an update: true if what it reads is there already.
+  bool read(const Session& session, std::optional<Index> reader);
   void forget();
 
   /// Null until the text was read.
@@ -128,15 +107,12 @@ class TokenFeed {
   const Reading* reading() const { return reading_.get(); }
   /// A sentence: why its keys have no fates, or there is none.
   const std::string& reading_problem() const { return reading_problem_; }
-  const KeptFeed& kept() const { return kept_; }
-  const KeptFeed& other() const { return other_; }
-  /// Null while nobody wants them, or they are computed for the first time; of the other method
-  /// while it is compared.
-  const LostTokens* lost() const { return losses_.lost().get(); }
-  const LostTokens* other_lost() const { return other_losses_.lost().get(); }
-  /// A sentence: why there are none.
+  const MethodOfText& method() const { return method_; }
+  /// What it is compared with, while it is.
+  const MethodOfText& other() const { return other_; }
+  /// A sentence: why there are no losses.
   const std::string& loss_problem() const {
-    return losses_.problem().empty() ? other_losses_.problem() : losses_.problem();
+    return method_.loss_problem().empty() ? other_.loss_problem() : method_.loss_problem();
   }
   /// The method's losses, or what it loses more than the other; null: neither is there.
   const TokenLosses* shaded_losses() const { return shaded_.empty() ? nullptr : &shaded_; }
@@ -144,20 +120,21 @@ class TokenFeed {
   const std::vector<LossSection>& worst() const { return worst_; }
   /// Null while nothing is searched for.
   const FoundTokens* found() const { return found_.get(); }
-  bool is_busy() const { return busy_; }
+  bool is_busy() const { return busy_ || method_.is_busy() || other_.is_busy(); }
 
  private:
   using Open = std::shared_ptr<const Document>;
   void ask_text(PanelContext& context, const Open& document, float width);
   void ask_row(const Session& session, const Open& document);
   void ask_search(const Session& session, const Open& document, const std::string& needle);
-  void ask_losses(const Session& session, const TokenWish& wish);
-  void forget_losses();
-  void ask_reading(const Session& session, const Open& document, const TokenWish& wish,
-                   bool is_new);
+  void ask_methods(const Session& session, const Open& document);
+  void ask_reading(const Session& session, const Open& document);
+  void compare_losses();
 
+  TokenWish wish_;
   std::optional<std::uint64_t> revision_;
-  bool compared_ = false;
+  bool is_new_ = false;    // the session has changed since the last frame
+  bool compared_ = false;  // then
   bool busy_ = false;
 
   AsyncValue<TokenTexts> texts_;
@@ -171,17 +148,12 @@ class TokenFeed {
   AsyncValue<RankedRow> rows_;
   std::shared_ptr<const RankedRow> row_;
   std::string row_problem_;
-  KeptFeed kept_;
-  KeptFeed other_;
-
-  AnswersFeed answers_;
-  AnswersFeed other_answers_;
+  MethodOfText method_;
+  MethodOfText other_;
   AsyncValue<Reading> readings_;
   std::shared_ptr<const Reading> reading_;
   std::string reading_problem_;
 
-  LossFeed losses_;
-  LossFeed other_losses_;
   std::shared_ptr<const LostTokens> shaded_of_, shaded_against_;
   TokenLosses shaded_;
   std::vector<LossSection> worst_;

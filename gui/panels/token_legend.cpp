@@ -24,7 +24,7 @@ void say(plot::Colour colour, const std::string& words) {
   }
 }
 
-void say_kept(const PanelContext& context, const KeptFeed& kept, plot::Colour colour,
+void say_kept(const PanelContext& context, const MethodOfText& kept, plot::Colour colour,
               Stroke stroke) {
   ImGui::AlignTextToFramePadding();
   underline_sample(context.look, colour, stroke);
@@ -46,7 +46,8 @@ void say_marks(const PanelContext& context, const TokenFeed& feed, bool compares
   const Look& look = context.look;
   if (!feed.reading_problem().empty()) {
     // Of the kept keys it is said already.
-    if (feed.reading_problem() != feed.kept().problem()) say(look.warning, feed.reading_problem());
+    if (feed.reading_problem() != feed.method().problem())
+      say(look.warning, feed.reading_problem());
     return;
   }
   const auto sample = [&](plot::Colour colour, Stroke stroke, const char* words) {
@@ -80,9 +81,9 @@ void say_marks(const PanelContext& context, const TokenFeed& feed, bool compares
 std::optional<Index> draw_losses(PanelContext& context, const TokenFeed& feed,
                                  const Document& document) {
   const Look& look = context.look;
-  const LostTokens* lost = feed.lost();
+  const LostTokens* lost = feed.method().lost().get();
   if (!feed.loss_problem().empty()) {
-    if (feed.loss_problem() != feed.kept().problem()) say(look.warning, feed.loss_problem());
+    if (feed.loss_problem() != feed.method().problem()) say(look.warning, feed.loss_problem());
     return std::nullopt;
   }
   if (lost == nullptr) {
@@ -90,7 +91,7 @@ std::optional<Index> draw_losses(PanelContext& context, const TokenFeed& feed,
     return std::nullopt;
   }
   std::optional<Index> show;
-  const LostTokens* other = feed.other_lost();
+  const LostTokens* other = feed.other().lost().get();
   ImGui::SetNextItemWidth(look.px(130));
   if (ImGui::BeginCombo("##worst", "worst passages")) {
     for (std::size_t i = 0; i < feed.worst().size(); ++i) {
@@ -137,7 +138,7 @@ std::optional<Index> draw_token_legend(PanelContext& context, const TokenFeed& f
     show = draw_losses(context, feed, document);
     if (wish.is_strip) ImGui::SameLine(0, look.px(14));
   }
-  say_kept(context, feed.kept(), colours.kept, Stroke::solid);
+  say_kept(context, feed.method(), colours.kept, Stroke::solid);
   if (wish.compare) {
     if (wish.is_strip) ImGui::SameLine(0, look.px(14));
     say_kept(context, feed.other(), colours.other, Stroke::dashed);
@@ -190,8 +191,8 @@ HoverLines token_details(const PanelContext& context, const TokenFeed& feed,
   }
   lines.emplace_back("weight", weight_words(row->row.prob(pos)));
   lines.emplace_back("rank", fmt::format("{} of {}", rank, row->rank.size()));
-  for (const KeptFeed* kept : {&feed.kept(), &feed.other()}) {
-    if (!kept->has_keys() || kept->keys().row == nullptr) continue;
+  for (const MethodOfText* kept : {&feed.method(), &feed.other()}) {
+    if (!kept->has_keys() || !kept->keys().row) continue;
     lines.emplace_back(kept->keys().method, kept->keys().holds(pos) ? "kept" : "left out");
   }
   return lines;

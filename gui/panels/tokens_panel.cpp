@@ -15,6 +15,7 @@
 #include "gui/panels/token_canvas.hpp"
 #include "gui/panels/token_feed.hpp"
 #include "gui/panels/token_legend.hpp"
+#include "gui/panels/token_search.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -91,8 +92,8 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     }
     switch_box(switches_, switches_.follow_mouse, "follow mouse");
     next_switch();
-    ImGui::Checkbox(fmt::format("against {}###compare", context.session.selection().other).c_str(),
-                    &switches_.compare);
+    check_box(fmt::format("against {}###compare", context.session.selection().other).c_str(),
+              &switches_.compare);
     help_tooltip(
         "Underlines and strikes out for the other method as well, dashed; losses become "
         "the difference of the two: orange where the first loses more, blue where the "
@@ -103,9 +104,9 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     const bool shades_losses = switches_.shade == TokenShades::losses;
     if (!switches_.follow_mouse) reader_.reset();
     if (reader_ && *reader_ >= document_->info().n_tokens) reader_.reset();
-    feed_.update(context,
-                 {ImGui::GetContentRegionAvail().x, switches_.compare, needle_, switches_.losses_of,
-                  shades_losses ? std::optional(switches_.loss) : std::nullopt, reader_});
+    feed_.update(context, {ImGui::GetContentRegionAvail().x, switches_.compare, search_.needle(),
+                           switches_.losses_of,
+                           shades_losses ? std::optional(switches_.loss) : std::nullopt, reader_});
     busy_ = feed_.is_busy();
     draw_toolbar(context, *document_);
     draw_text(context, *document_);
@@ -139,15 +140,15 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
   void forget() override {
     seen_query_.reset();
     reader_.reset();
-    last_match_.reset();
+    search_.forget();
     readers_.forget();
     feed_.forget();
   }
 
   /// What shades the text in place of attention; empty: attention does.
   std::optional<ShownLosses> shown_losses() const {
-    const LostTokens* lost = feed_.lost();
-    const LostTokens* other = feed_.other_lost();
+    const LostTokens* lost = feed_.method().lost().get();
+    const LostTokens* other = feed_.other().lost().get();
     if (!document_ || switches_.shade != TokenShades::losses || lost == nullptr) return {};
     if (lost->losses.empty()) return {};
     if (other == nullptr) return ShownLosses{lost->losses, lost->request};
@@ -156,8 +157,8 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
 
   TokenFigureInput figure_input(const Document& document) const {
     TokenFigureInput input{document, *feed_.row(), switches_.scale, switches_.mask_sinks, {}};
-    if (feed_.kept().has_keys()) input.kept.push_back(feed_.kept().keys());
-    const bool is_another = feed_.other().spec() != feed_.kept().spec();
+    if (feed_.method().has_keys()) input.kept.push_back(feed_.method().keys());
+    const bool is_another = feed_.other().spec() != feed_.method().spec();
     if (feed_.other().has_keys() && is_another) input.kept.push_back(feed_.other().keys());
     return input;
   }
@@ -173,110 +174,18 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
                            ImGui::IsWindowHovered(ImGuiHoveredFlags_ChildWindows);
     const bool wants_search =
         has_focus && ImGui::GetIO().KeyCtrl && ImGui::IsKeyPressed('F', /*repeat=*/false);
-    draw_search(context, document, wants_search);
+    search_.draw(context, document, feed_.found(), switches_.search_sets_key, wants_search);
     ImGui::SameLine();
-    readers_.draw(context, document_, found_word(context.session));
+    readers_.draw(context, document_, search_.word(context.session, document, feed_.found()));
     busy_ = busy_ || readers_.is_busy();
     ImGui::SameLine();
-    draw_go_to(context, document);
+    search_.draw_go_to(context, document);
+    if (const auto gone_to = search_.take_place()) show_ = gone_to;
     if (is_one_line) ImGui::SameLine(0, look.px(14));
     const auto worst =
         draw_token_legend(context, feed_, document,
                           {switches_.compare, switches_.shade == TokenShades::losses, is_strip_});
     if (worst) show_ = worst;
-  }
-
-  void draw_search(PanelContext& context, const Document& document, bool wants_focus) {
-    const Look& look = context.look;
-    Session& session = context.session;
-    ImGui::BeginDisabled(!document.has_text());
-    if (wants_focus) ImGui::SetKeyboardFocusHere();
-    ImGui::SetNextItemWidth(look.px(150));
-    const bool entered = ImGui::InputTextWithHint(
-        "##search", document.has_text() ? "search (Ctrl+F)" : "no text", &needle_,
-        ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_AutoSelectAll);
-    if (entered) {
-      go_to_match(session, /*forward=*/!ImGui::GetIO().KeyShift);
-      ImGui::SetKeyboardFocusHere(-1);
-    }
-    help_tooltip("Enter goes to the next match, Shift+Enter to the one before.");
-    ImGui::EndDisabled();
-    if (needle_.empty() || !document.has_text()) return;
-    ImGui::SameLine();
-    if (ImGui::ArrowButton("before", ImGuiDir_Left)) go_to_match(session, /*forward=*/false);
-    ImGui::SameLine(0, look.px(2));
-    if (ImGui::ArrowButton("after", ImGuiDir_Right)) go_to_match(session, /*forward=*/true);
-    ImGui::SameLine();
-    ImGui::AlignTextToFramePadding();
-    const FoundTokens* found = feed_.found();
-    const std::string words =
-        found != nullptr ? match_words(found->positions, search_place(session)) : "...";
-    ImGui::TextDisabled("%s", words.c_str());
-    ImGui::SameLine();
-    static constexpr std::array<std::string_view, 2> kSets = {"query", "key"};
-    int sets = switches_.search_sets_key ? 1 : 0;
-    if (segmented("sets", sets, kSets)) switches_.search_sets_key = sets == 1;
-    help_tooltip("What becomes the match: the query, or the key that it looks at.");
-  }
-
-  /// The match that was gone to, or the first one; without a search the selected key.
-  std::optional<TokenRange> found_word(const Session& session) const {
-    const std::optional<Index> key = session.selection().key;
-    if (needle_.empty() || feed_.found() == nullptr || feed_.found()->positions.empty())
-      return key ? std::optional(TokenRange{*key, *key + 1}) : std::nullopt;
-    const auto& found = feed_.found()->positions;
-    std::size_t at = found.front();
-    for (const std::optional<Index> place :
-         {key, std::optional(session.selection().query), last_match_}) {
-      if (place && std::ranges::binary_search(found, static_cast<std::size_t>(*place)))
-        at = static_cast<std::size_t>(*place);
-    }
-    const auto begin = static_cast<Index>(at);
-    return TokenRange{
-        begin, begin + static_cast<Index>(n_tokens_of(document_->token_bytes(), at, needle_))};
-  }
-
-  Index search_place(const Session& session) const {
-    const Selection& selected = session.selection();
-    return switches_.search_sets_key ? selected.key.value_or(-1) : selected.query;
-  }
-
-  void go_to_match(Session& session, bool forward) {
-    if (feed_.found() == nullptr) return;
-    std::vector<std::size_t> positions = feed_.found()->positions;
-    if (switches_.search_sets_key) {
-      // A key cannot lie after its query.
-      std::erase_if(positions, [&](std::size_t pos) {
-        return static_cast<Index>(pos) > session.selection().query;
-      });
-    }
-    const auto match = next_match(positions, search_place(session), forward);
-    if (!match) return;
-    last_match_ = match;
-    session.select("token search", [&](Selection& s) {
-      if (switches_.search_sets_key) {
-        s.key = *match;
-      } else {
-        s.query = *match;
-      }
-    });
-    show_ = *match;
-  }
-
-  void draw_go_to(PanelContext& context, const Document& document) {
-    ImGui::SetNextItemWidth(context.look.px(76));
-    const bool entered = ImGui::InputTextWithHint(
-        "##position", "position", &position_,
-        ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_CharsDecimal);
-    help_tooltip("Type a position and press Enter: it becomes the query.");
-    if (!entered) return;
-    Index pos = -1;
-    std::from_chars(position_.data(), position_.data() + position_.size(), pos);
-    position_.clear();
-    if (pos < 0) return;
-    pos = std::min(pos, document.info().n_tokens - 1);
-    context.session.select("token go to", [&](Selection& s) { s.query = pos; });
-    show_ = pos;
   }
 
   // ---- the text ----
@@ -323,7 +232,8 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
       detail_tooltip(token_details(context, feed_, document, *events.hovered, shown_losses()));
     if (switches_.follow_mouse && reader_ != events.hovered) {
       reader_ = events.hovered;
-      context.requests.redraw = true;  // what it reads is asked for in the next frame
+      if (feed_.read(session, reader_)) context.requests.redraw = true;
+      busy_ = busy_ || feed_.is_busy();
     }
     if (events.query) {
       session.select(events.has_walked ? "token walk" : "token click",
@@ -342,10 +252,8 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
   TokenFeed feed_;
   TokenCanvas canvas_;
   ReadersList readers_;
-  bool is_strip_ = false;            // too low for a second line of words
-  std::optional<Index> last_match_;  // that the search went to
-  std::string needle_;
-  std::string position_;  // what is typed into "position"
+  TokenSearch search_;
+  bool is_strip_ = false;  // too low for a second line of words
   std::optional<Index> seen_query_;
   std::optional<Index> seen_key_;
   std::optional<Index> show_;    // to be brought into sight

@@ -332,6 +332,17 @@ struct TooltipState {
 TooltipState tooltip_state;
 }  // namespace
 
+bool check_box(const char* words, bool* value) {
+  ImVec4 edge = ImGui::GetStyleColorVec4(ImGuiCol_TextDisabled);
+  edge.w *= 0.6f;
+  ImGui::PushStyleVar(ImGuiStyleVar_FrameBorderSize, 1.0f);
+  ImGui::PushStyleColor(ImGuiCol_Border, edge);
+  const bool changed = ImGui::Checkbox(words, value);
+  ImGui::PopStyleColor();
+  ImGui::PopStyleVar();
+  return changed;
+}
+
 void help_tooltip(std::string_view sentence) {
   constexpr double kMoment = 0.5;
   if (!ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) return;
@@ -438,7 +449,7 @@ bool number_control(const Field& field, double& value) {
 }
 
 bool flag_control(const Field& field, bool& value) {
-  const bool changed = ImGui::Checkbox(std::string(field.name).c_str(), &value);
+  const bool changed = check_box(std::string(field.name).c_str(), &value);
   help_tooltip(field.help);
   return changed;
 }

@@ -154,6 +154,8 @@ std::string token_words(const Document& document, Index pos);
 
 /// A sentence shown beside the mouse once it has rested on the last item for a moment.
 void help_tooltip(std::string_view sentence);
+/// A check box with an edge: one without a tick is seen, too. True if it was changed.
+bool check_box(const char* words, bool* value);
 /// The keyboard goes to the first control of the current window, which is marked; call before it is
 /// drawn.
 void keyboard_here();

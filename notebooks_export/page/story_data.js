@@ -85,7 +85,8 @@ function keptOf(index, m) {
   return kept;
 }
 
-// The heaviest keys of a word, heaviest first: position, weight, and whether each method keeps it.
+// The heaviest keys of a word, heaviest first: position, weight, whether each method keeps it, and
+// whether it does so by rule, whatever its score (bit m).
 const loadedReads = new Map();
 function readsOf(index) {
   if (loadedReads.has(index)) return loadedReads.get(index);
@@ -96,8 +97,8 @@ function readsOf(index) {
     of(query) {
       const r = row(query), list = [];
       for (let j = 0; r >= 0 && j < reads.most; ++j) {
-        const at = (r * reads.most + j) * 7, key = bytes[at] | bytes[at + 1] << 8 | bytes[at + 2] << 16 | bytes[at + 3] << 24;
-        if (key >= 0) list.push({ key, weight: weightOf(word16(bytes, at + 4)), kept: bytes[at + 6] });
+        const at = (r * reads.most + j) * 8, key = bytes[at] | bytes[at + 1] << 8 | bytes[at + 2] << 16 | bytes[at + 3] << 24;
+        if (key >= 0) list.push({ key, weight: weightOf(word16(bytes, at + 4)), kept: bytes[at + 6], ruled: bytes[at + 7] });
       }
       return list;
     },

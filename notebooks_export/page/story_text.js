@@ -104,14 +104,14 @@ class TextPanel {
     });
     const method = m < 0 ? null : data.methods[this.reads.methods[m]];
     this.legend.textContent = !method ? 'Hover a word: what it reads lights up.'
-      : n ? `Shaded by the attention that ${method.words} loses at a word. Hover a word: what it reads lights up, what is dropped is struck out.` : '';
+      : n ? `Shaded by the attention that ${method.words} loses at a word. Hover a word: what it reads lights up; a line is under what is kept for its score, dots under what is kept by rule (the first words, the latest ones), and what is dropped is struck out.` : '';
     if (method?.note) this.legend.textContent += ' ' + method.note + '.';
   }
 
   /** Shows what a word reads; key: one of those, or null. */
   point(query, held = this.held, key = null) {
     for (const word of this.lit ?? []) {
-      word.classList.remove('query', 'read', 'dropped', 'key');
+      word.classList.remove('query', 'read', 'dropped', 'ruled', 'scored', 'key');
       word.style.removeProperty('--read');
     }
     this.lit = [];
@@ -128,9 +128,12 @@ class TextPanel {
       this.lit.push(word);
       return word;
     };
+    // what the method does with a key: a class, and words
+    const endOf = (one) => !(one.kept >> m & 1) ? ['dropped', 'dropped'] : one.ruled >> m & 1 ? ['ruled', 'kept by rule'] : ['scored', 'kept by score'];
+    const mass = m < 0 ? NaN : reads.mass(query, m);
     const list = reads.of(query), top = list.length ? list[0].weight : 1;
     for (const one of list) {
-      const word = light(one.key, 'read', ...(m >= 0 && !(one.kept >> m & 1) ? ['dropped'] : []));
+      const word = light(one.key, 'read', ...(m < 0 || Number.isNaN(mass) ? [] : [endOf(one)[0]]));
       word?.style.setProperty('--read', (.15 + .85 * Math.sqrt(one.weight / top)).toFixed(3));
     }
     light(query, 'query');
@@ -138,7 +141,7 @@ class TextPanel {
     make(out, 'span', `Word ${query} `);
     make(out, 'span', tokensOf(this.step.trace, [query, query + 1]), 'token');
     if (!list.length) return make(out, 'span', '\nWhat it reads is not in this page.', 'soft');
-    const mass = m < 0 ? NaN : reads.mass(query, m), sum = list.reduce((s, one) => s + one.weight, 0);
+    const sum = list.reduce((s, one) => s + one.weight, 0);
     make(out, 'span', ` reads ${list.length} words with ${percent(sum)} of its attention`);
     if (!Number.isNaN(mass)) {
       out.dataset.mass = mass;
@@ -150,7 +153,7 @@ class TextPanel {
       if (one === told[0]) { out.dataset.weight = one.weight; out.dataset.key = one.key; }
       make(out, 'span', `\n${weightWords(one.weight)} to ${one.key} `);
       make(out, 'span', tokensOf(this.step.trace, [one.key, one.key + 1]), 'token');
-      if (m >= 0 && !Number.isNaN(mass)) make(out, 'span', one.kept >> m & 1 ? ' kept' : ' dropped', one.kept >> m & 1 ? 'kept' : 'dropped');
+      if (m >= 0 && !Number.isNaN(mass)) make(out, 'span', ' ' + endOf(one)[1], endOf(one)[0]);
     }
     this.onread?.({ query, key: key ?? list[0].key });
   }

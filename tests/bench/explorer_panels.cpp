@@ -1,18 +1,25 @@
 // How long a frame of the whole explorer takes while a panel is moved: the real app with a real
 // trace, drawn without a display at 1600x900.
 //
-//   build/release/tests/bench_explorer_panels TRACE.h5 [FRAMES]
+//   build/release/tests/bench_explorer_panels TRACE.h5 [FRAMES] [reading]
 //
 // For the attention map, the geometry flat and turned in 3D, the token strip, the panel with the
 // most words (why) and the overview of all: milliseconds per frame (smallest, median, largest)
-// while nothing happens, while the mouse drags across the panel, and while the wheel zooms.
+// while nothing happens, while the mouse drags across the panel, and while the wheel zooms. Of the
+// reading page at 1280x800 milliseconds of the window's own thread, per event and all frames that
+// follow from it; with a third argument this alone.
 #include <fmt/format.h>
 
+#include <time.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -26,8 +33,18 @@ using namespace kvscope::gui;
 using Clock = std::chrono::steady_clock;
 
 struct Bench {
-  Offscreen backend{{1600, 900}};
-  App app{AppOptions{}, backend.fonts(), backend.texture_store()};
+  std::unique_ptr<HeadlessBackend> made;
+  HeadlessBackend& backend = *made;
+  std::atomic<bool> is_woken = false;  // by a job
+  App app{options(), backend.fonts(), backend.texture_store()};
+
+  explicit Bench(std::unique_ptr<HeadlessBackend> draws_on) : made(std::move(draws_on)) {}
+
+  AppOptions options() {
+    AppOptions options;
+    options.wake = [this] { is_woken = true; };
+    return options;
+  }
 
   void frame() {
     backend.set_ground(app.look().surface);
@@ -40,6 +57,11 @@ struct Bench {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   }
+  static void say(const char* what, std::vector<double> times) {
+    std::sort(times.begin(), times.end());
+    fmt::print("  {:<12} {:7.1f} {:7.1f} {:7.1f}\n", what, times.front(), times[times.size() / 2],
+               times.back());
+  }
   void measure(const char* what, int n_frames, const std::function<void(int)>& before) {
     std::vector<double> times;
     for (int i = 0; i < n_frames; ++i) {
@@ -48,9 +70,31 @@ struct Bench {
       frame();
       times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     }
-    std::sort(times.begin(), times.end());
-    fmt::print("  {:<12} {:7.1f} {:7.1f} {:7.1f}\n", what, times.front(), times[times.size() / 2],
-               times.back());
+    say(what, std::move(times));
+  }
+  static double thread_ms() {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
+  }
+  /// As a window does: frames after an event, after news of a job, and while something moves.
+  void measure_events(const char* what, int n_events, const std::function<void(int)>& event) {
+    std::vector<double> times;
+    int n_frames = 0;
+    for (int i = 0; i < n_events; ++i) {
+      event(i);
+      const double start = thread_ms();
+      do {
+        is_woken = false;
+        frame();
+        ++n_frames;
+        while (app.is_busy() && !app.wants_redraw() && !is_woken)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      } while (app.wants_redraw() || is_woken);
+      times.push_back(thread_ms() - start);
+    }
+    say(what, std::move(times));
+    fmt::print("    {:.1f} frames per event\n", static_cast<double>(n_frames) / n_events);
   }
   void run(const char* name, const Area& area, int n_frames) {
     fmt::print("{}\n", name);
@@ -71,16 +115,43 @@ struct Bench {
   }
 };
 
+void read_page(const char* trace, const char* how, std::unique_ptr<HeadlessBackend> draws_on,
+               int n_events) {
+  Bench bench(std::move(draws_on));
+  bench.app.open(trace);
+  bench.app.show_layout("reading");
+  bench.settle();
+  fmt::print("{}\n", how);
+  const Area area = *bench.app.area_of("tokens");
+  const ImVec2 middle{area.x + area.w * 0.5f, area.y + area.h * 0.55f};
+  bench.backend.move_mouse(middle);
+  bench.settle();
+  bench.measure_events("still", n_events, [](int) {});
+  bench.measure_events("wheel", n_events, [&](int) { bench.backend.scroll(1.0f); });
+  bench.measure_events("mouse moves", n_events, [&](int i) {
+    const float along = static_cast<float>(i) / static_cast<float>(n_events) - 0.5f;
+    bench.backend.move_mouse({middle.x + along * area.w * 0.5f, middle.y + along * area.h * 0.3f});
+  });
+}
+
+int read_pages(const char* trace, int n_events) {
+  fmt::print("ms of the window's thread per event, reading page at 1280x800\n");
+  read_page(trace, "drawn by OpenGL", std::make_unique<Offscreen>(ImVec2{1280, 800}), n_events);
+  read_page(trace, "not drawn", std::make_unique<NullBackend>(ImVec2{1280, 800}), n_events);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print(stderr, "usage: bench_explorer_panels TRACE.h5 [FRAMES]\n");
+    fmt::print(stderr, "usage: bench_explorer_panels TRACE.h5 [FRAMES] [reading]\n");
     return 2;
   }
   try {
     const int n_frames = argc > 2 ? std::max(4, std::atoi(argv[2])) : 60;
-    Bench bench;
+    if (argc > 3) return read_pages(argv[1], n_frames);
+    Bench bench(std::make_unique<Offscreen>(ImVec2{1600, 900}));
     bench.app.open(argv[1]);
     bench.settle();
     fmt::print("ms per frame, 1600x900    best  median   worst\n");
@@ -96,6 +167,7 @@ int main(int argc, char** argv) {
     bench.app.show_layout("overview");
     bench.settle();
     bench.run("overview, over its map", *bench.app.area_of("attention-map"), n_frames);
+    read_pages(argv[1], n_frames);
   } catch (const Error& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 1;

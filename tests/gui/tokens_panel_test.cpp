@@ -226,6 +226,33 @@ TEST_CASE("the word under the mouse tells what it reads, and arrows walk from wo
   CHECK(rig.session().selection().query == 0);
 }
 
+TEST_CASE("a turn of the wheel asks for nothing, a word under the mouse is asked about at once") {
+  Rig rig;
+  rig.open(embedded_trace(/*draft=*/false, 1500, 0));
+  rig.app().show_panel_alone(kPanel);
+  rig.settle();
+  rig.backend().move_mouse(place_of(rig, rig.session().selection().query - 40));
+  rig.frame();
+  CHECK(rig.app().is_busy());  // what it reads
+  rig.settle();
+  CHECK(hovered(rig, "reads") != "-");
+  rig.backend().scroll(1.0f);  // the query's reading is shown again, which is known
+  rig.frame(2);
+  for (int i = 0; i < 3; ++i) {
+    rig.backend().scroll(1.0f);
+    rig.frame();
+    CHECK_FALSE(rig.app().is_busy());
+    CHECK_FALSE(rig.app().wants_redraw());
+    CHECK(hovered(rig, "position") == "-");
+  }
+  rig.backend().move_mouse({ImGui::GetIO().MousePos.x + 3.0f, ImGui::GetIO().MousePos.y});
+  rig.settle();
+  CHECK(hovered(rig, "reads") != "-");
+  rig.tap(GLFW_KEY_H);  // by keyboard: the mouse that happens to lie there is out of it
+  rig.settle();
+  CHECK(hovered(rig, "reads") == "-");
+}
+
 TEST_CASE("who reads a word is a list of heads, and a click selects one and its query") {
   Rig rig;
   open_alone(rig);

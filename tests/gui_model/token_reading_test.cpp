@@ -56,6 +56,13 @@ TEST_CASE("a head's fates are the keys that the method keeps, told apart by rule
         if (reading.fates.keeps(key)) keys.push_back(static_cast<KeyPos>(key));
       }
       CHECK(keys == row.keys);
+      const KeptKeys told =
+          kept_keys(answers, method, request.of.budget, reading.row, trace.info().group());
+      REQUIRE(told.row);
+      CHECK(told.row->pos == row.pos);
+      CHECK(told.row->keys == row.keys);
+      CHECK_THAT(told.row->mass, WithinAbs(row.mass, 1e-5));
+      CHECK_FALSE(told.is_dense);
       CHECK_THAT(reading.fates.lost, WithinAbs(1.0 - row.mass, 1e-5));
       // Of methods that keep the running chunk, by rule.
       const bool lost_some = static_cast<Index>(keys.size()) < row.visible.size();
@@ -97,6 +104,9 @@ TEST_CASE("readings of a layer and of all are means over their heads, for any nu
         one.of.q_head = head;
         const KeptRows kept = kept_rows(trace, nullptr, one.of, job.context);
         lost += 1.0 - kept.nearest(kQuery)->mass;
+        const RankedRow ranked = ranked_row(trace, layer, head, kQuery);
+        CHECK(kept_keys(answers, "quoka", one.of.budget, ranked, info.group()).row->keys ==
+              kept.nearest(kQuery)->keys);
         n += 1.0;
       }
     }
@@ -126,6 +136,12 @@ TEST_CASE("a query that a method was not asked about has no fates") {
   CHECK(dense.fates.of.empty());
   CHECK(dense.fates.at(3) == KeyUse::unknown);
   CHECK(fate_words(dense.fates.at(3)) == "not asked");
+  none.layers[0].calls.push_back({{64, 128}, {}});  // a call that does not hold the query
+  CHECK_FALSE(kept_keys(none, "quoka", std::nullopt, dense.row, trace.info().group()).row);
+  none.layers[0].calls.clear();  // a sliding window: nothing is left out
+  const KeptKeys all = kept_keys(none, "quoka", std::nullopt, dense.row, trace.info().group());
+  CHECK(all.is_dense);
+  CHECK(all.row->keys.size() == 41);
   CHECK(asking("quoka", LossHeads::all).key() != asking("quoka", LossHeads::layer).key());
 }
 

@@ -67,6 +67,7 @@ TEST_CASE("whole characters stay, line breaks and tabs get a sign, the rest beco
   CHECK(printable(" the") == " the");
   CHECK(printable("caf\u00e9 \u4e2d\u6587 \u03b1\u03b2 \U0001f600") ==
         "caf\u00e9 \u4e2d\u6587 \u03b1\u03b2 \U0001f600");
+  CHECK(drawable("caf\u00e9 \u4e2d \U0001f600\U0001f680") == "caf\u00e9 \u4e2d <U+1F600><U+1F680>");
   CHECK(printable("a\nb\tc") == "a\u21b5b\u2192c");
   CHECK(printable("\r\x01\x7f") == "<0D><01><7F>");
   CHECK(printable(std::string("\0", 1)) == "<00>");

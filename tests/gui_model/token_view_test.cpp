@@ -108,25 +108,19 @@ struct Shown {
   TempFolder folder;
   Bench bench;
   RankedRow row;
-  KeptRows rows;
-  KeptRequest request;
+  KeptKeys keys;
 
   explicit Shown(const Plan& plan = {}, Index query = 20) {
     SyntheticTrace trace = make_trace(plan);
     trace.texts[2] = " a,\"b\"";
     bench.open(write_trace(folder / "a.h5", trace));
     row = ranked_row(bench.document()->source(), 2, 1, query);
-    KeptRow kept;
-    kept.pos = query;
-    kept.visible = row.row.visible;
-    kept.keys = {0, 2, 5};
-    for (const KeyPos key : kept.keys) kept.mass += row.row.prob(key);
-    rows.rows.push_back(kept);
-    request = kept_request(bench.session(), "quoka", bench.session().parameters());
+    keys = {"quoka", "256 tokens", KeptRow{query, row.row.visible, {0, 2, 5}, 0.0}, false};
+    for (const KeyPos key : keys.row->keys) keys.row->mass += row.row.prob(key);
   }
   TokenFigureInput input(WeightScale scale = WeightScale::log, bool mask_sinks = false) {
     const Document& document = *bench.session().document();
-    return {document, row, scale, mask_sinks, {kept_keys(rows, request, "quoka", row.row.query)}};
+    return {document, row, scale, mask_sinks, {keys}};
   }
 };
 
@@ -185,7 +179,7 @@ TEST_CASE("long rows are folded to the largest of neighbours; sinks and logarith
 TEST_CASE("a query that sees a single key, or only sinks, still makes a figure") {
   for (const Index query : {0, 2}) {
     Shown shown({}, query);
-    shown.rows.rows[0].keys = {0};
+    shown.keys.row->keys = {0};
     for (const auto scale : {WeightScale::log, WeightScale::linear, WeightScale::percentile}) {
       for (const bool mask : {false, true}) {
         CHECK_NOTHROW(plot::check_figure(token_figure(shown.input(scale, mask))));
@@ -232,18 +226,16 @@ TEST_CASE("from match to match, around the end") {
 
 TEST_CASE("words on what a method keeps") {
   Shown shown;
-  CHECK_THAT(kept_words(kept_keys(shown.rows, shown.request, "quoka", 20), 20),
-             ContainsSubstring("QuoKA keeps 3 of 21 keys, "));
-  CHECK_THAT(kept_words(kept_keys(shown.rows, shown.request, "quoka", 18), 18),
-             ContainsSubstring("(of the query at 20, the nearest one measured)"));
-  KeptRows dense = shown.rows;
+  CHECK_THAT(kept_words(shown.keys, 20), ContainsSubstring("QuoKA keeps 3 of 21 keys, "));
+  CHECK_THAT(kept_words(shown.keys, 18), ContainsSubstring("(of the query at 20)"));
+  KeptKeys dense = shown.keys;
   dense.is_dense = true;
-  CHECK(kept_words(kept_keys(dense, shown.request, "quoka", 20), 20) ==
-        "QuoKA leaves this layer dense");
-  const KeptRows none;
-  const KeptKeys empty = kept_keys(none, shown.request, "quoka", 20);
+  CHECK(kept_words(dense, 20) == "QuoKA leaves this layer dense");
+  const KeptKeys empty{"quoka", {}, {}, false};
   CHECK_FALSE(empty.holds(0));
-  CHECK_THAT(kept_words(empty, 20), ContainsSubstring("no query of this phase was measured"));
+  CHECK_THAT(kept_words(empty, 20), ContainsSubstring("this query was not measured"));
+  CHECK(budget_words(std::nullopt).empty());
+  CHECK(budget_words(Budget{Budget::Kind::mass, 0.95}) == "p = 0.95");
 }
 
 }  // namespace

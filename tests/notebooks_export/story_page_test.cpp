@@ -220,7 +220,7 @@ TEST_CASE("story page: the heaviest keys of words are the analysis's", "[story_p
   const auto reads = bytes_of(page.html, "reads-0");
   const auto masses = bytes_of(page.html, "read-masses-0");
   constexpr std::size_t kMost = 32;
-  REQUIRE(reads.size() == 53 * kMost * 7);
+  REQUIRE(reads.size() == 53 * kMost * 8);
   for (Index pos = 0; pos < 53; ++pos) {
     const auto& methods = story.steps[0].view.methods;
     std::vector<QueryLook> looks;
@@ -232,7 +232,7 @@ TEST_CASE("story page: the heaviest keys of words are the analysis's", "[story_p
     }
     const std::vector<Index> heaviest = looks[0].heaviest(kMost);
     for (std::size_t j = 0; j < kMost; ++j) {
-      const std::size_t at = (static_cast<std::size_t>(pos) * kMost + j) * 7;
+      const std::size_t at = (static_cast<std::size_t>(pos) * kMost + j) * 8;
       const unsigned key = word16(reads, at) | word16(reads, at + 2) << 16;
       if (j >= heaviest.size()) {
         CHECK(key == 0xffffffffU);
@@ -244,6 +244,7 @@ TEST_CASE("story page: the heaviest keys of words are the analysis's", "[story_p
       for (std::size_t m = 0; m < 2; ++m) {
         const KeyEnd end = fate_of(looks[m], heaviest[j]).end;
         CHECK((reads[at + 6] >> m & 1U) == (end == KeyEnd::dropped ? 0U : 1U));
+        CHECK((reads[at + 7] >> m & 1U) == (end == KeyEnd::by_rule ? 1U : 0U));
       }
     }
   }

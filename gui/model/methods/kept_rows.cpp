@@ -55,11 +55,16 @@ KeptRequest kept_request(const Session& session, const MethodSpec& method,
 }
 
 KeptQuestion kept_question(const Session& session, const MethodSpec& method) {
+  return kept_question(session, method, session.phase());
+}
+
+KeptQuestion kept_question(const Session& session, const MethodSpec& method, Phase phase) {
   KeptQuestion question;
   question.request = kept_request(session, method, session.parameters());
+  question.request.phase = phase;
   question.trace = session.document();
   question.draft = session.draft_for(method);
-  question.obstacle = obstacle(method, session.phase(), session.second() != nullptr);
+  question.obstacle = obstacle(method, phase, session.second() != nullptr);
   if (!question.trace->info().capture.qkv) {
     question.obstacle = "This trace holds no q, k and v: record it with --capture qkv.";
   }

@@ -64,8 +64,9 @@ struct KeptQuestion {
   std::string obstacle;                   // a sentence: why there is no answer; empty if there is
   std::string key;                        // of the cache
 };
-/// Needs an open trace.
+/// In the phase of the selected query, or in another one. Needs an open trace.
 KeptQuestion kept_question(const Session& session, const MethodSpec& method);
+KeptQuestion kept_question(const Session& session, const MethodSpec& method, Phase phase);
 
 /// Replays the method through the layer. draft: for methods that need it; null = none. Throws what
 /// replay_layers throws.

@@ -117,7 +117,7 @@ TokenTexts TokenTexts::of(const Document& document, JobContext& job) {
     while (right < whole.size() && whole[right].empty()) ++right;
     const auto before = left > 0 ? characters_of(whole[left - 1]) : std::vector<char32_t>();
     const auto after = right < whole.size() ? characters_of(whole[right]) : std::vector<char32_t>();
-    texts.add(with_visible_spaces(printable(whole[slot])), ends, before.empty() ? 0 : before.back(),
+    texts.add(with_visible_spaces(drawable(whole[slot])), ends, before.empty() ? 0 : before.back(),
               after.empty() ? 0 : after.front());
   }
   for (const char32_t c : characters_of(texts.all_)) alphabet.insert(c);

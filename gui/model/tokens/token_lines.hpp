@@ -16,7 +16,7 @@
 
 namespace kvscope::gui {
 
-/// What every token shows: printable() of its bytes, spaces that stand alone or in rows as middle
+/// What every token shows: drawable() of its bytes, spaces that stand alone or in rows as middle
 /// dots, "id 1234" without recorded text. A character that is split between tokens stands in the
 /// one in which it begins, and the others show nothing; right-to-left letters stand as they are
 /// drawn.

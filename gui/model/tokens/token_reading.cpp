@@ -35,6 +35,13 @@ kvscope::Selection copied(const kvscope::Selection& selection, std::optional<Ind
   return out;
 }
 
+/// The keys that a head keeps of a row; the call is not dense.
+ListView list_of(const MethodAnswers::Call& call, bool is_one_head, Index q_head, Index group,
+                 const AttentionRow& row) {
+  const Index owner = is_one_head ? 0 : owner_of(call.selection.owner, q_head, group);
+  return call.selection.list(owner, row.query - call.tokens.begin);
+}
+
 /// What a method does with the weight of each key, summed over heads.
 struct KeptWeights {
   std::vector<float> scored;
@@ -55,8 +62,7 @@ struct KeptWeights {
     if (call == nullptr) return;
     is_known = true;
     if (call->selection.is_dense) return all();
-    const Index owner = is_one_head ? 0 : owner_of(call->selection.owner, q_head, group);
-    const ListView list = call->selection.list(owner, row.query - call->tokens.begin);
+    const ListView list = list_of(*call, is_one_head, q_head, group, row);
     for (std::size_t i = 0; i < list.keys.size(); ++i) {
       const Index key = list.keys[i];
       if (key < row.visible.begin || key >= row.visible.end) continue;
@@ -95,6 +101,11 @@ const MethodAnswers::Call* MethodAnswers::Layer::call_of(Index query) const {
   if (after == calls.begin()) return nullptr;
   const Call& call = *(after - 1);
   return query < call.tokens.end ? &call : nullptr;
+}
+
+const MethodAnswers::Layer* MethodAnswers::layer(Index number) const {
+  const auto found = std::ranges::find(layers, number, &Layer::layer);
+  return found == layers.end() ? nullptr : &*found;
 }
 
 std::size_t MethodAnswers::bytes() const {
@@ -193,10 +204,8 @@ Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
         weights[static_cast<std::size_t>(key)] += KeptWeights::weight(row, key);
       for (std::size_t m = 0; m < said.size(); ++m) {
         if (said[m] == nullptr) continue;
-        const auto& known = said[m]->layers;
-        const auto found = std::ranges::find(known, layer, &MethodAnswers::Layer::layer);
-        if (found != known.end())
-          kept[m].add(*found, said[m]->is_one_head, heads[i], info.group(), row);
+        if (const auto* known = said[m]->layer(layer))
+          kept[m].add(*known, said[m]->is_one_head, heads[i], info.group(), row);
       }
     }
   }
@@ -218,6 +227,31 @@ Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
   reading.other_fates = kept[1].fates(mean.visible, weights, n_heads);
   reading.row = rank_keys(request.layer, request.q_head, std::move(mean));
   return reading;
+}
+
+KeptKeys kept_keys(const MethodAnswers& answers, const std::string& method,
+                   const std::optional<Budget>& budget, const RankedRow& row, Index group) {
+  const AttentionRow& weights = row.row;
+  const MethodAnswers::Layer& layer = *answers.layer(row.layer);
+  const MethodAnswers::Call* call = layer.call_of(weights.query);
+  const auto leaves_dense = [](const MethodAnswers::Call& one) { return one.selection.is_dense; };
+  KeptKeys out{method, budget_words(budget), {}, std::ranges::all_of(layer.calls, leaves_dense)};
+  if (call == nullptr && !layer.calls.empty()) return out;
+  KeptRow kept{weights.query, weights.visible, {}, 0.0};
+  const auto add = [&](Index key) {
+    if (key < weights.visible.begin || key >= weights.visible.end) return;
+    kept.keys.push_back(static_cast<KeyPos>(key));
+    kept.mass += weights.prob(key);
+  };
+  if (call == nullptr || call->selection.is_dense) {
+    for (Index key = weights.visible.begin; key < weights.visible.end; ++key) add(key);
+  } else {
+    for (const KeyPos key : list_of(*call, answers.is_one_head, row.q_head, group, weights).keys)
+      add(key);
+    std::ranges::sort(kept.keys);
+  }
+  out.row = std::move(kept);
+  return out;
 }
 
 std::vector<Index> heaviest_keys(const Reading& reading, std::size_t n) {

@@ -31,6 +31,8 @@ struct MethodAnswers {
   };
   bool is_one_head = false;
   std::vector<Layer> layers;  // ascending
+  /// Null if it was not asked for.
+  const Layer* layer(Index number) const;
   std::size_t bytes() const;
 };
 
@@ -94,6 +96,10 @@ struct ReadingRequest {
 /// Answers may be null: fates are not known then. Throws what attention_row throws.
 Reading reading_of(const TraceSource& trace, const ReadingRequest& request,
                    const MethodAnswers* answers, const MethodAnswers* other, JobContext& job);
+
+/// What the method keeps of one head's row; its layer must be among the answers'.
+KeptKeys kept_keys(const MethodAnswers& answers, const std::string& method,
+                   const std::optional<Budget>& budget, const RankedRow& row, Index group);
 
 /// The heaviest keys of a reading, the first one first.
 std::vector<Index> heaviest_keys(const Reading& reading, std::size_t n);

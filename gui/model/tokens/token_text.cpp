@@ -52,7 +52,10 @@ char lower(char c) {
 
 }  // namespace
 
-std::string printable(std::string_view bytes) {
+namespace {
+
+/// Characters from `first_far` on are written as numbers.
+std::string written(std::string_view bytes, char32_t first_far) {
   std::string text;
   for (std::size_t i = 0; i < bytes.size();) {
     const std::size_t n = character_length(bytes, i);
@@ -63,7 +66,7 @@ std::string printable(std::string_view bytes) {
       text += "\u2192";
     } else if (n == 0 || (n == 1 && (byte < 0x20 || byte == 0x7f))) {
       text += fmt::format("<{:02X}>", byte);
-    } else if (const char32_t c = code_point(bytes, i, n); is_invisible(c)) {
+    } else if (const char32_t c = code_point(bytes, i, n); is_invisible(c) || c >= first_far) {
       text += fmt::format("<U+{:04X}>", static_cast<std::uint32_t>(c));
     } else {
       text += bytes.substr(i, n);
@@ -71,6 +74,16 @@ std::string printable(std::string_view bytes) {
     i += std::max<std::size_t>(1, n);
   }
   return text;
+}
+
+}  // namespace
+
+std::string printable(std::string_view bytes) {
+  return written(bytes, 0x110000);
+}
+
+std::string drawable(std::string_view bytes) {
+  return written(bytes, 0x10000);
 }
 
 std::vector<std::size_t> find_text(const std::vector<std::string>& token_bytes,

@@ -11,6 +11,9 @@ namespace kvscope::gui {
 /// control characters and bytes that are no whole character as <0A>, characters beyond ASCII that
 /// draw nothing or turn the line around as <U+200B>. Spaces stay.
 std::string printable(std::string_view bytes);
+/// The same with emoji and other characters beyond the basic plane, which the window's letters do
+/// not have, by their numbers: one would look like the other. <U+1F600>
+std::string drawable(std::string_view bytes);
 
 /// Positions of tokens, ascending, in which an occurrence of `needle` in the running text begins;
 /// letters of ASCII match in either case. Empty for an empty needle.

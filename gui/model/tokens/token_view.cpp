@@ -26,21 +26,6 @@ std::string method_words(const KeptKeys& kept) {
   return kept.budget.empty() ? label : fmt::format("{}, {}", label, kept.budget);
 }
 
-/// "256 tokens", "p = 0.95"; empty without a budget.
-std::string budget_words(const std::optional<Budget>& budget) {
-  if (!budget) return {};
-  switch (budget->kind) {
-    case Budget::Kind::tokens:
-      return fmt::format("{} tokens", budget->value);
-    case Budget::Kind::mass:
-      return fmt::format("p = {}", budget->value);
-    case Budget::Kind::pages:
-    case Budget::Kind::ratio:
-      break;
-  }
-  return budget->to_string();
-}
-
 /// Largest weight of each bin of neighbouring keys; every key of its own where there are few.
 plot::Line weight_line(const AttentionRow& row, Index first, double lowest) {
   plot::Line line;
@@ -161,24 +146,32 @@ double Shading::shade(Index pos) const {
 // ---- kept keys ----
 
 bool KeptKeys::holds(Index pos) const {
-  return row != nullptr &&
-         std::binary_search(row->keys.begin(), row->keys.end(), static_cast<KeyPos>(pos));
+  return row && std::binary_search(row->keys.begin(), row->keys.end(), static_cast<KeyPos>(pos));
 }
 
-KeptKeys kept_keys(const KeptRows& rows, const KeptRequest& request, const std::string& method,
-                   Index query) {
-  return {method, budget_words(request.budget), rows.nearest(query), rows.is_dense};
+std::string budget_words(const std::optional<Budget>& budget) {
+  if (!budget) return {};
+  switch (budget->kind) {
+    case Budget::Kind::tokens:
+      return fmt::format("{} tokens", budget->value);
+    case Budget::Kind::mass:
+      return fmt::format("p = {}", budget->value);
+    case Budget::Kind::pages:
+    case Budget::Kind::ratio:
+      break;
+  }
+  return budget->to_string();
 }
 
 std::string kept_words(const KeptKeys& kept, Index query) {
   const std::string label = figures::method_label(kept.method);
-  if (kept.row == nullptr) return fmt::format("{}: no query of this phase was measured", label);
+  if (!kept.row) return fmt::format("{}: this query was not measured", label);
   if (kept.is_dense) return fmt::format("{} leaves this layer dense", label);
   std::string words =
       fmt::format("{} keeps {} of {} keys, {} of the attention", label, kept.row->keys.size(),
                   kept.row->visible.size(), percent(kept.row->mass));
   if (kept.row->pos != query) {
-    words += fmt::format(" (of the query at {}, the nearest one measured)", kept.row->pos);
+    words += fmt::format(" (of the query at {})", kept.row->pos);
   }
   return words;
 }
@@ -230,7 +223,7 @@ plot::Figure token_figure(const TokenFigureInput& input) {
   for (const KeptKeys& kept : input.kept) methods.push_back(kept.method);
   const figures::MethodTones tones(methods);
   for (const KeptKeys& kept : input.kept) {
-    if (kept.row == nullptr || kept.is_dense) continue;
+    if (!kept.row || kept.is_dense) continue;
     plot::Scatter points = kept_points(row, kept, first, lowest, tones.of(kept.method));
     if (!points.x.empty()) panel.marks.push_back(std::move(points));
   }
@@ -296,7 +289,7 @@ std::string token_csv(const TokenFigureInput& input) {
                        csv_field(input.document.has_text() ? input.document.token_text(pos) : ""),
                        weight_words(row.prob(pos)), input.row.rank_of(pos));
     for (const KeptKeys& kept : input.kept) {
-      csv += kept.row == nullptr ? "," : kept.holds(pos) ? ",1" : ",0";
+      csv += !kept.row ? "," : kept.holds(pos) ? ",1" : ",0";
     }
     csv += "\n";
   }

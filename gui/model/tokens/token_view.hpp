@@ -72,17 +72,18 @@ std::string weight_words(double weight);
 
 /// One method's keys for the query that is looked at.
 struct KeptKeys {
-  std::string method;            // "quoka" as it is called in the session
-  std::string budget;            // "256 tokens", or empty
-  const KeptRow* row = nullptr;  // of the measured query nearest to the one that is looked at
+  std::string method;          // "quoka" as it is called in the session
+  std::string budget;          // "256 tokens", or empty
+  std::optional<KeptRow> row;  // empty: the method was not asked about the query
   bool is_dense = false;
   bool holds(Index pos) const;
 };
-KeptKeys kept_keys(const KeptRows& rows, const KeptRequest& request, const std::string& method,
-                   Index query);
 
-/// "quoka keeps 256 of 4096 keys, 91.2% of the attention", of the measured query nearest to `query`
-/// where that one was not measured.
+/// "256 tokens", "p = 0.95"; empty without a budget.
+std::string budget_words(const std::optional<Budget>& budget);
+
+/// "quoka keeps 256 of 4096 keys, 91.2% of the attention"; with the query's position where it is
+/// not `query`.
 std::string kept_words(const KeptKeys& kept, Index query);
 
 /// The next of the ascending positions beyond `from` (before it, if not `forward`), around the end;

@@ -18,13 +18,48 @@ std::size_t slot_in(const std::vector<Index>& axis, Index wanted) {
   return static_cast<std::size_t>(std::find(axis.begin(), axis.end(), wanted) - axis.begin());
 }
 
-/// A head's loss under the atlas's method; NaN without one.
-double loss_of(const HeadAtlas& atlas, std::size_t head) {
-  const bool has_loss = !atlas.result.summary()["methods"].empty();
-  return has_loss ? atlas.result.values<double>("lost_mass")[head] : std::nan("");
+/// A head's loss under one of the atlas's methods; NaN without any.
+double loss_of(const HeadAtlas& atlas, std::size_t head, std::size_t method = 0) {
+  const std::size_t n = atlas.methods().size();
+  return n > 0 ? atlas.result.values<double>("lost_mass")[head * n + method] : std::nan("");
 }
 
+/// The figure's input, and what it refers to.
+struct AtlasInput {
+  AtlasInput(const HeadAtlas& atlas, const AtlasChoice& choice) : view(atlas.result, atlas.trace) {
+    input.results = {&view};
+    input.options.metric = std::string(enum_name(choice.number));
+    if (choice.difference == AtlasDifference::methods && atlas.methods().size() > 1) {
+      input.options.metric = "lost_mass";
+      input.options.selector = atlas.methods()[0];
+      input.options.against = atlas.methods()[1];
+    }
+    if (choice.difference == AtlasDifference::traces && atlas.second) {
+      other.emplace(atlas.second->result, atlas.second->trace);
+      input.results.push_back(&*other);
+    }
+  }
+  MemoryResultView view;
+  std::optional<MemoryResultView> other;
+  FigureInput input;
+};
+
 }  // namespace
+
+std::vector<std::string> HeadAtlas::methods() const {
+  std::vector<std::string> names;
+  for (const auto& method : result.summary()["methods"])
+    names.push_back(method["selector"].get<std::string>());
+  return names;
+}
+
+HeadAtlas head_atlases_of(const TraceSource& trace, const TraceSource* second,
+                          const HeadsOptions& options, JobContext& job) {
+  HeadAtlas atlas = head_atlas_of(trace, options, job);
+  if (second != nullptr)
+    atlas.second = std::make_shared<const HeadAtlas>(head_atlas_of(*second, options, job));
+  return atlas;
+}
 
 HeadAtlas head_atlas_of(const TraceSource& trace, const HeadsOptions& options, JobContext& job) {
   HeadAtlas atlas;
@@ -52,11 +87,10 @@ const AtlasPlace* AtlasPicture::of(Index layer, Index q_head) const {
 
 AtlasPicture draw_atlas(const HeadAtlas& atlas, const AtlasChoice& choice) {
   const bool is_sorted = choice.sort == AtlasSort::largest;
-  const MemoryResultView view(atlas.result, atlas.trace);
-  FigureInput input;
-  input.results = {&view};
-  input.options.metric = std::string(enum_name(choice.number));
+  const AtlasInput asked(atlas, choice);
+  const FigureInput& input = asked.input;
   AtlasPicture picture;
+  picture.difference = figures::head_difference(input);
   picture.figure = make_figure(find_figure_kind(is_sorted ? "heads-sorted" : "heads"), input);
   picture.figure.caption.push_back(
       fmt::format("Trace: {}; {} query rows.", atlas.trace,
@@ -90,8 +124,32 @@ std::map<std::pair<Index, Index>, double> retrieval_shades(const HeadAtlas& atla
   return shades;
 }
 
-std::vector<std::pair<std::string, std::string>> head_lines(const HeadAtlas& atlas, Index layer,
-                                                            Index q_head) {
+namespace {
+
+/// Layer and head that a head is compared with.
+std::pair<Index, Index> partner_of(const HeadAtlas& atlas,
+                                   const figures::HeadDifference& difference, std::size_t head) {
+  const HeadAtlas& other = atlas.second ? *atlas.second : atlas;
+  const std::size_t slot = difference.partner[head];
+  return {other.layers[slot / other.q_heads.size()], other.q_heads[slot % other.q_heads.size()]};
+}
+
+std::string difference_csv(const HeadAtlas& atlas, const figures::HeadDifference& difference) {
+  std::string csv = "layer,q_head,other_layer,other_q_head,difference\n";
+  for (std::size_t head = 0; head < difference.partner.size(); ++head) {
+    const auto [its_layer, its_head] = partner_of(atlas, difference, head);
+    const double value = difference.numbers.values[head];
+    csv += fmt::format("{},{},{},{},{}\n", atlas.layers[head / atlas.q_heads.size()],
+                       atlas.q_heads[head % atlas.q_heads.size()], its_layer, its_head,
+                       std::isnan(value) ? std::string() : fmt::format("{:.17g}", value));
+  }
+  return csv;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> head_lines(
+    const HeadAtlas& atlas, Index layer, Index q_head, const figures::HeadDifference* difference) {
   const std::size_t head =
       slot_in(atlas.layers, layer) * atlas.q_heads.size() + slot_in(atlas.q_heads, q_head);
   std::vector<std::pair<std::string, std::string>> lines = {
@@ -100,15 +158,26 @@ std::vector<std::pair<std::string, std::string>> head_lines(const HeadAtlas& atl
     const double value = atlas.result.values<double>(measure.name)[head];
     lines.emplace_back(measure.label, number_text(value, 4));
   }
-  const double lost = loss_of(atlas, head);
-  if (!std::isnan(lost)) {
-    const auto& method = atlas.result.summary()["methods"][0]["pair"];
+  for (std::size_t m = 0; m < atlas.methods().size(); ++m) {
+    const double lost = loss_of(atlas, head, m);
+    if (std::isnan(lost)) continue;
+    const auto& method = atlas.result.summary()["methods"][m]["pair"];
     lines.emplace_back("Lost under " + method.get<std::string>(), percent_text(lost));
   }
+  if (difference == nullptr) return lines;
+  if (atlas.second) {
+    const auto [its_layer, its_head] = partner_of(atlas, *difference, head);
+    lines.emplace_back("compared with", fmt::format("layer {}, query head {} of {}", its_layer,
+                                                    its_head, atlas.second->trace));
+  }
+  lines.emplace_back("difference", number_text(difference->numbers.values[head], 4));
   return lines;
 }
 
-std::string head_atlas_csv(const HeadAtlas& atlas) {
+std::string head_atlas_csv(const HeadAtlas& atlas, const AtlasChoice& choice) {
+  const AtlasInput asked(atlas, choice);
+  if (const auto difference = figures::head_difference(asked.input))
+    return difference_csv(atlas, *difference);
   std::string csv = "layer,q_head";
   for (const HeadMeasure& measure : kHeadMeasures) csv += fmt::format(",{}", measure.name);
   csv += ",lost_mass\n";

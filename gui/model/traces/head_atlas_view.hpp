@@ -3,12 +3,14 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "analysis/figures/head_atlas_difference.hpp"
 #include "analysis/kinds/heads.hpp"
 #include "analysis/plot/figure.hpp"
 #include "core/trace/source.hpp"
@@ -20,19 +22,29 @@ namespace kvscope::gui {
 /// The number that each head is shown with; a loss is that under the selected method.
 enum class AtlasNumber { distance, entropy, sink_share, local_share, retrieval, lost_mass };
 enum class AtlasSort { layers, largest };
+/// Of what the number is the difference.
+enum class AtlasDifference { none, methods, traces };
 
-/// analyze_heads' result.
+/// analyze_heads' result, and that of a second trace.
 struct HeadAtlas {
   HeadsOptions options;
   MemoryResult result;
-  std::string trace;  // file name
+  std::string trace;                        // file name
+  std::shared_ptr<const HeadAtlas> second;  // what it is compared with; null: nothing
   std::vector<Index> layers;
   std::vector<Index> q_heads;
-  std::size_t bytes() const { return sizeof *this + bytes_of(result); }
+  std::size_t bytes() const {
+    return sizeof *this + bytes_of(result) + (second ? second->bytes() : 0);
+  }
+  /// Methods whose losses were measured, as the result spells them.
+  std::vector<std::string> methods() const;
 };
 
 /// Throws what analyze_heads throws.
 HeadAtlas head_atlas_of(const TraceSource& trace, const HeadsOptions& options, JobContext& job);
+/// With a second trace beside it; null: none.
+HeadAtlas head_atlases_of(const TraceSource& trace, const TraceSource* second,
+                          const HeadsOptions& options, JobContext& job);
 
 /// Behind documents_key(): where the cache has it once the panel has asked.
 std::string head_atlas_key(const HeadsOptions& options);
@@ -50,6 +62,10 @@ struct AtlasChoice {
       "current one (retrieval), or what the selected method loses of it");
   AtlasSort sort =
       option(sort, "sort", AtlasSort::layers, "heads by layer, or the largest number first");
+  AtlasDifference difference = option(
+      difference, "difference", AtlasDifference::none,
+      "the difference of the number: of two methods (attention lost, the selected one minus the "
+      "one it is compared with), or of two traces (heads of other layers by the most similar map)");
   bool operator==(const AtlasChoice&) const = default;
 };
 
@@ -66,17 +82,20 @@ struct AtlasPlace {
 struct AtlasPicture {
   plot::Figure figure;
   std::vector<AtlasPlace> places;
+  std::optional<figures::HeadDifference> difference;
   /// The head under a place of the data; null between and outside.
   const AtlasPlace* at(double x, double y) const;
   const AtlasPlace* of(Index layer, Index q_head) const;
 };
 AtlasPicture draw_atlas(const HeadAtlas& atlas, const AtlasChoice& choice);
 
-/// Every number of one head as "name", "value" lines.
-std::vector<std::pair<std::string, std::string>> head_lines(const HeadAtlas& atlas, Index layer,
-                                                            Index q_head);
+/// Every number of one head as "name", "value" lines, and of the head it is compared with.
+std::vector<std::pair<std::string, std::string>> head_lines(
+    const HeadAtlas& atlas, Index layer, Index q_head,
+    const figures::HeadDifference* difference = nullptr);
 
-/// One line per head: layer,q_head, every measure, lost_mass.
-std::string head_atlas_csv(const HeadAtlas& atlas);
+/// One line per head: layer,q_head, every measure, lost_mass; of a difference layer, q_head, the
+/// layer and head that it is compared with, difference.
+std::string head_atlas_csv(const HeadAtlas& atlas, const AtlasChoice& choice);
 
 }  // namespace kvscope::gui

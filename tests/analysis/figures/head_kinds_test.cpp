@@ -1,5 +1,7 @@
 // The figures of heads, from a small result whose numbers can be counted.
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
@@ -26,6 +28,21 @@ struct Heads {
     options.budget = "8";
     options.chunk = 32;
     options.cells = 8;
+    ThreadPool pool(1);
+    analyze_heads(trace, options, result, pool, {}, {});
+  }
+  /// Another analysis: seed of the text, layers that are shown, methods.
+  Heads(std::uint64_t seed, std::vector<Index> layers, const std::string& selector) {
+    test::PlantOptions plant;
+    plant.n_tokens = 64;
+    plant.seed = seed;
+    const MemoryTrace trace = test::planted_trace(plant);
+    HeadsOptions options;
+    options.selector = selector;
+    options.budget = "8";
+    options.chunk = 32;
+    options.cells = 8;
+    options.selection.layers = std::move(layers);
     ThreadPool pool(1);
     analyze_heads(trace, options, result, pool, {}, {});
   }
@@ -79,6 +96,84 @@ TEST_CASE("heads-sorted: the largest number comes first and says whose it is", "
   CHECK_THAT(figure.panels[0].x.label, ContainsSubstring("lost_mass"));
   options.layers = "1";
   CHECK(marks_of<plot::Note>(heads.drawn("heads-sorted", options).panels[0]).size() == 4);
+}
+
+TEST_CASE("heads against: what one method loses more than another, zero in the middle",
+          "[figures]") {
+  const Heads heads(1, {}, "quoka,quest:page-size=4");
+  FigureOptions options;
+  options.selector = "quoka";
+  options.against = "quest:page-size=4";
+  const plot::Figure figure = heads.drawn("heads", options);
+  const auto lost = heads.result.values<double>("lost_mass");  // [layer, head, method]
+  const plot::Panel& panel = figure.panels[0];
+  const auto maps = marks_of<plot::HeatMap>(panel);
+  REQUIRE(maps.size() == 1);
+  double widest = 0.0;
+  for (std::size_t head = 0; head < 8; ++head) {
+    const double value = lost[2 * head] - lost[2 * head + 1];
+    widest = std::max(widest, std::abs(value));
+    const auto row = static_cast<Index>(head / 4) * 10 + 4;
+    const auto column = static_cast<Index>(head % 4) * 10 + 2;
+    CHECK(maps[0].values[static_cast<std::size_t>(row * maps[0].n_cols + column)] ==
+          static_cast<float>(value));
+  }
+  REQUIRE(widest > 0.0);
+  REQUIRE(panel.colour);
+  CHECK(panel.colour->map == plot::ColourMap::diverging);
+  CHECK(panel.colour->axis.range->low == -widest);
+  CHECK(panel.colour->axis.range->high == widest);
+  CHECK_THAT(panel.colour->axis.label, ContainsSubstring("Lost under QuoKA"));
+  CHECK_THAT(panel.colour->axis.label, ContainsSubstring("− Quest"));
+  // The largest difference first, whatever its sign.
+  const plot::Figure sorted = heads.drawn("heads-sorted", options);
+  const auto notes = marks_of<plot::Note>(sorted.panels[0]);
+  const auto most = [&](std::size_t head) { return std::abs(lost[2 * head] - lost[2 * head + 1]); };
+  std::size_t largest = 0;
+  for (std::size_t head = 1; head < 8; ++head)
+    largest = most(head) > most(largest) ? head : largest;
+  CHECK(notes[0].text.starts_with(fmt::format("L{} H{}\n", largest / 4, largest % 4)));
+  options.metric = "distance";
+  CHECK_THROWS_WITH(heads.drawn("heads", options), ContainsSubstring("lost_mass alone"));
+  options.metric.clear();
+  options.against = "quokka";
+  CHECK_THROWS_WITH(heads.drawn("heads", options),
+                    ContainsSubstring("against: there is no quokka"));
+  options.against = "quest:page-size=4";
+  options.match = "maps";
+  CHECK_THROWS_WITH(heads.drawn("heads", options), ContainsSubstring("leave it out"));
+}
+
+TEST_CASE("heads of two results: by place, or by the most similar map", "[figures]") {
+  const Heads first(1, {}, "");
+  const Heads second(2, {}, "");
+  const Heads upper(1, {1}, "");  // of the first, its upper layer alone
+  const auto drawn = [&](const Heads& other, const std::string& match) {
+    const MemoryResultView a(first.result, "a.h5");
+    const MemoryResultView b(other.result, "b.h5");
+    FigureInput input;
+    input.results = {&a, &b};
+    input.options.metric = "entropy";
+    input.options.match = match;
+    return make_figure(find_figure_kind("heads"), input);
+  };
+  const auto at = [](const plot::Figure& figure, Index layer, Index head) {
+    const auto map = marks_of<plot::HeatMap>(figure.panels[0])[0];
+    return map.values[static_cast<std::size_t>((layer * 10 + 4) * map.n_cols + head * 10 + 2)];
+  };
+  const auto mine = first.result.values<double>("entropy");
+  const auto other = second.result.values<double>("entropy");
+  const plot::Figure placed = drawn(second, "");
+  CHECK(at(placed, 1, 2) == static_cast<float>(mine[6] - other[6]));
+  CHECK_THAT(placed.panels[0].colour->axis.label, ContainsSubstring("Entropy (nats): a.h5 − b.h5"));
+  // Heads of a layer find themselves where it is the only one; those of the other, something.
+  const plot::Figure matched = drawn(upper, "");
+  for (Index head = 0; head < 4; ++head) CHECK(at(matched, 1, head) == 0.0f);
+  CHECK_THAT(matched.caption[0], ContainsSubstring("most alike"));
+  const plot::Figure same = drawn(first, "maps");
+  for (Index head = 0; head < 4; ++head) CHECK(at(same, 0, head) == 0.0f);
+  CHECK_THROWS_WITH(drawn(upper, "place"), ContainsSubstring("use maps"));
+  CHECK_THROWS_WITH(drawn(second, "names"), ContainsSubstring("place or maps"));
 }
 
 TEST_CASE("head-numbers: one map per measure that says something", "[figures]") {

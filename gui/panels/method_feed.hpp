@@ -1,0 +1,105 @@
+// A value that follows from what a method keeps: its lists, or what it loses. Asked for in every
+// frame; the question is put together only when something changed.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "gui/model/tokens/token_losses.hpp"
+#include "gui/model/tokens/token_reading.hpp"
+
+namespace kvscope::gui {
+
+/// Of whose queries: in the session's selection.
+struct MethodScope {
+  Phase phase = Phase::prefill;
+  LossHeads heads = LossHeads::head;
+  LossKind kind = LossKind::mass;  // of losses
+  bool operator==(const MethodScope&) const = default;
+};
+
+/// Request: has `of`, and key().
+template <class Value, class Request>
+class MethodFeed {
+ public:
+  using Compute = Value (*)(const TraceSource&, const TraceSource*, const Request&, JobContext&);
+
+  /// `what`: "Lists of", before the method's name in the title of the job.
+  MethodFeed(std::string_view what, Compute compute) : what_(what), compute_(compute) {}
+
+  /// `is_new`: the session has changed since the last call. Needs an open trace.
+  void ask(const Session& session, const MethodSpec& method, const MethodScope& scope,
+           bool is_new) {
+    if (is_new || !question_.trace || scope != scope_) {
+      const auto before = question_.trace;
+      scope_ = scope;
+      question_ = kept_question(session, method, scope.phase);
+      request_ = request_of(question_.request, scope);
+      key_ = documents_key(*question_.trace, question_.draft.get()) + request_.key();
+      if (before != question_.trace) value_.reset();
+    }
+    is_fresh_ = false;
+    busy_ = false;
+    problem_ = question_.obstacle;
+    if (problem_.empty()) {
+      const auto view =
+          slot_.ask(session.bench(), key_, {fmt::format("{} {}", what_, method), Lane::heavy},
+                    on_traces(question_.trace, question_.draft, request_, compute_));
+      is_fresh_ = view.fresh;
+      busy_ = view.is_pending();
+      if (view.fresh) value_ = view.value;
+      if (view.failed()) problem_ = view.status.error;
+      if (!view.fresh && view.status.state == JobState::cancelled)
+        problem_ = fmt::format("{}: cancelled; it is computed again with the next change", method);
+    } else {
+      slot_.retry();  // whatever still runs is not wanted
+    }
+    if (!problem_.empty()) value_.reset();
+  }
+
+  void forget() {
+    if (!question_.trace) return;
+    slot_.clear();
+    question_ = {};
+    value_.reset();
+    problem_.clear();
+    is_fresh_ = false;
+    busy_ = false;
+  }
+
+  /// Of this trace, perhaps of the question before; null: there is none (yet).
+  const std::shared_ptr<const Value>& value() const { return value_; }
+  /// The same, but null while it is that of the question before.
+  std::shared_ptr<const Value> fresh() const { return is_fresh_ ? value_ : nullptr; }
+  /// Of fresh(), in the cache.
+  const std::string& key() const { return key_; }
+  const Request& request() const { return request_; }
+  /// A sentence: why there is none.
+  const std::string& problem() const { return problem_; }
+  bool is_busy() const { return busy_; }
+
+ private:
+  static Request request_of(const KeptRequest& of, const MethodScope& scope) {
+    if constexpr (requires(Request request) { request.kind; })
+      return {of, scope.heads, scope.kind};
+    else
+      return {of, scope.heads};
+  }
+
+  std::string_view what_;
+  Compute compute_;
+  AsyncValue<Value> slot_;
+  MethodScope scope_;
+  KeptQuestion question_;
+  Request request_;
+  std::string key_;
+  std::shared_ptr<const Value> value_;
+  std::string problem_;
+  bool is_fresh_ = false;
+  bool busy_ = false;
+};
+
+}  // namespace kvscope::gui
