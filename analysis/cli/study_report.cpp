@@ -1,6 +1,10 @@
 // kvscope study report: a study as one page.
 #include <fmt/format.h>
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
@@ -81,12 +85,17 @@ class StudyReportCommand final : public Command {
       section.pictures = draw_task(study, answers, task.name, drawing_, stop.token());
       report.tasks.push_back(std::move(section));
     }
+    std::map<std::string, std::vector<std::string>> failed;  // items by what is said of them
     for (const StudyItem& item : study.plan.items) {
       if (const StoredItem* known = study.store.find(item.key)) report.seconds += known->seconds;
       const std::string sentence = failure_of(study.plan, study.store, item);
-      if (!sentence.empty())
-        report.failures.push_back(fmt::format("{}: {}", label_of(item), sentence));
+      if (!sentence.empty()) failed[sentence].push_back(label_of(item));
     }
+    for (const auto& [sentence, labels] : failed)
+      report.failures.push_back(
+          labels.size() == 1
+              ? fmt::format("{}: {}", labels[0], sentence)
+              : fmt::format("{} items, {} first: {}", labels.size(), labels[0], sentence));
     const std::string file = shell_word(file_.string());
     report.commands = {"kvscope study run " + file, "kvscope study table --rows " + file,
                        command_line};
