@@ -1,30 +1,23 @@
 // kvscope verify: checks a trace's structure, checksums and arithmetic.
 #include "traces/verify.hpp"
 
-#include <nlohmann/json.hpp>
-
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 
 namespace kvscope::cli {
 namespace {
 
 class VerifyCommand final : public Command {
  public:
-  std::string name() const override { return "verify"; }
-  std::string summary() const override {
-    return "check a trace: structure, checksums, recomputed attention rows";
-  }
-  std::string description() const override {
-    return "Reads the whole file: every dataset's shape and attributes, every checksum, and "
-           "--n-rows sampled rows whose log-sum-exp and attention are computed again from q and k. "
-           "Exit code 3 if anything is wrong.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope verify trace.h5", "prints ok, or every problem on its own line"},
-            {"kvscope verify trace.h5 --n-rows 1000 --seed 7 --json",
-             "more rows, other ones, as JSON"}};
+  CommandCard card() const override {
+    return {
+        "verify",
+        "check a trace: structure, checksums, recomputed attention rows",
+        "Reads the whole file: every dataset's shape and attributes, every checksum, and "
+        "--n-rows sampled rows whose log-sum-exp and attention are computed again from q and k. "
+        "Exit code 3 if anything is wrong.",
+        {{"kvscope verify trace.h5", "prints ok, or every problem on its own line"},
+         {"kvscope verify trace.h5 --n-rows 1000 --seed 7 --json",
+          "more rows, other ones, as JSON"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "the file to check", file_, /*required=*/true);
@@ -35,11 +28,8 @@ class VerifyCommand final : public Command {
   }
 
   int run(const OptionSet&, const std::string&) override {
-    if (n_rows_ < 0)
-      throw UsageError(fmt::format("--n-rows: expected at least 0, found {}", n_rows_));
-    VerifyOptions options;
-    options.n_rows = n_rows_;
-    options.seed = static_cast<std::uint64_t>(seed_);
+    if (n_rows_ < 0) throw UsageError("--n-rows: expected at least 0, found {}", n_rows_);
+    VerifyOptions options{.n_rows = n_rows_, .seed = static_cast<std::uint64_t>(seed_)};
     ThreadPool pool(work_.n_threads());
     VerifyReport report;
     {
@@ -62,8 +52,8 @@ class VerifyCommand final : public Command {
       for (const auto& problem : report.problems) print(problem + "\n");
     }
     if (report.ok) return kOk;
-    note(fmt::format("kvscope: {} failed verification: {} problem{}", file_.string(),
-                     report.problems.size(), report.problems.size() == 1 ? "" : "s"));
+    note("kvscope: {} failed verification: {} problem{}", file_.string(), report.problems.size(),
+         report.problems.size() == 1 ? "" : "s");
     return kInputError;
   }
 

@@ -1,25 +1,18 @@
 // The figures of heads, from a small result whose numbers can be counted.
 #include <fmt/format.h>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/kinds/heads.hpp"
-#include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::head_kinds_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
 using testing::marks_of;
 
 struct Heads {
   Heads() {
-    test::PlantOptions plant;
-    plant.n_tokens = 64;
+    test::PlantOptions plant{.n_tokens = 64};
     const MemoryTrace trace = test::planted_trace(plant);
     HeadsOptions options;
     options.selector = "quest:page-size=4";
@@ -35,7 +28,7 @@ struct Heads {
   MemoryResult result;
 };
 
-TEST_CASE("heads: each tile is the head's map, upright, with its number", "[figures]") {
+TEST_CASE("heads: each tile is the head's map, upright, with its number") {
   const Heads heads;
   const plot::Figure figure = heads.drawn("heads");
   REQUIRE(figure.panels.size() == 1);
@@ -66,13 +59,12 @@ TEST_CASE("heads: each tile is the head's map, upright, with its number", "[figu
   CHECK(boxes[1].label == "the 5 largest: mean attention distance (tokens)");
 }
 
-TEST_CASE("heads-sorted: the largest number comes first and says whose it is", "[figures]") {
+TEST_CASE("heads-sorted: the largest number comes first and says whose it is") {
   const Heads heads;
-  FigureOptions options;
-  options.metric = "lost_mass";
+  FigureOptions options{.metric = "lost_mass"};
   const plot::Figure figure = heads.drawn("heads-sorted", options);
   const auto lost = heads.result.values<double>("lost_mass");
-  const auto most = std::max_element(lost.begin(), lost.end()) - lost.begin();
+  const auto most = std::ranges::max_element(lost) - lost.begin();
   const auto notes = marks_of<plot::Note>(figure.panels[0]);
   REQUIRE(notes.size() == 8);
   CHECK(notes[0].text.starts_with(fmt::format("L{} H{}\n", most / 4, most % 4)));
@@ -81,7 +73,7 @@ TEST_CASE("heads-sorted: the largest number comes first and says whose it is", "
   CHECK(marks_of<plot::Note>(heads.drawn("heads-sorted", options).panels[0]).size() == 4);
 }
 
-TEST_CASE("head-numbers: one map per measure that says something", "[figures]") {
+TEST_CASE("head-numbers: one map per measure that says something") {
   const Heads heads;
   const plot::Figure all = heads.drawn("head-numbers");
   // distance, entropy, sink, local and the loss; no token repeats and there is no attention sink
@@ -89,8 +81,7 @@ TEST_CASE("head-numbers: one map per measure that says something", "[figures]") 
   CHECK(all.panels[0].title == "Mean attention distance (tokens)");
   CHECK_THAT(all.panels[4].title, ContainsSubstring("Quest"));
   CHECK(all.columns == 3);  // rows that are about equally full
-  FigureOptions options;
-  options.metric = "entropy";
+  FigureOptions options{.metric = "entropy"};
   const plot::Figure one = heads.drawn("head-numbers", options);
   REQUIRE(one.panels.size() == 1);
   CHECK(one.span == plot::Span::column);
@@ -104,5 +95,4 @@ TEST_CASE("head-numbers: one map per measure that says something", "[figures]") 
   CHECK_THROWS_WITH(heads.drawn("heads", options), ContainsSubstring("quest:page-size=4"));
 }
 
-}  // namespace
 }  // namespace kvscope::head_kinds_test

@@ -1,22 +1,15 @@
 // What a study expands to, what its keys depend on, and what a forecast makes of measured items.
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "analysis/study/study_forecast.hpp"
 #include "analysis/study/study_items.hpp"
 #include "analysis/study/study_state.hpp"
 #include "analysis/study/study_table.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::study_items_test {
-namespace {
 
 using Json = nlohmann::ordered_json;
-using testing::TempDir;
 
 constexpr const char* kText = R"(
 models = { a = "verifier", b = { model = "draft", draft = "draft" } }
@@ -144,5 +137,4 @@ TEST_CASE("a table has means over layers without windows, or every row") {
   CHECK(rows_of_item(rows, item).empty());
 }
 
-}  // namespace
 }  // namespace kvscope::test::study_items_test
