@@ -1,7 +1,5 @@
 #include "analysis/base/analysis.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -50,13 +48,13 @@ ResultInfo make_result_info(std::string_view kind, std::span<const TraceSource* 
 }
 
 void check_stop(const std::stop_token& stop, std::string_view analysis) {
-  if (stop.stop_requested()) throw Interrupted(fmt::format("{}: stopped on request", analysis));
+  if (stop.stop_requested()) throw Interrupted("{}: stopped on request", analysis);
 }
 
 void require_whole_groups(const TraceInfo& info, std::string_view analysis) {
   if (info.n_kv < 1 || info.n_q % info.n_kv != 0) {
-    throw ConfigError(fmt::format("{}: {} query heads do not divide among {} KV heads", analysis,
-                                  info.n_q, info.n_kv));
+    throw ConfigError("{}: {} query heads do not divide among {} KV heads", analysis, info.n_q,
+                      info.n_kv);
   }
   std::vector<Index> expected;
   for (Index kv_head : info.kv_heads) {
@@ -64,9 +62,9 @@ void require_whole_groups(const TraceInfo& info, std::string_view analysis) {
   }
   if (expected != info.q_heads) {
     throw ConfigError(
-        fmt::format("{}: needs all {} query heads of each KV head, but the trace holds {} query "
-                    "heads for {} KV heads; record without a head filter, or with whole groups",
-                    analysis, info.group(), info.q_heads.size(), info.kv_heads.size()));
+        "{}: needs all {} query heads of each KV head, but the trace holds {} query "
+        "heads for {} KV heads; record without a head filter, or with whole groups",
+        analysis, info.group(), info.q_heads.size(), info.kv_heads.size());
   }
 }
 
@@ -98,8 +96,8 @@ nlohmann::ordered_json mean_of_layers(const nlohmann::ordered_json& layers) {
   for (const auto& entry : layers) {
     for (const auto& [key, value] : entry.items()) {
       if (!value.is_number_float() && !value.is_null()) continue;
-      auto found = std::find_if(means.begin(), means.end(),
-                                [&name = key](const auto& known) { return known.first == name; });
+      auto found = std::ranges::find_if(
+          means, [&name = key](const auto& known) { return known.first == name; });
       if (found == means.end()) found = means.insert(means.end(), {key, Mean{}});
       if (value.is_number()) found->second.add(value.get<double>());
     }

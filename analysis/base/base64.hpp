@@ -2,12 +2,7 @@
 // since whoever reads knows how many there are.
 #pragma once
 
-#include <cstddef>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -8,14 +8,12 @@
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/base/whole_file.hpp"
 
 namespace kvscope {
@@ -87,7 +85,7 @@ class LineReader {
     return n > 0;
   }
   [[noreturn]] void fail() const {
-    throw IoError(fmt::format("cannot read {}: {}", name_, std::strerror(errno)));
+    throw IoError("cannot read {}: {}", name_, std::strerror(errno));
   }
 
   std::string name_;
@@ -147,23 +145,22 @@ std::uintmax_t read_checked_lines(const std::filesystem::path& file, std::string
     if (!is_whole || !data) {
       const bool is_last = !is_whole || in.is_at_end();
       if (is_last && number > 1) return valid_bytes;
-      throw FormatError(
-          fmt::format("{}, line {}: expected a line of a {}'s journal with its checksum{}",
-                      file.string(), number, what, number == 1 ? "" : "; the journal is damaged"));
+      throw FormatError("{}, line {}: expected a line of a {}'s journal with its checksum{}",
+                        file.string(), number, what, number == 1 ? "" : "; the journal is damaged");
     }
     try {
       visit(parse_ordered_json(*data, fmt::format("{}, line {}", file.string(), number)),
             number == 1);
     } catch (const nlohmann::json::exception& error) {
-      throw FormatError(fmt::format("{}, line {}: not what a {} writes: {}", file.string(), number,
-                                    what, error.what()));
+      throw FormatError("{}, line {}: not what a {} writes: {}", file.string(), number, what,
+                        error.what());
     } catch (const ConfigError& error) {
-      throw FormatError(fmt::format("{}, line {}: found {}", file.string(), number, error.what()));
+      throw FormatError("{}, line {}: found {}", file.string(), number, error.what());
     }
     valid_bytes += line.size() + 1;
   }
   if (valid_bytes == 0)
-    throw FormatError(fmt::format("{}: empty, expected a {}'s journal", file.string(), what));
+    throw FormatError("{}: empty, expected a {}'s journal", file.string(), what);
   return valid_bytes;
 }
 
@@ -180,7 +177,7 @@ CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file) : file_(
 CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file, std::uintmax_t valid_bytes)
     : file_(file) {
   const auto fail = [&] {
-    throw IoError(fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
+    throw IoError("cannot write {}: {}", file.string(), std::strerror(errno));
   };
   fd_ = ::open(file.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd_ < 0) fail();

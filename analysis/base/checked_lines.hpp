@@ -5,12 +5,10 @@
 // A last line that was cut off (power, kill) is dropped; any other damage is an error.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <string_view>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

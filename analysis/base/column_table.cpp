@@ -42,9 +42,8 @@ Json table_json(const ColumnTable& table, const std::string& config_hash) {
   for (const ColumnTable::Row& row : table.rows) {
     Json line;
     for (std::size_t c = 0; c < row.texts.size(); ++c) line[table.text_names[c]] = row.texts[c];
-    for (std::size_t c = 0; c < row.numbers.size(); ++c) {
+    for (std::size_t c = 0; c < row.numbers.size(); ++c)
       line[table.number_names[c]] = json_cell(row.numbers[c]);
-    }
     line["config_hash"] = config_hash;
     rows.push_back(std::move(line));
   }
@@ -58,7 +57,7 @@ Json write_table(const ColumnTable& table, ResultWriter& output) {
     std::vector<std::string> names;
     std::vector<std::int32_t> codes;
     for (const ColumnTable::Row& row : table.rows) {
-      auto it = std::find(names.begin(), names.end(), row.texts[c]);
+      auto it = std::ranges::find(names, row.texts[c]);
       if (it == names.end()) it = names.insert(names.end(), row.texts[c]);
       codes.push_back(static_cast<std::int32_t>(it - names.begin()));
     }

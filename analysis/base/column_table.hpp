@@ -2,10 +2,8 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <string_view>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/trace/result_writer.hpp"
 
 namespace kvscope {

@@ -7,14 +7,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <memory>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "analysis/base/layer_store.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/trace/result_writer.hpp"
 
 namespace kvscope {
@@ -36,9 +31,8 @@ class LayerArrays {
   Tensor<T>& add(const std::string& name, const Shape& shape, std::vector<std::string> axes,
                  const std::string& units, const std::string& long_name, T fill = T{}) {
     Shape of_all{n_layers_};
-    for (int axis = 0; axis < shape.rank; ++axis) {
+    for (int axis = 0; axis < shape.rank; ++axis)
       of_all.dim[static_cast<std::size_t>(of_all.rank++)] = shape[axis];
-    }
     axes.insert(axes.begin(), "layer");
     output_.declare({name, result_type_of<T>(), of_all, std::move(axes), units, long_name});
     return own<T>(name, shape, fill, /*is_written=*/true);
@@ -89,7 +83,7 @@ class LayerArrays {
       clear();
     }
     std::span<std::byte> bytes() override { return std::as_writable_bytes(values.flat()); }
-    void clear() override { std::fill(values.flat().begin(), values.flat().end(), fill); }
+    void clear() override { std::ranges::fill(values.flat(), fill); }
     void write(ResultWriter& output, Index slot) const override {
       output.write<T>(name, slot, values.flat());
     }

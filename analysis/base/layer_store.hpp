@@ -2,10 +2,7 @@
 // back to LayerArrays, and the analysis goes on from there as if it had filled them itself.
 #pragma once
 
-#include <cstddef>
-#include <span>
-#include <string>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

@@ -35,9 +35,8 @@ void head_mean_rows(const TraceSource& trace, Index layer, std::span<const Index
   }
   if (info.sink_logits.empty()) return;
   // Heads count by what they give to keys; the mean is a distribution over keys again.
-  for (std::size_t i = 0; i < positions.size(); ++i) {
+  for (std::size_t i = 0; i < positions.size(); ++i)
     normalise_row(out.row(static_cast<Index>(i)).first(static_cast<std::size_t>(positions[i] + 1)));
-  }
 }
 
 void drop_first_key(std::span<double> row) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <span>
-#include <stop_token>
 
 #include "analysis/base/analysis.hpp"
 

@@ -2,13 +2,10 @@
 // keys a method chooses, so that tables, rows and figures of their numbers say so.
 #pragma once
 
-#include <array>
 #include <nlohmann/json_fwd.hpp>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "analysis/base/column_table.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/trace/info.hpp"
 
 namespace kvscope {

@@ -14,8 +14,8 @@ PooledRows::PooledRows(Index n_rows, Index n_cells, Index block, MapPooling pool
       counts_(values_.size(), 0.0) {}
 
 void PooledRows::clear() {
-  std::fill(values_.begin(), values_.end(), 0.0);
-  std::fill(counts_.begin(), counts_.end(), 0.0);
+  std::ranges::fill(values_, 0.0);
+  std::ranges::fill(counts_, 0.0);
 }
 
 void PooledRows::put(Index i, std::span<const double> weights, TokenRange visible) {

@@ -33,9 +33,8 @@ class CsvReader {
 
   /// The next record's fields; false at the end. Empty lines are skipped.
   bool next(std::vector<std::string>& fields) {
-    while (at_ < text_.size() && (text_[at_] == '\n' || text_[at_] == '\r')) {
+    while (at_ < text_.size() && (text_[at_] == '\n' || text_[at_] == '\r'))
       line_ += text_[at_++] == '\n';
-    }
     fields.clear();
     if (at_ >= text_.size()) return false;
     record_line_ = line_;
@@ -56,7 +55,7 @@ class CsvReader {
   }
 
   [[noreturn]] void fail(const std::string& sentence) const {
-    throw FormatError(fmt::format("{}: line {}: {}", where_, record_line_, sentence));
+    throw FormatError("{}: line {}: {}", where_, record_line_, sentence);
   }
 
  private:
@@ -104,8 +103,8 @@ const nlohmann::json& row_list(const nlohmann::json& json, const std::string& wh
       return row_list(json["summary"], where);
   }
   throw FormatError(
-      fmt::format("{}: expected a list of rows, or an object with \"rows\" or \"layers\", found {}",
-                  where, describe(json)));
+      "{}: expected a list of rows, or an object with \"rows\" or \"layers\", found {}", where,
+      describe(json));
 }
 
 }  // namespace
@@ -113,8 +112,7 @@ const nlohmann::json& row_list(const nlohmann::json& json, const std::string& wh
 Table table_from_csv(std::string_view text, const std::string& where) {
   CsvReader reader(text, where);
   std::vector<std::string> header;
-  if (!reader.next(header))
-    throw FormatError(fmt::format("{}: empty, expected a CSV header", where));
+  if (!reader.next(header)) throw FormatError("{}: empty, expected a CSV header", where);
   for (std::string& name : header) name = clean_text(csv_text_of(name));
   std::set<std::string_view> names;
   for (const std::string& name : header) {
@@ -171,8 +169,7 @@ Table table_from_json(const nlohmann::json& json, const std::string& where) {
   std::size_t n_values = 0;
   for (const nlohmann::json& row : rows) {
     if (!row.is_object())
-      throw FormatError(
-          fmt::format("{}: expected rows that are objects, found {}", where, describe(row)));
+      throw FormatError("{}: expected rows that are objects, found {}", where, describe(row));
     for (const auto& [key, value] : row.items()) {
       if (value.is_structured()) continue;
       bool& text = is_text[key];
@@ -184,9 +181,9 @@ Table table_from_json(const nlohmann::json& json, const std::string& where) {
   constexpr std::size_t kMostCells = 10'000'000;
   if (is_text.size() > kMostCells / std::max<std::size_t>(rows.size(), 1) &&
       is_text.size() * rows.size() / 100 > n_values) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: {} rows with {} different fields, but only {} values: these are no rows of one table",
-        where, rows.size(), is_text.size(), n_values));
+        where, rows.size(), is_text.size(), n_values);
   }
   Table table(where);
   for (const auto& [key, text] : is_text) {

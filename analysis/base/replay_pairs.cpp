@@ -31,17 +31,15 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
       continue;
     }
     if (caps.needs_draft && without_draft) {
-      throw ConfigError(
-          fmt::format("selector {}: needs the draft model's attention, and {} has no draft trace",
-                      spec, *without_draft));
+      throw ConfigError("selector {}: needs the draft model's attention, and {} has no draft trace",
+                        spec, *without_draft);
     }
     if (caps.budgets.empty()) {
       plan.pairs.push_back({spec, std::nullopt});
       continue;
     }
     for (std::size_t b = 0; b < budget_names.size(); ++b) {
-      const bool fits = std::find(caps.budgets.begin(), caps.budgets.end(), budgets[b].kind) !=
-                        caps.budgets.end();
+      const bool fits = std::ranges::find(caps.budgets, budgets[b].kind) != caps.budgets.end();
       if (fits) {
         plan.pairs.push_back({spec, budgets[b]});
       } else {
@@ -53,7 +51,7 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
         }
         const std::string sentence = fmt::format("{} takes no budget {}..., expected {}", spec,
                                                  kind, fmt::join(taken, " or "));
-        if (std::find(plan.skipped.begin(), plan.skipped.end(), sentence) == plan.skipped.end()) {
+        if (std::ranges::find(plan.skipped, sentence) == plan.skipped.end()) {
           plan.skipped.push_back(sentence);  // once for all values of a kind
         }
       }

@@ -2,16 +2,11 @@
 // sentences about the others.
 #pragma once
 
-#include <fmt/format.h>
-
-#include <optional>
 #include <set>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/fields.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/sim/replay.hpp"
 
 namespace kvscope {
@@ -54,7 +49,7 @@ void require_unique(const std::vector<T>& items, std::string_view what, std::str
   std::set<T> seen;
   for (const T& item : items) {
     if (!seen.insert(item).second)
-      throw ConfigError(fmt::format("{}: {} {} is given twice", analysis, what, item));
+      throw ConfigError("{}: {} {} is given twice", analysis, what, item);
   }
 }
 

@@ -49,9 +49,9 @@ void require_same_weights(const Json& now, const Json& then, const std::string& 
     const std::string ours = hash_in(now, name);
     const std::string theirs = hash_in(then, name);
     if (ours.empty() || theirs.empty() || ours == theirs) continue;
-    throw ConfigError(fmt::format(
-        "{}: other weights than those that {} made with: {} is {}, was {}; {}", where,
-        units_text(units) + (units.size() == 1 ? " was" : " were"), name, ours, theirs, advice));
+    throw ConfigError("{}: other weights than those that {} made with: {} is {}, was {}; {}", where,
+                      units_text(units) + (units.size() == 1 ? " was" : " were"), name, ours,
+                      theirs, advice);
   }
 }
 

@@ -1,10 +1,9 @@
 // Unfinished work goes on only with the weights that it was begun with.
 #pragma once
 
-#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <vector>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -115,7 +115,7 @@ double quantile(std::span<const double> x, double q) {
   std::copy_if(x.begin(), x.end(), std::back_inserter(sorted),
                [](double value) { return !std::isnan(value); });
   if (sorted.empty()) return kNan;
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   const double at = std::clamp(q, 0.0, 1.0) * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(at);
   const std::size_t above = std::min(below + 1, sorted.size() - 1);
@@ -125,7 +125,7 @@ double quantile(std::span<const double> x, double q) {
 std::vector<double> ranks_of(std::span<const double> x) {
   std::vector<std::size_t> order(x.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return x[a] < x[b]; });
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return x[a] < x[b]; });
   std::vector<double> ranks(x.size());
   for (std::size_t first = 0; first < order.size();) {
     std::size_t last = first;

@@ -74,17 +74,15 @@ const TextColumn& Table::text(std::string_view column) const {
 void Table::fail(std::string_view column, std::string_view kind) const {
   std::vector<std::string> names;
   for (const TableColumn& candidate : columns_) names.push_back(candidate.name);
-  throw ConfigError(fmt::format("{}: there is no column {}{}; it has {}", name_, quote(column),
-                                kind, some_of(names)));
+  throw ConfigError("{}: there is no column {}{}; it has {}", name_, quote(column), kind,
+                    some_of(names));
 }
 
 TableColumn& Table::new_column(std::string typed, std::size_t length) {
   std::string name = clean_text(typed);
-  if (find(name) != nullptr)
-    throw ConfigError(fmt::format("{}: column {} occurs twice", name_, quote(name)));
+  if (find(name) != nullptr) throw ConfigError("{}: column {} occurs twice", name_, quote(name));
   if (!columns_.empty() && length != n_rows_) {
-    throw ShapeError(
-        fmt::format("{}: column {} has {} rows, expected {}", name_, quote(name), length, n_rows_));
+    throw ShapeError("{}: column {} has {} rows, expected {}", name_, quote(name), length, n_rows_);
   }
   n_rows_ = length;
   columns_.emplace_back();
@@ -110,8 +108,7 @@ void Table::add_text(std::string name, std::string word) {
 
 void Table::set_units(RowUnits units) {
   if (units.values.size() != n_rows_) {
-    throw ShapeError(
-        fmt::format("{}: units of {} rows for a table of {}", name_, units.values.size(), n_rows_));
+    throw ShapeError("{}: units of {} rows for a table of {}", name_, units.values.size(), n_rows_);
   }
   units_ = std::move(units);
 }

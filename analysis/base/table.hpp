@@ -2,14 +2,9 @@
 // tables and lists of results are made of, whichever command and file format the rows came from.
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <map>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

@@ -1,7 +1,5 @@
 #include "analysis/base/trace_selection.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -11,11 +9,9 @@ namespace kvscope {
 namespace {
 
 std::vector<Index> ascending(std::vector<Index> list, const char* what) {
-  std::sort(list.begin(), list.end());
+  std::ranges::sort(list);
   const auto twin = std::adjacent_find(list.begin(), list.end());
-  if (twin != list.end()) {
-    throw ConfigError(fmt::format("{} {} is given twice; name it once", what, *twin));
-  }
+  if (twin != list.end()) throw ConfigError("{} {} is given twice; name it once", what, *twin);
   return list;
 }
 

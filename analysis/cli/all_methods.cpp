@@ -24,8 +24,8 @@ std::string why_not(const SelectorEntry& entry, const MethodNeeds& needs) {
   return entry.caps.artifact_option.empty()
              ? std::string("learns from a calibration text, and none is given")
              : fmt::format(
-                   "learns from a calibration text or a file of kvscope fit ({}=FILE), and none is "
-                   "given",
+                   "learns from a calibration text or a file of kvscope fit ({}=FILE), and "
+                   "none is given",
                    entry.caps.artifact_option);
 }
 
@@ -45,8 +45,7 @@ MethodList methods_of(const std::vector<std::string>& lists, const MethodNeeds& 
     }
     if (!rest.empty() || list.empty()) named.push_back(rest);
   }
-  MethodList out;
-  out.methods = selectors_of(named);
+  MethodList out{.methods = selectors_of(named)};
   if (!wants_all) return out;
   const std::vector<MethodSpec> beside = out.methods;
   for (const SelectorEntry& entry : selector_registry().entries()) {

@@ -1,22 +1,11 @@
 // kvscope analyze attention-map: the attention map of one head, pooled to a size that can be drawn.
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
-
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/save_text.hpp"
-#include "analysis/cli/signals.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/kinds/attention_map.hpp"
-#include "core/base/version.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"
 
 namespace kvscope::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 class AttentionMapCommand final : public Command {
  public:

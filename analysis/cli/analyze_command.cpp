@@ -1,31 +1,24 @@
 #include "analysis/cli/analyze_command.hpp"
 
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "analysis/base/null_result.hpp"
 #include "analysis/base/number_formats.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/save_text.hpp"
-#include "analysis/cli/signals.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "analysis/units/layer_units.hpp"
 #include "analysis/units/unit_cost.hpp"
-#include "core/base/error.hpp"
 #include "core/base/read_files.hpp"
-#include "core/base/version.hpp"
 #include "core/trace/result.hpp"
 #include "notebooks_export/result_csv.hpp"
 #include "traces/result_file.hpp"
 
 namespace kvscope::cli {
 
-namespace fs = std::filesystem;
-
 std::string AnalyzeCommand::description() const {
   std::string text =
-      "Prints one line per layer; with --out also writes every array to an HDF5 file that "
-      "h5web and silx plot.";
+      "Prints one line per layer; with --out also writes every array to an HDF5 "
+      "file that h5web and silx plot.";
   if (!card_.must_be_zero.empty()) text += " Exit code 5 if a bound that must hold was violated.";
   return card_.about.empty() ? text : card_.about + "\n" + text;
 }
@@ -98,7 +91,7 @@ int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
   const std::int64_t n_violations =
       summary.value("totals", Json::object()).value(card_.must_be_zero, std::int64_t{0});
   if (n_violations == 0) return kOk;
-  note(fmt::format("kvscope: a bound that must hold was violated {} times", n_violations));
+  note("kvscope: a bound that must hold was violated {} times", n_violations);
   return kCheckFailed;
 }
 
@@ -110,10 +103,9 @@ UnitWork AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool,
                                  const OptionSet& given) const {
   const std::vector<Index> layers = unit_layers(traces);
   if (layers.empty()) {
-    throw UsageError(fmt::format(
-        "{} has no units: what it says of a layer hangs on other layers, or on more than the "
-        "trace",
-        name()));
+    throw UsageError(
+        "{} has no units: what it says of a layer hangs on other layers, or on more than the trace",
+        name());
   }
   const TraceFile& trace = traces.front();
   Json config = {{"options", options_json()}, {"layers", layers}};
@@ -141,7 +133,7 @@ void AnalyzeCommand::check_outputs() const {
     check_new_output(*csv_, overwrite_, "--overwrite");
     std::error_code error;
     if (out_ && fs::weakly_canonical(*out_, error) == fs::weakly_canonical(*csv_, error))
-      throw UsageError(fmt::format("--out and --csv both name {}", csv_->string()));
+      throw UsageError("--out and --csv both name {}", csv_->string());
   }
 }
 
@@ -150,11 +142,11 @@ AnalyzeCommand::Traces AnalyzeCommand::open_traces() const {
   for (std::size_t i = 0; i < n_traces_; ++i) {
     traces.push_back(TraceFile::open(files_[i], {}));
     for (const auto& warning : traces.back().warnings())
-      note(fmt::format("kvscope: {}: {}", files_[i].string(), warning));
+      note("kvscope: {}: {}", files_[i].string(), warning);
     const TraceInfo& info = traces.back().info();
     if (info.status != TraceStatus::complete) {
-      note(fmt::format("kvscope: {} is {}: it holds {} tokens", files_[i].string(),
-                       name_of(info.status), info.n_tokens));
+      note("kvscope: {} is {}: it holds {} tokens", files_[i].string(), name_of(info.status),
+           info.n_tokens);
     }
   }
   return traces;
@@ -173,10 +165,7 @@ AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, int n_threads
   } else {
     output = std::make_unique<NullResult>();
   }
-  ResultProvenance provenance;
-  provenance.command_line = command_line;
-  provenance.writer = writer_name();
-  provenance.made = &made;
+  ResultProvenance provenance{.command_line = command_line, .writer = writer_name(), .made = &made};
   std::optional<KnownLayers> known;
   if (journal) known.emplace(*output, *journal);
   ResultWriter& to = known ? static_cast<ResultWriter&>(*known) : *output;

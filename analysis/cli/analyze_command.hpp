@@ -4,10 +4,6 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/cli/analyze_report.hpp"
@@ -15,6 +11,7 @@
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/unit_options.hpp"
 #include "core/base/progress.hpp"
+#include "core/base/vocabulary.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {
@@ -57,7 +54,7 @@ class AnalyzeCommand : public Command {
   /// `n_traces`: 1, or 2 for a verifier and its draft.
   explicit AnalyzeCommand(AnalysisCard card, std::size_t n_traces = 1)
       : card_(std::move(card)), n_traces_(n_traces) {}
-  const AnalysisCard& card() const { return card_; }
+  const AnalysisCard& kind_card() const { return card_; }
 
   /// The options of this kind alone.
   virtual void declare_kind(OptionSet& options) = 0;

@@ -1,20 +1,15 @@
 // kvscope analyze coverage: where the attention lies, what selections keep of it, how few keys
 // would do.
-#include <nlohmann/json.hpp>
 #include "core/base/fields_json.hpp"
 
 #include "analysis/cli/analyze_command.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/replay_arguments.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "analysis/kinds/coverage.hpp"
 #include "core/base/lists.hpp"
-#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// "0.5,0.9" as numbers; the analysis checks their range.
 std::vector<double> parse_shares(std::string_view text) {
@@ -110,12 +105,12 @@ class AnalyzeCoverage final : public AnalyzeCommand {
     if (draft_) {
       draft.emplace(TraceFile::open(*draft_, {}));
       for (const auto& warning : draft->warnings())
-        note(fmt::format("kvscope: {}: {}", draft_->string(), warning));
+        note("kvscope: {}: {}", draft_->string(), warning);
     }
     const Json summary = analyze_coverage(traces[0], draft ? &*draft : nullptr, options, run.output,
                                           run.pool, run.progress, run.stop, run.provenance);
     for (const Json& sentence : summary["skipped"])
-      note(fmt::format("kvscope: left out: {}", sentence.get<std::string>()));
+      note("kvscope: left out: {}", sentence.get<std::string>());
     return summary;
   }
 

@@ -25,8 +25,8 @@ std::unique_ptr<Command> make_analyze_geometry_command() {
                   {"v_norm_mean", "|v|"}};
   card.headline =
       "three axes hold {explained_shown:%} of the variance; queries lie at cosine "
-      "{query_clustering:3} to their mean, keys at {key_clustering:3} to theirs, and the two "
-      "means at {mean_query_mean_key:3}";
+      "{query_clustering:3} to their mean, keys at {key_clustering:3} to theirs, and "
+      "the two means at {mean_query_mean_key:3}";
   card.has_units = true;
   return std::make_unique<AnalyzeOne<GeometryOptions>>(analyze_geometry, std::move(card));
 }

@@ -1,10 +1,7 @@
 // kvscope analyze heads: which heads do what, and what they lose under sparse methods.
-#include <nlohmann/json.hpp>
-
 #include "analysis/cli/analyze_one.hpp"
-#include "analysis/cli/text_table.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/kinds/heads.hpp"
-#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -15,22 +12,22 @@ AnalysisCard heads_card() {
   card.place = 9;
   card.summary = "which heads do what: distance, sink, retrieval, loss, small maps";
   card.about =
-      "Measures every query head on exact rows: mean attention distance, entropy, the share of "
-      "the first tokens (sink) and of the nearest keys (local), and a retrieval score: the weight "
-      "on the needle's positions (--needle), else on the tokens that followed an earlier "
-      "occurrence of the current token, as induction heads do, with the share that a uniform row "
-      "would give them; rows without such a token are left out of its mean. A replay measures "
-      "what each head loses under sparse methods at one budget. --out also holds a small map of "
-      "every head; kvscope figure heads draws the atlas. Rows are means over the heads of a "
-      "layer; --json has every head.";
+      "Measures every query head on exact rows: mean attention distance, entropy, the "
+      "share of the first tokens (sink) and of the nearest keys (local), and a retrieval "
+      "score: the weight on the needle's positions (--needle), else on the tokens that "
+      "followed an earlier occurrence of the current token, as induction heads do, with "
+      "the share that a uniform row would give them; rows without such a token are left "
+      "out of its mean. A replay measures what each head loses under sparse methods at "
+      "one budget. --out also holds a small map of every head; kvscope figure heads draws "
+      "the atlas. Rows are means over the heads of a layer; --json has every head.";
   card.columns = {{"distance", "distance"},   {"entropy", "entropy"},
                   {"sink_share", "sink"},     {"local_share", "local"},
                   {"retrieval", "retrieval"}, {"retrieval_chance", "by chance"},
                   {"retrieval_max", "best"},  {"best_head", "its head"}};
   card.headline =
-      "{heads} heads look {distance:3} tokens back on average; {sink_share:%} of the attention "
-      "lies on the first tokens, {local_share:%} nearby, {retrieval:%} on what is looked for "
-      "({retrieval_chance:%} by chance)";
+      "{heads} heads look {distance:3} tokens back on average; {sink_share:%} of the "
+      "attention lies on the first tokens, {local_share:%} nearby, {retrieval:%} on "
+      "what is looked for ({retrieval_chance:%} by chance)";
   return card;
 }
 

@@ -17,8 +17,8 @@ AnalysisCard layer_map_card() {
                   {"total_variation", "total variation"}, {"pinsker_floor", "Pinsker floor"},
                   {"argmax_draft_layer", "nearest"},      {"argmax_kl", "its KL"}};
   card.headline =
-      "mean KL of the mapped layers {kl_mean_mapped:3} nat; monotone map costs {monotone_cost:3}, "
-      "the unconstrained one {argmax_cost:3}";
+      "mean KL of the mapped layers {kl_mean_mapped:3} nat; monotone map costs "
+      "{monotone_cost:3}, the unconstrained one {argmax_cost:3}";
   return card;
 }
 

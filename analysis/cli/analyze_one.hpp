@@ -3,7 +3,6 @@
 #pragma once
 
 #include <concepts>
-#include <string>
 #include <utility>
 
 #include "analysis/cli/analyze_command.hpp"
@@ -29,7 +28,7 @@ class AnalyzeOne : public AnalyzeCommand {
 
  private:
   std::vector<Index> unit_layers(const Traces& traces) const final {
-    if (!card().has_units) return {};
+    if (!kind_card().has_units) return {};
     const TraceInfo& info = traces[0].info();
     if constexpr (LooksAtAPart<Options>) return selected_part(info, selection_.selection()).layers;
     return info.layers;

@@ -1,10 +1,7 @@
 // kvscope analyze overlap: which keys methods share, and who keeps what the others drop.
-#include <nlohmann/json.hpp>
-
 #include "analysis/cli/analyze_one.hpp"
-#include "analysis/cli/text_table.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/kinds/overlap.hpp"
-#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -23,8 +20,8 @@ AnalysisCard overlap_card() {
                   {"first_mass", "first alone"},
                   {"second_mass", "second alone"}};
   card.headline =
-      "on average two sides share {jaccard:%} of their keys and {shared_mass:%} of the attention; "
-      "{first_mass:%} and {second_mass:%} of it one alone keeps";
+      "on average two sides share {jaccard:%} of their keys and {shared_mass:%} of the "
+      "attention; {first_mass:%} and {second_mass:%} of it one alone keeps";
   return card;
 }
 
@@ -39,7 +36,7 @@ class AnalyzeOverlap final : public AnalyzeOne<OverlapOptions> {
     for (const Json& one : summary["couples"]) {
       std::vector<std::string> cells = {one["first"], one["second"], "-"};
       if (one["budget"].is_string()) cells.back() = one["budget"];
-      for (const ReportColumn& column : card().columns)
+      for (const ReportColumn& column : kind_card().columns)
         cells.push_back(number_text(total_of(one, column.key), 3));
       table.add_row(std::move(cells));
     }

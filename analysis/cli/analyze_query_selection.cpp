@@ -10,13 +10,13 @@ std::unique_ptr<Command> make_analyze_query_selection_command() {
   card.place = 6;
   card.summary = "QuoKA's S_q against the log of the largest attention weight";
   card.about =
-      "Does S_q = -cos(query, mean query) find the queries that put much weight on one key? The "
-      "mean is the prompt's, and for the columns named after the chunk that of the query's own "
-      "prefill chunk. Later queries see more keys and have smaller weights, so the partial "
-      "correlations hold the position fixed: linearly (partial) or by ranks (partial ranks). Rows "
-      "are means over the heads; partial > 0 is the share of heads in which it is positive; the "
-      "best head is that of the largest Pearson correlation, so expect it to be above the mean by "
-      "chance.";
+      "Does S_q = -cos(query, mean query) find the queries that put much weight on one "
+      "key? The mean is the prompt's, and for the columns named after the chunk that of "
+      "the query's own prefill chunk. Later queries see more keys and have smaller "
+      "weights, so the partial correlations hold the position fixed: linearly (partial) "
+      "or by ranks (partial ranks). Rows are means over the heads; partial > 0 is the "
+      "share of heads in which it is positive; the best head is that of the largest "
+      "Pearson correlation, so expect it to be above the mean by chance.";
   card.columns = {{"prompt_pearson_log", "Pearson"},
                   {"prompt_spearman", "Spearman"},
                   {"prompt_partial_pearson", "partial"},

@@ -18,9 +18,9 @@ std::unique_ptr<Command> make_analyze_quest_command() {
                   {"kernel_best_page_kept", "best page kept"},
                   {"eval_reduction_per_kv_head", "keys saved"}};
   card.headline =
-      "bound violated {violations} times in {rows} rows; kept pages hold {eval_mass:%} of the "
-      "attention (kernel rule: {kernel_mass:%}) and save {eval_reduction_per_kv_head:%} of the "
-      "key reads";
+      "bound violated {violations} times in {rows} rows; kept pages hold {eval_mass:%} "
+      "of the attention (kernel rule: {kernel_mass:%}) and save "
+      "{eval_reduction_per_kv_head:%} of the key reads";
   card.must_be_zero = "violations";
   card.has_units = true;
   return std::make_unique<AnalyzeOne<QuestOptions>>(analyze_quest, std::move(card));

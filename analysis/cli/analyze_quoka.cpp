@@ -17,8 +17,8 @@ AnalysisCard quoka_card() {
       {"oracle_recall", "oracle recall"},      {"sink_selected", "sink kept"},
       {"reduction_per_kv_head", "keys saved"}, {"pearson_log_mean", "r(S_q, log weight)"}};
   card.headline =
-      "kept keys hold {mass_mean:%} of the attention (5th percentile of the rows: {mass_p05:%}) "
-      "and save {reduction_per_kv_head:%} of the key reads";
+      "kept keys hold {mass_mean:%} of the attention (5th percentile of the rows: "
+      "{mass_p05:%}) and save {reduction_per_kv_head:%} of the key reads";
   card.has_units = true;
   return card;
 }

@@ -1,18 +1,12 @@
 #include "analysis/cli/analyze_report.hpp"
 
-#include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/text_table.hpp"
-#include "core/base/number_text.hpp"
+#include "analysis/cli/kit.hpp"
 
 namespace kvscope::cli {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string cell_text(const Json& row, const std::string& key) {
   const auto found = row.find(key);
@@ -26,8 +20,7 @@ std::string cell_text(const Json& row, const std::string& key) {
 
 std::vector<ReportColumn> columns_of(const Json& rows, const std::vector<ReportColumn>& wanted) {
   const auto some_row_has = [&](const std::string& key) {
-    return std::any_of(rows.begin(), rows.end(),
-                       [&](const Json& row) { return row.contains(key); });
+    return std::ranges::any_of(rows, [&](const Json& row) { return row.contains(key); });
   };
   std::vector<ReportColumn> columns;
   for (const auto& column : wanted) {
@@ -58,12 +51,10 @@ std::string summary_table(const Json& summary, const std::vector<ReportColumn>& 
     }
     table.add_row(std::move(cells));
   };
-  for (std::size_t i = 0; i < rows.size(); ++i) {
+  for (std::size_t i = 0; i < rows.size(); ++i)
     add(rows[i].contains("layer") ? cell_text(rows[i], "layer") : std::to_string(i), rows[i]);
-  }
-  const bool has_totals =
-      std::any_of(columns.begin(), columns.end(),
-                  [&](const ReportColumn& column) { return totals.contains(column.key); });
+  const bool has_totals = std::ranges::any_of(
+      columns, [&](const ReportColumn& column) { return totals.contains(column.key); });
   if (has_totals) add("all", totals);
   return table.text();
 }

@@ -3,10 +3,8 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

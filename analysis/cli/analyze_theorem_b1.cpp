@@ -19,8 +19,8 @@ std::unique_ptr<Command> make_analyze_theorem_b1_command() {
                   {"worst_mean_gap", "worst gap"}};
   card.headline =
       "{rows} rows: printed bound violated {printed_violations} times, repaired "
-      "{repaired_violations}, Jensen {jensen_violations}, worst case {worst_violations}; mean "
-      "Jensen gap {jensen_mean_gap:3}";
+      "{repaired_violations}, Jensen {jensen_violations}, worst case "
+      "{worst_violations}; mean Jensen gap {jensen_mean_gap:3}";
   card.must_be_zero = "violations_of_proved_bounds";
   card.has_units = true;
   return std::make_unique<AnalyzeOne<TheoremB1Options>>(analyze_theorem_b1, std::move(card));

@@ -1,15 +1,12 @@
 // kvscope analyze ties: how often the cut of a top-k lies among equal scores, and what their order
 // decides.
-#include <nlohmann/json.hpp>
 #include "core/base/fields_json.hpp"
 
 #include "analysis/cli/analyze_command.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "analysis/kinds/ties.hpp"
-#include "core/base/number_text.hpp"
 #include "core/model/model_hash.hpp"
 #include "core/selectors/spec_lists.hpp"
 
@@ -138,8 +135,8 @@ class AnalyzeTies final : public AnalyzeCommand {
     }
     if (text.empty()) return "no row has a cut";
     return fmt::format(
-        "rows with a tie at the cut, and keys per row that another order of ties changes, mean "
-        "over methods and sizes of pages: {}",
+        "rows with a tie at the cut, and keys per row that another order of ties "
+        "changes, mean over methods and sizes of pages: {}",
         text);
   }
 

@@ -1,34 +1,22 @@
 // kvscope bench: how fast prefill, recording and decoding run on this machine.
 #include <unistd.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/statistics.hpp"
 #include "analysis/cli/capture_options.hpp"
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
-#include "analysis/cli/signals.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "core/base/cpu.hpp"
-#include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
 #include "core/base/other_load.hpp"
-#include "core/base/version.hpp"
 #include "core/model/flop_count.hpp"
 
 namespace kvscope::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr Index kMostTokens = 1'000'000'000;  // sums of a few such numbers do not overflow
 
@@ -50,19 +38,17 @@ class BenchCommand : public Command {
 
   int run(const OptionSet&, const std::string& command_line) override {
     if (n_tokens_ < 1 || n_tokens_ > kMostTokens) {
-      throw UsageError(
-          fmt::format("--lengths: expected a value in [1, {}], found {}", kMostTokens, n_tokens_));
+      throw UsageError("--lengths: expected a value in [1, {}], found {}", kMostTokens, n_tokens_);
     }
-    if (chunk_ < 1) throw UsageError(fmt::format("--chunk: expected at least 1, found {}", chunk_));
+    if (chunk_ < 1) throw UsageError("--chunk: expected at least 1, found {}", chunk_);
     if (n_repeats_ < 1 || n_repeats_ > 1000) {
-      throw UsageError(
-          fmt::format("--repeat: expected a value in [1, 1000], found {}", n_repeats_));
+      throw UsageError("--repeat: expected a value in [1, 1000], found {}", n_repeats_);
     }
     const fs::path dir = model_dir(model_);
     const ModelConfig config = load_config(dir);
     if (n_tokens_ + n_extra_tokens() > config.max_positions) {
-      throw UsageError(fmt::format("{} tokens exceed the model's context of {} positions",
-                                   n_tokens_ + n_extra_tokens(), config.max_positions));
+      throw UsageError("{} tokens exceed the model's context of {} positions",
+                       n_tokens_ + n_extra_tokens(), config.max_positions);
     }
     const Transformer model = load_transformer(dir, engine_);
     const std::vector<TokenId> prompt = make_prompt(config);
@@ -90,11 +76,7 @@ class BenchCommand : public Command {
     measure(session, report);
     report["machine_cores"] = std::thread::hardware_concurrency();
     report["other_cores"] = json_number(others.cores());
-    if (json_) {
-      print_json(report);
-    } else {
-      print(describe(report));
-    }
+    json_ ? print_json(report) : print(describe(report));
     return kOk;
   }
 
@@ -116,7 +98,7 @@ class BenchCommand : public Command {
   void repeat(const Session& session, const std::string& stage,
               const std::function<void(bool counted)>& once) const {
     for (Index i = 0; i <= n_repeats_; ++i) {
-      if (session.stop.stop_requested()) throw Interrupted(fmt::format("{} stopped", name()));
+      if (session.stop.stop_requested()) throw Interrupted("{} stopped", name());
       once(/*counted=*/i > 0);
       if (session.progress) session.progress({stage, i, n_repeats_, "runs"});
     }
@@ -127,7 +109,7 @@ class BenchCommand : public Command {
     return seconds_of([&] {
       const std::span<const TokenId> tokens = session.prompt;
       for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk_)) {
-        if (session.stop.stop_requested()) throw Interrupted(fmt::format("{} stopped", name()));
+        if (session.stop.stop_requested()) throw Interrupted("{} stopped", name());
         const std::size_t n = std::min(tokens.size() - at, static_cast<std::size_t>(chunk_));
         session.model.forward(tokens.subspan(at, n), cache, session.pool);
       }
@@ -136,7 +118,7 @@ class BenchCommand : public Command {
 
   // best, median and rates of a list of times; flops of one run.
   Json timing(const std::vector<double>& seconds, double n_tokens, double flops) const {
-    const double best = *std::min_element(seconds.begin(), seconds.end());
+    const double best = *std::ranges::min_element(seconds);
     const double mid = median(seconds);
     return {{"seconds_best", best},
             {"seconds_median", mid},
@@ -159,13 +141,11 @@ class BenchCommand : public Command {
     // The embedded tokenizer's ids serve any vocabulary: speed does not depend on which tokens they
     // are.
     const Tokenizer tokenizer = load_tokenizer(model_dir("verifier"));
-    PromptOptions options;
-    options.max_tokens = n_tokens_;
+    PromptOptions options{.max_tokens = n_tokens_};
     const std::vector<TokenId> book = options.load(&tokenizer).ids;
     std::vector<TokenId> prompt(static_cast<std::size_t>(n_tokens_));
-    for (std::size_t i = 0; i < prompt.size(); ++i) {
+    for (std::size_t i = 0; i < prompt.size(); ++i)
       prompt[i] = book[i % book.size()] % static_cast<TokenId>(config.n_vocab);
-    }
     return prompt;
   }
 
@@ -223,17 +203,13 @@ class BenchPrefill final : public BenchCommand {
 
 class BenchRecord final : public BenchCommand {
  public:
-  std::string name() const override { return "bench record"; }
-  std::string summary() const override {
-    return "speed of recording, against the bare prefill in the same run";
-  }
-  std::string description() const override {
-    return "Prefill and recording take turns, so that both meet the same machine. The trace is "
-           "written into --dir and removed.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope bench record --dtype bf16 --dir . --json",
-             "bytes/s and record_over_prefill as JSON"}};
+  CommandCard card() const override {
+    return {"bench record",
+            "speed of recording, against the bare prefill in the same run",
+            "Prefill and recording take turns, so that both meet the same machine. The trace is "
+            "written into --dir and removed.",
+            {{"kvscope bench record --dtype bf16 --dir . --json",
+              "bytes/s and record_over_prefill as JSON"}}};
   }
 
  private:
@@ -309,8 +285,7 @@ class BenchDecode final : public BenchCommand {
     options.add("steps", "N", "decode steps of one run", n_steps_);
   }
   Index n_extra_tokens() const override {
-    if (n_steps_ < 1)
-      throw UsageError(fmt::format("--steps: expected at least 1, found {}", n_steps_));
+    if (n_steps_ < 1) throw UsageError("--steps: expected at least 1, found {}", n_steps_);
     return n_steps_;
   }
 
@@ -324,8 +299,7 @@ class BenchDecode final : public BenchCommand {
       const double s = seconds_of([&] {
         TokenId next = session.prompt.back();
         for (Index step = 0; step < n_steps_; ++step) {
-          ForwardOptions options;
-          options.logits = Logits::last;
+          ForwardOptions options{.logits = Logits::last};
           const Tensor<float> logits =
               session.model.forward({&next, 1}, *cache, session.pool, options);
           next = argmax(logits.flat());

@@ -1,7 +1,5 @@
 // kvscope bench live: time to the first token with a selector in the running model, beside the
 // plain model, by prompt length.
-#include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 
@@ -10,37 +8,28 @@
 #include "analysis/cli/bench_live_run.hpp"
 #include "analysis/cli/bench_report.hpp"
 #include "analysis/cli/device_option.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/stopwatch.hpp"
-#include "analysis/cli/text_table.hpp"
-#include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
 #include "core/selectors/spec_lists.hpp"
 
 namespace kvscope::cli {
 namespace {
 
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
 class BenchLive final : public BenchReportCommand {
  public:
-  std::string name() const override { return "bench live"; }
-  std::string summary() const override {
-    return "time to the first token under a selector, against dense prefill";
-  }
-  std::string description() const override {
-    return "The prompt goes in by chunks and the first token's logits are computed: once with the "
-           "plain model, once for every selector and budget, in turn, so that all meet the same "
-           "machine. Attention is the time from queries, keys and values to the heads' outputs, "
-           "selection the method's own work. Ratios are dense over sparse, turn by turn, medians "
-           "over the repeats. The embedded book is repeated if it is too short.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope bench live --selector quoka --budget 1024 --lengths 4096,8192,16384",
-             "how much sooner the first token comes"}};
+  CommandCard card() const override {
+    return {"bench live",
+            "time to the first token under a selector, against dense prefill",
+            "The prompt goes in by chunks and the first token's logits are computed: once with the "
+            "plain model, once for every selector and budget, in turn, so that all meet the same "
+            "machine. Attention is the time from queries, keys and values to the heads' outputs, "
+            "selection the method's own work. Ratios are dense over sparse, turn by turn, medians "
+            "over the repeats. The embedded book is repeated if it is too short.",
+            {{"kvscope bench live --selector quoka --budget 1024 --lengths 4096,8192,16384",
+              "how much sooner the first token comes"}}};
   }
 
  protected:
@@ -56,10 +45,9 @@ class BenchLive final : public BenchReportCommand {
 
   void check_usage() const override {
     parse_counts(lengths_, "lengths");
-    if (chunk_ < 1) throw UsageError(fmt::format("--chunk: expected at least 1, found {}", chunk_));
+    if (chunk_ < 1) throw UsageError("--chunk: expected at least 1, found {}", chunk_);
     if (n_repeats_ < 1 || n_repeats_ > 1000)
-      throw UsageError(
-          fmt::format("--repeat: expected a value in [1, 1000], found {}", n_repeats_));
+      throw UsageError("--repeat: expected a value in [1, 1000], found {}", n_repeats_);
   }
 
   Json measure(const Means& means) const override {
@@ -68,18 +56,17 @@ class BenchLive final : public BenchReportCommand {
         selectors_of(selectors_.empty() ? std::vector<std::string>{"quoka"} : selectors_),
         split_budgets(budgets_.empty() ? std::vector<std::string>{"tokens=1024"} : budgets_),
         Phase::prefill, /*without_draft=*/std::nullopt, "bench live");
-    for (const std::string& sentence : plan.skipped)
-      note(fmt::format("kvscope: left out: {}", sentence));
+    for (const std::string& sentence : plan.skipped) note("kvscope: left out: {}", sentence);
     const fs::path dir = model_dir(model_);
     engine_.check();
     const Transformer model = load_transformer(dir, engine_);
     for (const ReplayPair& pair : plan.pairs) {
       if (engine_.is_on_gpu()) note_host_choice(pair.selector, pair.budget);
     }
-    const Index longest = *std::max_element(lengths.begin(), lengths.end());
+    const Index longest = *std::ranges::max_element(lengths);
     if (longest > model.config().max_positions) {
-      throw UsageError(fmt::format("{} tokens exceed the model's context of {} positions", longest,
-                                   model.config().max_positions));
+      throw UsageError("{} tokens exceed the model's context of {} positions", longest,
+                       model.config().max_positions);
     }
     const std::vector<TokenId> text = book_tokens(model.config(), longest);
     Json report = {{"bench", "live"},
@@ -161,12 +148,8 @@ class BenchLive final : public BenchReportCommand {
       ttft_ratio.push_back(dense[i].total / own[i].total);
       attention_ratio.push_back(dense[i].attention / (own[i].attention + own[i].selection));
     }
-    const auto least = [](const std::vector<double>& x) {
-      return *std::min_element(x.begin(), x.end());
-    };
-    const auto most = [](const std::vector<double>& x) {
-      return *std::max_element(x.begin(), x.end());
-    };
+    const auto least = [](const std::vector<double>& x) { return *std::ranges::min_element(x); };
+    const auto most = [](const std::vector<double>& x) { return *std::ranges::max_element(x); };
     const bool has_budget = pair != nullptr && pair->budget.has_value();
     return {{"method", pair == nullptr ? "dense" : pair_label(*pair)},
             {"selector", pair == nullptr ? "full" : pair->selector.text()},

@@ -46,8 +46,7 @@ PrefillSeconds time_prefill(const Transformer& model, const ReplayPair* pair,
 
 std::vector<TokenId> book_tokens(const ModelConfig& config, Index length) {
   const Tokenizer tokenizer = load_tokenizer(model_dir("verifier"));
-  PromptOptions options;
-  options.max_tokens = length;
+  PromptOptions options{.max_tokens = length};
   const std::vector<TokenId> book = options.load(&tokenizer).ids;
   std::vector<TokenId> text(static_cast<std::size_t>(length));
   for (std::size_t i = 0; i < text.size(); ++i)

@@ -1,16 +1,8 @@
 // kvscope bench machine: this machine as a hardware profile of kvscope cost.
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/save_text.hpp"
-#include "analysis/cli/signals.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/cost/measure_machine.hpp"
 #include "core/base/cpu.hpp"
-#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -34,17 +26,16 @@ std::string describe_machine(const HardwareProfile& profile) {
 
 class BenchMachine final : public Command {
  public:
-  std::string name() const override { return "bench machine"; }
-  std::string summary() const override { return "this machine as a profile of kvscope cost"; }
-  std::string description() const override {
-    return "Measures with the program's own kernels the constants of predicted times: bandwidth by "
-           "the size of a read, the rates of products, attention and scoring, gathering by "
-           "the length of runs, ranking, a parallel loop. The file is a hardware profile: every "
-           "number has its source. Nothing else should run at the same time.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope bench machine --out here.json",
-             "then kvscope cost trace.h5 ... --hardware ./here.json"}};
+  CommandCard card() const override {
+    return {
+        "bench machine",
+        "this machine as a profile of kvscope cost",
+        "Measures with the program's own kernels the constants of predicted times: bandwidth by "
+        "the size of a read, the rates of products, attention and scoring, gathering by "
+        "the length of runs, ranking, a parallel loop. The file is a hardware profile: every "
+        "number has its source. Nothing else should run at the same time.",
+        {{"kvscope bench machine --out here.json",
+          "then kvscope cost trace.h5 ... --hardware ./here.json"}}};
   }
   void declare(OptionSet& options) override {
     options.add("out", "FILE", "write the profile as JSON", out_).short_name = 'o';
@@ -62,11 +53,7 @@ class BenchMachine final : public Command {
     const HardwareProfile profile = meter.profile(cpu_name());
     const nlohmann::ordered_json json = hardware_json(profile);
     if (out_) save_text(*out_, json.dump(1) + "\n", overwrite_);
-    if (json_) {
-      print_json(json);
-    } else {
-      print(describe_machine(profile));
-    }
+    json_ ? print_json(json) : print(describe_machine(profile));
     return kOk;
   }
 

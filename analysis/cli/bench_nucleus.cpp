@@ -1,24 +1,19 @@
 // kvscope bench nucleus: finding the keys that hold a share of a row by search and by sorting, and
 // what SpecAttn's printed search leaves out.
-#include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "analysis/cli/bench_report.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/stopwatch.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "core/attention/nucleus.hpp"
 #include "core/attention/top_mass.hpp"
-#include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
 #include "core/base/rng.hpp"
 
 namespace kvscope::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using WeightRow = std::vector<float>;
 
 /// Softmax of normal numbers with the given spread, one row per counter.
@@ -40,20 +35,16 @@ double kept_share(const WeightRow& row, const std::vector<Index>& kept) {
 
 class BenchNucleus final : public BenchReportCommand {
  public:
-  std::string name() const override { return "bench nucleus"; }
-  std::string summary() const override {
-    return "time of finding the keys that hold a share of a row, against sorting";
-  }
-  std::string description() const override {
-    return "Made-up attention rows (softmax of normal numbers). Sorting and the search for the "
-           "exact threshold take turns on the same rows, on one thread; sorting gets the bare "
-           "weights. The ratio is sorting over searching, low and high its quartiles over the "
-           "rows. least_mass_MODE is the smallest share that a mode of specattn:nucleus kept of "
-           "any row: the printed ones miss p.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope bench nucleus --keys 1024,8192 --p 0.95",
-             "how much sooner the search is done (SpecAttn, figure 3)"}};
+  CommandCard card() const override {
+    return {"bench nucleus",
+            "time of finding the keys that hold a share of a row, against sorting",
+            "Made-up attention rows (softmax of normal numbers). Sorting and the search for the "
+            "exact threshold take turns on the same rows, on one thread; sorting gets the bare "
+            "weights. The ratio is sorting over searching, low and high its quartiles over the "
+            "rows. least_mass_MODE is the smallest share that a mode of specattn:nucleus kept of "
+            "any row: the printed ones miss p.",
+            {{"kvscope bench nucleus --keys 1024,8192 --p 0.95",
+              "how much sooner the search is done (SpecAttn, figure 3)"}}};
   }
 
  protected:
@@ -67,14 +58,13 @@ class BenchNucleus final : public BenchReportCommand {
 
   void check_usage() const override {
     if (!(p_ > 0.0 && p_ <= 1.0))
-      throw UsageError(fmt::format("--p: expected a value above 0 and up to 1, found {}", p_));
+      throw UsageError("--p: expected a value above 0 and up to 1, found {}", p_);
     if (n_rows_ < 1 || n_rows_ > 1'000'000)
-      throw UsageError(fmt::format("--rows: expected a value in [1, 1000000], found {}", n_rows_));
+      throw UsageError("--rows: expected a value in [1, 1000000], found {}", n_rows_);
     if (!(spread_ >= 0.0 && spread_ <= 100.0))
-      throw UsageError(fmt::format("--spread: expected a value in [0, 100], found {}", spread_));
+      throw UsageError("--spread: expected a value in [0, 100], found {}", spread_);
     for (const Index n : parse_counts(keys_, "keys")) {
-      if (n > 100'000'000)
-        throw UsageError(fmt::format("--keys: expected at most 100000000, found {}", n));
+      if (n > 100'000'000) throw UsageError("--keys: expected at most 100000000, found {}", n);
     }
   }
 
@@ -123,8 +113,8 @@ class BenchNucleus final : public BenchReportCommand {
       ratios.push_back(sorting.back() / searching.back());
       if (std::abs(n_sorted - static_cast<Index>(found.size())) >
           1) {  // f64 sums may end one key apart
-        throw Error(fmt::format("bench nucleus: sorting keeps {} of {} keys, the search {}",
-                                n_sorted, n_keys, found.size()));
+        throw Error("bench nucleus: sorting keeps {} of {} keys, the search {}", n_sorted, n_keys,
+                    found.size());
       }
       kept += static_cast<double>(found.size()) / static_cast<double>(n_rows_);
       for (std::size_t mode = 0; mode < least.size(); ++mode) {

@@ -38,11 +38,7 @@ class BenchReportCommand : public Command {
     report["other_cores"] = json_number(others.cores());
     report["version"] = writer_name();
     report["command_line"] = command_line;
-    if (json_) {
-      print_json(report);
-    } else {
-      print(describe(report));
-    }
+    json_ ? print_json(report) : print(describe(report));
     return kOk;
   }
 

@@ -1,24 +1,15 @@
 // kvscope bench select: how long selectors take to choose keys, beside dense attention of the same
 // call.
-#include <algorithm>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/statistics.hpp"
 #include "analysis/cli/bench_select_run.hpp"
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/signals.hpp"
 #include "analysis/cli/stopwatch.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "core/base/cpu.hpp"
-#include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
 #include "core/base/other_load.hpp"
-#include "core/base/version.hpp"
 #include "core/model/kv_cache.hpp"
 #include "core/selectors/spec_lists.hpp"
 
@@ -28,8 +19,6 @@ namespace kvscope::cli {
 enum class BenchPhase { both, prefill, decode };
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr double kMostWorkloadBytes = 16.0 * 1024 * 1024 * 1024;
 
@@ -94,22 +83,18 @@ constexpr std::size_t kManyCases = 20;
 
 class BenchSelect final : public Command {
  public:
-  std::string name() const override { return "bench select"; }
-  std::string summary() const override {
-    return "time of choosing keys, against dense attention of the same call";
-  }
-  std::string description() const override {
-    return "Made-up queries, keys and values; dense attention and all selectors take turns, and "
-           "the median of the ratios counts. Selectors and attention get the same "
-           "threads. \"append\" is the work of building "
-           "what a method keeps about all keys, once, as a ratio too; it is not in \"select\". "
-           "Methods that evict are asked with every key alive, and voting and evicting count as "
-           "selecting. Calibration is not timed.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope bench select", "all methods at 4k, 16k and 32k keys"},
-            {"kvscope bench select --selector quoka,quest --lengths 32768 --phase decode --json",
-             "two methods, one decode step over 32k keys"}};
+  CommandCard card() const override {
+    return {
+        "bench select",
+        "time of choosing keys, against dense attention of the same call",
+        "Made-up queries, keys and values; dense attention and all selectors take turns, and "
+        "the median of the ratios counts. Selectors and attention get the same threads. "
+        "\"append\" is the work of building what a method keeps about all keys, once, as a "
+        "ratio too; it is not in \"select\". Methods that evict are asked with every key alive, "
+        "and voting and evicting count as selecting. Calibration is not timed.",
+        {{"kvscope bench select", "all methods at 4k, 16k and 32k keys"},
+         {"kvscope bench select --selector quoka,quest --lengths 32768 --phase decode --json",
+          "two methods, one decode step over 32k keys"}}};
   }
 
   void declare(OptionSet& options) override {
@@ -147,15 +132,14 @@ class BenchSelect final : public Command {
         selectors_.empty() ? all_methods_of_registry() : selectors_of(selectors_), budgets);
     const Json left_out = chosen.left_out;
     if (chosen.methods.empty()) {
-      throw UsageError(fmt::format("--selector: nothing is left to measure: {}",
-                                   fmt::join(chosen.left_out, "; ")));
+      throw UsageError("--selector: nothing is left to measure: {}",
+                       fmt::join(chosen.left_out, "; "));
     }
 
     const StopOnSignal stop;
     ThreadPool pool(n_threads_);
     ProgressReporter progress(progress_);
-    SelectBenchPlan plan;
-    plan.methods = chosen.methods;
+    SelectBenchPlan plan{.methods = chosen.methods};
     if (phase_ == BenchPhase::prefill) plan.phases = {Phase::prefill};
     if (phase_ == BenchPhase::decode) plan.phases = {Phase::decode};
     plan.lengths = lengths;
@@ -166,10 +150,10 @@ class BenchSelect final : public Command {
     plan.kv_dtype = dtype;
     const std::size_t n_calls = plan.phases.size() * lengths.size();
     if (plan.methods.size() * n_calls > kManyCases)
-      note(fmt::format(
+      note(
           "kvscope: {} methods, each {} times in {} calls (at {} keys): minutes; --selector, "
           "--lengths and --repeat shorten it, --progress plain says how far it is",
-          plan.methods.size(), n_repeats_ + 1, n_calls, fmt::join(lengths, ", ")));
+          plan.methods.size(), n_repeats_ + 1, n_calls, fmt::join(lengths, ", "));
     const OtherLoad others;
     Json cases = Json::array();
     for (const SelectBenchCase& one :
@@ -198,7 +182,7 @@ class BenchSelect final : public Command {
       print_json(report);
     } else {
       for (const auto& sentence : left_out)
-        note(fmt::format("kvscope: left out: {}", sentence.get<std::string>()));
+        note("kvscope: left out: {}", sentence.get<std::string>());
       print(describe(report));
     }
     return kOk;
@@ -209,8 +193,7 @@ class BenchSelect final : public Command {
   std::vector<Index> check_usage() const {
     const auto check = [](const char* option, auto value, Index low, Index high) {
       if (static_cast<Index>(value) < low || static_cast<Index>(value) > high)
-        throw UsageError(
-            fmt::format("--{}: expected a value in [{}, {}], found {}", option, low, high, value));
+        throw UsageError("--{}: expected a value in [{}, {}], found {}", option, low, high, value);
     };
     check("chunk", chunk_, 1, 1 << 20);
     check("n-kv", shape_.n_kv, 1, 1024);
@@ -219,23 +202,22 @@ class BenchSelect final : public Command {
     check("repeat", n_repeats_, 1, 1000);
     check("threads", n_threads_, 1, 1024);
     if (shape_.n_q % shape_.n_kv != 0) {
-      throw UsageError(fmt::format("--n-q: expected a multiple of the {} KV heads, found {}",
-                                   shape_.n_kv, shape_.n_q));
+      throw UsageError("--n-q: expected a multiple of the {} KV heads, found {}", shape_.n_kv,
+                       shape_.n_q);
     }
     const std::vector<Index> lengths = index_list_of(lengths_, "lengths");
     const Index shortest = phase_ == BenchPhase::decode ? 2 : chunk_ + 1;
     if (lengths.front() < shortest) {
-      throw UsageError(fmt::format(
+      throw UsageError(
           "--lengths: expected at least {}, so that there are keys before the call, found {}",
-          shortest, lengths.front()));
+          shortest, lengths.front());
     }
     const double n_bytes = 4.0 * static_cast<double>(shape_.d_head) *
                            (2.0 * static_cast<double>(shape_.n_kv * lengths.back()) +
                             static_cast<double>(shape_.n_q * chunk_));
     if (n_bytes > kMostWorkloadBytes) {
-      throw UsageError(fmt::format("--lengths: {} tokens of this shape take {}, more than {}",
-                                   lengths.back(), bytes_text(n_bytes),
-                                   bytes_text(kMostWorkloadBytes)));
+      throw UsageError("--lengths: {} tokens of this shape take {}, more than {}", lengths.back(),
+                       bytes_text(n_bytes), bytes_text(kMostWorkloadBytes));
     }
     return lengths;
   }

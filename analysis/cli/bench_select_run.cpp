@@ -1,17 +1,14 @@
 #include "analysis/cli/bench_select_run.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <numeric>
 #include <random>
 
 #include "analysis/cli/bench_text.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/attention/dense_attention.hpp"
 #include "core/attention/sparse_attention.hpp"
-#include "core/base/error.hpp"
 #include "core/model/kv_cache.hpp"
 #include "core/selectors/key_rotation.hpp"
 #include "core/selectors/registry.hpp"
@@ -146,8 +143,7 @@ class SelectorBench {
   }
 
   SelectBenchRow row() const {
-    SelectBenchRow row;
-    row.selector = spec_.text();
+    SelectBenchRow row{.selector = spec_.text()};
     if (!caps_.budgets.empty()) row.budget = call_.budget;
     SelectCall question = call_;
     question.alive = &alive_;
@@ -174,13 +170,12 @@ class SelectorBench {
       ThreadPool one(1);
       selector_->calibrate(text, std::span(&call_.layer, 1), pool_ != nullptr ? *pool_ : one);
     }
-    AttentionShape shape;
-    shape.n_layers = kLayers;
-    shape.n_q = call_.q.dim(0);
-    shape.n_kv = call_.k.dim(0);
-    shape.d_head = call_.q.dim(2);
-    shape.max_tokens = bench_call_.n_tokens;
-    shape.score_scale = call_.score_scale;
+    AttentionShape shape{.n_layers = kLayers,
+                         .n_q = call_.q.dim(0),
+                         .n_kv = call_.k.dim(0),
+                         .d_head = call_.q.dim(2),
+                         .max_tokens = bench_call_.n_tokens,
+                         .score_scale = call_.score_scale};
     KeyRotation rotation;
     for (Index i = 0; i < shape.d_head / 2; ++i)
       rotation.frequencies.push_back(
@@ -282,8 +277,8 @@ BudgetedMethods with_budgets(const std::vector<MethodSpec>& specs,
   BudgetedMethods out;
   for (const MethodSpec& spec : specs) {
     const SelectorCaps& caps = spec.caps();
-    const auto fits = std::find_if(budgets.begin(), budgets.end(), [&](const Budget& budget) {
-      return std::find(caps.budgets.begin(), caps.budgets.end(), budget.kind) != caps.budgets.end();
+    const auto fits = std::ranges::find_if(budgets, [&](const Budget& budget) {
+      return std::ranges::find(caps.budgets, budget.kind) != caps.budgets.end();
     });
     if (!caps.budgets.empty() && fits == budgets.end()) {
       out.left_out.push_back(fmt::format("{} takes none of the budgets", spec));

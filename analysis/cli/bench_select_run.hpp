@@ -2,17 +2,14 @@
 // measurement behind kvscope bench select and kvscope cost --check.
 #pragma once
 
-#include <optional>
 #include <stop_token>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "analysis/cli/bench_workload.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/cost/work.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/progress.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/selectors/score_engine.hpp"
 #include "core/tensor/dtype.hpp"

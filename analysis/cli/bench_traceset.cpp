@@ -3,17 +3,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
 #include "analysis/cli/bench_report.hpp"
 #include "analysis/cli/capture_options.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/stopwatch.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "analysis/units/unit_cost.hpp"
-#include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
 #include "core/base/rng.hpp"
 #include "core/sim/replay.hpp"
 #include "core/trace/memory_trace.hpp"
@@ -22,9 +16,6 @@
 
 namespace kvscope::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr double kShareOfMemory = 0.5;  // of what is free that a tried unit may take
@@ -125,23 +116,20 @@ class TemporarySet {
 
 class BenchTraceset final : public BenchReportCommand {
  public:
-  std::string name() const override { return "bench traceset"; }
-  std::string summary() const override {
-    return "sizes, memory and time of a long recording as a trace set";
-  }
-  std::string description() const override {
-    return "Plans a recording of --layers layers and --tokens tokens: what it takes as one file "
-           "and as sets, what a unit of a sweep (one layer) reads and holds. "
-           "Then it writes such a set of made-up numbers, with all tokens and as many layers as "
-           "--limit allows, at least two, and fewer tokens where these do not fit; opens it, reads "
-           "a layer, and replays a decode step of quest over it, with as many tokens as half of "
-           "the free memory holds. Times of the plan follow from these rates in proportion to "
-           "bytes and tokens. The files are removed at the end. --limit 0 plans without trying.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope bench traceset", "one million tokens of 32 layers; tries 1 GiB of it here"},
-            {"kvscope bench traceset --dir /scratch --limit 100 --json",
-             "on another disk, up to 100 GiB"}};
+  CommandCard card() const override {
+    return {
+        "bench traceset",
+        "sizes, memory and time of a long recording as a trace set",
+        "Plans a recording of --layers layers and --tokens tokens: what it takes as one file "
+        "and as sets, what a unit of a sweep (one layer) reads and holds. "
+        "Then it writes such a set of made-up numbers, with all tokens and as many layers as "
+        "--limit allows, at least two, and fewer tokens where these do not fit; opens it, reads "
+        "a layer, and replays a decode step of quest over it, with as many tokens as half of "
+        "the free memory holds. Times of the plan follow from these rates in proportion to "
+        "bytes and tokens. The files are removed at the end. --limit 0 plans without trying.",
+        {{"kvscope bench traceset", "one million tokens of 32 layers; tries 1 GiB of it here"},
+         {"kvscope bench traceset --dir /scratch --limit 100 --json",
+          "on another disk, up to 100 GiB"}}};
   }
 
  protected:
@@ -164,8 +152,7 @@ class BenchTraceset final : public BenchReportCommand {
   void check_usage() const override {
     const auto check = [](const char* option, Index value, Index most) {
       if (value < 1 || value > most)
-        throw UsageError(
-            fmt::format("--{}: expected a value in [1, {}], found {}", option, most, value));
+        throw UsageError("--{}: expected a value in [1, {}], found {}", option, most, value);
     };
     check("lengths", n_tokens_, 100'000'000);
     check("n-layers", n_layers_, 1000);
@@ -175,10 +162,9 @@ class BenchTraceset final : public BenchReportCommand {
     check("chunk", chunk_, 1 << 20);
     check("split", per_part_, 1000);
     if (n_q_ % n_kv_ != 0)
-      throw UsageError(
-          fmt::format("--n-q: expected a multiple of the {} KV heads, found {}", n_kv_, n_q_));
+      throw UsageError("--n-q: expected a multiple of the {} KV heads, found {}", n_kv_, n_q_);
     if (!(limit_ >= 0.0) || limit_ > 1e6)
-      throw UsageError(fmt::format("--limit: expected a value in [0, 1e6] GiB, found {}", limit_));
+      throw UsageError("--limit: expected a value in [0, 1e6] GiB, found {}", limit_);
   }
 
   Json measure(const Means& means) const override {
@@ -280,9 +266,8 @@ class BenchTraceset final : public BenchReportCommand {
                                (layer_bytes(whole) * static_cast<double>(n_layers));
     const Index n_tokens = std::min(n_tokens_, static_cast<Index>(most_tokens));
     if (n_tokens < std::min(n_tokens_, kFewestTokens))
-      throw UsageError(
-          fmt::format("--limit: {} GiB hold {} tokens of {} layers, expected at least {}", limit_,
-                      n_tokens, n_layers, kFewestTokens));
+      throw UsageError("--limit: {} GiB hold {} tokens of {} layers, expected at least {}", limit_,
+                       n_tokens, n_layers, kFewestTokens);
     return info_of(n_layers, n_tokens);
   }
 
@@ -291,11 +276,10 @@ class BenchTraceset final : public BenchReportCommand {
     const double estimate = static_cast<double>(estimated_set_bytes(info, per_part_));
     std::error_code error;
     const fs::space_info space = fs::space(dir_, error);
-    if (error) throw IoError(fmt::format("{}: {}", dir_.string(), error.message()));
+    if (error) throw IoError("{}: {}", dir_.string(), error.message());
     if (estimate > static_cast<double>(space.available))
-      throw UsageError(fmt::format("--limit: the set needs {} and {} has {} left",
-                                   bytes_text(estimate), dir_.string(),
-                                   bytes_text(static_cast<double>(space.available))));
+      throw UsageError("--limit: the set needs {} and {} has {} left", bytes_text(estimate),
+                       dir_.string(), bytes_text(static_cast<double>(space.available)));
     const TemporarySet files(dir_, info, per_part_);
     Json tried = {{"layers", info.n_layers}, {"tokens", info.n_tokens}, {"limit_gib", limit_}};
     const double memory_before = peak_memory();

@@ -23,9 +23,8 @@ enum Stream : std::uint64_t { kKeys, kValues, kQueries, kDirections, kTopicOfRun
 /// parts. Tails are short, but it is ten times faster than a true normal number.
 float bell(std::uint64_t word) {
   float sum = 0.0f;
-  for (int part = 0; part < 4; ++part) {
+  for (int part = 0; part < 4; ++part)
     sum += static_cast<float>((word >> (16 * part)) & 0xFFFF) * (1.0f / 65536.0f);
-  }
   return (sum - 2.0f) * 1.7320508f;
 }
 

@@ -1,7 +1,5 @@
 #include "analysis/cli/capture_options.hpp"
 
-#include <algorithm>
-
 #include "analysis/cli/list_options.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
@@ -20,8 +18,8 @@ constexpr Index kMaxTopk = 65536;
 Index parse_number(std::string_view text, std::string_view what, Index low, Index high) {
   const auto value = number_from<Index>(text);
   if (!value || *value < low || *value > high) {
-    throw UsageError(fmt::format("{}: expected a whole number in [{}, {}], found \"{}\"", what, low,
-                                 high, text));
+    throw UsageError("{}: expected a whole number in [{}, {}], found \"{}\"", what, low, high,
+                     text);
   }
   return *value;
 }
@@ -33,8 +31,7 @@ TokenRange parse_token_range(std::string_view text, std::string_view option) {
   const auto end =
       number_from<Index>(colon == std::string_view::npos ? "" : text.substr(colon + 1));
   if (!begin || !end || *begin < 0 || *end <= *begin) {
-    throw UsageError(
-        fmt::format("--{}: expected positions A:B with A < B, found \"{}\"", option, text));
+    throw UsageError("--{}: expected positions A:B with A < B, found \"{}\"", option, text);
   }
   return {*begin, *end};
 }
@@ -88,8 +85,8 @@ CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base)
       } else if (word == "attn-topk") {
         throw UsageError("--capture: attn-topk needs a number, as in attn-topk=64");
       } else {
-        throw UsageError(fmt::format("--capture: unknown word \"{}\"{}", word,
-                                     did_you_mean(word, kCaptureWords)));
+        throw UsageError("--capture: unknown word \"{}\"{}", word,
+                         did_you_mean(word, kCaptureWords));
       }
     }
   }
@@ -101,11 +98,9 @@ CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base)
 }
 
 RecordOptions CaptureOptions::record_options() const {
-  RecordOptions options;
-  options.capture = parse_capture(capture, CaptureSet{});
-  if (page_size < 1)
-    throw UsageError(fmt::format("--page-size: expected at least 1, found {}", page_size));
-  if (chunk < 1) throw UsageError(fmt::format("--chunk: expected at least 1, found {}", chunk));
+  RecordOptions options{.capture = parse_capture(capture, CaptureSet{})};
+  if (page_size < 1) throw UsageError("--page-size: expected at least 1, found {}", page_size);
+  if (chunk < 1) throw UsageError("--chunk: expected at least 1, found {}", chunk);
   options.capture.page_size = page_size;
   options.dtype = dtype;
   options.chunk = chunk;
@@ -116,12 +111,10 @@ RecordOptions CaptureOptions::record_options() const {
 }
 
 WriterOptions CaptureOptions::writer_options(bool overwrite) const {
-  WriterOptions options;
-  options.overwrite = overwrite;
+  WriterOptions options{.overwrite = overwrite};
   if (compression != "none") {
     if (!compression.starts_with("gzip:")) {
-      throw UsageError(
-          fmt::format("--compression: expected none or gzip:N, found \"{}\"", compression));
+      throw UsageError("--compression: expected none or gzip:N, found \"{}\"", compression);
     }
     options.gzip_level = static_cast<int>(
         parse_number(std::string_view(compression).substr(5), "--compression gzip", 1, 9));

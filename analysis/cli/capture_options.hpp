@@ -1,7 +1,6 @@
 // What to record and how to store it: the options of `record` that `bench record` shares.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -1,12 +1,9 @@
 #include "analysis/cli/chat_prompt.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <span>
 
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "core/base/error.hpp"
 #include "core/base/utf8.hpp"
 
 namespace kvscope::cli {
@@ -28,10 +25,10 @@ std::vector<TokenId> ids_of(const ChatTemplate& chat, const Tokenizer& tokenizer
 ChatTemplate load_chat_template(const std::filesystem::path& model, const Tokenizer& tokenizer) {
   std::optional<ChatTemplate> chat = ChatTemplate::find(model, tokenizer);
   if (!chat) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{} has no chat template (chat_template.jinja, chat_template in tokenizer_config.json, or "
         "tokenizer.chat_template of a GGUF file); without --chat the text is taken as it is",
-        model_name(model)));
+        model_name(model));
   }
   return *std::move(chat);
 }
@@ -55,8 +52,8 @@ std::vector<TokenId> chat_ids(const ChatTemplate& chat, const Tokenizer& tokeniz
     if (static_cast<Index>(ids.size()) <= *most) return ids;
   }
   throw FormatError(
-      fmt::format("the {} alone takes {} tokens: expected --max-tokens of more than that, found {}",
-                  chat.where(), n_around, *most));
+      "the {} alone takes {} tokens: expected --max-tokens of more than that, found {}",
+      chat.where(), n_around, *most);
 }
 
 }  // namespace kvscope::cli

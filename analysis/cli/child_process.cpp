@@ -5,15 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
-#include <string_view>
 
 #include "core/base/stopwatch.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 
@@ -113,7 +111,7 @@ ChildOutcome run_child(const std::vector<std::string>& argv, const std::stop_tok
 std::string this_program() {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) throw IoError(fmt::format("cannot find this program's file: {}", error.message()));
+  if (error) throw IoError("cannot find this program's file: {}", error.message());
   // Python, which has the commands as a module, names a program that runs them.
   if (const char* named = std::getenv("KVSCOPE_COMMAND"); named && file.filename() != "kvscope")
     return named;

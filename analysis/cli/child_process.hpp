@@ -3,7 +3,6 @@
 
 #include <sys/types.h>
 
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>

@@ -2,12 +2,8 @@
 // only this.
 #pragma once
 
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "analysis/cli/options.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 
@@ -17,17 +13,27 @@ struct Example {
   std::string meaning;
 };
 
+/// The words of a command, as Command has them one by one.
+struct CommandCard {
+  std::string name;
+  std::string summary;
+  std::string description = "";
+  std::vector<Example> examples = {};
+};
+
 /// One subcommand. The object holds the options' targets, so it is used for one run only.
 class Command {
  public:
   virtual ~Command() = default;
+  /// A command has a card, or says its words by the functions below.
+  virtual CommandCard card() const { return {}; }
   /// "record" or, in a group, "analyze quoka".
-  virtual std::string name() const = 0;
+  virtual std::string name() const { return card().name; }
   /// One line without a full stop, for the overview.
-  virtual std::string summary() const = 0;
+  virtual std::string summary() const { return card().summary; }
   /// A paragraph or two for the command's own help; may be empty.
-  virtual std::string description() const { return ""; }
-  virtual std::vector<Example> examples() const { return {}; }
+  virtual std::string description() const { return card().description; }
+  virtual std::vector<Example> examples() const { return card().examples; }
   /// Its place in its group: ascending, then by the name of its file.
   virtual int place() const { return 100; }
   virtual void declare(OptionSet& options) = 0;
@@ -45,51 +51,20 @@ std::vector<std::pair<std::string, std::string>> command_groups();
 std::vector<std::unique_ptr<Command>> analyze_commands();
 
 // One factory per other file of this folder.
-std::unique_ptr<Command> make_record_command();
-std::unique_ptr<Command> make_tokenize_command();
-std::unique_ptr<Command> make_info_command();
-std::unique_ptr<Command> make_models_command();
-std::unique_ptr<Command> make_verify_command();
-std::unique_ptr<Command> make_recover_command();
-std::unique_ptr<Command> make_sweep_command();
-std::unique_ptr<Command> make_merge_command();
-std::unique_ptr<Command> make_fit_command();
-std::unique_ptr<Command> make_fit_draft_command();
-std::unique_ptr<Command> make_selectors_command();
-std::unique_ptr<Command> make_simulate_perplexity_command();
-std::unique_ptr<Command> make_simulate_passkey_command();
-std::unique_ptr<Command> make_simulate_needle_command();
-std::unique_ptr<Command> make_simulate_ruler_command();
-std::unique_ptr<Command> make_simulate_chain_command();
-std::unique_ptr<Command> make_simulate_speculative_command();
-std::unique_ptr<Command> make_table_command();
-std::unique_ptr<Command> make_notebook_command();
-std::unique_ptr<Command> make_ladder_command();
-std::unique_ptr<Command> make_export_command();
-std::unique_ptr<Command> make_figure_command();
-std::unique_ptr<Command> make_figures_command();
-std::unique_ptr<Command> make_reproduce_command();
-std::unique_ptr<Command> make_bench_prefill_command();
-std::unique_ptr<Command> make_bench_record_command();
-std::unique_ptr<Command> make_bench_decode_command();
-std::unique_ptr<Command> make_bench_select_command();
-std::unique_ptr<Command> make_bench_live_command();
-std::unique_ptr<Command> make_bench_nucleus_command();
-std::unique_ptr<Command> make_bench_machine_command();
-std::unique_ptr<Command> make_bench_traceset_command();
-std::unique_ptr<Command> make_cost_command();
-std::unique_ptr<Command> make_pareto_command();
-std::unique_ptr<Command> make_papers_command();
-std::unique_ptr<Command> make_study_plan_command();
-std::unique_ptr<Command> make_study_run_command();
-std::unique_ptr<Command> make_study_status_command();
-std::unique_ptr<Command> make_study_table_command();
-std::unique_ptr<Command> make_study_figures_command();
-std::unique_ptr<Command> make_study_report_command();
-std::unique_ptr<Command> make_study_work_command();
-std::unique_ptr<Command> make_explain_command();
-std::unique_ptr<Command> make_version_command();
-std::unique_ptr<Command> make_completion_command();
-std::unique_ptr<Command> make_help_command();
+using MakeCommand = std::unique_ptr<Command>();
+MakeCommand make_record_command, make_tokenize_command, make_info_command, make_models_command,
+    make_verify_command, make_recover_command, make_sweep_command, make_merge_command,
+    make_fit_command, make_fit_draft_command, make_selectors_command,
+    make_simulate_perplexity_command, make_simulate_passkey_command, make_simulate_needle_command,
+    make_simulate_ruler_command, make_simulate_chain_command, make_simulate_speculative_command,
+    make_table_command, make_notebook_command, make_ladder_command, make_export_command,
+    make_figure_command, make_figures_command, make_reproduce_command, make_bench_prefill_command,
+    make_bench_record_command, make_bench_decode_command, make_bench_select_command,
+    make_bench_live_command, make_bench_nucleus_command, make_bench_machine_command,
+    make_bench_traceset_command, make_cost_command, make_pareto_command, make_papers_command,
+    make_study_plan_command, make_study_run_command, make_study_status_command,
+    make_study_table_command, make_study_figures_command, make_study_report_command,
+    make_study_work_command, make_explain_command, make_version_command, make_completion_command,
+    make_help_command;
 
 }  // namespace kvscope::cli

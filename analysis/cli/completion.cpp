@@ -1,16 +1,8 @@
 // kvscope completion: shell completion scripts, generated from the commands' option lists.
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <map>
-#include <nlohmann/json.hpp>
 
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/base/enum_names.hpp"
-#include "core/base/error.hpp"
 
 namespace kvscope::cli {
 
@@ -31,8 +23,8 @@ std::vector<Described> describe_all() {
     Described described{command->name(), command->summary(), {}, false};
     command->declare(described.options);
     described.takes_files =
-        std::any_of(described.options.positionals().begin(), described.options.positionals().end(),
-                    [](const auto& spec) { return spec.kind != ValueKind::text; });
+        std::ranges::any_of(described.options.positionals(),
+                            [](const auto& spec) { return spec.kind != ValueKind::text; });
     all.push_back(std::move(described));
   }
   return all;
@@ -160,9 +152,8 @@ std::string zsh_arguments(const Described& d) {
 std::string zsh_script() {
   const auto all = describe_all();
   std::string first, cases;
-  for (const auto& [word, meaning] : first_words(all)) {
+  for (const auto& [word, meaning] : first_words(all))
     first += fmt::format("    '{}:{}'\n", word, quoted_for_zsh(meaning));
-  }
   for (const auto& [group, meaning] : command_groups()) {
     cases += fmt::format(
         "    {})\n      if (( CURRENT == 3 )); then compadd {}; return; fi\n      command=\"{} "
@@ -268,10 +259,10 @@ class CompletionCommand final : public Command {
     const char* const program = std::getenv("SHELL");
     const std::string name = program ? std::filesystem::path(program).filename().string() : "";
     const auto& names = EnumNames<Shell>::value;
-    const auto found = std::find(names.begin(), names.end(), name);
+    const auto found = std::ranges::find(names, name);
     if (found == names.end())
-      throw UsageError(fmt::format("SHELL is missing: expected one of {}, and $SHELL says \"{}\"",
-                                   fmt::join(names, ", "), name));
+      throw UsageError("SHELL is missing: expected one of {}, and $SHELL says \"{}\"",
+                       fmt::join(names, ", "), name);
     return static_cast<Shell>(found - names.begin());
   }
 

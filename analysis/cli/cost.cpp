@@ -2,42 +2,28 @@
 // ledger of published speeds beside the model's predictions.
 #include "analysis/cost/trace_cost.hpp"
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cli/all_methods.hpp"
 #include "analysis/cli/bench_select_run.hpp"
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/cost_check.hpp"
 #include "analysis/cli/cost_counts.hpp"
 #include "analysis/cli/cost_shape.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
-#include "analysis/cli/output.hpp"
 #include "analysis/cli/replay_arguments.hpp"
-#include "analysis/cli/save_text.hpp"
-#include "analysis/cli/signals.hpp"
 #include "analysis/cli/temporary_journal.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "analysis/cli/unit_options.hpp"
 #include "analysis/cost/cost_units.hpp"
 #include "analysis/cost/ledger.hpp"
-#include "core/base/error.hpp"
 #include "core/base/lists.hpp"
-#include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
-#include "core/base/version.hpp"
 #include "core/sim/rotations.hpp"
 #include "core/trace/info.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 std::string cost_cell(const Json& row, const char* key, int digits = 4) {
   return row.at(key).is_number() ? number_text(row.at(key).get<double>(), digits)
@@ -110,39 +96,35 @@ std::string describe_ledger(const Json& report) {
 
 class CostCommand final : public Command {
  public:
-  std::string name() const override { return "cost"; }
-  std::string summary() const override {
-    return "predicted time on a processor, from measured lists";
-  }
-  std::string description() const override {
-    return "Replays the methods on a recording and predicts, from the keys that they really select "
-           "(union per KV head, runs of adjacent keys, rows of a list), what a forward call would "
-           "take on each card: append, score, top-k, gather and attend, estimate; each a launch "
-           "and the larger of FLOPs over rate and bytes over bandwidth. The formula and the source "
-           "of every constant are in analysis/cost/README.md. --shape asks the same of a model of "
-           "which there is no recording, and answers in one sentence with an interval: from which "
-           "context a method pays off, how much faster it is, when the first token comes, how many "
-           "tokens a second. --ledger predicts published speeds "
-           "instead, without tuning; --check measures this machine and predicts that: eight "
-           "methods, prefill and decode, two lengths, one thread and all, and prefills of the "
-           "running model, in about two minutes on two cores where nothing else runs.";
-  }
-  std::vector<Example> examples() const override {
+  CommandCard card() const override {
     return {
-        {"kvscope cost trace.h5 --selector quest,quoka --budget 256 --hardware h100-sxm,rtx-4090",
-         "two methods on two cards at the recording's own length"},
-        {"kvscope cost trace.h5 --phase decode --selector quest --budget 1024 --hardware a100-80 "
-         "--context 32768,131072 --batch 1,16 --out cost.json",
-         "scaled to longer contexts; kvscope figure cost draws it"},
-        {"kvscope cost --shape org/model --hardware h100-sxm --question pays-off",
-         "without a recording: from which context on quoka with 1024 keys is faster"},
-        {"kvscope cost --shape config.json --hardware h200 --selector quest --keys 2048 --context "
-         "4k:1M --batch 1,16,64 --question tokens-per-second --out shape.json",
-         "a map over context and batch; kvscope figure cost-map draws it"},
-        {"kvscope cost --ledger", "published speeds and what the model says of their settings"},
-        {"kvscope cost --check", "this machine's times, predicted and measured"},
-        {"kvscope cost --check --selector all --lengths 4096,8192,16384,32768",
-         "every method and length: half an hour"}};
+        "cost",
+        "predicted time on a processor, from measured lists",
+        "Replays the methods on a recording and predicts, from the keys that they really select "
+        "(union per KV head, runs of adjacent keys, rows of a list), what a forward call would "
+        "take on each card: append, score, top-k, gather and attend, estimate; each a launch "
+        "and the larger of FLOPs over rate and bytes over bandwidth. The formula and the source "
+        "of every constant are in analysis/cost/README.md. --shape asks the same of a model of "
+        "which there is no recording, and answers in one sentence with an interval: from which "
+        "context a method pays off, how much faster it is, when the first token comes, how many "
+        "tokens a second. --ledger predicts published speeds "
+        "instead, without tuning; --check measures this machine and predicts that: eight "
+        "methods, prefill and decode, two lengths, one thread and all, and prefills of the "
+        "running model, in about two minutes on two cores where nothing else runs.",
+        {{"kvscope cost trace.h5 --selector quest,quoka --budget 256 --hardware h100-sxm,rtx-4090",
+          "two methods on two cards at the recording's own length"},
+         {"kvscope cost trace.h5 --phase decode --selector quest --budget 1024 --hardware a100-80 "
+          "--context 32768,131072 --batch 1,16 --out cost.json",
+          "scaled to longer contexts; kvscope figure cost draws it"},
+         {"kvscope cost --shape org/model --hardware h100-sxm --question pays-off",
+          "without a recording: from which context on quoka with 1024 keys is faster"},
+         {"kvscope cost --shape config.json --hardware h200 --selector quest --keys 2048 --context "
+          "4k:1M --batch 1,16,64 --question tokens-per-second --out shape.json",
+          "a map over context and batch; kvscope figure cost-map draws it"},
+         {"kvscope cost --ledger", "published speeds and what the model says of their settings"},
+         {"kvscope cost --check", "this machine's times, predicted and measured"},
+         {"kvscope cost --check --selector all --lengths 4096,8192,16384,32768",
+          "every method and length: half an hour"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "a recorded trace", trace_, /*required=*/false);
@@ -246,14 +228,14 @@ class CostCommand final : public Command {
     if (ledger_ && check_) throw UsageError("--ledger and --check exclude each other");
     if (ledger_ || check_) {
       const std::string_view mode = ledger_ ? "--ledger" : "--check";
-      if (trace_) throw UsageError(fmt::format("{} takes no TRACE", mode));
+      if (trace_) throw UsageError("{} takes no TRACE", mode);
       if (units_.is_used())
-        throw UsageError(fmt::format("{} has no units: they are of a recording's replay", mode));
+        throw UsageError("{} has no units: they are of a recording's replay", mode);
       for (const char* other : {"selector", "budget", "batch", "context", "kv-dtype", "weight-bits",
                                 "draft", "calibration", "phase", "chunk", "steps", "drafts",
                                 "rows-per-chunk", "layers", "heads", "dense-layers"}) {
         if (options.given(other) && !(check_ && std::string_view(other) == "selector"))
-          throw UsageError(fmt::format("{} and --{} exclude each other", mode, other));
+          throw UsageError("{} and --{} exclude each other", mode, other);
       }
       if (ledger_ && !hardware_.empty())
         throw UsageError("--ledger and --hardware exclude each other: rows name theirs");
@@ -263,13 +245,13 @@ class CostCommand final : public Command {
       if (trace_ && !replay_.has_selectors())
         throw UsageError("--selector is missing: expected at least one method");
       if (hardware_.empty()) {
-        throw UsageError(fmt::format(
+        throw UsageError(
             "--hardware is missing: expected some of {}, or a file of kvscope bench machine",
-            fmt::join(hardware_names(), ", ")));
+            fmt::join(hardware_names(), ", "));
       }
     }
     for (const char* own : {"measured", "lengths", "repeat", "live", "clock"}) {
-      if (options.given(own) && !check_) throw UsageError(fmt::format("--{} needs --check", own));
+      if (options.given(own) && !check_) throw UsageError("--{} needs --check", own);
     }
     if (options.given("live") && check_options_.live_tokens > 0 &&
         check_options_.clock == BenchClock::cpu)
@@ -277,11 +259,10 @@ class CostCommand final : public Command {
           "--clock cpu and --live exclude each other: a running model's times are the wall's");
     for (const char* own : {"lengths", "repeat", "live", "clock", "selector", "threads"}) {
       if (options.given(own) && !measured_.empty())
-        throw UsageError(fmt::format("--measured and --{} exclude each other", own));
+        throw UsageError("--measured and --{} exclude each other", own);
     }
     if (weight_bits_ < 1 || weight_bits_ > 64)
-      throw UsageError(
-          fmt::format("--weight-bits: expected a value in [1, 64], found {}", weight_bits_));
+      throw UsageError("--weight-bits: expected a value in [1, 64], found {}", weight_bits_);
     if (!out_ || units_.is_alone()) return;
     check_new_output(*out_, overwrite_, "--overwrite");
   }
@@ -294,14 +275,13 @@ class CostCommand final : public Command {
     options.reports = measured_;
     options.lengths = index_list_of(check_lengths_, "lengths");
     if (options.lengths.front() < kShortest || options.lengths.back() > kMostContext)
-      throw UsageError(fmt::format("--lengths: expected lengths in [{}, {}], found \"{}\"",
-                                   kShortest, kMostContext, check_lengths_));
+      throw UsageError("--lengths: expected lengths in [{}, {}], found \"{}\"", kShortest,
+                       kMostContext, check_lengths_);
     if (options.n_repeats < 1 || options.n_repeats > 1000)
-      throw UsageError(
-          fmt::format("--repeat: expected a value in [1, 1000], found {}", options.n_repeats));
+      throw UsageError("--repeat: expected a value in [1, 1000], found {}", options.n_repeats);
     if (options.live_tokens < 0 || options.live_tokens > kMostContext)
-      throw UsageError(fmt::format("--live: expected a value in [0, {}], found {}", kMostContext,
-                                   options.live_tokens));
+      throw UsageError("--live: expected a value in [0, {}], found {}", kMostContext,
+                       options.live_tokens);
     if (work_.threads) options.threads = {work_.n_threads()};
     if (options.clock == BenchClock::cpu && options.threads != std::vector{1} &&
         options.reports.empty() && (!options.threads.empty() || available_cores() > 1))
@@ -325,8 +305,7 @@ class CostCommand final : public Command {
     options.weight_bits = static_cast<double>(weight_bits_);
     if (!kv_dtype_) return options;
     if (*kv_dtype_ != "fp8" && *kv_dtype_ != "bf16" && *kv_dtype_ != "f32")
-      throw UsageError(
-          fmt::format("--kv-dtype: expected fp8, bf16 or f32, found \"{}\"", *kv_dtype_));
+      throw UsageError("--kv-dtype: expected fp8, bf16 or f32, found \"{}\"", *kv_dtype_);
     options.kv_bytes = *kv_dtype_ == "fp8" ? 1.0 : *kv_dtype_ == "bf16" ? 2.0 : 4.0;
     return options;
   }
@@ -360,8 +339,7 @@ class CostCommand final : public Command {
         methods.methods, replay_.budgets(), replay_.phase(),
         draft ? std::nullopt : std::optional<std::string>(trace_->filename().string()), "cost");
     for (const auto* sentences : {&methods.left_out, &plan.skipped}) {
-      for (const std::string& sentence : *sentences)
-        note(fmt::format("kvscope: left out: {}", sentence));
+      for (const std::string& sentence : *sentences) note("kvscope: left out: {}", sentence);
     }
     const TraceInfo& info = trace.info();
     check_artifacts(methods.methods, info);

@@ -2,26 +2,21 @@
 
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/cli/bench_select_run.hpp"
 #include "analysis/cli/cost_check_rows.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/options.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "analysis/cost/measure_machine.hpp"
 #include "core/base/cpu.hpp"
-#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
-#include "core/base/number_text.hpp"
 #include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostReportBytes = 64u << 20;
 
@@ -91,8 +86,8 @@ nlohmann::ordered_json cost_check(const CheckOptions& options, const ProgressFn&
     const BudgetedMethods chosen = with_budgets(methods, default_bench_budgets());
     left_out = chosen.left_out;
     if (chosen.methods.empty())
-      throw UsageError(fmt::format("--selector: nothing is left to measure: {}",
-                                   fmt::join(chosen.left_out, "; ")));
+      throw UsageError("--selector: nothing is left to measure: {}",
+                       fmt::join(chosen.left_out, "; "));
     SelectBenchPlan plan;
     plan.methods = chosen.methods;
     plan.lengths = options.lengths;

@@ -1,15 +1,10 @@
 #include "analysis/cli/cost_check_rows.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
 #include "analysis/cli/bench_live_run.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cost/predict.hpp"
 #include "analysis/cost/trace_cost.hpp"
-#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/sim/memory_recording.hpp"
 
@@ -19,7 +14,7 @@ namespace {
 constexpr Index kLiveChunk = 128;
 
 double least_of(const std::vector<double>& seconds) {
-  return *std::min_element(seconds.begin(), seconds.end());
+  return *std::ranges::min_element(seconds);
 }
 
 /// Attention over lists has a kernel of its own.
@@ -111,7 +106,7 @@ std::vector<CheckRow> rows_of_bench(const std::vector<SelectBenchCase>& cases,
 int threads_of_report(const nlohmann::json& report, const std::string& where) {
   const JsonObject top(report, where);
   if (top.string_if("bench").value_or("") != "select")
-    throw FormatError(fmt::format("{}: expected a report of kvscope bench select --json", where));
+    throw FormatError("{}: expected a report of kvscope bench select --json", where);
   return static_cast<int>(top.integer("threads", 1, 1024));
 }
 

@@ -1,7 +1,5 @@
 #include "analysis/cli/cost_counts.hpp"
 
-#include <fmt/format.h>
-
 #include <optional>
 
 #include "analysis/cli/exit_code.hpp"
@@ -35,13 +33,12 @@ std::vector<double> counts_of(std::string_view list, std::string_view option) {
     const auto first = count_from(ends.front());
     const auto last = count_from(ends.back());
     if (!first || !last || ends.size() > 2) {
-      throw UsageError(fmt::format(
+      throw UsageError(
           "--{}: expected numbers of at least 1, as 4096, 4k, 1M or 4k:1M, found \"{}\"", option,
-          word));
+          word);
     }
     if (*last < *first) {
-      throw UsageError(
-          fmt::format("--{}: expected a range that ascends, as 4k:1M, found \"{}\"", option, word));
+      throw UsageError("--{}: expected a range that ascends, as 4k:1M, found \"{}\"", option, word);
     }
     for (double n = *first; n < *last; n *= 2.0) counts.push_back(n);
     counts.push_back(*last);

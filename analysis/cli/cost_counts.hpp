@@ -1,7 +1,6 @@
 // Lists of counts as people write them: "1,16,64", "4k,128k", "4k:1M".
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 

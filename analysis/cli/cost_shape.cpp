@@ -1,26 +1,14 @@
 #include "analysis/cli/cost_shape.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cli/all_methods.hpp"
 #include "analysis/cli/cost_counts.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/signals.hpp"
-#include "analysis/cli/text_table.hpp"
-#include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
 #include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostShapeBytes = 16 << 20;
 constexpr std::size_t kMostListBytes = std::size_t{256} << 20;
@@ -102,7 +90,7 @@ std::string shape_map(const std::vector<Json>& rows) {
   for (const Json& row : rows) {
     const std::string batch =
         fmt::format("batch {}", number_text(row.at("batch").get<double>(), 7));
-    if (std::find(header.begin(), header.end(), batch) == header.end()) header.push_back(batch);
+    if (std::ranges::find(header, batch) == header.end()) header.push_back(batch);
     if (header.size() == 2) contexts.push_back(row.at("context").get<double>());
   }
   TextTable table(header);
@@ -137,15 +125,14 @@ void CostShape::declare(OptionSet& options) {
 void CostShape::check(const OptionSet& given) const {
   if (!is_used()) {
     for (const char* own : {"question", "keys", "like"}) {
-      if (given.given(own)) throw UsageError(fmt::format("--{} needs --shape", own));
+      if (given.given(own)) throw UsageError("--{} needs --shape", own);
     }
     return;
   }
   if (given.given("TRACE")) throw UsageError("--shape takes no TRACE");
   for (const char* other :
        {"ledger", "check", "draft", "calibration", "steps", "rows-per-chunk", "layers", "heads"}) {
-    if (given.given(other))
-      throw UsageError(fmt::format("--shape and --{} exclude each other", other));
+    if (given.given(other)) throw UsageError("--shape and --{} exclude each other", other);
   }
   if (given.given("keys") && given.given("budget"))
     throw UsageError("--keys and --budget exclude each other");
@@ -180,9 +167,9 @@ Json CostShape::report(const OptionSet& options, const ReplayArguments& replay,
   const ModelConfig& config = shape.config;
   if (config.quantization.kind != QuantizationConfig::Kind::none && !options.given("weight-bits")) {
     note(
-        fmt::format("kvscope: config.json says that weights are stored by {}; computed with {} "
-                    "bits, --weight-bits says otherwise",
-                    config.quantization.method, given.weight_bits));
+        "kvscope: config.json says that weights are stored by {}; computed with {} bits, "
+        "--weight-bits says otherwise",
+        config.quantization.method, given.weight_bits);
   }
 
   const MethodList methods = methods_of(lists, {phase, false, /*has_calibration=*/true});
@@ -198,7 +185,7 @@ Json CostShape::report(const OptionSet& options, const ReplayArguments& replay,
   ShapeOptions asked;
   asked.hardware = given.hardware;
   asked.contexts = given.contexts.empty() ? shape_contexts(config) : given.contexts;
-  std::sort(asked.contexts.begin(), asked.contexts.end());
+  std::ranges::sort(asked.contexts);
   asked.contexts.erase(std::unique(asked.contexts.begin(), asked.contexts.end()),
                        asked.contexts.end());
   asked.batches = given.batches;
@@ -213,23 +200,21 @@ Json CostShape::report(const OptionSet& options, const ReplayArguments& replay,
   if (question.chunk < 1 || question.drafts < 1)
     throw UsageError("--chunk and --drafts: expected at least 1");
   if (asked.contexts.front() < n_tok) {
-    throw UsageError(fmt::format("--context: expected at least the {} queries of a call, found {}",
-                                 n_tok, asked.contexts.front()));
+    throw UsageError("--context: expected at least the {} queries of a call, found {}", n_tok,
+                     asked.contexts.front());
   }
   const std::size_t n_cells =
       asked.contexts.size() * asked.batches.size() * asked.hardware.size() * plan.pairs.size();
   if (n_cells > kMostShapeCells)
-    throw UsageError(
-        fmt::format("--context and --batch: {} cells are asked for, expected at most {}", n_cells,
-                    kMostShapeCells));
+    throw UsageError("--context and --batch: {} cells are asked for, expected at most {}", n_cells,
+                     kMostShapeCells);
 
   const StopOnSignal stop;
   ProgressReporter progress(work.progress);
   ThreadPool pool(work.n_threads());
   const ShapeListsOfAll of_all = lists_of_shape(question, pool, progress.callback(), stop.token());
   for (const auto* sentences : {&methods.left_out, &plan.skipped, &of_all.left_out}) {
-    for (const std::string& sentence : *sentences)
-      note(fmt::format("kvscope: left out: {}", sentence));
+    for (const std::string& sentence : *sentences) note("kvscope: left out: {}", sentence);
   }
   return shape_cost_report(cost_model(config, shape.name, given.weight_bits), of_all.methods,
                            asked);

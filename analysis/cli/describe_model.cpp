@@ -1,21 +1,14 @@
 #include "analysis/cli/describe_model.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <variant>
-#include <vector>
 
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/model/adapter.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/layer_weights.hpp"
@@ -23,9 +16,6 @@
 #include "core/model/weights.hpp"
 
 namespace kvscope::cli {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -61,9 +51,8 @@ Json describe_gguf(const GgufCheckpoint& checkpoint) {
                {"stored_parameters", n_parameters},
                {"stored_bytes", n_bytes},
                {"tensors_by_type", types}};
-  for (const auto& [name, value] : checkpoint.metadata().values()) {
+  for (const auto& [name, value] : checkpoint.metadata().values())
     json["metadata"][name] = std::visit(MetadataToJson{}, value);
-  }
   return json;
 }
 
@@ -107,8 +96,8 @@ std::int64_t memory_of_machine() {
 /// What most of the weights are stored as: "Q4_K", "BF16", "gptq", "BF16 + LoRA".
 std::string weights_name(const ModelConfig& config, const WeightFiles& weights) {
   const auto types = weights.bytes_by_type();
-  const auto most = std::max_element(
-      types.begin(), types.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most = std::ranges::max_element(
+      types, [](const auto& a, const auto& b) { return a.second < b.second; });
   std::string name = config.quantization.method;
   if (name.empty() && most != types.end()) name = most->first;
   return weights.adapter() == nullptr ? name : name + " + LoRA";
@@ -135,14 +124,14 @@ void check_runs(const fs::path& path, const ModelConfig& config, const WeightFil
     for (int i = 0; i < kNumStoredTypes; ++i)
       read.emplace_back(name_of(static_cast<StoredType>(i)));
     for (const auto& [type, n_bytes] : weights.bytes_by_type()) {
-      if (std::find(read.begin(), read.end(), type) == read.end())
-        throw FormatError(fmt::format("weights of type {} are not read", type));
+      if (std::ranges::find(read, type) == read.end())
+        throw FormatError("weights of type {} are not read", type);
     }
   }
   if (weights.n_bytes() > memory_of_machine()) {
-    throw FormatError(fmt::format("{} of weights, more than this machine's memory of {}",
-                                  bytes_text(static_cast<double>(weights.n_bytes())),
-                                  bytes_text(static_cast<double>(memory_of_machine()))));
+    throw FormatError("{} of weights, more than this machine's memory of {}",
+                      bytes_text(static_cast<double>(weights.n_bytes())),
+                      bytes_text(static_cast<double>(memory_of_machine())));
   }
 }
 

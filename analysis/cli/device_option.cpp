@@ -1,12 +1,8 @@
 #include "analysis/cli/device_option.hpp"
 
-#include <fmt/format.h>
-
 #include "analysis/cli/exit_code.hpp"
-#include "analysis/cli/output.hpp"
-#include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
 #ifdef KVSCOPE_HAS_CUDA
+#include "analysis/cli/kit.hpp"
 #include "core/cuda/backend.hpp"
 #include "core/cuda/device.hpp"
 #endif
@@ -21,15 +17,14 @@ DeviceWord parse_device(const std::string& text) {
     const auto index = number_from<int>(std::string_view(text).substr(kCuda.size() + 1));
     if (index && *index >= 0) return {*index};
   }
-  throw UsageError(
-      fmt::format("--device: expected cpu, cuda or cuda:N with N from 0 on, found \"{}\"", text));
+  throw UsageError("--device: expected cpu, cuda or cuda:N with N from 0 on, found \"{}\"", text);
 }
 
 #ifdef KVSCOPE_HAS_CUDA
 void require_gpu(int gpu) {
   const std::string why_not = gpu::why_no_device(gpu);
   if (!why_not.empty())
-    throw IoError(fmt::format("--device cuda:{}: {}; --device cpu works everywhere", gpu, why_not));
+    throw IoError("--device cuda:{}: {}; --device cpu works everywhere", gpu, why_not);
 }
 
 BackendFactory gpu_backend(int gpu, bool has_bf16_products, DType kv_dtype) {
@@ -38,10 +33,10 @@ BackendFactory gpu_backend(int gpu, bool has_bf16_products, DType kv_dtype) {
 }
 #else
 void require_gpu(int gpu) {
-  throw IoError(fmt::format(
-      "--device cuda:{}: this kvscope was built without CUDA (CMake says why; KVSCOPE_CUDA=ON with "
-      "nvcc builds it); --device cpu works everywhere",
-      gpu));
+  throw IoError(
+      "--device cuda:{}: this kvscope was built without CUDA (CMake says why; "
+      "KVSCOPE_CUDA=ON with nvcc builds it); --device cpu works everywhere",
+      gpu);
 }
 
 BackendFactory gpu_backend(int gpu, bool, DType) {
@@ -68,11 +63,11 @@ void note_host_choice(const MethodSpec& method, const std::optional<Budget>& bud
   if (in_prefill && in_decode) return;
   constexpr std::string_view kCopies = "gets copies of queries and keys";
   if (!in_prefill && !in_decode)
-    return note(fmt::format("kvscope: {} chooses its keys on the host, which {} in every call",
-                            method.text(), kCopies));
-  note(fmt::format("kvscope: {} chooses on the GPU in {}; in {} the host chooses, and {}",
-                   method.text(), in_decode ? "decode steps" : "calls of several tokens",
-                   in_decode ? "calls of several tokens" : "decode steps", kCopies));
+    return note("kvscope: {} chooses its keys on the host, which {} in every call", method.text(),
+                kCopies);
+  note("kvscope: {} chooses on the GPU in {}; in {} the host chooses, and {}", method.text(),
+       in_decode ? "decode steps" : "calls of several tokens",
+       in_decode ? "calls of several tokens" : "decode steps", kCopies);
 }
 
 }  // namespace kvscope::cli

@@ -22,7 +22,7 @@ Engine find_engine(std::string_view name) {
   for (const auto& [known, engine] : kEngines) {
     if (known == name) return engine;
   }
-  throw UsageError(fmt::format("--engine: expected local, mpi, slurm or ray, found \"{}\"", name));
+  throw UsageError("--engine: expected local, mpi, slurm or ray, found \"{}\"", name);
 }
 
 std::vector<std::string> worker_words(const EngineJob& job, const std::string& units) {

@@ -64,8 +64,7 @@ class LocalRun {
 
  private:
   Worker start() {
-    Worker worker;
-    worker.process = std::make_unique<ChildProcess>(worker_words(job_, "-"));
+    Worker worker{.process = std::make_unique<ChildProcess>(worker_words(job_, "-"))};
     return worker;
   }
 

@@ -24,8 +24,8 @@ std::string run_ray(const EngineJob& job) {
   std::string text = launcher_text("ray", outcome.ended, outcome.err);
   if (outcome.err.find("No module named 'kvscope") != std::string::npos)
     text += fmt::format(
-        "; this engine needs the Python package (traces/python) and ray in that interpreter ({}), "
-        "or another one named by KVSCOPE_PYTHON",
+        "; this engine needs the Python package (traces/python) and ray in that "
+        "interpreter ({}), or another one named by KVSCOPE_PYTHON",
         words.front());
   return text;
 }

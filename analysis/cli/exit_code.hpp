@@ -1,8 +1,6 @@
 // What the program's exit codes mean, which scripts rely on, and the error of wrong usage.
 #pragma once
 
-#include <stdexcept>
-
 #include "core/base/error.hpp"
 
 namespace kvscope::cli {
@@ -18,15 +16,15 @@ enum ExitCode : int {
 };
 
 /// The command line itself is wrong. Ends with exit code 2 and a pointer to the command's help.
-class UsageError : public std::runtime_error {
+class UsageError : public SpokenError {
  public:
-  using std::runtime_error::runtime_error;
+  using SpokenError::SpokenError;
 };
 
 /// The work is finished but for units that failed, which were named. Ends with exit code 4.
-class PartlyFailed : public std::runtime_error {
+class PartlyFailed : public SpokenError {
  public:
-  using std::runtime_error::runtime_error;
+  using SpokenError::SpokenError;
 };
 
 /// What `parse` returns; a value that the library refuses is an error of the command line.

@@ -1,10 +1,6 @@
 #include "analysis/cli/experiment_file.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
+#include "analysis/cli/kit.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/whole_file.hpp"
@@ -26,8 +22,7 @@ std::string key_of_positional(const OptionSpec& spec) {
 std::string text_of(const nlohmann::json& value, const std::string& where) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number() || value.is_boolean()) return value.dump();
-  throw UsageError(
-      fmt::format("{}: expected text, a number or true, found {}", where, describe(value)));
+  throw UsageError("{}: expected text, a number or true, found {}", where, describe(value));
 }
 
 std::vector<std::string> texts_of(const nlohmann::json& value, const std::string& where) {
@@ -40,7 +35,7 @@ std::vector<std::string> texts_of(const nlohmann::json& value, const std::string
 void apply(const OptionSpec& spec, const nlohmann::json& value, const std::string& where) {
   if (spec.placeholder.empty()) {
     if (!value.is_boolean())
-      throw UsageError(fmt::format("{}: expected true or false, found {}", where, describe(value)));
+      throw UsageError("{}: expected true or false, found {}", where, describe(value));
     if (value.get<bool>()) spec.set("");
     return;
   }
@@ -68,9 +63,9 @@ void apply_experiment_file(const std::filesystem::path& file, const OptionSet& o
   for (const auto& [key, value] : json.items()) {
     const std::string name = detail::dashed(key);
     const std::string where = fmt::format("{}: {}", file.string(), key);
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      throw UsageError(fmt::format("{}: unknown key {}{}", file.string(), quote(key),
-                                   did_you_mean(name, known)));
+    if (std::ranges::find(known, name) == known.end()) {
+      throw UsageError("{}: unknown key {}{}", file.string(), quote(key),
+                       did_you_mean(name, known));
     }
     if (value.is_null()) continue;
     try {
@@ -81,7 +76,7 @@ void apply_experiment_file(const std::filesystem::path& file, const OptionSet& o
         if (spec.name == name && !options.given(name)) apply(spec, value, where);
       }
     } catch (const ConfigError& error) {
-      throw UsageError(fmt::format("{}: {}", file.string(), error.what()));
+      throw UsageError("{}: {}", file.string(), error.what());
     }
   }
 }

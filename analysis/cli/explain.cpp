@@ -2,63 +2,50 @@
 // of a recording, why one key of one query was kept or dropped.
 #include "analysis/kinds/explain.hpp"
 
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
-
 #include "analysis/base/statistics.hpp"
 #include "analysis/cli/chat_prompt.hpp"
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/explain_answer.hpp"
 #include "analysis/cli/explain_key.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
-#include "analysis/cli/signals.hpp"
-#include "analysis/cli/text_table.hpp"
-#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
-#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
 
 class ExplainCommand final : public Command {
  public:
-  std::string name() const override { return "explain"; }
-  std::string summary() const override {
-    return "why a needle was missed or a key dropped: ranks, cut-off, budget";
-  }
-  std::string description() const override {
-    return "Asks the prompts of kvscope simulate needle (same lengths, depths, trials and seed: "
-           "same prompts; chunks and answer under the method). For each miss the prompt is "
-           "answered densely too, and for the first token that differs a table shows the heads "
-           "that put at least --least of their attention on the fact when they attend to "
-           "everything: their layer, that share, the share that the same head's query would put "
-           "there under the method, how many of the fact's tokens its list holds, the rank of the "
-           "best of them by the method's score, and the margin to the last key that was kept (in "
-           "units of the score, negative if lost).\n\n"
-           "With a trace, one query of it is asked instead: what the method keeps for it, and for "
-           "a key its weight, score and rank, the cut-off, its page, the representative queries "
-           "that gave it its score (QuoKA), and the smallest budget that keeps it.\n\n"
-           "With --answer, dropped keys are put back, and the model runs again each time: all of "
-           "them, a layer's, a query head's, and single keys of the heads that matter most. Told "
-           "is which share of the loss each brings back: how much surer the model gets of the "
-           "token that it says densely, where it was fed the dense answer so far.";
-  }
-  std::vector<Example> examples() const override {
+  CommandCard card() const override {
     return {
-        {"kvscope explain --facts 8 --selector quoka --budget ratio=0.25 --lengths 4096 --depths 5 "
-         "--trials 3",
-         "the misses of that grid"},
-        {"kvscope explain trace.h5 --layers 3 --heads 5 --query 4000 --selector quoka --budget 256",
-         "the heaviest key that the query lost, and why"},
-        {"kvscope explain --answer --selector quest --budget 64 --prompt @story.txt --n-new 32 "
-         "--out answer.h5",
-         "which dropped keys change what the model says after that text"}};
+        "explain",
+        "why a needle was missed or a key dropped: ranks, cut-off, budget",
+        "Asks the prompts of kvscope simulate needle (same lengths, depths, trials and seed: "
+        "same prompts; chunks and answer under the method). For each miss the prompt is "
+        "answered densely too, and for the first token that differs a table shows the heads "
+        "that put at least --least of their attention on the fact when they attend to "
+        "everything: their layer, that share, the share that the same head's query would put "
+        "there under the method, how many of the fact's tokens its list holds, the rank of the "
+        "best of them by the method's score, and the margin to the last key that was kept (in "
+        "units of the score, negative if lost).\n\n"
+        "With a trace, one query of it is asked instead: what the method keeps for it, and for "
+        "a key its weight, score and rank, the cut-off, its page, the representative queries "
+        "that gave it its score (QuoKA), and the smallest budget that keeps it.\n\n"
+        "With --answer, dropped keys are put back, and the model runs again each time: all of "
+        "them, a layer's, a query head's, and single keys of the heads that matter most. Told "
+        "is which share of the loss each brings back: how much surer the model gets of the "
+        "token that it says densely, where it was fed the dense answer so far.",
+        {{"kvscope explain --facts 8 --selector quoka --budget ratio=0.25 --lengths 4096 --depths "
+          "5 --trials 3",
+          "the misses of that grid"},
+         {"kvscope explain trace.h5 --layers 3 --heads 5 --query 4000 --selector quoka --budget "
+          "256",
+          "the heaviest key that the query lost, and why"},
+         {"kvscope explain --answer --selector quest --budget 64 --prompt @story.txt --n-new 32 "
+          "--out answer.h5",
+          "which dropped keys change what the model says after that text"}}};
   }
   void declare(OptionSet& options) override {
     key_.declare(options);
@@ -91,8 +78,7 @@ class ExplainCommand final : public Command {
                    : std::vector{"layers", "heads",   "query", "key",
                                  "top",    "as-step", "draft", "calibration"};
     for (const char* other : ExplainAnswerOptions::names()) {
-      if (!answer_.wanted && options.given(other))
-        throw UsageError(fmt::format("--{} needs --answer", other));
+      if (!answer_.wanted && options.given(other)) throw UsageError("--{} needs --answer", other);
     }
     for (const char* other : others) {
       if (!options.given(other)) continue;
@@ -163,8 +149,7 @@ class ExplainCommand final : public Command {
   using Json = nlohmann::ordered_json;
 
   std::vector<TokenId> filler_tokens(const Tokenizer& tokenizer) const {
-    PromptOptions source;
-    source.text = text_;
+    PromptOptions source{.text = text_};
     source.max_tokens = Index{1} << 40;  // all of it
     source.no_special = true;
     return source.load(&tokenizer).ids;
@@ -181,7 +166,7 @@ class ExplainCommand final : public Command {
                       const OptionSet& options, const std::string& command_line) {
     for (const char* grid : {"lengths", "facts", "depths", "trials", "seed", "text"}) {
       if (answer_.words && options.given(grid))
-        throw UsageError(fmt::format("--{} is of needles and excludes --prompt", grid));
+        throw UsageError("--{} is of needles and excludes --prompt", grid);
     }
     if (!answer_.words && options.given("n-new"))
       throw UsageError("--n-new needs --prompt: a needle's answer has its own length");
@@ -199,8 +184,7 @@ class ExplainCommand final : public Command {
                    {"chat", chat_ ? Json(chat_source) : Json(nullptr)}};
     AnswerSource source;
     if (answer_.words) {
-      PromptOptions words;
-      words.chat = chat_;
+      PromptOptions words{.chat = chat_};
       if (answer_.words->starts_with("@")) {
         words.text = answer_.words->substr(1);
       } else {
@@ -259,8 +243,8 @@ class ExplainCommand final : public Command {
     }
     options_.selector = as_usage([&] { return MethodSpec(selector_); });
     if (options_.selector.caps().needs_draft || options_.selector.caps().needs_calibration)
-      throw UsageError(fmt::format("{} needs a draft or a calibration, which explain has not",
-                                   options_.selector.text()));
+      throw UsageError("{} needs a draft or a calibration, which explain has not",
+                       options_.selector.text());
     if (!budget_.empty()) options_.budget = as_usage([&] { return Budget::parse(budget_); });
     options_.dense_layers = dense_layers_;
     options_.chunk = chunk_;

@@ -1,26 +1,16 @@
 #include "analysis/cli/explain_answer.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/statistics.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/save_text.hpp"
-#include "analysis/cli/signals.hpp"
-#include "analysis/cli/text_table.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/base/number_text.hpp"
-#include "core/base/version.hpp"
 #include "core/trace/result.hpp"
 #include "traces/result_file.hpp"
 
 namespace kvscope::cli {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kShown = 8;  // rows of a table
 
@@ -217,8 +207,7 @@ std::vector<const char*> ExplainAnswerOptions::names() {
 void ExplainAnswerOptions::check() const {
   if (n_new < 1 || n_new > 4096 || most_runs < 1)
     throw UsageError("--n-new and --runs: expected at least 1, and at most 4096 tokens");
-  if (token && *token < 1)
-    throw UsageError(fmt::format("--token: expected 1 or more, found {}", *token));
+  if (token && *token < 1) throw UsageError("--token: expected 1 or more, found {}", *token);
   if (which && (put_back.empty() || *which < 1))
     throw UsageError("--which: expected 1 or more, with --put-back");
   if (!put_back.empty() && out)
@@ -276,9 +265,9 @@ int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,
     output->finish({{"prompts", prompts}, {"totals", totals}});
   } else if (out) {
     note(
-        fmt::format("kvscope: {} was not written: no token of any answer changes (--all or --token "
-                    "explains one all the same)",
-                    out->string()));
+        "kvscope: {} was not written: no token of any answer changes (--all or --token explains "
+        "one all the same)",
+        out->string());
   }
   if (json) {
     print_json({{"kind", "explain-answer"},

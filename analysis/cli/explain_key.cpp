@@ -1,24 +1,14 @@
 #include "analysis/cli/explain_key.hpp"
 
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
-
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/statistics.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/signals.hpp"
-#include "analysis/cli/text_table.hpp"
-#include "core/base/error.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/base/number_text.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string word_of(const std::vector<std::string>& texts, Index pos) {
   return pos >= 0 && pos < static_cast<Index>(texts.size())
@@ -110,11 +100,10 @@ int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& c
                            int n_threads) const {
   if (!layer || !head || !query) {
     throw UsageError(
-        "a trace needs --layers, --heads and --query: the layer, the query head and the position "
-        "that is explained");
+        "a trace needs --layers, --heads and --query: the layer, the query head and "
+        "the position that is explained");
   }
-  if (top < 0 || top > 100'000)
-    throw UsageError(fmt::format("--top: expected 0 to 100000, found {}", top));
+  if (top < 0 || top > 100'000) throw UsageError("--top: expected 0 to 100000, found {}", top);
   const TraceFile recording = TraceFile::open(*trace, {});
   std::optional<TraceFile> second;
   if (draft) second.emplace(TraceFile::open(*draft, {}));

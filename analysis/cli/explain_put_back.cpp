@@ -1,25 +1,18 @@
 // kvscope explain --put-back: how an answer goes on with dropped keys put back.
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <array>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "analysis/cli/explain_answer.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/signals.hpp"
-#include "analysis/cli/text_table.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/lists.hpp"
-#include "core/base/number_text.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope::cli {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// "layer 5, head 6, key 150".
 std::string put_back_words(const PutBack& what) {
@@ -44,8 +37,8 @@ PutBack parse_put_back(const std::string& text) {
     is_right = read.ec == std::errc() && read.ptr == end && *parts[i] >= 0;
   }
   if (!is_right)
-    throw UsageError(fmt::format(
-        "--put-back: expected LAYER, LAYER:HEAD, LAYER:HEAD:KEY or all, found {}", text));
+    throw UsageError("--put-back: expected LAYER, LAYER:HEAD, LAYER:HEAD:KEY or all, found {}",
+                     text);
   return what;
 }
 
@@ -56,7 +49,7 @@ int ExplainAnswerOptions::run_mended(const AnswerQuestion& asked_question, const
   std::vector<PutBack> back;
   for (const std::string& what : put_back) back.push_back(parse_put_back(what));
   if (which && static_cast<std::size_t>(*which) > source.n_prompts)
-    throw UsageError(fmt::format("--which {}: there are {} prompts", *which, source.n_prompts));
+    throw UsageError("--which {}: there are {} prompts", *which, source.n_prompts);
   config["put_back"] = put_back;
   AnswerQuestion question = asked_question;
   const StopOnSignal stop;

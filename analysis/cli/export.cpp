@@ -1,19 +1,10 @@
 // kvscope export: a trace as a page that a co-author opens without installing anything.
-#include <fmt/format.h>
-
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/save_text.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/selection_options.hpp"
-#include "analysis/cli/signals.hpp"
-#include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/shell_word.hpp"
-#include "core/base/version.hpp"
 #include "notebooks_export/figure_export.hpp"
 #include "notebooks_export/story_frames.hpp"
 #include "notebooks_export/story_page.hpp"
@@ -22,35 +13,29 @@
 namespace kvscope::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 class ExportCommand final : public Command {
  public:
-  std::string name() const override { return "export"; }
-  std::string summary() const override {
-    return "a trace or a story about traces as one HTML page";
-  }
-  std::string description() const override {
-    return "Writes one page that needs no network and no other file. Of a trace: the attention "
-           "maps of all heads with pan, zoom and hover (weight, query and key with their texts), "
-           "and an atlas that is ordered by distance, entropy, sink, local or retrieval share. "
-           "Of a story (--story, a JSON file that notebooks_export/stories/README.md explains, "
-           "or a session of kvscope-explorer with bookmarks): its steps one after another, with "
-           "notes, arrows and boxes over maps, texts and figures, and the keys that methods "
-           "keep. Weights are recomputed exactly and stored in 16 bits on a logarithmic scale "
-           "(relative error below 2e-4). Long contexts are pooled until the page is below "
-           "--max-size; fewer --layers or --heads, or parts of the context, make finer maps.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope export --html trace.h5 --out trace.html", "all heads, below 10 MB"},
-            {"kvscope export --html trace.h5 --layers 5 --heads 4,6 --out heads.html",
-             "two heads, every weight of a 2k-token trace"},
-            {"kvscope export --story story.json --out story.html",
-             "steps with notes, maps, texts and figures"},
-            {"kvscope export --story session.json --out story.html",
-             "the bookmarks of a saved session of the window"},
-            {"kvscope export --story story.json --frames frames --over budgets",
-             "pictures of a film: the first method's budget grows"}};
+  CommandCard card() const override {
+    return {"export",
+            "a trace or a story about traces as one HTML page",
+            "Writes one page that needs no network and no other file. Of a trace: the attention "
+            "maps of all heads with pan, zoom and hover (weight, query and key with their texts), "
+            "and an atlas that is ordered by distance, entropy, sink, local or retrieval share. "
+            "Of a story (--story, a JSON file that notebooks_export/stories/README.md explains, "
+            "or a session of kvscope-explorer with bookmarks): its steps one after another, with "
+            "notes, arrows and boxes over maps, texts and figures, and the keys that methods "
+            "keep. Weights are recomputed exactly and stored in 16 bits on a logarithmic scale "
+            "(relative error below 2e-4). Long contexts are pooled until the page is below "
+            "--max-size; fewer --layers or --heads, or parts of the context, make finer maps.",
+            {{"kvscope export --html trace.h5 --out trace.html", "all heads, below 10 MB"},
+             {"kvscope export --html trace.h5 --layers 5 --heads 4,6 --out heads.html",
+              "two heads, every weight of a 2k-token trace"},
+             {"kvscope export --story story.json --out story.html",
+              "steps with notes, maps, texts and figures"},
+             {"kvscope export --story session.json --out story.html",
+              "the bookmarks of a saved session of the window"},
+             {"kvscope export --story story.json --frames frames --over budgets",
+              "pictures of a film: the first method's budget grows"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "the recorded trace, without --story", trace_,
@@ -112,8 +97,7 @@ class ExportCommand final : public Command {
     if (const auto open = opened_.find(file); open != opened_.end()) return open->second;
     const auto trace = std::make_shared<const TraceFile>(TraceFile::open(file));
     if (out_) refuse_read_file(*out_);
-    for (const auto& warning : trace->warnings())
-      note(fmt::format("kvscope: {}: {}", file.string(), warning));
+    for (const auto& warning : trace->warnings()) note("kvscope: {}: {}", file.string(), warning);
     opened_[file] = trace;
     return trace;
   }

@@ -1,11 +1,5 @@
 // kvscope figure: a figure from a result, in every format a paper needs.
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
-
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
@@ -13,8 +7,6 @@
 
 namespace kvscope::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Where the files go: a folder, or one file whose ending is the format.
 struct Target {
@@ -40,29 +32,26 @@ std::vector<FigureFormat> parse_formats(const std::string& text) {
   for (const std::string& word : split_words(text, ',')) {
     FigureFormat format{};
     parse_field(Field{"--format", ""}, word, format);
-    if (std::find(formats.begin(), formats.end(), format) == formats.end())
-      formats.push_back(format);
+    if (std::ranges::find(formats, format) == formats.end()) formats.push_back(format);
   }
   return formats;
 }
 
 class FigureCommand final : public Command {
  public:
-  std::string name() const override { return "figure"; }
-  std::string summary() const override { return "draw a figure from a result, ready for a paper"; }
-  std::string description() const override {
-    return "Writes NAME.svg, .pdf, .png and .tex (pgfplots), the plotted numbers as NAME.csv, and "
-           "NAME.json, from which kvscope reproduce draws the figure again. The same result gives "
-           "the same bytes. Nothing is written unless everything is. kvscope figures lists the "
-           "figures and the commands that make what they need.";
-  }
-  std::vector<Example> examples() const override {
-    return {
-        {"kvscope figure budget sweep.h5 --out figures",
-         "attention mass, recall and error of all methods, in every format"},
-        {"kvscope figure budget sweep.csv --metric mass --venue acl --out mass.pdf",
-         "one panel, as wide as a column of an ACL paper"},
-        {"kvscope figure layer-map map.h5 --theme dark --venue slide --format svg", "for a talk"}};
+  CommandCard card() const override {
+    return {"figure",
+            "draw a figure from a result, ready for a paper",
+            "Writes NAME.svg, .pdf, .png and .tex (pgfplots), the plotted numbers as NAME.csv, and "
+            "NAME.json, from which kvscope reproduce draws the figure again. The same result gives "
+            "the same bytes. Nothing is written unless everything is. kvscope figures lists the "
+            "figures and the commands that make what they need.",
+            {{"kvscope figure budget sweep.h5 --out figures",
+              "attention mass, recall and error of all methods, in every format"},
+             {"kvscope figure budget sweep.csv --metric mass --venue acl --out mass.pdf",
+              "one panel, as wide as a column of an ACL paper"},
+             {"kvscope figure layer-map map.h5 --theme dark --venue slide --format svg",
+              "for a talk"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("NAME", "the figure; kvscope figures lists them", figure_,
@@ -116,9 +105,8 @@ class FigureCommand final : public Command {
     for (const std::string& sentence : outcome.manifest.caption) note(sentence);
     for (const std::string& sentence : outcome.notes) note("kvscope: " + sentence);
     std::string paths;
-    for (const OutputFile& file : outcome.files) {
+    for (const OutputFile& file : outcome.files)
       paths += (target.folder / file.name).lexically_normal().string() + "\n";
-    }
     print_data(paths);
     return kOk;
   }

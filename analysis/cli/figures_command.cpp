@@ -1,12 +1,5 @@
 // kvscope figures: which figures there are, what they need, and which command makes that.
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
-
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/text_table.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/figures/figure_kind.hpp"
 
 namespace kvscope::cli {
@@ -44,11 +37,7 @@ class FiguresCommand final : public Command {
       list.push_back(json_of(kind));
       table.add_row({kind.name, kind.shows, kind.needs});
     }
-    if (json_) {
-      print_json({{"figures", list}});
-    } else {
-      print(table.text());
-    }
+    json_ ? print_json({{"figures", list}}) : print(table.text());
     return kOk;
   }
 

@@ -1,13 +1,6 @@
 // kvscope fit: what a method learns from a recording before it sees a sequence, as a file that runs
 // load.
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/save_text.hpp"
-#include "core/base/error.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/base/read_files.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/calibration_rows.hpp"
@@ -18,30 +11,24 @@
 namespace kvscope::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 class FitCommand final : public Command {
  public:
-  std::string name() const override { return "fit"; }
-  std::string summary() const override {
-    return "calibrate a method on a recording, for runs to load";
-  }
-  std::string description() const override {
-    return "Some methods learn something about a model before they see a sequence: Kascade its "
-           "anchor layers and head map, DuoAttention the gates of its heads, Double Sparsity its "
-           "channels, Loki its directions, the indexer its index vectors, ShadowKV how keys "
-           "rotate with their positions. The file that fit writes says which recording it comes "
-           "from; a run names it with an option of the method (kascade:map=FILE, "
-           "duoattention:gates=FILE, doublesparsity:channels=FILE, loki:directions=FILE, "
-           "indexer:index=FILE, shadowkv:rotation=FILE). What the indexer learns is good at the "
-           "positions of its recording: take one at least as long as what will be run. A sweep "
-           "over the same recording that a method learned from carries a warning.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope fit kascade:n-anchors=3 verifier.h5 --out anchors.json",
-             "three anchors and a head map"},
-            {"kvscope sweep other.h5 --selector quest,kascade:map=anchors.json --budget 128",
-             "runs load it"}};
+  CommandCard card() const override {
+    return {"fit",
+            "calibrate a method on a recording, for runs to load",
+            "Some methods learn something about a model before they see a sequence: Kascade its "
+            "anchor layers and head map, DuoAttention the gates of its heads, Double Sparsity its "
+            "channels, Loki its directions, the indexer its index vectors, ShadowKV how keys "
+            "rotate with their positions. The file that fit writes says which recording it comes "
+            "from; a run names it with an option of the method (kascade:map=FILE, "
+            "duoattention:gates=FILE, doublesparsity:channels=FILE, loki:directions=FILE, "
+            "indexer:index=FILE, shadowkv:rotation=FILE). What the indexer learns is good at the "
+            "positions of its recording: take one at least as long as what will be run. A sweep "
+            "over the same recording that a method learned from carries a warning.",
+            {{"kvscope fit kascade:n-anchors=3 verifier.h5 --out anchors.json",
+              "three anchors and a head map"},
+             {"kvscope sweep other.h5 --selector quest,kascade:map=anchors.json --budget 128",
+              "runs load it"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("METHOD", "the method, with its options as NAME:option=value", method_,
@@ -59,9 +46,9 @@ class FitCommand final : public Command {
     const MethodSpec spec(method_);
     check_method(spec);
     if (out_->string().find_first_of(",+@") != std::string::npos) {
-      throw UsageError(fmt::format(
+      throw UsageError(
           "--out: expected a name without , + and @, which part methods and options, found {}",
-          out_->string()));
+          out_->string());
     }
     // Says what contradicts a file.
     MethodSpec(spec).set(spec.stages().front().caps.artifact_option, out_->string());
@@ -69,8 +56,7 @@ class FitCommand final : public Command {
     const int n_threads = work_.n_threads();
     const TraceFile text = TraceFile::open(trace_, {});
     refuse_read_file(*out_);
-    for (const auto& warning : text.warnings())
-      note(fmt::format("kvscope: {}: {}", trace_.string(), warning));
+    for (const auto& warning : text.warnings()) note("kvscope: {}: {}", trace_.string(), warning);
     const MethodSpec::Stage& stage = spec.stages().front();
     const std::unique_ptr<Selector> selector = spec.make();
     ThreadPool pool(n_threads);
@@ -95,8 +81,8 @@ class FitCommand final : public Command {
  private:
   static void check_method(const MethodSpec& spec) {
     if (spec.stages().size() != 1) {
-      throw ConfigError(fmt::format(
-          "fit {}: expected one method, found a stack: fit its stages one by one", spec));
+      throw ConfigError("fit {}: expected one method, found a stack: fit its stages one by one",
+                        spec);
     }
     const MethodSpec::Stage& stage = spec.stages().front();
     const std::string_view option = stage.caps.artifact_option;
@@ -105,12 +91,11 @@ class FitCommand final : public Command {
       for (const SelectorEntry& entry : selector_registry().entries()) {
         if (!entry.caps.artifact_option.empty()) able.push_back(entry.name);
       }
-      throw ConfigError(fmt::format("fit: {} has nothing to learn; methods that have: {}",
-                                    stage.name, fmt::join(able, ", ")));
+      throw ConfigError("fit: {} has nothing to learn; methods that have: {}", stage.name,
+                        fmt::join(able, ", "));
     }
     if (stage.sets(option)) {
-      throw ConfigError(
-          fmt::format("fit {}: {} names the file that fit makes: leave it out", spec, option));
+      throw ConfigError("fit {}: {} names the file that fit makes: leave it out", spec, option);
     }
   }
 

@@ -1,53 +1,38 @@
 // kvscope fit draft: a draft model from a verifier's own first layers, and how often the verifier
 // takes what it proposes.
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
-#include "analysis/cli/signals.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "analysis/fit/draft_folder.hpp"
-#include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
-#include "core/base/version.hpp"
 
 namespace kvscope::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::string_view kWhat =
-    "early exit: the verifier's first layers, and a head fitted by ridge regression to its final "
-    "states (no training)";
+    "early exit: the verifier's first layers, and a head fitted by "
+    "ridge regression to its final states (no training)";
 
 class FitDraftCommand final : public Command {
  public:
-  std::string name() const override { return "fit draft"; }
-  std::string summary() const override {
-    return "a draft for speculative decoding from a model's own first layers";
-  }
-  std::string description() const override {
-    return "SpecAttn and speculative decoding need a draft with the verifier's tokenizer. This one "
-           "is an early exit: the verifier's embedding and first --layers layers, and a head that "
-           "is the verifier's times one matrix, fitted in closed form (ridge regression of the "
-           "last layer's normed state on that of layer N; the ridge is chosen on held-out "
-           "windows). Nothing is trained. The folder is an ordinary model of the same family; its "
-           "config.json says under kvscope_draft what it is. Printed is how often the verifier "
-           "takes what the draft proposes on tokens behind those that were read, for the fitted "
-           "draft and for the plain early exit with the verifier's own norm and head: greedy "
-           "(same likeliest token) and sampled (the sum of min(p, q) at temperature 1). kvscope "
-           "simulate speculative --draft DIR measures whole runs.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope fit draft --model ~/models/SmolLM2-135M --n-layers 4 --out smol-draft",
-             "the first four layers"},
-            {"kvscope simulate speculative --model ~/models/SmolLM2-135M --draft smol-draft "
-             "--selector full,specattn --budget p=0.97",
-             "what it is worth"}};
+  CommandCard card() const override {
+    return {
+        "fit draft",
+        "a draft for speculative decoding from a model's own first layers",
+        "SpecAttn and speculative decoding need a draft with the verifier's tokenizer. This one "
+        "is an early exit: the verifier's embedding and first --layers layers, and a head that "
+        "is the verifier's times one matrix, fitted in closed form (ridge regression of the "
+        "last layer's normed state on that of layer N; the ridge is chosen on held-out "
+        "windows). Nothing is trained. The folder is an ordinary model of the same family; its "
+        "config.json says under kvscope_draft what it is. Printed is how often the verifier "
+        "takes what the draft proposes on tokens behind those that were read, for the fitted "
+        "draft and for the plain early exit with the verifier's own norm and head: greedy "
+        "(same likeliest token) and sampled (the sum of min(p, q) at temperature 1). kvscope "
+        "simulate speculative --draft DIR measures whole runs.",
+        {{"kvscope fit draft --model ~/models/SmolLM2-135M --n-layers 4 --out smol-draft",
+          "the first four layers"},
+         {"kvscope simulate speculative --model ~/models/SmolLM2-135M --draft smol-draft "
+          "--selector full,specattn --budget p=0.97",
+          "what it is worth"}}};
   }
   void declare(OptionSet& options) override {
     options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
@@ -70,16 +55,13 @@ class FitDraftCommand final : public Command {
     const Transformer verifier = load_transformer(dir, {});
     const Tokenizer tokenizer = load_tokenizer(dir);
     as_usage([&] { return first_layers(verifier.config(), fit_.n_layers); });
-    PromptOptions source;
-    source.text = text_;
-    source.max_tokens = n_fit_ + n_held_out_;
-    source.no_special = true;
+    PromptOptions source{.text = text_, .max_tokens = n_fit_ + n_held_out_, .no_special = true};
     const Prompt text = source.load(&tokenizer);
     if (static_cast<Index>(text.ids.size()) < n_fit_ + n_held_out_) {
       throw UsageError(
-          fmt::format("{} has {} tokens: expected {} to fit on (--max-tokens) and {} to measure on "
-                      "(--held-out)",
-                      text.source, text.ids.size(), n_fit_, n_held_out_));
+          "{} has {} tokens: expected {} to fit on (--max-tokens) and {} to measure "
+          "on (--held-out)",
+          text.source, text.ids.size(), n_fit_, n_held_out_);
     }
     const std::span<const TokenId> ids(text.ids);
     const auto to_fit = ids.first(static_cast<std::size_t>(n_fit_));
@@ -112,13 +94,12 @@ class FitDraftCommand final : public Command {
   void check() const {
     if (!out_) throw UsageError("--out is missing: expected a folder for the draft");
     if (fit_.window < 2 || n_fit_ < 1 || n_held_out_ < 2)
-      throw UsageError(fmt::format(
-          "--window, --max-tokens and --held-out: expected at least 2, 1 and 2, found {}, {} and "
-          "{}",
-          fit_.window, n_fit_, n_held_out_));
+      throw UsageError(
+          "--window, --max-tokens and --held-out: expected at least 2, 1 and 2, found "
+          "{}, {} and {}",
+          fit_.window, n_fit_, n_held_out_);
     if (fs::exists(*out_) && !overwrite_) {
-      throw IoError(fmt::format("{} exists: --overwrite replaces the files of a draft in it",
-                                out_->string()));
+      throw IoError("{} exists: --overwrite replaces the files of a draft in it", out_->string());
     }
   }
 

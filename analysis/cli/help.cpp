@@ -1,14 +1,9 @@
 #include "analysis/cli/help.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/base/suggest.hpp"
-#include "core/base/version.hpp"
 
 namespace kvscope::cli {
 
@@ -31,9 +26,8 @@ std::string right_column(const OptionSpec& spec) {
   const auto is_named = [&](const std::string& choice) {
     return text.find(choice) != std::string::npos;
   };
-  if (!std::all_of(spec.choices.begin(), spec.choices.end(), is_named)) {
+  if (!std::ranges::all_of(spec.choices, is_named))
     text += fmt::format(": {}", fmt::join(spec.choices, ", "));
-  }
   if (!spec.default_text.empty()) text += fmt::format(" [{}]", spec.default_text);
   return text;
 }
@@ -166,9 +160,8 @@ std::string manual_page() {
                        troff(command->summary()), troff(usage_line(*command, options).substr(7)));
     if (!command->description().empty())
       out += fmt::format(".PP\n{}\n", troff(command->description()));
-    for (const auto& spec : options.options()) {
+    for (const auto& spec : options.options())
       out += fmt::format(".TP\n.B {}\n{}\n", troff(left_column(spec)), troff(right_column(spec)));
-    }
     for (const auto& example : command->examples()) {
       out += fmt::format(".PP\n{}:\n.PP\n.RS\n{}\n.RE\n", troff(example.meaning),
                          troff(example.command));
@@ -248,7 +241,7 @@ class HelpCommand final : public Command {
         command->declare(options);
         commands.push_back(command_json(*command, options));
       }
-      if (commands.empty()) throw UsageError(fmt::format("unknown command \"{}\"", wanted));
+      if (commands.empty()) throw UsageError("unknown command \"{}\"", wanted);
       print_json(commands);
       return kOk;
     }
@@ -272,7 +265,7 @@ class HelpCommand final : public Command {
       print(command_text(*command, options));
       return kOk;
     }
-    throw UsageError(fmt::format("unknown command \"{}\"{}", wanted, did_you_mean(wanted, names)));
+    throw UsageError("unknown command \"{}\"{}", wanted, did_you_mean(wanted, names));
   }
 
  private:

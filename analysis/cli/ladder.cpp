@@ -1,13 +1,10 @@
 // kvscope ladder: what each concession of a serving engine costs a method.
 #include "analysis/kinds/ladder.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "analysis/cli/analyze_command.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "core/base/fields_json.hpp"
-#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -56,8 +53,7 @@ class LadderCommand final : public AnalyzeCommand {
   LadderOptions ladder_options() const {
     if (selector_.empty()) throw UsageError("--selector is missing: expected a method, as quest");
     if (const std::size_t comma = selector_.find(','); comma < selector_.find(':'))
-      throw UsageError(
-          fmt::format("--selector: a ladder is of one method, found \"{}\"", selector_));
+      throw UsageError("--selector: a ladder is of one method, found \"{}\"", selector_);
     LadderOptions options = options_;
     options.selector = selector_;
     if (budget_) options.budget = Budget::parse(*budget_);
@@ -95,8 +91,8 @@ class LadderCommand final : public AnalyzeCommand {
   }
   std::string headline(const Json& totals) const override {
     return fmt::format(
-        "{} keeps {} of the attention as it is, {} with every concession that it can take but the "
-        "chunk",
+        "{} keeps {} of the attention as it is, {} with every concession that it "
+        "can take but the chunk",
         selector_, percent_text(total_of(totals, "mass")),
         percent_text(total_of(totals, "together_mass")));
   }

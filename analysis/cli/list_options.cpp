@@ -26,10 +26,10 @@ std::vector<Budget> budgets_of(const std::vector<std::string>& lists) {
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), share);
       if (error != std::errc() || end != word.data() + word.size() || !(share > 0.0 && share < 1.0))
         continue;
-      throw UsageError(fmt::format(
-          "--budget: a number alone is a number of tokens, found {}; a share of the keys is "
-          "ratio={}, a share of the attention p={}",
-          word, word, word));
+      throw UsageError(
+          "--budget: a number alone is a number of tokens, found {}; a share of the "
+          "keys is ratio={}, a share of the attention p={}",
+          word, word, word);
     }
   }
   return as_usage([&] { return split_budgets(lists); });

@@ -1,10 +1,7 @@
 // Lists that are values of options: what the library's readers refuse is an error of usage here.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope::cli {

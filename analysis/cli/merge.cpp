@@ -1,42 +1,31 @@
 // kvscope merge: the shards of a sweep, or the units of any work, as one result.
-#include <nlohmann/json.hpp>
 #include "analysis/sweep/sweep_result.hpp"
 
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/program.hpp"
 #include "analysis/cli/sweep_output.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "analysis/cli/unit_options.hpp"
 #include "analysis/sweep/sweep.hpp"
 #include "analysis/units/unit_folder.hpp"
-#include "core/base/error.hpp"
-#include "core/base/version.hpp"
 
 namespace kvscope::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 class MergeCommand final : public Command {
  public:
-  std::string name() const override { return "merge"; }
-  std::string summary() const override {
-    return "join finished units, or the shards of a sweep, into one result";
-  }
-  std::string description() const override {
-    return "Merges a folder of units (--unit ID --out DIR of kvscope sweep, simulate, analyze, "
-           "cost), or the files of kvscope sweep --shard. Fails, and names the unit or shard, if "
-           "one failed, is missing, unfinished, given twice, or of other inputs or another "
-           "version. The result has the same bytes as that of one undivided run; an .h5 file, "
-           "which holds its date, only if SOURCE_DATE_EPOCH is set. Units of a sweep need nothing "
-           "else; those of other commands are merged by the command itself, which opens its "
-           "inputs again (relative paths count from here), but computes nothing.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope merge sweep.csv.shard-*-of-4 --out sweep.csv", "four shards to one table"},
-            {"kvscope merge units --out sweep.csv", "a folder of units to one table"}};
+  CommandCard card() const override {
+    return {"merge",
+            "join finished units, or the shards of a sweep, into one result",
+            "Merges a folder of units (--unit ID --out DIR of kvscope sweep, simulate, analyze, "
+            "cost), or the files of kvscope sweep --shard. Fails, and names the unit or shard, if "
+            "one failed, is missing, unfinished, given twice, or of other inputs or another "
+            "version. The result has the same bytes as that of one undivided run; an .h5 file, "
+            "which holds its date, only if SOURCE_DATE_EPOCH is set. Units of a sweep need nothing "
+            "else; those of other commands are merged by the command itself, which opens its "
+            "inputs again (relative paths count from here), but computes nothing.",
+            {{"kvscope merge sweep.csv.shard-*-of-4 --out sweep.csv", "four shards to one table"},
+             {"kvscope merge units --out sweep.csv", "a folder of units to one table"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("DIR", "a folder of units, or the files that kvscope sweep --shard wrote",
@@ -56,9 +45,9 @@ class MergeCommand final : public Command {
     for (const fs::path& part : parts_) {
       if (!fs::is_directory(part, error)) continue;
       if (parts_.size() > 1)
-        throw UsageError(fmt::format(
+        throw UsageError(
             "expected one folder of units or the shards of a sweep, found {} and others",
-            part.string()));
+            part.string());
       return merge_units(read_unit_folder(part));
     }
     return merge_journals(parts_);
@@ -70,11 +59,7 @@ class MergeCommand final : public Command {
     if (out_) check_sweep_output(*out_, overwrite_);
     const SweepResult result = merge_sweep(journals, lacking);
     if (out_) write_sweep_output(result, *out_, overwrite_);
-    if (json_) {
-      print_json(sweep_json(result));
-    } else {
-      print(sweep_summary(result));
-    }
+    json_ ? print_json(sweep_json(result)) : print(sweep_summary(result));
     return lacking.empty() ? kOk : kPartlyFailed;
   }
 
@@ -82,13 +67,13 @@ class MergeCommand final : public Command {
     require_all_units(units, "merge");
     if (!units.failed.empty() && !without_failed_) {
       note_failed(units);
-      throw PartlyFailed(fmt::format("merge: {}; --without-failed makes the result without them",
-                                     failed_text(units)));
+      throw PartlyFailed("merge: {}; --without-failed makes the result without them",
+                         failed_text(units));
     }
     if (units.version != writer_name()) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "merge: {} holds units of {}, this is {}: merge with the version that made them",
-          units.folder.string(), units.version, writer_name()));
+          units.folder.string(), units.version, writer_name());
     }
     if (units.command == "sweep") {
       const TemporaryJournal journal("merge");

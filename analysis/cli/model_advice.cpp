@@ -1,7 +1,5 @@
 #include "analysis/cli/model_advice.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -27,22 +25,21 @@ bool is_there(const fs::path& path) {
 void check_file(const fs::path& file) {
   if (gguf_file_of(file)) return;
   if (file.extension() == ".safetensors") {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{} is one file of a checkpoint, expected the folder that it lies in, with config.json",
-        file.string()));
+        file.string());
   }
   for (const char* extension : {".bin", ".pt", ".pth", ".ckpt"}) {
     if (file.extension() != extension) continue;
     throw FormatError(
-        fmt::format("{} is a PyTorch file, expected safetensors or GGUF; in Python: "
-                    "AutoModelForCausalLM.from_pretrained(FOLDER)"
-                    ".save_pretrained(OUT) writes safetensors",
-                    file.string()));
+        "{} is a PyTorch file, expected safetensors or GGUF; in Python: "
+        "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(OUT) writes safetensors",
+        file.string());
   }
-  throw FormatError(fmt::format(
-      "{} is a file that does not begin as GGUF does, expected a GGUF file or a checkpoint folder "
-      "(config.json, model.safetensors)",
-      file.string()));
+  throw FormatError(
+      "{} is a file that does not begin as GGUF does, expected a GGUF file or a "
+      "checkpoint folder (config.json, model.safetensors)",
+      file.string());
 }
 
 /// Half of a tokenizer as GPT-2 had it.
@@ -79,13 +76,12 @@ void check_has_weights(const fs::path& path) {
   if (!fs::is_directory(path, ignored) || gguf_file_of(path)) return;
   if (is_there(path / "model.safetensors") || is_there(path / "model.safetensors.index.json"))
     return;
-  if (is_adapter(path) && is_there(path / "adapter_model.safetensors")) {
+  if (is_adapter(path) && is_there(path / "adapter_model.safetensors"))
     return check_has_weights(base_of(path));
-  }
   for (const ForeignFile& foreign : kForeign) {
     if (!is_there(path / foreign.name)) continue;
-    throw FormatError(fmt::format("{}: expected safetensors or GGUF, found {} ({}); {}",
-                                  path.string(), foreign.kind, foreign.name, foreign.way_out));
+    throw FormatError("{}: expected safetensors or GGUF, found {} ({}); {}", path.string(),
+                      foreign.kind, foreign.name, foreign.way_out);
   }
 }
 
@@ -95,11 +91,11 @@ bool has_tokenizer(const fs::path& path) {
 
 void check_has_tokenizer(const fs::path& path) {
   if (tokenizer_file(path) || !is_there(path / kVocabulary)) return;
-  throw FormatError(fmt::format(
-      "{0}: expected tokenizer.json, tokenizer.model or tekken.json, found {1}; in Python: "
-      "AutoTokenizer.from_pretrained(\"{0}\").save_pretrained(\"{0}\") writes tokenizer.json "
-      "(with --tokens no tokenizer is needed)",
-      path.string(), kVocabulary));
+  throw FormatError(
+      "{0}: expected tokenizer.json, tokenizer.model or tekken.json, found {1}; in "
+      "Python: AutoTokenizer.from_pretrained(\"{0}\").save_pretrained(\"{0}\") "
+      "writes tokenizer.json (with --tokens no tokenizer is needed)",
+      path.string(), kVocabulary);
 }
 
 std::string config_advice(const fs::path& path) {

@@ -1,25 +1,19 @@
 #include "analysis/cli/model_source.hpp"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <string_view>
 #include <vector>
 
 #include "analysis/cli/device_option.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_advice.hpp"
-#include "analysis/cli/output.hpp"
 #include "core/base/data_dir.hpp"
-#include "core/base/error.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/kv_cache.hpp"
 #include "core/model/model_hash.hpp"
 #include "core/model/model_stores.hpp"
 
 namespace kvscope::cli {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -43,8 +37,7 @@ fs::path model_dir(const std::string& word) {
   if (word == "draft") return embedded_draft();
   std::error_code error;
   if (!is_ollama_name(word) && !is_hub_name(word) && !fs::exists(word, error)) {
-    throw IoError(
-        fmt::format("no model folder {}; the embedded models are called verifier and draft", word));
+    throw IoError("no model folder {}; the embedded models are called verifier and draft", word);
   }
   return find_model(word);
 }
@@ -55,9 +48,8 @@ std::string model_name(const fs::path& dir) {
   const std::string name = own.filename().string();
   if (own.parent_path().filename() == "snapshots") {  // models--ORG--NAME/snapshots/COMMIT
     const std::string model = own.parent_path().parent_path().filename().string();
-    if (const std::size_t at = model.rfind("--"); at != std::string::npos) {
+    if (const std::size_t at = model.rfind("--"); at != std::string::npos)
       return model.substr(at + 2);
-    }
   }
   if (name.starts_with("sha256-")) {  // a file of Ollama's store
     const GgufCheckpoint checkpoint(dir);
@@ -125,8 +117,7 @@ LaneOptions EngineOptions::lane_options() const {
 bool EngineOptions::has_bf16_products() const {
   if (matmul.empty()) return default_matmul() != Matmul::f32;
   if (matmul == "f32" || matmul == "bf16") return matmul == "bf16";
-  throw UsageError(
-      fmt::format("--matmul {}: expected f32 or bf16 with --device {}", matmul, device));
+  throw UsageError("--matmul {}: expected f32 or bf16 with --device {}", matmul, device);
 }
 
 void EngineOptions::check() const {
@@ -134,8 +125,8 @@ void EngineOptions::check() const {
   if (where.is_cpu()) {
     if (lane_options().kv_dtype != DType::f32 && is_for_recording_)
       throw UsageError(
-          "--kv-dtype bf16: on the CPU a recording keeps keys in f32, so that its log-sum-exp is "
-          "that of the recorded q and k; --device cuda rounds both");
+          "--kv-dtype bf16: on the CPU a recording keeps keys in f32, so that its "
+          "log-sum-exp is that of the recorded q and k; --device cuda rounds both");
     return;
   }
   has_bf16_products();
@@ -172,11 +163,10 @@ Transformer load_transformer(const fs::path& dir, const EngineOptions& engine) {
   const std::vector<std::string> unread = model.weights().unread();
   if (!unread.empty()) {
     const std::size_t n_named = std::min<std::size_t>(unread.size(), 3);
-    note(fmt::format(
-        "{}: tensors that no layer of a {} model reads: {}{} ({} in all)", model_name(dir),
-        name_of(model.config().family),
-        fmt::join(unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(n_named), ", "),
-        unread.size() > n_named ? ", ..." : "", unread.size()));
+    note("{}: tensors that no layer of a {} model reads: {}{} ({} in all)", model_name(dir),
+         name_of(model.config().family),
+         fmt::join(unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(n_named), ", "),
+         unread.size() > n_named ? ", ..." : "", unread.size());
   }
   return model;
 }

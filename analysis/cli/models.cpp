@@ -1,23 +1,14 @@
 // kvscope models: which models this machine has, and which of them run here.
-#include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/describe_model.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/text_table.hpp"
-#include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
 #include "core/model/adapter.hpp"
 #include "core/model/model_stores.hpp"
 
 namespace kvscope::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr int kMostDepth = 4;
 constexpr std::size_t kMostModels = 10'000;
@@ -97,8 +88,8 @@ class ModelsCommand final : public Command {
       print(table.text());
     }
     if (models.empty()) {
-      note(fmt::format("no models in {} and {}; name a folder, or fetch one: hf download ORG/NAME",
-                       hub_cache().string(), ollama_store().string()));
+      note("no models in {} and {}; name a folder, or fetch one: hf download ORG/NAME",
+           hub_cache().string(), ollama_store().string());
     }
     return kOk;
   }
@@ -108,9 +99,8 @@ class ModelsCommand final : public Command {
     std::vector<StoredModel> models = hub_models();
     for (StoredModel& model : ollama_models()) models.push_back(std::move(model));
     for (const fs::path& folder : folders_) {
-      if (!fs::is_directory(folder)) {
-        throw IoError(fmt::format("no folder {} to look for models in", folder.string()));
-      }
+      if (!fs::is_directory(folder))
+        throw IoError("no folder {} to look for models in", folder.string());
       look_into(folder, kMostDepth, models);
     }
     return models;

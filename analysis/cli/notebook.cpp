@@ -1,20 +1,11 @@
 // kvscope notebook: a Jupyter notebook that checks and draws results.
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
-#include "analysis/cli/command.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/notebook_files.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/save_text.hpp"
-#include "core/base/error.hpp"
 #include "core/base/suggest.hpp"
-#include "core/base/version.hpp"
 #include "notebooks_export/notebook_kinds.hpp"
 
 namespace kvscope::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 class NotebookCommand final : public Command {
  public:
@@ -56,19 +47,17 @@ class NotebookCommand final : public Command {
     const NotebookKind& kind = chosen_kind();
     const fs::path out = out_ ? *out_ : fs::path(kind.name + ".ipynb");
     if (out.extension() != ".ipynb")
-      throw UsageError(
-          fmt::format("--out: expected a file name that ends in .ipynb, found {}", out.string()));
+      throw UsageError("--out: expected a file name that ends in .ipynb, found {}", out.string());
     check_new_output(out, overwrite_, "--overwrite");
     NotebookInputs inputs = notebook_inputs(results_, traces_, out);
     inputs.writer = writer_name();
     save_text(out, make_notebook(kind, inputs), overwrite_);
     for (const NotebookFile& trace : inputs.traces) {
       if (trace.id.empty())
-        note(fmt::format("kvscope: {} is a partial trace: the notebook uses its whole units",
-                         trace.path));
+        note("kvscope: {} is a partial trace: the notebook uses its whole units", trace.path);
     }
-    note(fmt::format("kvscope: run it with: jupyter nbconvert --execute --to html {}",
-                     shell_word(out.string())));
+    note("kvscope: run it with: jupyter nbconvert --execute --to html {}",
+         shell_word(out.string()));
     return kOk;
   }
 
@@ -76,9 +65,9 @@ class NotebookCommand final : public Command {
   const NotebookKind& chosen_kind() const {
     std::vector<std::string> names;
     for (const NotebookKind& kind : notebook_kinds()) names.push_back(kind.name);
-    if (std::find(names.begin(), names.end(), kind_) == names.end()) {
-      throw UsageError(fmt::format("KIND: expected one of {}, found \"{}\"{}",
-                                   fmt::join(names, ", "), kind_, did_you_mean(kind_, names)));
+    if (std::ranges::find(names, kind_) == names.end()) {
+      throw UsageError("KIND: expected one of {}, found \"{}\"{}", fmt::join(names, ", "), kind_,
+                       did_you_mean(kind_, names));
     }
     return find_notebook_kind(kind_);
   }

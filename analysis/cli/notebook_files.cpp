@@ -1,12 +1,8 @@
 #include "analysis/cli/notebook_files.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 
-#include "core/base/error.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/trace/result.hpp"
 #include "notebooks_export/open_result.hpp"
 #include "traces/reader.hpp"
@@ -15,8 +11,6 @@
 namespace kvscope::cli {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string relative_to(const fs::path& file, const fs::path& notebook) {
   const fs::path folder = fs::absolute(notebook).parent_path();
@@ -40,13 +34,11 @@ struct OpenTrace {
 };
 
 OpenTrace open_trace(const fs::path& file, const fs::path& notebook) {
-  OpenOptions options;
-  options.allow_partial = true;
+  OpenOptions options{.allow_partial = true};
   const TraceFile trace = TraceFile::open(file, options);
   const TraceInfo& info = trace.info();
-  OpenTrace open;
-  open.file = file;
-  open.entry = {relative_to(file, notebook), "", info.uuid, info.content_hash};
+  OpenTrace open{.file = file,
+                 .entry = {relative_to(file, notebook), "", info.uuid, info.content_hash}};
   if (info.status == TraceStatus::recording) open.entry.id = open.entry.hash = "";
   return open;
 }
@@ -69,10 +61,10 @@ NotebookFile table_result(const fs::path& file, const fs::path& notebook) {
   const TableColumn* task = table.find("task");
   const TableColumn* hash = table.find("config_hash");
   if (!task || !hash || !task->is_text || table.n_rows() == 0) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: expected a result (HDF5) or the CSV or JSON of a simulation with columns task and "
         "config_hash; kvscope sweep and kvscope analyze write HDF5 with --out NAME.h5",
-        file.string()));
+        file.string());
   }
   return {relative_to(file, notebook), "simulate-" + task->cell(0), hash->cell(0), ""};
 }
@@ -95,7 +87,7 @@ NotebookInputs notebook_inputs(const std::vector<fs::path>& results,
       const auto known = [&](const WantedTrace& other) {
         return other.uuid == info.trace_uuids[i];
       };
-      if (std::any_of(wanted.begin(), wanted.end(), known)) continue;
+      if (std::ranges::any_of(wanted, known)) continue;
       wanted.push_back(
           {info.trace_uuids[i], i < info.trace_hashes.size() ? info.trace_hashes[i] : "",
            i < info.trace_files.size() ? info.trace_files[i] : "", file.parent_path()});
@@ -123,8 +115,8 @@ NotebookInputs notebook_inputs(const std::vector<fs::path>& results,
   }
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (used[i]) continue;
-    throw ConfigError(fmt::format("--trace: no result is about {} (uuid {})",
-                                  given[i].file.string(), given[i].entry.id));
+    throw ConfigError("--trace: no result is about {} (uuid {})", given[i].file.string(),
+                      given[i].entry.id);
   }
   return inputs;
 }

@@ -55,8 +55,7 @@ po::parsed_options parse_with_boost(std::span<const std::string> args,
     std::vector<std::string> names;
     for (const auto& spec : specs) names.push_back(spec.name);
     const std::string typed = error.get_option_name();
-    throw UsageError(
-        fmt::format("unknown option {}{}", typed, did_you_mean(bare_name(typed), names, "--")));
+    throw UsageError("unknown option {}{}", typed, did_you_mean(bare_name(typed), names, "--"));
   } catch (const po::error& error) {
     throw UsageError(error.what());
   }
@@ -79,8 +78,7 @@ OptionSet::OptionSet() {
 }
 
 OptionSpec& OptionSet::add_spec(OptionSpec spec) {
-  assert(std::none_of(options_.begin(), options_.end(),
-                      [&](const auto& o) { return o.name == spec.name; }));
+  assert(std::ranges::none_of(options_, [&](const auto& o) { return o.name == spec.name; }));
   options_.push_back(std::move(spec));
   return options_.back();
 }
@@ -94,7 +92,7 @@ void OptionSet::flag(std::string name, std::string help, bool& target) {
 }
 
 bool OptionSet::given(std::string_view name) const {
-  return std::find(given_.begin(), given_.end(), name) != given_.end();
+  return std::ranges::find(given_, name) != given_.end();
 }
 
 void OptionSet::renamed(std::string old_name, std::string name) {
@@ -110,7 +108,7 @@ std::vector<std::string> OptionSet::words(std::string_view command,
     begin = end + 1;
   }
   const auto add = [&](const OptionSpec& spec, bool is_option) {
-    if (std::find(but.begin(), but.end(), spec.name) != but.end()) return;
+    if (std::ranges::find(but, spec.name) != but.end()) return;
     for (const auto& [name, text] : values_) {
       if (name != spec.name) continue;
       if (is_option) words.push_back("--" + name);
@@ -138,7 +136,7 @@ std::vector<std::string> OptionSet::words(std::string_view command,
 }
 
 void insert_options(std::vector<std::string>& words, const std::vector<std::string>& more) {
-  words.insert(std::find(words.begin(), words.end(), "--"), more.begin(), more.end());
+  words.insert(std::ranges::find(words, "--"), more.begin(), more.end());
 }
 
 std::string OptionSet::command_line(std::string_view command,
@@ -151,17 +149,17 @@ std::string OptionSet::command_line(std::string_view command,
 void OptionSet::fail_unexpected(const std::string& text) const {
   std::vector<std::string> names;
   for (const OptionSpec& spec : positionals_) names.push_back(spec.name);
-  throw UsageError(fmt::format(
+  throw UsageError(
       "unexpected argument \"{}\": expected {}{}", text,
       names.empty() ? "options alone" : fmt::format("{} and options", fmt::join(names, ", ")),
-      argument_advice_.empty() ? "" : "; " + argument_advice_));
+      argument_advice_.empty() ? "" : "; " + argument_advice_);
 }
 
 std::string OptionSet::taken_for_another(
     const std::vector<std::pair<const OptionSpec*, std::string>>& values) {
   for (const auto& [spec, text] : values) {
     if (spec->required && !spec->choices.empty() &&
-        std::find(spec->choices.begin(), spec->choices.end(), text) == spec->choices.end())
+        std::ranges::find(spec->choices, text) == spec->choices.end())
       return fmt::format(": \"{}\" stands where {} is expected, one of {}", text, spec->name,
                          fmt::join(spec->choices, ", "));
   }
@@ -185,8 +183,7 @@ void OptionSet::parse(std::span<const std::string> typed) {
     for (const OptionSpec& spec : options_) {
       if (spec.bare_value.empty() || args[i] != "--" + spec.name) continue;
       const bool has_value =
-          i + 1 < args.size() &&
-          std::find(spec.choices.begin(), spec.choices.end(), args[i + 1]) != spec.choices.end();
+          i + 1 < args.size() && std::ranges::find(spec.choices, args[i + 1]) != spec.choices.end();
       if (!has_value) args[i] += "=" + spec.bare_value;
     }
   }
@@ -196,21 +193,19 @@ void OptionSet::parse(std::span<const std::string> typed) {
   std::vector<std::pair<const OptionSpec*, std::string>> values;
   for (const auto& option : parsed.options) {
     if (option.string_key == kPositionalKey) {
-      if (option.position_key < 0)
-        throw UsageError(fmt::format("unknown option --{}", kPositionalKey));
+      if (option.position_key < 0) throw UsageError("unknown option --{}", kPositionalKey);
       loose.insert(loose.end(), option.value.begin(), option.value.end());
       continue;
     }
-    const auto spec = std::find_if(options_.begin(), options_.end(),
-                                   [&](const auto& o) { return o.name == option.string_key; });
+    const auto spec =
+        std::ranges::find_if(options_, [&](const auto& o) { return o.name == option.string_key; });
     assert(spec != options_.end());
     if (spec->name == "help") {
       wants_help_ = true;
       return;
     }
-    if (!spec->placeholder.empty() && !spec->repeatable && given(spec->name)) {
-      throw UsageError(fmt::format("--{} is given twice", spec->name));
-    }
+    if (!spec->placeholder.empty() && !spec->repeatable && given(spec->name))
+      throw UsageError("--{} is given twice", spec->name);
     given_.push_back(spec->name);
     values.emplace_back(&*spec, option.value.empty() ? std::string() : option.value.front());
   }
@@ -225,7 +220,7 @@ void OptionSet::parse(std::span<const std::string> typed) {
   }
   for (const auto& spec : positionals_) {
     if (spec.required && !given(spec.name))
-      throw UsageError(fmt::format("{} is missing{}", spec.name, taken_for_another(values)));
+      throw UsageError("{} is missing{}", spec.name, taken_for_another(values));
   }
   try {
     for (const auto& [spec, text] : values) {

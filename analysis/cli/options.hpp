@@ -9,16 +9,10 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "analysis/cli/exit_code.hpp"
 #include "core/base/fields.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 
@@ -217,9 +211,8 @@ void OptionSet::fields(Options& target) {
     std::string help(field.help);
     if constexpr (std::is_arithmetic_v<T> && !std::same_as<T, bool>) {
       const auto bound = [](double x) { return fmt::format("{}", x); };
-      if (!std::isinf(field.min) && !std::isinf(field.max)) {
+      if (!std::isinf(field.min) && !std::isinf(field.max))
         help += fmt::format(" ({} to {})", bound(field.min), bound(field.max));
-      }
     }
     if constexpr (std::same_as<T, EnumRef>) {
       OptionSpec spec;

@@ -1,7 +1,6 @@
 #include "analysis/cli/output.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -38,7 +37,7 @@ void write_to_standard_output(std::string_view text) {
     } else if (errno == EPIPE) {
       throw OutputClosed();
     } else if (errno != EINTR) {
-      throw IoError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+      throw IoError("cannot write to standard output: {}", std::strerror(errno));
     }
   }
 }

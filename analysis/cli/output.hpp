@@ -1,11 +1,12 @@
 // Standard output carries data only; everything a person should merely know goes to standard error.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <exception>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <string_view>
-#include <vector>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 
@@ -34,6 +35,11 @@ void print_json_line(const nlohmann::ordered_json& json);
 
 /// Writes a line to standard error, as print() writes text.
 void note(std::string_view words);
+/// The same of a sentence that fmt writes.
+template <class First, class... Rest>
+void note(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest) {
+  note(fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...));
+}
 
 /// A word quoted for a shell if it needs to be.
 std::string shell_word(std::string_view word);

@@ -1,30 +1,18 @@
 // kvscope papers: every table, figure and known error of the three papers, made on a
 // model and judged.
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
 #include <set>
 
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/output.hpp"
 #include "analysis/cli/papers_examples.hpp"
 #include "analysis/cli/papers_pictures.hpp"
 #include "analysis/cli/papers_runner.hpp"
-#include "analysis/cli/save_text.hpp"
-#include "analysis/cli/signals.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "analysis/papers/doubts.hpp"
 #include "analysis/papers/plan.hpp"
 #include "analysis/papers/report.hpp"
-#include "core/base/number_text.hpp"
-#include "core/base/version.hpp"
 
 namespace kvscope::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kOwnDraftRemark =
     "No draft was given, so it is an early exit: the model's own first layers with a fitted head. "
@@ -33,34 +21,30 @@ constexpr const char* kOwnDraftRemark =
 
 class PapersCommand final : public Command {
  public:
-  std::string name() const override { return "papers"; }
-  std::string summary() const override {
-    return "what QuoKA, Quest and SpecAttn claim, item by item, judged on a model";
-  }
-  std::string description() const override {
-    return "Makes every table and figure of the three papers, and shows the errors found in "
-           "them, by running the program's own commands; results are in DIR/runs, pictures in "
-           "DIR/items. The report (report.html, report.tex, items.json) has for each item the "
-           "paper's claim and number, the number on this model with its interval, the command, "
-           "and one of five verdicts: holds, holds in form (not in size), does not hold, not "
-           "decided (how many more prompts would tell is said), cannot be tested. Methods on the "
-           "same prompts, tokens or heads are compared by their paired difference; --plan prints "
-           "what is asked, and how small a difference the prompts can show, before anything runs. "
-           "A failed step is reported in its item, and the rest continues; an item for "
-           "which the system refused a write or memory is \"not run\", and the code is 4. The same "
-           "command continues an interrupted report: results of the same command and inputs are "
-           "reused. Facts are asked in the model's chat template if the dense model answers less "
-           "than half of them in plain words, and of pass keys and magic numbers those that it "
-           "finds more often. A draft that is made here shares its layers with the model: they "
-           "stay dense, or are left out, where a draft is judged. The whole takes an hour and a "
-           "half on two cores for the embedded pair.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope papers --quick --out papers",
-             "the embedded pair, a few minutes; open papers/report.html"},
-            {"kvscope papers --plan --quick", "what will be asked, of how many prompts"},
-            {"kvscope papers --model ~/models/Llama-3.2-1B --out llama",
-             "another model; its first layers are the draft of SpecAttn's items"}};
+  CommandCard card() const override {
+    return {
+        "papers",
+        "what QuoKA, Quest and SpecAttn claim, item by item, judged on a model",
+        "Makes every table and figure of the three papers, and shows the errors found in them, by "
+        "running the program's own commands; results are in DIR/runs, pictures in DIR/items. The "
+        "report (report.html, report.tex, items.json) has for each item the paper's claim and "
+        "number, the number on this model with its interval, the command, and one of five "
+        "verdicts: holds, holds in form (not in size), does not hold, not decided (how many more "
+        "prompts would tell is said), cannot be tested. Methods on the same prompts, tokens or "
+        "heads are compared by their paired difference; --plan prints what is asked, and how small "
+        "a difference the prompts can show, before anything runs. A failed step is reported in its "
+        "item, and the rest continues; an item for which the system refused a write or memory is "
+        "\"not run\", and the code is 4. The same command continues an interrupted report: results "
+        "of the same command and inputs are reused. Facts are asked in the model's chat template "
+        "if the dense model answers less than half of them in plain words, and of pass keys and "
+        "magic numbers those that it finds more often. A draft that is made here shares its layers "
+        "with the model: they stay dense, or are left out, where a draft is judged. The whole "
+        "takes an hour and a half on two cores for the embedded pair.",
+        {{"kvscope papers --quick --out papers",
+          "the embedded pair, a few minutes; open papers/report.html"},
+         {"kvscope papers --plan --quick", "what will be asked, of how many prompts"},
+         {"kvscope papers --model ~/models/Llama-3.2-1B --out llama",
+          "another model; its first layers are the draft of SpecAttn's items"}}};
   }
   void declare(OptionSet& options) override {
     options
@@ -97,7 +81,7 @@ class PapersCommand final : public Command {
     engine_.check();
     const std::vector<const papers::Item*> chosen = chosen_items();
     if (fs::exists(*out_) && !fs::is_directory(*out_))
-      throw UsageError(fmt::format("--out: {} is no folder", out_->string()));
+      throw UsageError("--out: {} is no folder", out_->string());
     fs::create_directories(*out_);
     const StopOnSignal stop;
     ProgressReporter progress(work_.progress);
@@ -153,26 +137,21 @@ class PapersCommand final : public Command {
     if (!wanted.empty()) {
       std::vector<std::string> ids;
       for (const papers::Item& item : papers::items()) ids.push_back(item.id);
-      throw UsageError(fmt::format("--items: {} is no item; there are {}", *wanted.begin(),
-                                   fmt::join(ids, ", ")));
+      throw UsageError("--items: {} is no item; there are {}", *wanted.begin(),
+                       fmt::join(ids, ", "));
     }
     return chosen;
   }
 
   int tell_plan() const {
     const auto plan = papers::plan_of(chosen_items(), quick_);
-    if (json_) {
-      print_json(papers::plan_json(plan));
-    } else {
-      print(papers::plan_text(plan));
-    }
+    json_ ? print_json(papers::plan_json(plan)) : print(papers::plan_text(plan));
     return kOk;
   }
 
   static papers::ItemOutcome outcome_of(const papers::Item& item, PapersRunner& runner,
                                         const std::stop_token& stop) {
-    papers::ItemOutcome outcome;
-    outcome.item = &item;
+    papers::ItemOutcome outcome{.item = &item};
     outcome.measured =
         papers::measure(item, [&](const std::string& run) { return runner.result(run); });
     const papers::FindRun find_run = [&](const std::string& run) { return runner.result(run); };
@@ -211,8 +190,8 @@ class PapersCommand final : public Command {
       }
     }
     for (const auto& [reason, ids] : by_reason) {
-      note(fmt::format("kvscope: papers: {} {} {}; the same command tries again",
-                       fmt::join(ids, ", "), ids.size() == 1 ? "was" : "were", reason));
+      note("kvscope: papers: {} {} {}; the same command tries again", fmt::join(ids, ", "),
+           ids.size() == 1 ? "was" : "were", reason);
     }
     return !by_reason.empty();
   }

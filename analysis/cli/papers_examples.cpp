@@ -1,14 +1,11 @@
 #include "analysis/cli/papers_examples.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
 #include <functional>
 
 #include "analysis/cli/exit_code.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/base/suggest.hpp"
-#include "core/base/version.hpp"
 #include "traces/hash.hpp"
 #include "traces/writer.hpp"
 
@@ -159,12 +156,11 @@ std::vector<std::string> example_names() {
 
 void write_example(const std::string& name, const std::filesystem::path& out, bool overwrite) {
   const auto names = example_names();
-  if (std::find(names.begin(), names.end(), name) == names.end()) {
-    throw UsageError(fmt::format("--example: expected one of {}, found {}{}",
-                                 fmt::join(names, ", "), name, did_you_mean(name, names)));
+  if (std::ranges::find(names, name) == names.end()) {
+    throw UsageError("--example: expected one of {}, found {}{}", fmt::join(names, ", "), name,
+                     did_you_mean(name, names));
   }
-  WriterOptions options;
-  options.overwrite = overwrite;
+  WriterOptions options{.overwrite = overwrite};
   const auto receiver = create_trace(out, options);
   write_units(name == "theorem-b1" ? b1_example() : error_bound_example(), name, *receiver);
 }

@@ -1,19 +1,12 @@
 #include "analysis/cli/papers_pictures.hpp"
 
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
-
 #include "analysis/cli/exit_code.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/papers/expand.hpp"
-#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
-
-namespace fs = std::filesystem;
 
 namespace {
 

@@ -1,22 +1,15 @@
 #include "analysis/cli/papers_runner.hpp"
 
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
-
 #include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/host.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/output.hpp"
 #include "analysis/cli/program.hpp"
-#include "analysis/cli/save_text.hpp"
 #include "analysis/papers/expand.hpp"
-#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/stopwatch.hpp"
-#include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
 #include "core/model/model_hash.hpp"
 #include "notebooks_export/open_result.hpp"
@@ -24,11 +17,7 @@
 
 namespace kvscope::cli {
 
-namespace fs = std::filesystem;
-
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 class OutputCatcher final : public Host {
  public:
@@ -92,7 +81,7 @@ const papers::Run& PapersRunner::find(const std::string& name) const {
   for (const papers::Run& run : papers::runs()) {
     if (run.name == name) return run;
   }
-  throw ConfigError(fmt::format("no run is called {}", name));
+  throw ConfigError("no run is called {}", name);
 }
 
 const std::string& PapersRunner::command_of(const papers::Run& run) const {

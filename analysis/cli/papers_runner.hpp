@@ -3,20 +3,16 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <map>
-#include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <stop_token>
-#include <string>
-#include <vector>
 
 #include "analysis/cli/model_source.hpp"
 #include "analysis/figures/result_view.hpp"
 #include "analysis/papers/item.hpp"
 #include "analysis/papers/measure.hpp"
 #include "core/base/progress.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

@@ -1,24 +1,16 @@
 // The command lines of the runs of kvscope papers: what stands for their names in braces, and the
 // draft that is made where none is given.
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
 
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/output.hpp"
 #include "analysis/cli/papers_runner.hpp"
 #include "analysis/fit/draft_fit.hpp"
 #include "analysis/papers/expand.hpp"
-#include "core/base/error.hpp"
 #include "core/base/lists.hpp"
-#include "core/base/number_text.hpp"
-#include "core/base/version.hpp"
 #include "traces/hash.hpp"
 
 namespace kvscope::cli {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -50,9 +42,8 @@ std::string PapersRunner::picked(std::string_view name) {
     begin = end + 1;
   }
   const bool is_wording = parts.front() == "--chat";
-  if (parts.size() != (is_wording ? 3 : 4)) {
-    throw ConfigError(fmt::format("\"{}\": expected pick:RUN:BY:COLUMN or --chat:RUN:BY", name));
-  }
+  if (parts.size() != (is_wording ? 3 : 4))
+    throw ConfigError("\"{}\": expected pick:RUN:BY:COLUMN or --chat:RUN:BY", name);
   const papers::RunResult found = result(parts[1]);
   if (found.view == nullptr && found.not_run) throw IoError(found.missing);
   if (found.view == nullptr) throw ConfigError(found.missing);
@@ -70,8 +61,8 @@ std::string PapersRunner::picked(std::string_view name) {
 const papers::Run* PapersRunner::run_behind(std::string_view name) const {
   if (!folder_.draft && (name == "--draft" || name == "draft-model")) name = papers::kOwnDraft;
   const auto runs = papers::runs();
-  const auto at = std::find_if(runs.begin(), runs.end(),
-                               [&](const papers::Run& run) { return run.name == name; });
+  const auto at =
+      std::ranges::find_if(runs, [&](const papers::Run& run) { return run.name == name; });
   return at == runs.end() ? nullptr : &*at;
 }
 
@@ -85,9 +76,9 @@ Index PapersRunner::own_layers() const {
   if (folder_.draft) return 0;
   const Index n_layers = load_config(model_dir(folder_.model)).n_layers;
   if (n_layers < 2) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{} has one layer, so no shorter model can be made of it: --draft names another",
-        folder_.model));
+        folder_.model);
   }
   return std::min(DraftFitOptions{}.n_layers, n_layers - 1);
 }
@@ -103,7 +94,7 @@ std::string PapersRunner::draft_text() {
 bool PapersRunner::uses_own_draft(const std::string& name) const {
   const papers::Run& run = find(name);
   const auto names = papers::names_in(command_of(run));
-  return !folder_.draft && std::any_of(names.begin(), names.end(), [&](const std::string& needed) {
+  return !folder_.draft && std::ranges::any_of(names, [&](const std::string& needed) {
     const papers::Run* behind = run_behind(needed);
     if (behind == nullptr || behind == &run) return false;
     return behind->name == papers::kOwnDraft || uses_own_draft(behind->name);

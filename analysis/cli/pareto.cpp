@@ -1,20 +1,12 @@
 // kvscope pareto: which methods are not beaten by another in predicted time and measured loss.
 #include "analysis/cost/pareto.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/base/column_table.hpp"
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/pareto_points.hpp"
-#include "analysis/cli/save_text.hpp"
 #include "analysis/cli/sweep_output.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "analysis/cli/unit_options.hpp"
-#include "core/base/number_text.hpp"
-#include "core/base/version.hpp"
 #include "core/trace/result.hpp"
 #include "traces/result_file.hpp"
 
@@ -22,38 +14,31 @@ namespace kvscope::cli {
 
 namespace {
 
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
 class ParetoCommand final : public Command {
  public:
-  std::string name() const override { return "pareto"; }
-  std::string summary() const override {
-    return "which methods no other beats in predicted time and measured loss";
-  }
-  std::string description() const override {
-    return "Reads the loss of methods from results of kvscope simulate (perplexity: the increase "
-           "over full attention; accuracy: full attention's less the method's) or kvscope sweep "
-           "(mass: what is not kept), and their predicted time on a card from the report of "
-           "kvscope cost on a recording of the same model with the same methods and budgets "
-           "(--costs), or from a sweep that was made with --hardware. A simulation cannot give "
-           "the time itself, since its rows do not say in what runs the keys lay. A method is "
-           "beaten only by one that takes no more time and whose interval of the loss lies wholly "
-           "below; where intervals overlap it is undecided. Oracles and controls are shown and "
-           "beat nobody; what left no key out is not shown. Losses are means over what the result "
-           "holds (layers without a window, kinds, lengths). The time is of attention in one "
-           "layer, has no interval and is a prediction (kvscope cost --ledger). kvscope figure "
-           "pareto draws the result.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope cost trace.h5 --phase decode --selector full,quest,quoka --budget 256,512 "
-             "--hardware h100-sxm --context 32768 --out cost.json",
-             "the times, of a recording of the model"},
-            {"kvscope pareto ppl.json --costs cost.json --hardware h100-sxm --context 32768 "
-             "--metric perplexity --out pareto.json",
-             "which method at 32k tokens for a loss of at most 1 %"},
-            {"kvscope pareto sweep.csv --hardware h100-sxm --metric mass --loss 0.05",
-             "a sweep that was made with --hardware h100-sxm"}};
+  CommandCard card() const override {
+    return {"pareto",
+            "which methods no other beats in predicted time and measured loss",
+            "Reads the loss of methods from results of kvscope simulate (perplexity: the increase "
+            "over full attention; accuracy: full attention's less the method's) or kvscope sweep "
+            "(mass: what is not kept), and their predicted time on a card from the report of "
+            "kvscope cost on a recording of the same model with the same methods and budgets "
+            "(--costs), or from a sweep that was made with --hardware. A simulation cannot give "
+            "the time itself, since its rows do not say in what runs the keys lay. A method is "
+            "beaten only by one that takes no more time and whose interval of the loss lies wholly "
+            "below; where intervals overlap it is undecided. Oracles and controls are shown and "
+            "beat nobody; what left no key out is not shown. Losses are means over what the result "
+            "holds (layers without a window, kinds, lengths). The time is of attention in one "
+            "layer, has no interval and is a prediction (kvscope cost --ledger). kvscope figure "
+            "pareto draws the result.",
+            {{"kvscope cost trace.h5 --phase decode --selector full,quest,quoka --budget 256,512 "
+              "--hardware h100-sxm --context 32768 --out cost.json",
+              "the times, of a recording of the model"},
+             {"kvscope pareto ppl.json --costs cost.json --hardware h100-sxm --context 32768 "
+              "--metric perplexity --out pareto.json",
+              "which method at 32k tokens for a loss of at most 1 %"},
+             {"kvscope pareto sweep.csv --hardware h100-sxm --metric mass --loss 0.05",
+              "a sweep that was made with --hardware h100-sxm"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("RESULT", "results of kvscope sweep or simulate", request_.files,
@@ -77,13 +62,12 @@ class ParetoCommand final : public Command {
   int run(const OptionSet& options, const std::string&) override {
     if (hardware_.empty())
       throw UsageError(
-          fmt::format("--hardware is missing: expected one of {}, or a file of "
-                      "kvscope bench machine",
-                      fmt::join(hardware_names(), ", ")));
+          "--hardware is missing: expected one of {}, or a file of kvscope bench machine",
+          fmt::join(hardware_names(), ", "));
     if (!(limit_ >= 0.0 && limit_ < 1.0))
-      throw UsageError(fmt::format("--loss: expected a share in [0, 1), found {}", limit_));
+      throw UsageError("--loss: expected a share in [0, 1), found {}", limit_);
     if (!request_.costs && (request_.context || options.given("batch")))
-      throw UsageError(fmt::format("--{} needs --costs", request_.context ? "context" : "batch"));
+      throw UsageError("--{} needs --costs", request_.context ? "context" : "batch");
     if (out_) check_sweep_output(*out_, overwrite_);
     request_.card = find_hardware(hardware_);
     input_ = read_pareto(request_);
@@ -97,22 +81,17 @@ class ParetoCommand final : public Command {
         unit_of(request_.metric));
     if (input_.is_far)
       answer +=
-          " A budget in tokens is a smaller share of a longer context and may lose more "
-          "there.";
+          " A budget in tokens is a smaller share of a longer context and may lose more there.";
     const Json report = report_of(front, answer, options.command_line(name(), kOptionsOfNoNumber));
     if (out_) write(report, table_of(front));
-    if (json_) {
-      print_json(report);
-    } else {
-      print(text_of(front) + "\n" + report.at("answer").get<std::string>() + "\n");
-    }
+    json_ ? print_json(report)
+          : print(text_of(front) + "\n" + report.at("answer").get<std::string>() + "\n");
     return kOk;
   }
 
  private:
   ColumnTable table_of(const ParetoFront& front) const {
-    ColumnTable table;
-    table.text_names = {"hardware", "metric", "selector", "budget_kind", "on_front"};
+    ColumnTable table{.text_names = {"hardware", "metric", "selector", "budget_kind", "on_front"}};
     table.number_names = {"budget",       "predicted_us", "predicted_dense_us", "predicted_speedup",
                           "call_speedup", "loss",         "loss_low",           "loss_high",
                           "break_even"};

@@ -1,19 +1,14 @@
 #include "analysis/cli/pareto_points.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "analysis/base/statistics.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/summary_rows.hpp"
-#include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
 #include "core/trace/result.hpp"
 #include "notebooks_export/open_result.hpp"
 #include "notebooks_export/table_fields.hpp"
@@ -23,8 +18,6 @@ namespace kvscope::cli {
 
 namespace {
 
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 using figures::number_at;
 using figures::text_at;
 
@@ -98,14 +91,14 @@ class ParetoReader {
                                    ? text_at(config["hardware"], "name")
                                    : std::string();
       if (!card.empty() && card != request_.card.name && !request_.costs)
-        throw ConfigError(fmt::format("{}: its predicted times are of {}, not of {}", file.string(),
-                                      card, request_.card.name));
+        throw ConfigError("{}: its predicted times are of {}, not of {}", file.string(), card,
+                          request_.card.name);
       table.append(rows_of(*result));
       if (!table.has(columns().column) || !table.has_text("selector"))
-        throw ConfigError(fmt::format(
-            "{}: there is no {} in it; perplexity and accuracy are measured by kvscope simulate, "
-            "mass by kvscope sweep",
-            file.string(), enum_name(request_.metric)));
+        throw ConfigError(
+            "{}: there is no {} in it; perplexity and accuracy are measured by "
+            "kvscope simulate, mass by kvscope sweep",
+            file.string(), enum_name(request_.metric));
     }
     Methods methods;
     std::set<std::string> models, phases;
@@ -133,8 +126,8 @@ class ParetoReader {
       if (phase == "prefill" || phase == "decode") phases.insert(phase);
     }
     if (models.size() > 1)
-      throw ConfigError(fmt::format("the results are of several models ({}): a front is of one",
-                                    fmt::join(models, ", ")));
+      throw ConfigError("the results are of several models ({}): a front is of one",
+                        fmt::join(models, ", "));
     if (phases.size() > 1)
       throw ConfigError("the results are of prefill and of decode: a front is of one of them");
     if (!lengths.empty()) {
@@ -158,10 +151,10 @@ class ParetoReader {
     const Table table = rows_of(*result);
     const std::string file = request_.costs->string();
     if (result->info().kind != "cost" || !table.has("predicted_us"))
-      throw ConfigError(fmt::format("{}: expected what kvscope cost --out wrote", file));
+      throw ConfigError("{}: expected what kvscope cost --out wrote", file);
     const std::string model = text_at(result->info().config, "model");
     if (!model.empty() && !out_.model.empty() && model != out_.model)
-      throw ConfigError(fmt::format("{} is of {}, the results are of {}", file, model, out_.model));
+      throw ConfigError("{} is of {}, the results are of {}", file, model, out_.model);
     for (auto& [text, method] : methods) method.us = method.dense_us = {};
     std::set<std::string> known;
     bool has_card = false;
@@ -177,7 +170,7 @@ class ParetoReader {
         continue;
       const std::string phase = word_in(table, "phase", r);
       if (!phase_.empty() && phase != phase_)
-        throw ConfigError(fmt::format("{} is of {}, the results are of {}", file, phase, phase_));
+        throw ConfigError("{} is of {}, the results are of {}", file, phase, phase_);
       has_card = true;
       // a recording of 2048 tokens and some more is not far from a text of 2048
       out_.is_far = std::isnan(longest_) ? request_.context.has_value()
@@ -195,10 +188,9 @@ class ParetoReader {
       found.point.break_even = number_in(table, "break_even", r);
     }
     if (!has_card)
-      throw ConfigError(
-          fmt::format("{} has no times of {}{}, batch {}: it has {}", file, request_.card.name,
-                      request_.context ? fmt::format(" at {} tokens", *request_.context) : "",
-                      request_.batch, fmt::join(known, "; ")));
+      throw ConfigError("{} has no times of {}{}, batch {}: it has {}", file, request_.card.name,
+                        request_.context ? fmt::format(" at {} tokens", *request_.context) : "",
+                        request_.batch, fmt::join(known, "; "));
   }
 
   void set_loss(Measured& method, const Measured* full) const {
@@ -245,11 +237,11 @@ class ParetoReader {
       }
     }
     if (points.empty())
-      throw ConfigError(fmt::format(
-          "nothing is left to compare: {}; predicted times are made by kvscope cost TRACE "
-          "--hardware {} --out cost.json with the same methods and budgets (then --costs "
-          "cost.json), or by kvscope sweep --hardware {}",
-          fmt::join(out_.left_out, "; "), request_.card.name, request_.card.name));
+      throw ConfigError(
+          "nothing is left to compare: {}; predicted times are made by kvscope cost "
+          "TRACE --hardware {} --out cost.json with the same methods and budgets "
+          "(then --costs cost.json), or by kvscope sweep --hardware {}",
+          fmt::join(out_.left_out, "; "), request_.card.name, request_.card.name);
     ParetoPoint dense;
     dense.selector = "full";
     dense.budget_kind = "none";

@@ -2,12 +2,10 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "analysis/cost/hardware.hpp"
 #include "analysis/cost/pareto.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope::cli {

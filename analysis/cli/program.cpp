@@ -1,24 +1,18 @@
 #include "analysis/cli/program.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <new>
 #include <optional>
 
-#include "analysis/cli/command.hpp"
 #include "analysis/cli/help.hpp"
 #include "analysis/cli/host.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/signals.hpp"
-#include "core/base/error.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/suggest.hpp"
-#include "core/base/version.hpp"
 #include "traces/hdf5_library.hpp"
 
 namespace kvscope::cli {
@@ -62,19 +56,18 @@ std::optional<Chosen> find_command(const Words& words) {
       if (command->name().starts_with(group + " "))
         kinds.push_back(command->name().substr(group.size() + 1));
     }
-    if (words.size() < 2 || words[1].starts_with('-')) {
-      throw UsageError(fmt::format("{} needs a kind: one of {}", group, fmt::join(kinds, ", ")));
-    }
-    throw UsageError(fmt::format("{}: unknown kind \"{}\", expected one of {}{}", group, words[1],
-                                 fmt::join(kinds, ", "), did_you_mean(words[1], kinds)));
+    if (words.size() < 2 || words[1].starts_with('-'))
+      throw UsageError("{} needs a kind: one of {}", group, fmt::join(kinds, ", "));
+    throw UsageError("{}: unknown kind \"{}\", expected one of {}{}", group, words[1],
+                     fmt::join(kinds, ", "), did_you_mean(words[1], kinds));
   }
   Words names;
   for (const auto& [group, meaning] : command_groups()) names.push_back(group);
   for (const auto& command : all_commands()) {
     if (command->name().find(' ') == std::string::npos) names.push_back(command->name());
   }
-  throw UsageError(fmt::format("unknown {} {}{}", words[0].starts_with('-') ? "option" : "command",
-                               words[0], did_you_mean(words[0], names)));
+  throw UsageError("unknown {} {}{}", words[0].starts_with('-') ? "option" : "command", words[0],
+                   did_you_mean(words[0], names));
 }
 
 int run(const Words& words, std::string& help_hint) {

@@ -1,17 +1,13 @@
 #include "analysis/cli/progress_bar.hpp"
 
-#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "analysis/cli/host.hpp"
-#include "analysis/cli/output.hpp"
-#include "core/base/number_text.hpp"
+#include "analysis/cli/kit.hpp"
 
 namespace kvscope::cli {
 
@@ -33,9 +29,8 @@ void write_error(const std::string& text) {
 }  // namespace
 
 ProgressReporter::ProgressReporter(ProgressMode mode) : mode_(mode), last_report_(Clock::now()) {
-  if (mode_ == ProgressMode::automatic) {
+  if (mode_ == ProgressMode::automatic)
     mode_ = isatty(STDERR_FILENO) != 0 ? ProgressMode::bar : ProgressMode::none;
-  }
 }
 
 ProgressReporter::~ProgressReporter() {

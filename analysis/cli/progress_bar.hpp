@@ -4,7 +4,6 @@
 
 #include <array>
 #include <chrono>
-#include <memory>
 #include <string_view>
 
 #include "core/base/fields.hpp"

@@ -24,8 +24,8 @@ std::vector<TokenId> ids_of_file(const std::filesystem::path& file) {
   }
   const std::string text = read_whole_file(file, kMaxTextBytes);
   if (std::string_view(text).starts_with(kHdf5Magic)) {
-    throw FormatError(fmt::format(
-        "{} is an HDF5 file; give it a name that ends in .h5 to take the tokens of a trace", name));
+    throw FormatError(
+        "{} is an HDF5 file; give it a name that ends in .h5 to take the tokens of a trace", name);
   }
   return parse_token_ids(text, name);
 }
@@ -37,9 +37,9 @@ void refuse_number_of_tokens(const std::optional<std::filesystem::path>& tokens)
   std::error_code unknown;
   if (std::filesystem::exists(*tokens, unknown)) return;
   throw UsageError(
-      fmt::format("--tokens: expected a file of token ids, found the number {} and no file of that "
-                  "name; a prompt is cut to its first tokens by --max-tokens {}",
-                  text, text));
+      "--tokens: expected a file of token ids, found the number {} and no file of "
+      "that name; a prompt is cut to its first tokens by --max-tokens {}",
+      text, text);
 }
 
 }  // namespace
@@ -64,14 +64,12 @@ void PromptOptions::declare(OptionSet& options) {
 
 Prompt PromptOptions::load(const Tokenizer* tokenizer, const std::filesystem::path& model) const {
   refuse_number_of_tokens(tokens);
-  if ((text ? 1 : 0) + (tokens ? 1 : 0) + (prompt ? 1 : 0) > 1) {
+  if ((text ? 1 : 0) + (tokens ? 1 : 0) + (prompt ? 1 : 0) > 1)
     throw UsageError("--text, --tokens and --prompt exclude each other");
-  }
   if (tokens && chat)
     throw UsageError("--chat puts a text into the chat template, and --tokens gives ids");
-  if (max_tokens && *max_tokens < 1) {
-    throw UsageError(fmt::format("--max-tokens: expected at least 1, found {}", *max_tokens));
-  }
+  if (max_tokens && *max_tokens < 1)
+    throw UsageError("--max-tokens: expected at least 1, found {}", *max_tokens);
   Prompt result;
   if (tokens) {
     result.ids = ids_of_file(*tokens);
@@ -87,8 +85,7 @@ Prompt PromptOptions::load(const Tokenizer* tokenizer, const std::filesystem::pa
       characters = read_whole_file(file, kMaxTextBytes);
       result.source = file == "-" ? "standard input" : file.filename().string();
     }
-    if (characters.empty())
-      throw UsageError(fmt::format("the prompt is empty ({})", result.source));
+    if (characters.empty()) throw UsageError("the prompt is empty ({})", result.source);
     if (chat) {
       const ChatTemplate chat_template = load_chat_template(model, *tokenizer);
       const Index most =
@@ -100,7 +97,7 @@ Prompt PromptOptions::load(const Tokenizer* tokenizer, const std::filesystem::pa
       result.ids = tokenizer->encode(characters, /*add_special=*/!no_special);
     }
   }
-  if (result.ids.empty()) throw UsageError(fmt::format("the prompt is empty ({})", result.source));
+  if (result.ids.empty()) throw UsageError("the prompt is empty ({})", result.source);
   result.n_available = static_cast<Index>(result.ids.size());
   const Index limit =
       max_tokens.value_or(result.embedded ? kEmbeddedTextTokens : result.n_available);

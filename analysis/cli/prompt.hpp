@@ -2,13 +2,10 @@
 // embedded book.
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "analysis/cli/options.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 
 namespace kvscope::cli {

@@ -1,28 +1,16 @@
 // kvscope record: runs a model over a text and writes what its attention layers saw.
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
 #include "analysis/base/number_formats.hpp"
 #include "analysis/cli/capture_options.hpp"
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
-#include "analysis/cli/save_text.hpp"
-#include "analysis/cli/signals.hpp"
-#include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
-#include "core/base/version.hpp"
 #include "traces/set_files.hpp"
 #include "traces/trace_set.hpp"
 
 namespace kvscope::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr double kDenseWarningBytes = 1024.0 * 1024.0 * 1024.0;
 
@@ -39,36 +27,30 @@ fs::path folder_of(const fs::path& file) {
 
 class RecordCommand final : public Command {
  public:
-  std::string name() const override { return "record"; }
-  std::string summary() const override {
-    return "run a model and record q, k, v and more to an HDF5 trace";
-  }
-  std::string description() const override {
-    return "Runs the model over the prompt in chunks (prefill), then --decode greedy steps, and "
-           "writes what each attention layer saw: q and k after RoPE, v, and the log-sum-exp of "
-           "the scores. Without arguments other than the output: the embedded verifier on the "
-           "embedded book.\n"
-           "The file grows as FILE.part and gets its name at the end. Ctrl-C leaves a valid file "
-           "marked as interrupted; after a kill, kvscope recover FILE.part keeps what was "
-           "written.\n"
-           "With --split the recording becomes a trace set: one file per layer, or per K layers, "
-           "and a manifest NAME.kvset, which every command takes as it takes a trace. A command "
-           "that works on some layers reads their files only.";
-  }
-  std::vector<Example> examples() const override {
+  CommandCard card() const override {
     return {
-        {"kvscope record trace.h5", "the embedded verifier on 4096 tokens of the embedded book"},
-        {"kvscope record --model ~/models/Qwen3-0.6B --text essay.txt --decode 32 --dtype bf16 -o "
-         "essay.h5",
-         "a checkpoint folder from the Hugging Face hub, stored as bfloat16"},
-        {"kvscope record --model draft --tokens trace.h5 -o draft.h5",
-         "another model on exactly the tokens of a trace (for analyze layer-map)"},
-        {"kvscope record small.h5 --max-tokens 512 --capture attn,logits --layers 0,4-7",
-         "dense attention maps and logits of some layers"},
-        {"kvscope record --plan --text long.txt --dtype bf16 --split layers -o long.kvset",
-         "how large it would get; nothing is run"},
-        {"kvscope record --split layers=4 -o book.kvset",
-         "a trace set: a file for every four layers, and a manifest"}};
+        "record",
+        "run a model and record q, k, v and more to an HDF5 trace",
+        "Runs the model over the prompt in chunks (prefill), then --decode greedy steps, and "
+        "writes what each attention layer saw: q and k after RoPE, v, and the log-sum-exp of "
+        "the scores. Without arguments other than the output: the embedded verifier on the "
+        "embedded book.\n"
+        "The file grows as FILE.part and gets its name at the end. Ctrl-C leaves a valid file "
+        "marked as interrupted; after a kill, kvscope recover FILE.part keeps what was "
+        "written.\n"
+        "With --split the recording becomes a trace set: one file per layer, or per K layers, "
+        "and a manifest NAME.kvset, which every command takes as it takes a trace. A command "
+        "that works on some layers reads their files only.",
+        {{"kvscope record trace.h5", "the embedded verifier on 4096 tokens of the embedded book"},
+         {"kvscope record --model ~/models/Qwen3-0.6B --text essay.txt --decode 32 --dtype bf16 -o "
+          "essay.h5",
+          "a checkpoint folder from the Hugging Face hub, stored as bfloat16"},
+         {"kvscope record --model draft --tokens trace.h5 -o draft.h5",
+          "another model on exactly the tokens of a trace (for analyze layer-map)"},
+         {"kvscope record small.h5 --max-tokens 512 --capture attn,logits --layers 0,4-7",
+          "dense attention maps and logits of some layers"},
+         {"kvscope record --split layers=4 -o book.kvset",
+          "a trace set: a file for every four layers, and a manifest"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("OUT", "the trace to write (the same as --out)", out_argument_,
@@ -98,8 +80,7 @@ class RecordCommand final : public Command {
     layers_per_part_ = layers_per_part(out);
     RecordOptions options = capture_.record_options();
     const WriterOptions writer_options = capture_.writer_options(overwrite_);
-    if (n_decode_ < 0)
-      throw UsageError(fmt::format("--decode: expected at least 0, found {}", n_decode_));
+    if (n_decode_ < 0) throw UsageError("--decode: expected at least 0, found {}", n_decode_);
     const int n_threads = work_.n_threads();
     engine_.check();  // refuses what there is not before anything is loaded
 
@@ -149,9 +130,8 @@ class RecordCommand final : public Command {
     const RecordReport report =
         record_trace(model, tokenizer ? &*tokenizer : nullptr, prompt.ids, options, *receiver, pool,
                      progress.callback(), stop.token());
-    if (writer_options.gzip_level && stop.token().stop_requested()) {
+    if (writer_options.gzip_level && stop.token().stop_requested())
       note("stopped: what is kept is not compressed");
-    }
     return tell(report, plan, out, n_threads);
   }
 
@@ -163,7 +143,7 @@ class RecordCommand final : public Command {
     } catch (const Error& error) {
       if (!prompt_.has_ids()) throw;
       if (!has_tokenizer(dir)) return;
-      note(fmt::format("no token texts in the trace: {}", error.what()));
+      note("no token texts in the trace: {}", error.what());
     }
   }
 
@@ -174,10 +154,10 @@ class RecordCommand final : public Command {
     const fs::path out = out_argument_ ? *out_argument_ : *out_option_;
     if (out == "-") throw UsageError("a trace cannot go to standard output; name a file");
     if (fs::is_directory(out))
-      throw IoError(fmt::format("{} is a folder, expected the name of a file", out.string()));
+      throw IoError("{} is a folder, expected the name of a file", out.string());
     if (!fs::is_directory(folder_of(out))) {
-      throw IoError(fmt::format("no folder {} to write {} into", folder_of(out).string(),
-                                out.filename().string()));
+      throw IoError("no folder {} to write {} into", folder_of(out).string(),
+                    out.filename().string());
     }
     check_new_output(out, overwrite_, "--overwrite");
     return out;
@@ -197,9 +177,9 @@ class RecordCommand final : public Command {
   Index layers_per_part(const fs::path& out) const {
     if (split_.empty()) {
       if (!is_set_path(out)) return 0;
-      throw UsageError(fmt::format(
+      throw UsageError(
           "{} names a trace set: --split layers=K says how many layers a file of it has",
-          out.string()));
+          out.string());
     }
     constexpr std::string_view kLayers = "layers";
     constexpr Index kMost = 1'000'000;
@@ -208,21 +188,20 @@ class RecordCommand final : public Command {
     if (split_.starts_with("layers="))
       n = number_from<Index>(std::string_view(split_).substr(kLayers.size() + 1));
     if (!n || *n < 1 || *n > kMost)
-      throw UsageError(
-          fmt::format("--split: expected layers, or layers=K with K from 1 to {}, found \"{}\"",
-                      kMost, split_));
+      throw UsageError("--split: expected layers, or layers=K with K from 1 to {}, found \"{}\"",
+                       kMost, split_);
     if (out.extension() != ".kvset")
-      throw UsageError(fmt::format(
+      throw UsageError(
           "--split writes a trace set: give the output a name that ends in .kvset, found {}",
-          out.string()));
+          out.string());
     return *n;
   }
 
   void check_prompt(const Prompt& prompt, const ModelConfig& config) const {
     for (std::size_t i = 0; i < prompt.ids.size(); ++i) {
       if (prompt.ids[i] < 0 || prompt.ids[i] >= config.n_vocab) {
-        throw FormatError(fmt::format("{}: token {} has id {}, but the model {} knows ids 0 to {}",
-                                      prompt.source, i, prompt.ids[i], model_, config.n_vocab - 1));
+        throw FormatError("{}: token {} has id {}, but the model {} knows ids 0 to {}",
+                          prompt.source, i, prompt.ids[i], model_, config.n_vocab - 1);
       }
     }
     const auto n = static_cast<Index>(prompt.ids.size());
@@ -230,25 +209,23 @@ class RecordCommand final : public Command {
       const std::string decode =
           n_decode_ > 0 ? fmt::format(" and {} decode steps", n_decode_) : "";
       throw UsageError(
-          fmt::format("{} tokens of {}{} exceed the model's context of {} positions; --max-tokens "
-                      "{} cuts the prompt",
-                      n, prompt.source, decode, config.max_positions,
-                      std::max<Index>(config.max_positions - n_decode_, 1)));
+          "{} tokens of {}{} exceed the model's context of {} positions; --max-tokens "
+          "{} cuts the prompt",
+          n, prompt.source, decode, config.max_positions,
+          std::max<Index>(config.max_positions - n_decode_, 1));
     }
   }
 
   void announce(const TraceInfo& plan, const Prompt& prompt, std::int64_t estimate,
                 const fs::path& out) const {
     if (prompt.embedded && !prompt_.max_tokens && plan.n_prompt < prompt.n_available) {
-      note(fmt::format(
-          "using the first {} of {} tokens of the embedded book {} (--max-tokens changes that)",
-          plan.n_prompt, prompt.n_available, prompt.source));
+      note("using the first {} of {} tokens of the embedded book {} (--max-tokens changes that)",
+           plan.n_prompt, prompt.n_available, prompt.source);
     }
-    note(fmt::format(
-        "{}: {} layers, {} query heads, {} KV head{}, {} tokens + {} decode steps; about {} in {}",
-        plan.model_name, plan.layers.size(), plan.q_heads.size(), plan.kv_heads.size(),
-        plan.kv_heads.size() == 1 ? "" : "s", plan.n_prompt, n_decode_,
-        bytes_text(static_cast<double>(estimate)), out.string()));
+    note("{}: {} layers, {} query heads, {} KV head{}, {} tokens + {} decode steps; about {} in {}",
+         plan.model_name, plan.layers.size(), plan.q_heads.size(), plan.kv_heads.size(),
+         plan.kv_heads.size() == 1 ? "" : "s", plan.n_prompt, n_decode_,
+         bytes_text(static_cast<double>(estimate)), out.string());
   }
 
   int tell_plan(const TraceInfo& plan, std::int64_t estimate) const {
@@ -266,17 +243,16 @@ class RecordCommand final : public Command {
     const double dense = dense_bytes(plan);
     if (dense > kDenseWarningBytes) {
       throw UsageError(
-          fmt::format("dense attention of {} tokens takes {:.1f} GiB; --yes writes it, --capture "
-                      "attn-topk=N keeps the largest N of each row",
-                      plan.n_tokens, dense / kDenseWarningBytes));
+          "dense attention of {} tokens takes {:.1f} GiB; --yes writes it, --capture "
+          "attn-topk=N keeps the largest N of each row",
+          plan.n_tokens, dense / kDenseWarningBytes);
     }
     std::error_code error;
     const fs::space_info space = fs::space(folder_of(out), error);
     if (!error && static_cast<double>(estimate) > static_cast<double>(space.available)) {
-      throw UsageError(
-          fmt::format("the trace needs about {} and {} has {} left; --yes tries all the same",
-                      bytes_text(static_cast<double>(estimate)), folder_of(out).string(),
-                      bytes_text(static_cast<double>(space.available))));
+      throw UsageError("the trace needs about {} and {} has {} left; --yes tries all the same",
+                       bytes_text(static_cast<double>(estimate)), folder_of(out).string(),
+                       bytes_text(static_cast<double>(space.available)));
     }
   }
 
@@ -299,10 +275,9 @@ class RecordCommand final : public Command {
                   {"threads", n_threads},
                   {"content_hash", report.content_hash}});
     } else {
-      note(fmt::format("{} {}: {} tokens + {} decoded in {}, {}",
-                       interrupted ? "interrupted, kept" : "wrote", out.string(), report.n_prompt,
-                       report.n_decoded, seconds_text(seconds),
-                       bytes_text(static_cast<double>(report.bytes_written))));
+      note("{} {}: {} tokens + {} decoded in {}, {}", interrupted ? "interrupted, kept" : "wrote",
+           out.string(), report.n_prompt, report.n_decoded, seconds_text(seconds),
+           bytes_text(static_cast<double>(report.bytes_written)));
     }
     if (!interrupted) return kOk;
     const int code = StopOnSignal::exit_code();

@@ -1,33 +1,21 @@
 // kvscope recover: turns what a killed recording left into a valid trace.
 #include "traces/recover.hpp"
 
-#include <nlohmann/json.hpp>
-
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/progress_bar.hpp"
-#include "analysis/cli/signals.hpp"
-#include "core/base/error.hpp"
 
 namespace kvscope::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 class RecoverCommand final : public Command {
  public:
-  std::string name() const override { return "recover"; }
-  std::string summary() const override {
-    return "make a valid trace from a killed recording's .part file";
-  }
-  std::string description() const override {
-    return "Copies every unit (prefill chunk or decode step) that was written whole into a new "
-           "file marked as recovered; the .part file stays as it is.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope recover trace.h5.part", "writes trace.h5"},
-            {"kvscope recover trace.h5.part --out kept.h5", "writes another name"}};
+  CommandCard card() const override {
+    return {"recover",
+            "make a valid trace from a killed recording's .part file",
+            "Copies every unit (prefill chunk or decode step) that was written whole into a new "
+            "file marked as recovered; the .part file stays as it is.",
+            {{"kvscope recover trace.h5.part", "writes trace.h5"},
+             {"kvscope recover trace.h5.part --out kept.h5", "writes another name"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("PART", "the unfinished file", part_, /*required=*/true);
@@ -58,13 +46,12 @@ class RecoverCommand final : public Command {
                   {"content_hash", report.content_hash},
                   {"first_problem", report.first_problem}});
     } else {
-      note(fmt::format("recovered {}: {} of {} units, {} of {} tokens", out.string(),
-                       report.n_units, report.n_planned_units, report.n_tokens,
-                       report.n_planned_tokens));
+      note("recovered {}: {} of {} units, {} of {} tokens", out.string(), report.n_units,
+           report.n_planned_units, report.n_tokens, report.n_planned_tokens);
     }
     if (report.n_damaged_units == 0) return kOk;
-    note(fmt::format("kvscope: {} units were left out as damaged: {}", report.n_damaged_units,
-                     report.first_problem));
+    note("kvscope: {} units were left out as damaged: {}", report.n_damaged_units,
+         report.first_problem);
     return kPartlyFailed;
   }
 
@@ -72,8 +59,8 @@ class RecoverCommand final : public Command {
   fs::path output_file() const {
     if (out_) return *out_;
     if (part_.extension() != ".part") {
-      throw UsageError(fmt::format(
-          "{} does not end in .part, so the new name is unclear; give --out", part_.string()));
+      throw UsageError("{} does not end in .part, so the new name is unclear; give --out",
+                       part_.string());
     }
     fs::path out = part_;
     return out.replace_extension();

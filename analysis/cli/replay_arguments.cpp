@@ -38,20 +38,17 @@ std::vector<Budget> ReplayArguments::budgets() const {
 }
 
 ReplayOptions ReplayArguments::replay() const {
-  ReplayOptions out;
-  out.calls = calls_;
+  ReplayOptions out{.calls = calls_};
   out.calls.phase = phase_;
   out.dense_layers = dense_layers_;
-  if (dense_layers_ && *dense_layers_ < 0) {
-    throw UsageError(fmt::format("--dense-layers: expected at least 0, found {}", *dense_layers_));
-  }
+  if (dense_layers_ && *dense_layers_ < 0)
+    throw UsageError("--dense-layers: expected at least 0, found {}", *dense_layers_);
   if (rows_per_chunk_ == "all") {
     out.rows_per_chunk.reset();
   } else if (rows_per_chunk_) {
     Index rows = 0;
     detail::set_value("--rows-per-chunk", *rows_per_chunk_, rows);
-    if (rows < 1)
-      throw UsageError(fmt::format("--rows-per-chunk: expected at least 1 or all, found {}", rows));
+    if (rows < 1) throw UsageError("--rows-per-chunk: expected at least 1 or all, found {}", rows);
     out.rows_per_chunk = rows;
   }
   if (heads_) out.q_heads = index_list_of(*heads_, "heads");

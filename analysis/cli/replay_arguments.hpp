@@ -2,11 +2,8 @@
 // calls, rows, layers and heads.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "analysis/cli/options.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/sim/replay.hpp"
 
 namespace kvscope::cli {

@@ -1,45 +1,32 @@
 // kvscope reproduce: draws a figure again from its manifest and compares the bytes.
-#include <fmt/format.h>
 #include <sys/wait.h>
 
 #include <cerrno>
-#include <nlohmann/json.hpp>
 #include <optional>
 
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/text_table.hpp"
-#include "core/base/error.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/sibling_program.hpp"
 #include "core/base/start_program.hpp"
-#include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
 #include "notebooks_export/figure_job.hpp"
 
 namespace kvscope::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::size_t kMaxManifestBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxFileBytes = std::size_t{4} << 30;
 
 class ReproduceCommand final : public Command {
  public:
-  std::string name() const override { return "reproduce"; }
-  std::string summary() const override {
-    return "draw a figure again from its manifest and compare the bytes";
-  }
-  std::string description() const override {
-    return "Reads the NAME.json that kvscope figure wrote, draws the figure from the same "
-           "results with the same options, and compares with the files next to the manifest. "
-           "Ends with exit code 5 if a result or a file differs. Writes nothing. Views that the "
-           "explorer exported are drawn again by kvscope-explorer.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope reproduce figures/budget.json", "is the figure what its results say?"}};
+  CommandCard card() const override {
+    return {"reproduce",
+            "draw a figure again from its manifest and compare the bytes",
+            "Reads the NAME.json that kvscope figure wrote, draws the figure from the same "
+            "results with the same options, and compares with the files next to the manifest. "
+            "Ends with exit code 5 if a result or a file differs. Writes nothing. Views that the "
+            "explorer exported are drawn again by kvscope-explorer.",
+            {{"kvscope reproduce figures/budget.json", "is the figure what its results say?"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("MANIFEST", "the .json next to a figure", manifest_, /*required=*/true);
@@ -57,9 +44,9 @@ class ReproduceCommand final : public Command {
       const fs::path file = place_of(input);
       std::error_code unknown;
       if (!results_ && !fs::exists(file, unknown) && !unknown)
-        throw IoError(fmt::format(
+        throw IoError(
             "{}: no such file, which {} was drawn from; --results DIR says where it lies now",
-            file.string(), manifest_.string()));
+            file.string(), manifest_.string());
       check_regular_file(file);  // the manifest may have come from anywhere
       job.results.push_back(file);
     }
@@ -80,8 +67,8 @@ class ReproduceCommand final : public Command {
     for (const OutputFile& file : now.files)
       add(file.name, compare(folder / file.name, file.bytes));
     for (const ManifestFile& file : before.files) {
-      const bool drawn = std::any_of(now.files.begin(), now.files.end(),
-                                     [&](const OutputFile& f) { return f.name == file.name; });
+      const bool drawn =
+          std::ranges::any_of(now.files, [&](const OutputFile& f) { return f.name == file.name; });
       if (!drawn) add(file.name, "is not drawn any more");
     }
     if (json_) {
@@ -92,9 +79,8 @@ class ReproduceCommand final : public Command {
                   {"files", rows}});
     } else {
       print(table.text());
-      if (before.writer != writer_name()) {
-        note(fmt::format("drawn then by {}, now by {}", before.writer, writer_name()));
-      }
+      if (before.writer != writer_name())
+        note("drawn then by {}, now by {}", before.writer, writer_name());
     }
     return all_same ? kOk : kCheckFailed;
   }
@@ -128,14 +114,14 @@ class ReproduceCommand final : public Command {
     try {
       child = start_program({{program, "--reproduce", manifest_.string()}});
     } catch (const IoError& e) {
-      throw IoError(fmt::format("{} is a view of the explorer, which draws it again, but {}",
-                                manifest_.string(), e.what()));
+      throw IoError("{} is a view of the explorer, which draws it again, but {}",
+                    manifest_.string(), e.what());
     }
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) != 127) return WEXITSTATUS(status);
-    throw IoError(fmt::format("{}: {} ended without a verdict", manifest_.string(), program));
+    throw IoError("{}: {} ended without a verdict", manifest_.string(), program);
   }
 
   static std::string compare(const fs::path& file, const std::string& bytes) {

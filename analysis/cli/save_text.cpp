@@ -1,7 +1,5 @@
 #include "analysis/cli/save_text.hpp"
 
-#include <fmt/format.h>
-
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
 
@@ -12,9 +10,9 @@ namespace fs = std::filesystem;
 void check_new_output(const fs::path& out, bool overwrite, std::string_view replace) {
   std::error_code error;
   if (fs::is_directory(out, error))
-    throw IoError(fmt::format("{} is a folder, expected a file to write", out.string()));
+    throw IoError("{} is a folder, expected a file to write", out.string());
   if (!overwrite && fs::is_regular_file(out, error))
-    throw IoError(fmt::format("{} exists; {} replaces it", out.string(), replace));
+    throw IoError("{} exists; {} replaces it", out.string(), replace);
   kvscope::check_output(out, overwrite);
   remove_old_temporaries(out);
 }

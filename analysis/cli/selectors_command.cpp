@@ -1,22 +1,15 @@
 // kvscope selectors: which methods there are, what they take, and where they come from.
-#include <algorithm>
 #include <deque>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/text_table.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/selectors/list_owner.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/wrappers.hpp"
 
 namespace kvscope::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::vector<std::string> phases_of(const SelectorCaps& caps) {
   std::vector<std::string> phases;
@@ -114,9 +107,8 @@ std::string details_of(const SelectorEntry& entry) {
       list(phases_of(entry.caps)), words_for(entry.caps.owner), list(budgets_of(entry.caps)),
       list(needs_of(entry.caps)));
   TextTable options({"option", "default", "expected", "meaning"});
-  for (const SelectorOption& option : entry.options) {
+  for (const SelectorOption& option : entry.options)
     options.add_row({option.name, option.default_value, option.expected, option.help});
-  }
   if (!options.empty()) text += options.text();
   for (const auto& [preset, assignments] : entry.presets)
     text += fmt::format("preset {}: {}\n", preset, settings_of(entry, preset));
@@ -131,9 +123,8 @@ std::string listing(const std::deque<SelectorEntry>& entries) {
   TextTable table({"  name", "phases", "list per", "budgets", "idea"});
   std::vector<const SelectorEntry*> order;
   for (const SelectorEntry& entry : entries) order.push_back(&entry);
-  std::stable_sort(order.begin(), order.end(), [](const SelectorEntry* a, const SelectorEntry* b) {
-    return a->family < b->family;
-  });
+  std::ranges::stable_sort(
+      order, [](const SelectorEntry* a, const SelectorEntry* b) { return a->family < b->family; });
   for (const SelectorEntry* entry : order) {
     const std::vector<std::string> phases = phases_of(entry->caps);
     table.add_row({"  " + entry->name,
@@ -162,29 +153,26 @@ std::string listing(const std::deque<SelectorEntry>& entries) {
 
 std::string details_of(const WrapperEntry& entry) {
   TextTable options({"option", "default", "expected", "meaning"});
-  for (const SelectorOption& option : entry.options) {
+  for (const SelectorOption& option : entry.options)
     options.add_row({option.name, option.default_value, option.expected, option.help});
-  }
   return fmt::format("{}: a wrapper, written behind a method with a plus sign\n{}\n\n{}",
                      entry.name, entry.idea, options.text());
 }
 
 class SelectorsCommand final : public Command {
  public:
-  std::string name() const override { return "selectors"; }
-  std::string summary() const override { return "list the selection methods and their options"; }
-  std::string description() const override {
-    return "Methods can be stacked with plus signs, each but the last with its own budget: "
-           "keydiff@tokens=2048+quest@tokens=512+oracle-topp evicts, then selects pages, then "
-           "prunes to a share of the attention. A stage chooses among the keys that those before "
-           "it left. Two wrappers follow a method after a plus sign, without a budget of their "
-           "own: quest+coarsen:owner=layer,page=64 shares one list among all heads in pages of "
-           "64, quest+every=4 chooses at every fourth step; kvscope selectors coarsen explains "
-           "them.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope selectors", "all methods"},
-            {"kvscope selectors quest", "options and presets of one"}};
+  CommandCard card() const override {
+    return {
+        "selectors",
+        "list the selection methods and their options",
+        "Methods can be stacked with plus signs, each but the last with its own budget: "
+        "keydiff@tokens=2048+quest@tokens=512+oracle-topp evicts, then selects pages, then "
+        "prunes to a share of the attention. A stage chooses among the keys that those before "
+        "it left. Two wrappers follow a method after a plus sign, without a budget of their "
+        "own: quest+coarsen:owner=layer,page=64 shares one list among all heads in pages of 64, "
+        "quest+every=4 chooses at every fourth step; kvscope selectors coarsen explains them.",
+        {{"kvscope selectors", "all methods"},
+         {"kvscope selectors quest", "options and presets of one"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("NAME", "one method, preset or wrapper", name_, /*required=*/false);
@@ -236,11 +224,7 @@ class SelectorsCommand final : public Command {
       return;
     }
     const SelectorEntry& entry = registry.find(name);
-    if (json_) {
-      print_json(json_of(entry));
-    } else {
-      print(details_of(entry));
-    }
+    json_ ? print_json(json_of(entry)) : print(details_of(entry));
   }
 
   std::optional<std::string> name_;

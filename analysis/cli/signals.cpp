@@ -1,7 +1,6 @@
 #include "analysis/cli/signals.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -83,9 +82,7 @@ StopOnSignal::StopOnSignal() : token_(source_.get_token()) {
     return;
   }
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    throw IoError(fmt::format("cannot open a pipe: {}", std::strerror(errno)));
-  }
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw IoError("cannot open a pipe: {}", std::strerror(errno));
   const auto watch = [this, read_end = ends[0]] {
     char what = 0;
     for (;;) {

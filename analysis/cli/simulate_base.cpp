@@ -1,44 +1,34 @@
 #include "analysis/cli/simulate_base.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/number_formats.hpp"
 #include "analysis/cli/device_option.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
-#include "analysis/cli/save_text.hpp"
-#include "analysis/cli/signals.hpp"
 #include "analysis/cli/temporary_journal.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "analysis/simulate/match_live.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "analysis/simulate/simulation_units.hpp"
-#include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/lists.hpp"
-#include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
-#include "core/base/version.hpp"
 #include "core/selectors/spec_lists.hpp"
 #include "core/sim/draft_runner.hpp"
 #include "traces/result_file.hpp"
 
 namespace kvscope::cli {
 
-namespace fs = std::filesystem;
-
 namespace {
 
 void check_simulation_output(const fs::path& out, bool overwrite) {
   const std::string extension = out.extension().string();
   if (extension != ".csv" && extension != ".json" && extension != ".h5") {
-    throw UsageError(fmt::format(
-        "--out: expected a file name that ends in .csv, .json or .h5, found {}", out.string()));
+    throw UsageError("--out: expected a file name that ends in .csv, .json or .h5, found {}",
+                     out.string());
   }
   check_new_output(out, overwrite, "--overwrite");
 }
@@ -62,9 +52,7 @@ std::string doubts_text(const std::vector<Doubt>& doubts) {
 
 /// The result's table without the rows of methods that refused every value of their knob.
 SimulationResult answered_rows(const SimulationResult& result) {
-  SimulationResult answered;
-  answered.task = result.task;
-  answered.table = result.table;
+  SimulationResult answered{.task = result.task, .table = result.table};
   std::erase_if(answered.table.rows, [&](const ColumnTable::Row& row) {
     return std::ranges::all_of(row.numbers, [](double x) { return std::isnan(x); });
   });
@@ -75,14 +63,13 @@ SimulationResult answered_rows(const SimulationResult& result) {
 /// empty without one.
 std::string matches_text(const ColumnTable& table) {
   const auto is_match = [](const std::string& name) { return name == "match"; };
-  if (std::none_of(table.text_names.begin(), table.text_names.end(), is_match)) return "";
+  if (std::ranges::none_of(table.text_names, is_match)) return "";
   TextTable text({"equal cost", "to meet", "knob", "reached"});
   std::vector<std::string> done;
   std::string notes;
   for (const ColumnTable::Row& row : table.rows) {
     const std::string label = row.texts[2] + ", " + text_of(table, row, "match");
-    if (text_of(table, row, "match").empty() ||
-        std::find(done.begin(), done.end(), label) != done.end())
+    if (text_of(table, row, "match").empty() || std::ranges::find(done, label) != done.end())
       continue;
     done.push_back(label);
     double least = std::nan("");
@@ -110,8 +97,8 @@ std::string matches_text(const ColumnTable& table) {
 /// Why there are no intervals, where there are none; else empty.
 std::string missing_intervals(const ColumnTable& table) {
   const auto& names = table.number_names;
-  if (std::find(names.begin(), names.end(), "perplexity_low") == names.end()) return "";
-  const bool has_any = std::any_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+  if (std::ranges::find(names, "perplexity_low") == names.end()) return "";
+  const bool has_any = std::ranges::any_of(table.rows, [&](const auto& row) {
     return !std::isnan(cell_of(table, row, "perplexity_low"));
   });
   if (has_any || table.rows.empty()) return "";
@@ -183,7 +170,7 @@ SimulationOptions SimulateCommand::simulation_options() const {
   if (options.selectors.empty()) options.selectors = default_selectors();
   if (options.selectors.empty())
     throw UsageError("--selector is missing: expected at least one method");
-  const auto full = std::find(options.selectors.begin(), options.selectors.end(), "full");
+  const auto full = std::ranges::find(options.selectors, "full");
   if (adds_full() && full == options.selectors.end())
     options.selectors.insert(options.selectors.begin(), "full");
   options.budgets = budgets_of(budgets_);
@@ -202,14 +189,13 @@ void SimulateCommand::check_usage() const {
   if (resume_ && !out_) throw UsageError("--resume needs --out");
   if (!texts_.empty() && tokens_) throw UsageError("--text and --tokens exclude each other");
   if (texts_.size() > 1 && !takes_texts())
-    throw UsageError(fmt::format("--text: {} reads one text, found {}", name(), texts_.size()));
+    throw UsageError("--text: {} reads one text, found {}", name(), texts_.size());
   for (std::size_t i = 0; i < texts_.size(); ++i) {
     if (std::find(texts_.begin(), texts_.begin() + static_cast<std::ptrdiff_t>(i), texts_[i]) !=
         texts_.begin() + static_cast<std::ptrdiff_t>(i))
-      throw UsageError(fmt::format("--text: {} is given twice", texts_[i].string()));
+      throw UsageError("--text: {} is given twice", texts_[i].string());
   }
-  if (n_shown_ < 0)
-    throw UsageError(fmt::format("--show-prompts: expected at least 0, found {}", n_shown_));
+  if (n_shown_ < 0) throw UsageError("--show-prompts: expected at least 0, found {}", n_shown_);
   if (!match_.empty() && !budgets_.empty())
     throw UsageError(
         "--match and --budget exclude each other: a match finds every method's budget");
@@ -233,17 +219,17 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   models.verifier_name = model_name(dir);
   models.verifier_hash = hash_of_model(dir, verifier);
   const bool wants_draft =
-      needs_draft() || std::any_of(options.selectors.begin(), options.selectors.end(),
-                                   [](const MethodSpec& spec) { return spec.caps().needs_draft; });
+      needs_draft() || std::ranges::any_of(options.selectors, [](const MethodSpec& spec) {
+        return spec.caps().needs_draft;
+      });
   if (wants_draft && draft_word()) {
     const fs::path draft_dir = model_dir(*draft_word());
     // A draft that kvscope fit makes of a GGUF file's first layers speaks the file's tokenizer.
     if (has_tokenizer(draft_dir)) require_same_tokenizer(tokenizer, load_tokenizer(draft_dir));
     draft.emplace(load_transformer(draft_dir, engine_));
     if (draft->config().n_vocab != verifier.config().n_vocab && !has_tokenizer(draft_dir)) {
-      throw FormatError(fmt::format("{} has no tokenizer and {} tokens: expected the verifier's {}",
-                                    model_name(draft_dir), draft->config().n_vocab,
-                                    verifier.config().n_vocab));
+      throw FormatError("{} has no tokenizer and {} tokens: expected the verifier's {}",
+                        model_name(draft_dir), draft->config().n_vocab, verifier.config().n_vocab);
     }
     models.draft = &*draft;
     models.draft_name = model_name(draft_dir);
@@ -259,8 +245,8 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
     texts.push_back(source.load(&tokenizer));
     for (const TokenId id : texts.back().ids) {
       if (id < 0 || id >= verifier.config().n_vocab) {
-        throw FormatError(fmt::format("{}: token {} is not in the model's vocabulary of {}",
-                                      texts.back().source, id, verifier.config().n_vocab));
+        throw FormatError("{}: token {} is not in the model's vocabulary of {}",
+                          texts.back().source, id, verifier.config().n_vocab);
       }
     }
   }
@@ -282,8 +268,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   }
   const auto task = make_task(setup);
   if (out_ && !units_.is_alone()) refuse_read_file(*out_);
-  for (const std::string& sentence : setup.skipped)
-    note(fmt::format("kvscope: left out: {}", sentence));
+  for (const std::string& sentence : setup.skipped) note("kvscope: left out: {}", sentence);
   for (const MethodSpec& method : options.selectors) {
     if (engine_.is_on_gpu())
       note_host_choice(
@@ -333,16 +318,15 @@ SimulationResult SimulateCommand::compute(SimulationTask& task, const Simulation
   const TemporaryJournal temporary("simulate");
   const fs::path journal = out_ ? journal_of(*out_) : temporary.file();
   if (out_ && !resume_ && !overwrite_ && fs::exists(journal)) {
-    throw IoError(
-        fmt::format("{} exists: --resume continues it, --overwrite starts over", journal.string()));
+    throw IoError("{} exists: --resume continues it, --overwrite starts over", journal.string());
   }
   const JournalMode mode = resume_ ? JournalMode::resume : JournalMode::overwrite;
   try {
     return run_simulation(task, setup, journal, mode, pool, progress.callback(), stop.token());
   } catch (const Interrupted& error) {
     if (!out_) throw;
-    throw Interrupted(fmt::format("{}; what is finished is in {}, --resume continues", error.what(),
-                                  journal.string()));
+    throw Interrupted("{}; what is finished is in {}, --resume continues", error.what(),
+                      journal.string());
   }
 }
 
@@ -374,11 +358,11 @@ std::vector<Index> parse_counts(const std::string& text, std::string_view option
   for (const std::string& word : split_words(text, ',')) {
     const auto value = number_from<Index>(word);
     if (!value || *value < 1) {
-      throw UsageError(fmt::format(
-          "--{}: expected whole numbers of at least 1 between commas, found \"{}\"", option, text));
+      throw UsageError("--{}: expected whole numbers of at least 1 between commas, found \"{}\"",
+                       option, text);
     }
-    if (std::find(counts.begin(), counts.end(), *value) != counts.end())
-      throw UsageError(fmt::format("--{}: {} is given twice", option, *value));
+    if (std::ranges::find(counts, *value) != counts.end())
+      throw UsageError("--{}: {} is given twice", option, *value);
     counts.push_back(*value);
   }
   return counts;
@@ -386,14 +370,14 @@ std::vector<Index> parse_counts(const std::string& text, std::string_view option
 
 std::string text_of(const ColumnTable& table, const ColumnTable::Row& row,
                     std::string_view column) {
-  const auto at = std::find(table.text_names.begin(), table.text_names.end(), column);
+  const auto at = std::ranges::find(table.text_names, column);
   return at == table.text_names.end()
              ? ""
              : row.texts[static_cast<std::size_t>(at - table.text_names.begin())];
 }
 
 double cell_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column) {
-  const auto at = std::find(table.number_names.begin(), table.number_names.end(), column);
+  const auto at = std::ranges::find(table.number_names, column);
   if (at == table.number_names.end()) return std::nan("");
   return row.numbers[static_cast<std::size_t>(at - table.number_names.begin())];
 }

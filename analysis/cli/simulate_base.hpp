@@ -2,16 +2,13 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/unit_options.hpp"
 #include "analysis/simulate/simulation.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

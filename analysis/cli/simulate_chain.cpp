@@ -1,34 +1,25 @@
 // kvscope simulate chain: thousands of decoded tokens whose right continuation is known.
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/simulate_base.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "analysis/simulate/chains.hpp"
 #include "core/base/lists.hpp"
-#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
 
 class SimulateChain final : public SimulateCommand {
  public:
-  std::string name() const override { return "simulate chain"; }
-  std::string summary() const override {
-    return "long decoding of chains whose next token is known: copy, sum, rewrite";
-  }
-  std::string description() const override {
-    return "The prompt goes in densely and holds a chain's beginning; every further token is "
-           "decoded under the selector from what it wrote itself, so that errors pile up in the "
-           "kept cache. Accuracy is the share of the steps before the first error. \"full\" always "
-           "takes part: what it cannot continue is marked.";
-  }
-  std::vector<Example> examples() const override {
+  CommandCard card() const override {
     return {
-        {"kvscope simulate chain --kinds copy --steps 8192 --selector quest,streamingllm --budget "
-         "256",
-         "eight thousand steps of copying"}};
+        "simulate chain",
+        "long decoding of chains whose next token is known: copy, sum, rewrite",
+        "The prompt goes in densely and holds a chain's beginning; every further token is "
+        "decoded under the selector from what it wrote itself, so that errors pile up in the "
+        "kept cache. Accuracy is the share of the steps before the first error. \"full\" always "
+        "takes part: what it cannot continue is marked.",
+        {{"kvscope simulate chain --kinds copy --steps 8192 --selector quest,streamingllm --budget "
+          "256",
+          "eight thousand steps of copying"}}};
   }
 
  protected:
@@ -71,8 +62,8 @@ class SimulateChain final : public SimulateCommand {
     for (const std::string& word : split_words(kinds_, ',')) {
       ChainKind kind{};
       parse_field(Field{"--kinds", ""}, word, kind);
-      if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end())
-        throw UsageError(fmt::format("--kinds: {} is given twice", enum_name(kind)));
+      if (std::ranges::find(kinds, kind) != kinds.end())
+        throw UsageError("--kinds: {} is given twice", enum_name(kind));
       kinds.push_back(kind);
     }
     return kinds;

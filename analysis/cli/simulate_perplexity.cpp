@@ -2,44 +2,37 @@
 #include "analysis/simulate/perplexity.hpp"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/simulate_base.hpp"
-#include "analysis/cli/text_table.hpp"
-#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
 
 class SimulatePerplexity final : public SimulateCommand {
  public:
-  std::string name() const override { return "simulate perplexity"; }
-  std::string summary() const override {
-    return "perplexity with a selector inside the model's attention";
-  }
-  std::string description() const override {
-    return "Teacher-forced decoding after a dense prefill (SpecAttn's protocol; --prefill 0 is "
-           "Quest's), or chunked prefill (--mode prefill). Every layer sees what the sparse layers "
-           "before it made, so errors compound. The KV reduction is 1 - keys attended to / keys "
-           "visible, a ratio of totals over the layers where the method answers. Methods that need "
-           "a draft verify --gamma tokens at a time; specattn's layer map is measured on the end "
-           "of the text unless the method names one. Intervals are bootstraps over windows and "
-           "blocks of 64 tokens within them, paired with the dense model's for the increase; with "
-           "several --text, texts are drawn first. One window speaks for its own stretch of text "
-           "alone, one text for itself.";
-  }
-  std::vector<Example> examples() const override {
+  CommandCard card() const override {
     return {
-        {"kvscope simulate perplexity --selector full,streamingllm,quest,specattn --budget "
-         "tokens=256,p=0.95,0.97,0.99 --dense-layers 2",
-         "the rows of SpecAttn's Table 1"},
-        {"kvscope simulate perplexity --mode prefill --prefill 0 --selector full,quoka --budget "
-         "ratio=0.25 --out ppl.h5",
-         "chunked prefill; the cumulative curves go to the file"},
-        {"kvscope simulate perplexity --text a.txt --text b.txt --text c.txt --selector full,quest "
-         "--match density=0.1",
-         "a tenth of the keys by measure, over three texts"}};
+        "simulate perplexity",
+        "perplexity with a selector inside the model's attention",
+        "Teacher-forced decoding after a dense prefill (SpecAttn's protocol; --prefill 0 is "
+        "Quest's), or chunked prefill (--mode prefill). Every layer sees what the sparse layers "
+        "before it made, so errors compound. The KV reduction is 1 - keys attended to / keys "
+        "visible, a ratio of totals over the layers where the method answers. Methods that need "
+        "a draft verify --gamma tokens at a time; specattn's layer map is measured on the end "
+        "of the text unless the method names one. Intervals are bootstraps over windows and "
+        "blocks of 64 tokens within them, paired with the dense model's for the increase; with "
+        "several --text, texts are drawn first. One window speaks for its own stretch of text "
+        "alone, one text for itself.",
+        {{"kvscope simulate perplexity --selector full,streamingllm,quest,specattn --budget "
+          "tokens=256,p=0.95,0.97,0.99 --dense-layers 2",
+          "the rows of SpecAttn's Table 1"},
+         {"kvscope simulate perplexity --mode prefill --prefill 0 --selector full,quoka --budget "
+          "ratio=0.25 --out ppl.h5",
+          "chunked prefill; the cumulative curves go to the file"},
+         {"kvscope simulate perplexity --text a.txt --text b.txt --text c.txt --selector "
+          "full,quest --match density=0.1",
+          "a tenth of the keys by measure, over three texts"}}};
   }
 
  protected:

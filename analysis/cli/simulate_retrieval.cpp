@@ -1,19 +1,14 @@
 // kvscope simulate passkey, needle and ruler: facts hidden in long prompts, found or not.
 #include "analysis/simulate/retrieval.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "analysis/cli/chat_prompt.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/signals.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/simulate_base.hpp"
-#include "analysis/cli/text_table.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/wording.hpp"
-#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -23,8 +18,7 @@ std::vector<double> lengths_of(const ColumnTable& table) {
   std::vector<double> lengths;
   for (const ColumnTable::Row& row : table.rows) {
     const double length = cell_of(table, row, "length");
-    if (std::find(lengths.begin(), lengths.end(), length) == lengths.end())
-      lengths.push_back(length);
+    if (std::ranges::find(lengths, length) == lengths.end()) lengths.push_back(length);
   }
   return lengths;
 }
@@ -56,7 +50,7 @@ std::string share_text(double share, double prompts, double low, double high) {
 std::string by_length(const ColumnTable& table) {
   const auto lengths = lengths_of(table);
   const auto differs = [&](auto part) {
-    return std::any_of(table.rows.begin(), table.rows.end(), [&](const ColumnTable::Row& row) {
+    return std::ranges::any_of(table.rows, [&](const ColumnTable::Row& row) {
       return part(head_of(table, row)) != part(head_of(table, table.rows.front()));
     });
   };
@@ -70,7 +64,7 @@ std::string by_length(const ColumnTable& table) {
   std::vector<RowHead> done;
   for (const ColumnTable::Row& first : table.rows) {
     const RowHead head = head_of(table, first);
-    if (std::find(done.begin(), done.end(), head) != done.end()) continue;
+    if (std::ranges::find(done, head) != done.end()) continue;
     done.push_back(head);
     std::vector<std::string> cells = {head.kind, head.protocol};
     if (by_turn) cells.push_back(head.turn);
@@ -118,8 +112,8 @@ std::string protocol_help() {
     names.push_back(fmt::format("{} ({})", entry.protocol.name, entry.meaning));
   return fmt::format(
       "what runs under the method: {}; papers stands for all of them; any other is "
-      "CONTEXT/QUESTION/ANSWER of dense and sparse, +unseen (the question comes after the "
-      "context's last call) or +inside",
+      "CONTEXT/QUESTION/ANSWER of dense and sparse, +unseen (the question comes "
+      "after the context's last call) or +inside",
       fmt::join(names, ", "));
 }
 
@@ -160,8 +154,7 @@ class SimulateRetrieval : public SimulateCommand {
   void check_task() const override {
     parse_counts(lengths_, "lengths");
     parse_protocols(protocols_);
-    if (task_.turns < 1)
-      throw UsageError(fmt::format("--turns: expected at least 1, found {}", task_.turns));
+    if (task_.turns < 1) throw UsageError("--turns: expected at least 1, found {}", task_.turns);
   }
   bool shows_prompts() const final { return true; }
   std::vector<Phase> phases() const final { return phases_of(parse_protocols(protocols_)); }
@@ -185,12 +178,12 @@ class SimulateRetrieval : public SimulateCommand {
     std::size_t kind = 0;
     for (const WordingTrial& trial : try_wordings(setup, options, pool, stop.token())) {
       task_.in_chat[kind++] = trial.in_chat;
-      note(fmt::format(
+      note(
           "kvscope: {} is asked {}: of {} other prompts the dense model answers {} in plain "
           "words{}",
           enum_name(trial.kind), trial.in_chat ? "in the " + task_.chat_template : "plainly",
           kTriedPrompts, percent_text(trial.plain),
-          trial.chat ? fmt::format(" and {} in its template", percent_text(*trial.chat)) : ""));
+          trial.chat ? fmt::format(" and {} in its template", percent_text(*trial.chat)) : "");
     }
   }
   std::string summary_table(const SimulationResult& result) const final {
@@ -225,19 +218,16 @@ class SimulateRetrieval : public SimulateCommand {
 
 class SimulatePasskey final : public SimulateRetrieval {
  public:
-  std::string name() const override { return "simulate passkey"; }
-  std::string summary() const override {
-    return "pass-key retrieval when decoding under a selector (Quest's protocol)";
-  }
-  std::string description() const override {
-    return "A pass key is hidden in prose at several depths. All but the last tokens of the prompt "
-           "are filled in densely; these and the answer run one by one under the selector. "
-           "Evicting methods live through the prefill too. The embedded verifier finds every key "
-           "up to 8192 tokens when it attends densely.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope simulate passkey --selector full,quest,streamingllm --budget 64,128,256,512",
-             "lengths 1k to 8k, ten depths"}};
+  CommandCard card() const override {
+    return {
+        "simulate passkey",
+        "pass-key retrieval when decoding under a selector (Quest's protocol)",
+        "A pass key is hidden in prose at several depths. All but the last tokens of the prompt "
+        "are filled in densely; these and the answer run one by one under the selector. "
+        "Evicting methods live through the prefill too. The embedded verifier finds every key "
+        "up to 8192 tokens when it attends densely.",
+        {{"kvscope simulate passkey --selector full,quest,streamingllm --budget 64,128,256,512",
+          "lengths 1k to 8k, ten depths"}}};
   }
 };
 
@@ -247,31 +237,27 @@ class SimulateNeedle final : public SimulateRetrieval {
     task_.task = "needle";
     protocols_ = "all";
   }
-  std::string name() const override { return "simulate needle"; }
-  std::string summary() const override {
-    return "a needle in a haystack under chunked prefill (QuoKA's protocol)";
-  }
-  std::string description() const override {
-    return "The whole prompt is processed in chunks (--chunk, B_CP) under the selector "
-           "(--budget, B_SA), and so is the answer, token by token. With --protocol inside the "
-           "answer is in the last chunk and one list serves all of it; with --protocol prefill "
-           "it is decoded densely, which lets the model look the needle up in the cache after "
-           "all. With --facts 8, eight magic numbers are hidden and one is asked for. The grid "
-           "depth x length is in the .json and .h5 results.";
-  }
-  std::vector<Example> examples() const override {
+  CommandCard card() const override {
     return {
-        {"kvscope simulate needle --selector full,quoka --budget ratio=0.25 --out needle.h5",
-         "the grid of the paper's figure"},
-        {"kvscope simulate needle --facts 8 --selector full,quoka --budget 512",
-         "eight facts, one asked for"},
-        {"kvscope simulate needle --protocol papers --selector full,quoka,streamingllm --budget "
-         "128 --lengths 2048 --until-interval 0.1",
-         "the same methods under each paper's protocol, as many prompts as intervals of ten "
-         "points take"},
-        {"kvscope simulate needle --facts 4 --turns 3 --selector full,quoka --budget 256 "
-         "--lengths 2048 --show-prompts 1",
-         "three questions over one cache, the first prompt printed"}};
+        "simulate needle",
+        "a needle in a haystack under chunked prefill (QuoKA's protocol)",
+        "The whole prompt is processed in chunks (--chunk, B_CP) under the selector "
+        "(--budget, B_SA), and so is the answer, token by token. With --protocol inside the "
+        "answer is in the last chunk and one list serves all of it; with --protocol prefill "
+        "it is decoded densely, which lets the model look the needle up in the cache after "
+        "all. With --facts 8, eight magic numbers are hidden and one is asked for. The grid "
+        "depth x length is in the .json and .h5 results.",
+        {{"kvscope simulate needle --selector full,quoka --budget ratio=0.25 --out needle.h5",
+          "the grid of the paper's figure"},
+         {"kvscope simulate needle --facts 8 --selector full,quoka --budget 512",
+          "eight facts, one asked for"},
+         {"kvscope simulate needle --protocol papers --selector full,quoka,streamingllm --budget "
+          "128 --lengths 2048 --until-interval 0.1",
+          "the same methods under each paper's protocol, as many prompts as intervals of ten "
+          "points take"},
+         {"kvscope simulate needle --facts 4 --turns 3 --selector full,quoka --budget 256 "
+          "--lengths 2048 --show-prompts 1",
+          "three questions over one cache, the first prompt printed"}}};
   }
 
  protected:
@@ -281,7 +267,7 @@ class SimulateNeedle final : public SimulateRetrieval {
   void check_task() const override {
     SimulateRetrieval::check_task();
     if (n_facts_ < 1 || n_facts_ > 64)
-      throw UsageError(fmt::format("--facts: expected a value in [1, 64], found {}", n_facts_));
+      throw UsageError("--facts: expected a value in [1, 64], found {}", n_facts_);
   }
   void set_kinds(RetrievalOptions& options) const override {
     options.kinds = {n_facts_ == 1 ? PromptKind::passkey : PromptKind::multi_key};
@@ -300,29 +286,24 @@ class SimulateRuler final : public SimulateRetrieval {
     task_.n_depths = 5;
     task_.trials = 2;
   }
-  std::string name() const override { return "simulate ruler"; }
-  std::string summary() const override {
-    return "tasks of RULER and InfiniteBench, stories or your own; scores by length";
-  }
-  std::string description() const override {
-    return "Tasks of RULER, InfiniteBench and The Sparse Frontier in words that the embedded "
-           "models know (--kinds ruler, infinitebench, story, or single ones), or the examples of "
-           "a file of JSON lines as on the hub (--examples: context, question, answer_prefix, "
-           "answer, max_new_tokens). \"full\" always takes part; what it cannot do is marked, "
-           "since a drop there says nothing. The embedded verifier was trained for pass keys and "
-           "magic numbers only.";
-  }
-  std::vector<Example> examples() const override {
-    return {
-        {"kvscope simulate ruler --selector quoka,streamingllm --budget ratio=0.25 --lengths "
-         "1024,4096",
-         "scores of five kinds at two lengths"},
-        {"kvscope simulate ruler --kinds ruler --selector quoka --budget ratio=0.25 --lengths 2048 "
-         "--depths 1 --trials 1 --show-prompts 11",
-         "RULER's eleven generated tasks, each prompt printed"},
-        {"kvscope simulate ruler --examples longbench.jsonl --lengths 8192 --selector snapkv "
-         "--budget 1024",
-         "examples of a file; longer ones lose their middle"}};
+  CommandCard card() const override {
+    return {"simulate ruler",
+            "tasks of RULER and InfiniteBench, stories or your own; scores by length",
+            "Tasks of RULER, InfiniteBench and The Sparse Frontier in words that the embedded "
+            "models know (--kinds ruler, infinitebench, story, or single ones), or the examples of "
+            "a file of JSON lines as on the hub (--examples: context, question, answer_prefix, "
+            "answer, max_new_tokens). \"full\" always takes part; what it cannot do is marked, "
+            "since a drop there says nothing. The embedded verifier was trained for pass keys and "
+            "magic numbers only.",
+            {{"kvscope simulate ruler --selector quoka,streamingllm --budget ratio=0.25 --lengths "
+              "1024,4096",
+              "scores of five kinds at two lengths"},
+             {"kvscope simulate ruler --kinds ruler --selector quoka --budget ratio=0.25 --lengths "
+              "2048 --depths 1 --trials 1 --show-prompts 11",
+              "RULER's eleven generated tasks, each prompt printed"},
+             {"kvscope simulate ruler --examples longbench.jsonl --lengths 8192 --selector snapkv "
+              "--budget 1024",
+              "examples of a file; longer ones lose their middle"}}};
   }
 
  protected:

@@ -2,34 +2,26 @@
 #include "analysis/simulate/speculative.hpp"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/simulate_base.hpp"
-#include "analysis/cli/text_table.hpp"
-#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
 
 class SimulateSpeculative final : public SimulateCommand {
  public:
-  std::string name() const override { return "simulate speculative"; }
-  std::string summary() const override {
-    return "speculative decoding with dense or sparse verification";
-  }
-  std::string description() const override {
-    return "A draft proposes --gamma tokens greedily, the verifier checks them in one pass under "
-           "the selector (full: densely) and keeps the prefix it agrees with. Row \"greedy\" is "
-           "the verifier alone; dense verification gives its tokens exactly, sparse verification "
-           "may not, and \"first difference\" says where. Seconds are measured; everything else "
-           "is the same in every run.";
-  }
-  std::vector<Example> examples() const override {
-    return {
-        {"kvscope simulate speculative --selector full,specattn --budget p=0.95,0.97,0.99 "
-         "--gamma 4",
-         "dense and sparse verification against plain decoding"}};
+  CommandCard card() const override {
+    return {"simulate speculative",
+            "speculative decoding with dense or sparse verification",
+            "A draft proposes --gamma tokens greedily, the verifier checks them in one pass under "
+            "the selector (full: densely) and keeps the prefix it agrees with. Row \"greedy\" is "
+            "the verifier alone; dense verification gives its tokens exactly, sparse verification "
+            "may not, and \"first difference\" says where. Seconds are measured; everything else "
+            "is the same in every run.",
+            {{"kvscope simulate speculative --selector full,specattn --budget p=0.95,0.97,0.99 "
+              "--gamma 4",
+              "dense and sparse verification against plain decoding"}}};
   }
 
  protected:

@@ -3,7 +3,6 @@
 
 #include <ctime>
 #include <span>
-#include <string_view>
 
 #include "analysis/base/statistics.hpp"
 #include "core/base/fields.hpp"

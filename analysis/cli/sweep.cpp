@@ -1,24 +1,16 @@
 // kvscope sweep: traces x selectors x budgets in one table.
 #include "analysis/sweep/sweep.hpp"
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/cli/all_methods.hpp"
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/experiment_file.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/replay_arguments.hpp"
-#include "analysis/cli/signals.hpp"
 #include "analysis/cli/sweep_output.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "analysis/cli/unit_options.hpp"
 #include "analysis/sweep/sweep_result.hpp"
 #include "analysis/sweep/sweep_units.hpp"
-#include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
 #include "core/base/read_files.hpp"
 #include "core/sim/rotations.hpp"
 #include "traces/reader.hpp"
@@ -26,59 +18,51 @@
 namespace kvscope::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 Shard parse_shard(std::string_view text) {
   const std::size_t slash = std::min(text.find('/'), text.size());
   const auto index = number_from<Index>(text.substr(0, slash));
   const auto count = number_from<Index>(text.substr(std::min(slash + 1, text.size())));
   if (!index || !count || *index < 1 || *index > *count || *count > 100000)
-    throw UsageError(fmt::format("--shard: expected i/n with 1 <= i <= n, found \"{}\"", text));
-  Shard shard;
-  shard.index = *index;
-  shard.count = *count;
+    throw UsageError("--shard: expected i/n with 1 <= i <= n, found \"{}\"", text);
+  Shard shard{.index = *index, .count = *count};
   return shard;
 }
 
 class SweepCommand final : public Command {
  public:
-  std::string name() const override { return "sweep"; }
-  std::string summary() const override {
-    return "compare selectors over budgets on recorded traces";
-  }
-  std::string description() const override {
-    return "Replays every selector with every budget on the recorded q, k and v and measures "
-           "what it keeps: attention mass, recall, output error, similarity to the oracle, keys, "
-           "FLOPs, bytes. Each layer sees the dense model's tensors, so errors do not compound. "
-           "Methods that do not take a kind of budget, or are not defined for the phase, are "
-           "left out and named. --resume continues an interrupted sweep. --selector all means "
-           "every method that the run supports. --match compares at equal measured cost: the "
-           "knob of each method (its budget, or the option that sets its cost) is adjusted until "
-           "the keys or bytes of the measured rows, dense layers and forced keys included, reach "
-           "the target; rows have the knob, the cost reached and, if it differs, the reason. "
-           "Where keys are matched, two rows are added: method ceiling holds the most attention "
-           "that so many keys can, however they are given out; oracle-topk, as many for every "
-           "row. They split what a method loses: by choosing (lost_choosing: other keys of the "
-           "same rows hold more) and by dividing (lost_dividing: other rows and heads need them "
-           "more).";
-  }
-  std::vector<Example> examples() const override {
+  CommandCard card() const override {
     return {
-        {"kvscope sweep trace.h5 --selector quoka,quest,streamingllm --budget 64,128,256",
-         "three selectors, three budgets, prefill in chunks of 128"},
-        {"kvscope sweep trace.h5 --phase decode --selector quest:page-size=32 --budget "
-         "ratio=0.1,0.2 --out q.csv",
-         "decode steps; the table as CSV"},
-        {"kvscope sweep trace.h5 --config experiment.json --out all.h5 --shard 1/4",
-         "the first quarter of a sweep that a file describes"},
-        {"kvscope sweep trace.h5 --selector quest --budget 64 --out q.csv --engine local "
-         "--workers 4",
-         "the units of the sweep in four processes"},
-        {"kvscope sweep trace.h5 --phase decode --budget 64 "
-         "--selector quest,keydiff@tokens=512+quest",
-         "Quest on all keys, and on the 512 that KeyDiff leaves"},
-        {"kvscope sweep trace.h5 --phase decode --selector all --match density=0.05 --out equal.h5",
-         "every method, each at a twentieth of the keys; kvscope figure equal-cost draws it"}};
+        "sweep",
+        "compare selectors over budgets on recorded traces",
+        "Replays every selector with every budget on the recorded q, k and v and measures what "
+        "it keeps: attention mass, recall, output error, similarity to the oracle, keys, FLOPs, "
+        "bytes. Each layer sees the dense model's tensors, so errors do not compound. Methods "
+        "that do not take a kind of budget, or are not defined for the phase, are left out and "
+        "named. --resume continues an interrupted sweep. --selector all means every method that "
+        "the run supports. --match compares at equal measured cost: the knob of each method "
+        "(its budget, or the option that sets its cost) is adjusted until the keys or bytes of "
+        "the measured rows, dense layers and forced keys included, reach the target; rows have "
+        "the knob, the cost reached and, if it differs, the reason. Where keys are matched, two "
+        "rows are added: method ceiling holds the most attention that so many keys can, however "
+        "they are given out; oracle-topk, as many for every row. They split what a method "
+        "loses: by choosing (lost_choosing: other keys of the same rows hold more) and by "
+        "dividing (lost_dividing: other rows and heads need them more).",
+        {{"kvscope sweep trace.h5 --selector quoka,quest,streamingllm --budget 64,128,256",
+          "three selectors, three budgets, prefill in chunks of 128"},
+         {"kvscope sweep trace.h5 --phase decode --selector quest:page-size=32 --budget "
+          "ratio=0.1,0.2 --out q.csv",
+          "decode steps; the table as CSV"},
+         {"kvscope sweep trace.h5 --config experiment.json --out all.h5 --shard 1/4",
+          "the first quarter of a sweep that a file describes"},
+         {"kvscope sweep trace.h5 --selector quest --budget 64 --out q.csv --engine local "
+          "--workers 4",
+          "the units of the sweep in four processes"},
+         {"kvscope sweep trace.h5 --phase decode --budget 64 "
+          "--selector quest,keydiff@tokens=512+quest",
+          "Quest on all keys, and on the 512 that KeyDiff leaves"},
+         {"kvscope sweep trace.h5 --phase decode --selector all --match density=0.05 --out "
+          "equal.h5",
+          "every method, each at a twentieth of the keys; kvscope figure equal-cost draws it"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "recorded traces", traces_, /*required=*/false);
@@ -133,10 +117,9 @@ class SweepCommand final : public Command {
     SweepOptions sweep = make_options();
     sweep.replay.calibration = calibration ? &*calibration : nullptr;
     const SweepPlan plan = plan_sweep(make_traces(), std::move(sweep));
-    for (const std::string& sentence : plan.skipped)
-      note(fmt::format("kvscope: left out: {}", sentence));
+    for (const std::string& sentence : plan.skipped) note("kvscope: left out: {}", sentence);
     for (const std::string& sentence : calibration_warnings(plan.config))
-      note(fmt::format("kvscope: warning: {}", sentence));
+      note("kvscope: warning: {}", sentence);
 
     if (out_ && !units_.is_alone()) refuse_read_file(*out_);
     if (units_.is_alone()) {
@@ -155,8 +138,8 @@ class SweepCommand final : public Command {
       compute(plan, journal, shard, n_threads);
     }
     if (shard_) {
-      note(fmt::format("kvscope: shard {} is in {}; kvscope merge joins all {}", *shard_,
-                       journal.string(), shard.count));
+      note("kvscope: shard {} is in {}; kvscope merge joins all {}", *shard_, journal.string(),
+           shard.count);
       return kOk;
     }
     const SweepResult result = merge_sweep({journal}, lacking_sentences(finished));
@@ -166,11 +149,7 @@ class SweepCommand final : public Command {
       fs::remove(journal);
     }
     if (has_units) code = units_.clean_up(finished);
-    if (json_) {
-      print_json(sweep_json(result));
-    } else {
-      print(sweep_summary(result));
-    }
+    json_ ? print_json(sweep_json(result)) : print(sweep_summary(result));
     return code;
   }
 
@@ -184,16 +163,16 @@ class SweepCommand final : public Command {
           "--match and --budget exclude each other: a match finds every method's budget");
     units_.check(out_);
     if (units_.is_used() && (shard_ || resume_)) {
-      throw UsageError(fmt::format(
+      throw UsageError(
           "--{} and units exclude each other: {}", shard_ ? "shard" : "resume",
-          shard_ ? "a shard is units already" : "a run continues from the folder of units"));
+          shard_ ? "a shard is units already" : "a run continues from the folder of units");
     }
     if (resume_ && overwrite_) throw UsageError("--resume and --overwrite contradict each other");
     if ((resume_ || shard_) && !out_)
-      throw UsageError(fmt::format("--{} needs --out", resume_ ? "resume" : "shard"));
+      throw UsageError("--{} needs --out", resume_ ? "resume" : "shard");
     if (!drafts_.empty() && drafts_.size() != traces_.size()) {
-      throw UsageError(fmt::format("--draft: expected one for each trace, found {} for {}",
-                                   drafts_.size(), traces_.size()));
+      throw UsageError("--draft: expected one for each trace, found {} for {}", drafts_.size(),
+                       traces_.size());
     }
     if (!out_ || units_.is_alone()) return;
     check_sweep_output(*out_, overwrite_ || shard_.has_value());
@@ -224,9 +203,8 @@ class SweepCommand final : public Command {
 
   /// The file's name without folder; the whole path where two files are called alike.
   std::string name_of_trace(std::size_t i) const {
-    const auto same = std::count_if(traces_.begin(), traces_.end(), [&](const fs::path& file) {
-      return file.filename() == traces_[i].filename();
-    });
+    const auto same = std::ranges::count_if(
+        traces_, [&](const fs::path& file) { return file.filename() == traces_[i].filename(); });
     return same == 1 ? traces_[i].filename().string() : traces_[i].string();
   }
 
@@ -278,16 +256,15 @@ class SweepCommand final : public Command {
     ThreadPool pool(n_threads);
     ProgressReporter progress(work_.progress);
     if (out_ && !resume_ && !overwrite_ && fs::exists(journal)) {
-      throw IoError(fmt::format("{} exists: --resume continues it, --overwrite starts over",
-                                journal.string()));
+      throw IoError("{} exists: --resume continues it, --overwrite starts over", journal.string());
     }
     const JournalMode mode = resume_ ? JournalMode::resume : JournalMode::overwrite;
     try {
       run_sweep(plan, journal, mode, shard, pool, progress.callback(), stop.token());
     } catch (const Interrupted& error) {
       if (!out_) throw;
-      throw Interrupted(fmt::format("{}; what is finished is in {}, --resume continues",
-                                    error.what(), journal.string()));
+      throw Interrupted("{}; what is finished is in {}, --resume continues", error.what(),
+                        journal.string());
     }
   }
 

@@ -1,34 +1,23 @@
 #include "analysis/cli/sweep_output.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/statistics.hpp"
 #include "analysis/cli/exit_code.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/save_text.hpp"
-#include "analysis/cli/text_table.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/sweep/sweep_result.hpp"
-#include "core/base/error.hpp"
-#include "core/base/number_text.hpp"
-#include "core/base/version.hpp"
 #include "traces/result_file.hpp"
 
 namespace kvscope::cli {
 
-namespace fs = std::filesystem;
-
 void check_sweep_output(const fs::path& out, bool overwrite) {
   const std::string extension = out.extension().string();
   if (extension != ".csv" && extension != ".json" && extension != ".h5") {
-    throw UsageError(fmt::format(
-        "--out: expected a file name that ends in .csv, .json or .h5, found {}", out.string()));
+    throw UsageError("--out: expected a file name that ends in .csv, .json or .h5, found {}",
+                     out.string());
   }
   check_new_output(out, overwrite, "--overwrite");
 }
@@ -61,8 +50,8 @@ struct SummaryLine {
 /// What a reader of the table may take for an error, or for more than it is.
 std::vector<std::string> remarks_on(const std::vector<SummaryLine>& lines, bool is_matched) {
   std::vector<std::string> remarks;
-  if (!lines.empty() && std::all_of(lines.begin(), lines.end(),
-                                    [](const SummaryLine& line) { return line.has_windows_only; }))
+  if (!lines.empty() &&
+      std::ranges::all_of(lines, [](const SummaryLine& line) { return line.has_windows_only; }))
     remarks.emplace_back(
         "no method chose anything: every layer that was asked for attends within a window of its "
         "own (kvscope info shows them), so there is nothing to measure");
@@ -77,8 +66,8 @@ std::vector<std::string> remarks_on(const std::vector<SummaryLine>& lines, bool 
   }
   if (!above.empty())
     remarks.push_back(fmt::format(
-        "{} {} more of the attention than oracle-topk at the same {}. No method chooses better "
-        "than the oracle: {}{}",
+        "{} {} more of the attention than oracle-topk at the same {}. No "
+        "method chooses better than the oracle: {}{}",
         fmt::join(above, ", "), above.size() == 1 ? "keeps" : "keep",
         is_matched ? "cost" : "budget",
         is_matched ? "they divide their keys unevenly among rows, and it does not"

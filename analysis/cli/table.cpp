@@ -1,14 +1,6 @@
 // kvscope table: results as tables that go into a paper.
-#include <algorithm>
-#include <charconv>
-#include <nlohmann/json.hpp>
-
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/save_text.hpp"
-#include "analysis/cli/text_table.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/figures/selection.hpp"
-#include "core/base/error.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/suggest.hpp"
 #include "notebooks_export/latex_table.hpp"
@@ -29,7 +21,6 @@ struct kvscope::EnumNames<kvscope::Spread> {
 namespace kvscope::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using Texts = std::vector<std::string>;
 
 Texts split_list(const Texts& lists, std::string_view option) {
@@ -37,8 +28,7 @@ Texts split_list(const Texts& lists, std::string_view option) {
   for (const std::string& list : lists) {
     for (std::string& word : split_words(list, ',')) {
       if (word.empty())
-        throw UsageError(
-            fmt::format("--{}: expected names between the commas of \"{}\"", option, list));
+        throw UsageError("--{}: expected names between the commas of \"{}\"", option, list);
       words.push_back(std::move(word));
     }
   }
@@ -50,7 +40,7 @@ std::pair<std::string, std::string> split_assignment(const std::string& text,
                                                      std::string_view option) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
-    throw UsageError(fmt::format("--{}: expected NAME=TEXT, found \"{}\"", option, text));
+    throw UsageError("--{}: expected NAME=TEXT, found \"{}\"", option, text);
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
@@ -62,12 +52,10 @@ TableValue parse_value(const std::string& text) {
   if (colon == std::string::npos) return value;
   static constexpr std::array<std::string_view, 3> kNames = {"difference", "relative", "ratio"};
   const std::string how = text.substr(colon + 1);
-  const auto found = std::find(kNames.begin(), kNames.end(), how);
+  const auto found = std::ranges::find(kNames, how);
   if (found == kNames.end()) {
     throw UsageError(
-        fmt::format("--value: expected difference, relative or ratio after the colon, "
-                    "found \"{}\"",
-                    text));
+        "--value: expected difference, relative or ratio after the colon, found \"{}\"", text);
   }
   value.derive = static_cast<Derive>(found - kNames.begin() + 1);
   const auto metric = find_metric(value.column);
@@ -85,30 +73,28 @@ TableValue parse_value(const std::string& text) {
 
 class TableCommand final : public Command {
  public:
-  std::string name() const override { return "table"; }
-  std::string summary() const override { return "a table for a paper from any result"; }
-  std::string description() const override {
-    return "Reads the rows of sweeps, simulations and analyses (CSV, JSON or HDF5) and writes "
-           "methods against lengths or budgets as LaTeX (booktabs), Markdown or CSV. The best "
-           "value of a column is bold and the second underlined where they are apart from all that "
-           "follow: by the 95 % interval of the paired difference over prompts, blocks of tokens "
-           "or heads, if the result holds them, else by its recorded interval; full attention, "
-           "controls (random keys, ...) and oracles are shown, not ranked. At equal cost "
-           "(--match) rows are methods without their budgets, and what missed the cost has a "
-           "dagger. Prompts that the dense model "
-           "does not answer are left out and named, unless kind is a field or in "
-           "--where. A preset has the layout of a table in the papers; --rows, --columns and "
-           "--value replace its parts. A field is a column, a|b (the first "
-           "there is), a+b (both in one), or a? (left out if it distinguishes nothing).";
-  }
-  std::vector<Example> examples() const override {
+  CommandCard card() const override {
     return {
-        {"kvscope table --rows selector --columns budget --value mass_mean sweep.csv",
-         "attention kept, methods by budget, as Markdown"},
-        {"kvscope table quest-passkey passkey.csv --out passkey.tex", "Quest's table, for \\input"},
-        {"kvscope table --rows layer --value eval_mass,kernel_mass quest.h5 --format latex",
-         "one line per layer of an analysis"},
-        {"kvscope table --presets", "the layouts there are"}};
+        "table",
+        "a table for a paper from any result",
+        "Reads the rows of sweeps, simulations and analyses (CSV, JSON or HDF5) and writes "
+        "methods against lengths or budgets as LaTeX (booktabs), Markdown or CSV. The best "
+        "value of a column is bold and the second underlined where they are apart from all that "
+        "follow: by the 95 % interval of the paired difference over prompts, blocks of tokens "
+        "or heads, if the result holds them, else by its recorded interval; full attention, "
+        "controls (random keys, ...) and oracles are shown, not ranked. At equal cost (--match) "
+        "rows are methods without their budgets, and what missed the cost has a dagger. Prompts "
+        "that the dense model does not answer are left out and named, unless kind is a field or "
+        "in --where. A preset has the layout of a table in the papers; --rows, --columns and "
+        "--value replace its parts. A field is a column, a|b (the first there is), a+b (both in "
+        "one), or a? (left out if it distinguishes nothing).",
+        {{"kvscope table --rows selector --columns budget --value mass_mean sweep.csv",
+          "attention kept, methods by budget, as Markdown"},
+         {"kvscope table quest-passkey passkey.csv --out passkey.tex",
+          "Quest's table, for \\input"},
+         {"kvscope table --rows layer --value eval_mass,kernel_mass quest.h5 --format latex",
+          "one line per layer of an analysis"},
+         {"kvscope table --presets", "the layouts there are"}}};
   }
   void declare(OptionSet& options) override {
     options
@@ -158,9 +144,9 @@ class TableCommand final : public Command {
       return kOk;
     }
     const TableFormat format = resolved_format();
-    if (std::find(kLatexSizes.begin(), kLatexSizes.end(), size_) == kLatexSizes.end())
-      throw UsageError(fmt::format("--size: expected one of {}, found \"{}\"",
-                                   fmt::join(kLatexSizes, ", "), size_));
+    if (std::ranges::find(kLatexSizes, size_) == kLatexSizes.end())
+      throw UsageError("--size: expected one of {}, found \"{}\"", fmt::join(kLatexSizes, ", "),
+                       size_);
     if ((wide_ || size_ != kLatexSizes[0]) && format != TableFormat::latex)
       throw UsageError("--wide and --size are of a table in LaTeX: add --format latex");
     TableSpec spec = make_spec();
@@ -200,9 +186,9 @@ class TableCommand final : public Command {
     if (extension == ".tex") return TableFormat::latex;
     if (extension == ".md") return TableFormat::markdown;
     if (extension == ".csv") return TableFormat::csv;
-    throw UsageError(fmt::format(
+    throw UsageError(
         "--out: expected a file name that ends in .tex, .md or .csv (or --format), found {}",
-        out_->string()));
+        out_->string());
   }
 
   /// The preset (the first word, if it is one) with what the options replace; sets files_.
@@ -216,9 +202,8 @@ class TableCommand final : public Command {
     } else if (rows_.empty() || values_.empty()) {
       Texts known;
       for (const TablePreset& each : table_presets()) known.push_back(each.name);
-      throw UsageError(fmt::format("expected a preset ({}), or --rows and --value{}",
-                                   fmt::join(known, ", "),
-                                   words_.empty() ? "" : did_you_mean(words_.front(), known)));
+      throw UsageError("expected a preset ({}), or --rows and --value{}", fmt::join(known, ", "),
+                       words_.empty() ? "" : did_you_mean(words_.front(), known));
     }
     if (!rows_.empty()) spec.rows = split_list(rows_, "rows");
     if (!columns_.empty()) spec.columns = split_list(columns_, "columns");
@@ -241,7 +226,7 @@ class TableCommand final : public Command {
       if (better_) value.better = better_;
       if (!digits_) continue;
       if (*digits_ < 0 || *digits_ > 15)
-        throw UsageError(fmt::format("--digits: expected a value in [0, 15], found {}", *digits_));
+        throw UsageError("--digits: expected a value in [0, 15], found {}", *digits_);
       if (!value.format) {
         const auto metric = find_metric(split_words(value.column, '|').front());
         value.format = metric ? metric->format : NumberFormat{};
@@ -258,8 +243,7 @@ class TableCommand final : public Command {
     if (caption_) spec.caption = *caption_;
     if (label_) spec.label = *label_;
     if (spec.label.find_first_of("{}\\%#~ \n") != std::string::npos)
-      throw UsageError(
-          fmt::format("--label: expected letters, digits, : and -, found \"{}\"", spec.label));
+      throw UsageError("--label: expected letters, digits, : and -, found \"{}\"", spec.label);
     return spec;
   }
 

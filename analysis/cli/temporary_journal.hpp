@@ -23,8 +23,8 @@ class TemporaryJournal {
     const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
     if (error) {
       const char* named = std::getenv("TMPDIR");
-      throw IoError(fmt::format("there is no folder for temporary files: TMPDIR is {}",
-                                named == nullptr ? "not set" : named));
+      throw IoError("there is no folder for temporary files: TMPDIR is {}",
+                    named == nullptr ? "not set" : named);
     }
     // Named like a file on its way, but without the end that outputs may not have.
     const std::string name =

@@ -1,14 +1,9 @@
 #include "analysis/cli/token_ids.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 
@@ -19,15 +14,14 @@ std::vector<TokenId> ids_from_json(std::string_view text, const std::string& whe
   const bool has_ids = json.is_object() && json.contains("ids");
   const auto& list = has_ids ? json.at("ids") : json;
   if (!list.is_array()) {
-    throw FormatError(
-        fmt::format("{}: expected an array of token ids, or an object with \"ids\"", where));
+    throw FormatError("{}: expected an array of token ids, or an object with \"ids\"", where);
   }
   std::vector<TokenId> ids;
   ids.reserve(list.size());
   for (const auto& item : list) {
     if (!item.is_number_integer() || item < 0 || item > std::numeric_limits<TokenId>::max()) {
-      throw FormatError(
-          fmt::format("{}: ids[{}] is {}, expected a token id", where, ids.size(), describe(item)));
+      throw FormatError("{}: ids[{}] is {}, expected a token id", where, ids.size(),
+                        describe(item));
     }
     ids.push_back(item.get<TokenId>());
   }
@@ -47,8 +41,8 @@ std::vector<TokenId> parse_token_ids(std::string_view text, const std::string& w
     const std::string_view word = text.substr(at, end - at);
     const auto id = number_from<TokenId>(word);
     if (!id || *id < 0) {
-      throw FormatError(fmt::format("{}: entry {} is {}, expected a token id", where, ids.size(),
-                                    quote(word, 40)));
+      throw FormatError("{}: entry {} is {}, expected a token id", where, ids.size(),
+                        quote(word, 40));
     }
     ids.push_back(*id);
     at = text.find_first_not_of(kBlank, end);

@@ -1,10 +1,7 @@
 // Token ids as users hand them in: JSON or plain numbers.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 
 namespace kvscope::cli {

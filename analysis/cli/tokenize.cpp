@@ -2,25 +2,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "analysis/cli/chat_prompt.hpp"
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/host.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/token_ids.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "core/base/data_dir.hpp"
-#include "core/base/error.hpp"
 #include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// True if somebody put a pipe or a file in place of the terminal. A host's standard input is its
 /// own.
@@ -71,12 +64,10 @@ class TokenizeCommand final : public Command {
   }
 
   int run(const OptionSet&, const std::string&) override {
-    if ((text_ ? 1 : 0) + (prompt_ ? 1 : 0) + (decode_ ? 1 : 0) > 1) {
+    if ((text_ ? 1 : 0) + (prompt_ ? 1 : 0) + (decode_ ? 1 : 0) > 1)
       throw UsageError("--text, --prompt and --decode exclude each other");
-    }
-    if (max_tokens_ && *max_tokens_ < 1) {
-      throw UsageError(fmt::format("--max-tokens: expected at least 1, found {}", *max_tokens_));
-    }
+    if (max_tokens_ && *max_tokens_ < 1)
+      throw UsageError("--max-tokens: expected at least 1, found {}", *max_tokens_);
     if (decode_ && chat_) throw UsageError("--decode and --chat exclude each other");
     const fs::path dir = model_dir(model_);
     const Tokenizer tokenizer = load_tokenizer(dir);
@@ -107,15 +98,12 @@ class TokenizeCommand final : public Command {
     const std::vector<TokenId> ids = parse_token_ids(*decode_, "--decode");
     for (TokenId id : ids) {
       if (id >= tokenizer.n_ids()) {
-        throw UsageError(fmt::format("--decode: id {} does not exist, the largest is {}", id,
-                                     tokenizer.n_ids() - 1));
+        throw UsageError("--decode: id {} does not exist, the largest is {}", id,
+                         tokenizer.n_ids() - 1);
       }
     }
-    if (json_) {
-      print_json_line({{"n", ids.size()}, {"ids", ids}, {"text", tokenizer.decode(ids)}});
-    } else {
-      print_data(tokenizer.decode(ids) + "\n");
-    }
+    json_ ? print_json_line({{"n", ids.size()}, {"ids", ids}, {"text", tokenizer.decode(ids)}})
+          : print_data(tokenizer.decode(ids) + "\n");
     return kOk;
   }
 

@@ -4,15 +4,10 @@
 
 #include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
-#include "analysis/cli/text_table.hpp"
-#include "core/base/number_text.hpp"
-#include "core/base/version.hpp"
+#include "analysis/cli/kit.hpp"
 
 namespace kvscope::cli {
-
-using Json = nlohmann::ordered_json;
 
 double memory_of_process() {
   double address_space = 0.0;

@@ -2,25 +2,16 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/engine.hpp"
 #include "analysis/cli/host.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/signals.hpp"
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/unit_list.hpp"
 #include "analysis/cli/unit_source.hpp"
 #include "analysis/units/unit_file.hpp"
-#include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
-#include "core/base/number_text.hpp"
-#include "core/base/version.hpp"
 
 namespace kvscope::cli {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -29,8 +20,8 @@ constexpr int kMostWorkers = 100'000;
 /// Workers hear their units on standard input, so no other input may be read there.
 void require_named_inputs(const UnitWork& work, const char* option) {
   if (std::ranges::find(work.words, "-") == work.words.end()) return;
-  throw UsageError(fmt::format(
-      "{}: standard input cannot be handed to workers: expected a file in place of -", option));
+  throw UsageError("{}: standard input cannot be handed to workers: expected a file in place of -",
+                   option);
 }
 
 /// The list of units that workers share, gone when they have ended; with it the folder, if nothing
@@ -77,10 +68,10 @@ std::string failed_text(const UnitFolder& units) {
 void note_failed(const UnitFolder& units) {
   constexpr std::size_t kTold = 20;
   for (std::size_t i = 0; i < std::min(kTold, units.failed.size()); ++i)
-    note(fmt::format("kvscope: unit {} failed: {}", units.failed[i].id, units.failed[i].sentence));
+    note("kvscope: unit {} failed: {}", units.failed[i].id, units.failed[i].sentence);
   if (units.failed.size() > kTold)
-    note(fmt::format("kvscope: and {} more failed; kvscope info {} --json names all",
-                     units.failed.size() - kTold, units.folder.string()));
+    note("kvscope: and {} more failed; kvscope info {} --json names all",
+         units.failed.size() - kTold, units.folder.string());
 }
 
 std::vector<std::string> lacking_sentences(const UnitFolder& units) {
@@ -93,8 +84,7 @@ std::vector<std::string> lacking_sentences(const UnitFolder& units) {
 
 std::vector<std::string> merging_words(const UnitFolder& units) {
   const auto refuse = [&](const std::string& why) {
-    throw FormatError(
-        fmt::format("{}: its command is none that makes units: {}", units.folder.string(), why));
+    throw FormatError("{}: its command is none that makes units: {}", units.folder.string(), why);
   };
   const std::string first = units.words.empty() ? "" : units.words.front();
   if (first != "simulate" && first != "analyze" && first != "cost")
@@ -143,30 +133,28 @@ void UnitOptions::check(const std::optional<fs::path>& out) const {
   if (engine_) find_engine(*engine_);
   if (workers_ && !engine_) throw UsageError("--workers needs --engine");
   if (workers_ && (*workers_ < 1 || *workers_ > kMostWorkers))
-    throw UsageError(
-        fmt::format("--workers: expected a value in [1, {}], found {}", kMostWorkers, *workers_));
+    throw UsageError("--workers: expected a value in [1, {}], found {}", kMostWorkers, *workers_);
   if ((retry_failed_ || without_failed_) && !folder_ && !engine_)
-    throw UsageError(fmt::format("--{} needs --units or --engine",
-                                 retry_failed_ ? "retry-failed" : "without-failed"));
+    throw UsageError("--{} needs --units or --engine",
+                     retry_failed_ ? "retry-failed" : "without-failed");
   if (probe_ && !list_) throw UsageError("--probe needs --list-units");
   if (list_ && unit_) throw UsageError("--list-units and --unit exclude each other");
   if (is_alone() && (engine_ || folder_))
-    throw UsageError(fmt::format("--{} and --{} exclude each other", list_ ? "list-units" : "unit",
-                                 engine_ ? "engine" : "units"));
+    throw UsageError("--{} and --{} exclude each other", list_ ? "list-units" : "unit",
+                     engine_ ? "engine" : "units");
   if (list_ && out) throw UsageError("--list-units writes no file: expected no --out");
   if (unit_ && !out) throw UsageError("--unit needs --out DIR, the folder of finished units");
   if (unit_) {
     std::error_code error;
     if (fs::exists(*out, error) && !fs::is_directory(*out, error))
-      throw UsageError(
-          fmt::format("--out: expected a folder for --unit, found the file {}", out->string()));
+      throw UsageError("--out: expected a folder for --unit, found the file {}", out->string());
   }
   if (engine_ && !folder_ && !out)
     throw UsageError("--engine needs --out FILE or --units DIR, where finished units are kept");
   if (engine_ && host() != nullptr)
     throw UsageError(
-        "--engine starts processes of the program kvscope, which Python is not: run the command in "
-        "a shell");
+        "--engine starts processes of the program kvscope, which Python is not: run "
+        "the command in a shell");
 }
 
 void UnitOptions::seal(UnitWork& work, const OptionSet& given, const std::string& name) const {
@@ -183,11 +171,8 @@ int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& 
       ProgressReporter progress(options.progress);
       clock = UnitClock::measured(work, progress.callback(), stop.token());
     }
-    if (json) {
-      print_json(unit_list_json(work, clock, process));
-    } else {
-      print(unit_list_text(work, clock, process));
-    }
+    json ? print_json(unit_list_json(work, clock, process))
+         : print(unit_list_text(work, clock, process));
     return kOk;
   }
   const StopOnSignal stop;
@@ -199,7 +184,7 @@ int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& 
     print_data(id + (sentence.empty() ? "\n" : std::string(kSaysFailed) + "\n"));
     if (sentence.empty()) return;
     ++n_failed;
-    note(fmt::format("kvscope: unit {} failed: {}", id, sentence));
+    note("kvscope: unit {} failed: {}", id, sentence);
   };
   if (*unit_ == "-") {
     require_named_inputs(work, "--unit -");
@@ -234,7 +219,7 @@ UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::pat
     std::error_code error;
     fs::create_directory(folder, error);
     if (!fs::is_directory(folder))
-      throw IoError(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+      throw IoError("cannot make the folder {}: {}", folder.string(), error.message());
   }
   if (engine_ && !lacking.empty()) {
     std::vector<std::string> todo;
@@ -255,13 +240,12 @@ UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::pat
 void UnitOptions::refuse_failed(const UnitWork& work, const UnitFolder& units) const {
   note_failed(units);
   if (without_failed_ && work.may_lack) return;
-  throw PartlyFailed(fmt::format(
+  throw PartlyFailed(
       "{}: {}; {}", work.command, failed_text(units),
       without_failed_ ? "a result without them cannot be made: leave their layers out by --layers"
       : work.may_lack
-          ? "--retry-failed tries them again, --without-failed makes the result without "
-            "them"
-          : "--retry-failed tries them again"));
+          ? "--retry-failed tries them again, --without-failed makes the result without them"
+          : "--retry-failed tries them again");
 }
 
 void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
@@ -290,19 +274,16 @@ void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
   job.progress = progress.callback();
   job.stop = stop.token();
   const std::string failure = engine(job);
-  const auto n_missing =
-      std::count_if(job.todo.begin(), job.todo.end(), [&](const std::string& id) {
-        return !has_unit(job.folder, id) && !has_failed(job.folder, id);
-      });
+  const auto n_missing = std::ranges::count_if(job.todo, [&](const std::string& id) {
+    return !has_unit(job.folder, id) && !has_failed(job.folder, id);
+  });
   if (n_missing == 0) return;
   const std::string state =
       fmt::format("{} of {} units are missing from {}; the same command continues", n_missing,
                   work.n_units, folder.string());
-  if (stop.token().stop_requested())
-    throw Interrupted(fmt::format("{}: stopped; {}", *engine_, state));
-  throw IoError(fmt::format("{}: {}; {}", *engine_,
-                            failure.empty() ? "the workers ended before their work did" : failure,
-                            state));
+  if (stop.token().stop_requested()) throw Interrupted("{}: stopped; {}", *engine_, state);
+  throw IoError("{}: {}; {}", *engine_,
+                failure.empty() ? "the workers ended before their work did" : failure, state);
 }
 
 int UnitOptions::clean_up(const UnitFolder& units) const {

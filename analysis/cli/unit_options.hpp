@@ -5,13 +5,11 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
-#include <string>
-#include <string_view>
 
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/options.hpp"
 #include "analysis/units/unit_folder.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

@@ -1,6 +1,5 @@
 #include "analysis/cli/unit_source.hpp"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 

@@ -1,11 +1,9 @@
 // Which units a worker does: --unit ID[,ID...], @FILE or -.
 #pragma once
 
-#include <optional>
 #include <stop_token>
-#include <string>
-#include <string_view>
-#include <vector>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 

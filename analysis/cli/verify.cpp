@@ -2,34 +2,27 @@
 #include "traces/verify.hpp"
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <optional>
 
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 
 namespace kvscope::cli {
 namespace {
 
 class VerifyCommand final : public Command {
  public:
-  std::string name() const override { return "verify"; }
-  std::string summary() const override {
-    return "check a trace: structure, checksums, recomputed attention rows";
-  }
-  std::string description() const override {
-    return "Reads the whole file: every dataset's shape and attributes, every checksum, and "
-           "--n-rows sampled rows whose log-sum-exp and attention are computed again from q and k. "
-           "Exit code 3 if anything is wrong. --time and --share look at a part that --seed "
-           "chooses, for sets of which all takes hours: the answer says how much that was, and of "
-           "the rest nothing is known.";
-  }
-  std::vector<Example> examples() const override {
+  CommandCard card() const override {
     return {
-        {"kvscope verify trace.h5", "prints ok, or every problem on its own line"},
-        {"kvscope verify trace.h5 --n-rows 1000 --seed 7 --json", "more rows, other ones, as JSON"},
-        {"kvscope verify million.kvset --time 120", "as much as two minutes allow"}};
+        "verify",
+        "check a trace: structure, checksums, recomputed attention rows",
+        "Reads the whole file: every dataset's shape and attributes, every checksum, and "
+        "--n-rows sampled rows whose log-sum-exp and attention are computed again from q and k. "
+        "Exit code 3 if anything is wrong. --time and --share look at a part that --seed "
+        "chooses, for sets of which all takes hours: the answer says how much that was, and of "
+        "the rest nothing is known.",
+        {{"kvscope verify trace.h5", "prints ok, or every problem on its own line"},
+         {"kvscope verify trace.h5 --n-rows 1000 --seed 7 --json",
+          "more rows, other ones, as JSON"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "the file to check", file_, /*required=*/true);
@@ -44,12 +37,11 @@ class VerifyCommand final : public Command {
   }
 
   int run(const OptionSet&, const std::string&) override {
-    if (n_rows_ < 0)
-      throw UsageError(fmt::format("--n-rows: expected at least 0, found {}", n_rows_));
+    if (n_rows_ < 0) throw UsageError("--n-rows: expected at least 0, found {}", n_rows_);
     if (seconds_ && !(*seconds_ > 0.0 && *seconds_ <= 1e7))
-      throw UsageError(fmt::format("--time: expected seconds above 0, found {}", *seconds_));
+      throw UsageError("--time: expected seconds above 0, found {}", *seconds_);
     if (!(share_ > 0.0 && share_ <= 1.0))
-      throw UsageError(fmt::format("--share: expected a value in (0, 1], found {}", share_));
+      throw UsageError("--share: expected a value in (0, 1], found {}", share_);
     VerifyOptions options;
     options.n_rows = n_rows_;
     options.bounds.share = share_;
@@ -85,8 +77,8 @@ class VerifyCommand final : public Command {
       for (const auto& problem : report.problems) print(problem + "\n");
     }
     if (report.ok) return kOk;
-    note(fmt::format("kvscope: {} failed verification: {} problem{}", file_.string(),
-                     report.problems.size(), report.problems.size() == 1 ? "" : "s"));
+    note("kvscope: {} failed verification: {} problem{}", file_.string(), report.problems.size(),
+         report.problems.size() == 1 ? "" : "s");
     return kInputError;
   }
 

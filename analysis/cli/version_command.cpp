@@ -1,11 +1,6 @@
 // kvscope version: what exactly this program is, for bug reports and provenance.
-#include <nlohmann/json.hpp>
-
-#include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/base/cpu.hpp"
-#include "core/base/version.hpp"
 #include "traces/hdf5_library.hpp"
 
 namespace kvscope::cli {

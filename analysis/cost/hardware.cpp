@@ -1,13 +1,7 @@
 #include "analysis/cost/hardware.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
+#include "analysis/base/kit.hpp"
 #include "analysis/cost/cost_data.hpp"
-#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/whole_file.hpp"
@@ -43,9 +37,8 @@ SourcedCurve curve_of(const JsonObject& parent, const std::string& field, double
     const double x = point[0].get<double>();
     const double y = point[1].get<double>();
     const bool ascends = curve.points.empty() || x > curve.points.back().first;
-    if (!(x > 0.0) || !(x < kMost) || !(y > 0.0) || !(y <= most) || !ascends) {
+    if (!(x > 0.0) || !(x < kMost) || !(y > 0.0) || !(y <= most) || !ascends)
       object.refuse("points", fmt::format("ascending x above 0 and y in (0, {:g}]", most));
-    }
     curve.points.emplace_back(x, y);
   }
   if (curve.points.empty()) object.refuse("points", "at least one pair [x, y]");
@@ -150,10 +143,10 @@ HardwareProfile find_hardware(const std::string& name_or_path) {
       return parse_hardware(data.text, fmt::format("the built-in profile {}", data.name));
   }
   const std::vector<std::string> names = hardware_names();
-  throw ConfigError(fmt::format(
-      "there is no hardware profile \"{}\"; built in are {}, and a word with a slash or .json "
-      "names a file of kvscope bench machine{}",
-      name_or_path, fmt::join(names, ", "), did_you_mean(name_or_path, names)));
+  throw ConfigError(
+      "there is no hardware profile \"{}\"; built in are {}, and a word with a slash "
+      "or .json names a file of kvscope bench machine{}",
+      name_or_path, fmt::join(names, ", "), did_you_mean(name_or_path, names));
 }
 
 }  // namespace kvscope

@@ -7,13 +7,10 @@
 // points: straight lines between them over the logarithm of x, constant beyond the first and last.
 #pragma once
 
-#include <filesystem>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

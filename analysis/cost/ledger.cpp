@@ -1,26 +1,18 @@
 #include "analysis/cost/ledger.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/cost/cost_data.hpp"
-#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// A headline within this is called consistent.
 constexpr double kConsistent = 0.25;
@@ -70,7 +62,7 @@ LedgerSetting setting_of(const JsonObject& object) {
   LedgerSetting setting;
   const std::string mode = object.string("mode");
   const auto& words = EnumNames<LedgerMode>::value;
-  const auto at = std::find(words.begin(), words.end(), mode);
+  const auto at = std::ranges::find(words, mode);
   if (at == words.end()) object.refuse("mode", "decode, prefill or chunks");
   setting.mode = static_cast<LedgerMode>(at - words.begin());
   setting.causal = object.boolean_or("causal", true);
@@ -80,7 +72,7 @@ LedgerSetting setting_of(const JsonObject& object) {
   for (const auto& [key, value] : object.value().items()) {
     const auto is_known = [&name = key](const auto& number) { return number.first == name; };
     if (key != "mode" && key != "causal" && key != "kernel" &&
-        std::none_of(setting_numbers().begin(), setting_numbers().end(), is_known))
+        std::ranges::none_of(setting_numbers(), is_known))
       object.refuse(key, "a name of a ledger's setting");
   }
   return setting;
@@ -163,8 +155,7 @@ Seconds predict_seconds(const LedgerSetting& setting, const HardwareProfile& har
   if (!attend && !setting.kernel.empty()) {
     const auto kernel = hardware.kernels.find(setting.kernel);
     if (kernel == hardware.kernels.end())
-      throw ConfigError(
-          fmt::format("the profile {} has no kernel \"{}\"", hardware.name, setting.kernel));
+      throw ConfigError("the profile {} has no kernel \"{}\"", hardware.name, setting.kernel);
     how.attend = kernel->second.value;
   }
   const double chosen = setting.layers - setting.dense_layers - setting.anchor_layers;
@@ -211,7 +202,7 @@ double quantity_of(const LedgerSetting& setting, std::string_view quantity,
   if (quantity == "dense_tokens") return setting.batch * setting.queries / (s.rest + s.dense);
   if (quantity == "sparse_tokens") return setting.batch * setting.queries / (s.rest + s.sparse);
   if (quantity == "model_speedup") return (s.rest + s.dense) / (s.rest + s.sparse);
-  throw ConfigError(fmt::format("the ledger has no quantity \"{}\"", quantity));
+  throw ConfigError("the ledger has no quantity \"{}\"", quantity);
 }
 
 std::string headline_sentence(const LedgerRow& row, const HardwareProfile& hardware,
@@ -284,8 +275,8 @@ std::vector<LedgerRow> parse_ledger(std::string_view text, const std::string& wh
   }
   for (const LedgerRow& row : rows) {
     if (row.role == "predicts" && row.group != group_of(row, calibrating))
-      throw FormatError(fmt::format("{}: row {} is of group \"{}\": expected {}", where, row.id,
-                                    row.group, group_of(row, calibrating)));
+      throw FormatError("{}: row {} is of group \"{}\": expected {}", where, row.id, row.group,
+                        group_of(row, calibrating));
   }
   return rows;
 }
@@ -311,10 +302,9 @@ std::optional<double> needed_value(const LedgerRow& row, const std::string& name
     low = 1e-4, high = 1.0;
     at = [&](double x) { return quantity_of(row.setting, row.quantity, hardware, x); };
   } else {
-    const auto found = std::find_if(setting_numbers().begin(), setting_numbers().end(),
-                                    [&](const auto& number) { return number.first == name; });
-    if (found == setting_numbers().end())
-      throw ConfigError(fmt::format("the ledger cannot vary \"{}\"", name));
+    const auto found = std::ranges::find_if(
+        setting_numbers(), [&](const auto& number) { return number.first == name; });
+    if (found == setting_numbers().end()) throw ConfigError("the ledger cannot vary \"{}\"", name);
     const auto member = found->second;
     const bool is_share = name == "share";
     low = is_share ? 1e-4 : 1.0;
@@ -371,10 +361,10 @@ Json ledger_report() {
     rows.push_back(std::move(json));
   }
   const auto summary = [](const std::vector<double>& of) {
-    return Json{{"predicted_rows", of.size()},
-                {"median_error", quantile(of, 0.5)},
-                {"within_20_percent",
-                 std::count_if(of.begin(), of.end(), [](double e) { return e <= 0.2; })}};
+    return Json{
+        {"predicted_rows", of.size()},
+        {"median_error", quantile(of, 0.5)},
+        {"within_20_percent", std::ranges::count_if(of, [](double e) { return e <= 0.2; })}};
   };
   Json groups = Json::array();
   for (const auto& [word, title] : kGroups) {

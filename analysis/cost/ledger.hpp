@@ -12,12 +12,9 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "analysis/cost/predict.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -2,8 +2,6 @@
 // around every prediction of a shape.
 #pragma once
 
-#include <string>
-
 #include "analysis/cost/ledger.hpp"
 
 namespace kvscope {

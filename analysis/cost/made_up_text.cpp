@@ -1,7 +1,5 @@
 #include "analysis/cost/made_up_text.hpp"
 
-#include <cmath>
-
 #include "core/base/error.hpp"
 #include "core/base/rng.hpp"
 

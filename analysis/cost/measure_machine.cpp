@@ -1,14 +1,11 @@
 #include "analysis/cost/measure_machine.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
-#include <cmath>
 
-#include "analysis/base/analysis.hpp"
+#include "analysis/base/kit.hpp"
 #include "core/attention/column_kernels.hpp"
 #include "core/attention/dense_attention.hpp"
 #include "core/attention/row_kernels.hpp"

@@ -1,14 +1,12 @@
 // This machine as a hardware profile: every number measured with the program's own kernels.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <stop_token>
-#include <string>
 
 #include "analysis/cost/hardware.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/progress.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

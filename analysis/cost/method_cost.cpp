@@ -1,19 +1,12 @@
 #include "analysis/cost/method_cost.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "analysis/base/kit.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr double kLongestPaying = 16.0 * 1024 * 1024;
 
@@ -105,7 +98,7 @@ LayerCost mean_cost(const std::vector<LayerWork>& calls, const HardwareProfile& 
 
 std::vector<LayerWork> calls_at_length(const std::vector<LayerWork>& calls, double count) {
   const bool stays_dense =
-      std::all_of(calls.begin(), calls.end(), [](const LayerWork& w) { return w.is_dense; });
+      std::ranges::all_of(calls, [](const LayerWork& w) { return w.is_dense; });
   std::vector<LayerWork> out;
   std::copy_if(calls.begin(), calls.end(), std::back_inserter(out), [&](const LayerWork& work) {
     const CallShape& shape = work.shape;
@@ -135,8 +128,7 @@ LayerWork mean_work(const std::vector<LayerWork>& calls) {
   mean.append_bytes = average([](const LayerWork& w) { return w.append_bytes; });
   mean.ranked = average([](const LayerWork& w) { return w.ranked; });
   mean.summaries = average([](const LayerWork& w) { return w.summaries; });
-  mean.is_dense =
-      std::all_of(calls.begin(), calls.end(), [](const LayerWork& w) { return w.is_dense; });
+  mean.is_dense = std::ranges::all_of(calls, [](const LayerWork& w) { return w.is_dense; });
   return mean;
 }
 
@@ -153,8 +145,7 @@ std::optional<double> break_even_context(const std::vector<LayerWork>& layers, b
     }
     return seconds;
   };
-  const bool is_dense =
-      std::all_of(layers.begin(), layers.end(), [](const LayerWork& w) { return w.is_dense; });
+  const bool is_dense = std::ranges::all_of(layers, [](const LayerWork& w) { return w.is_dense; });
   if (layers.empty() || is_dense || saved(kLongestPaying) < 0.0) return std::nullopt;
   for (const LayerWork& work : layers) {
     least = std::max(least, work.shape.n_tok + 1.0);
@@ -173,8 +164,7 @@ std::optional<double> break_even_context(const std::vector<LayerWork>& layers, b
 
 MethodWork method_work(const ReplayPair& pair, const std::vector<Index>& layers,
                        std::vector<AlikeLayers> calls) {
-  MethodWork out;
-  out.keeps_count = keeps_count(pair);
+  MethodWork out{.keeps_count = keeps_count(pair)};
   if (out.keeps_count && pair.budget) {
     constexpr Index kEnough = Index{1} << 40;
     out.count = static_cast<double>(pair.budget->tokens(kEnough, pair.selector.caps().page_size));
@@ -295,9 +285,9 @@ std::string kind_of_budget(const std::optional<Budget>& budget) {
 }
 
 Json list_sizes(const ReplayPair& pair, Phase phase, const MethodWork& work) {
-  const bool chooses = std::any_of(
-      work.at_length.begin(), work.at_length.end(),
-      [](const AlikeLayers& one) { return !one.calls.empty() && !one.calls.front().is_dense; });
+  const bool chooses = std::ranges::any_of(work.at_length, [](const AlikeLayers& one) {
+    return !one.calls.empty() && !one.calls.front().is_dense;
+  });
   double n = 0.0;
   CallShape shape;
   AttendWork sum;  // of a KV head, or a query of a query head

@@ -1,11 +1,8 @@
 #include "analysis/cost/pareto.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
 #include <tuple>
 
+#include "analysis/base/kit.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope {
@@ -15,7 +12,7 @@ std::string ParetoPoint::text() const {
 }
 
 ParetoFront::ParetoFront(std::vector<ParetoPoint> points) : points_(std::move(points)) {
-  std::stable_sort(points_.begin(), points_.end(), [](const ParetoPoint& a, const ParetoPoint& b) {
+  std::ranges::stable_sort(points_, [](const ParetoPoint& a, const ParetoPoint& b) {
     return std::tie(a.us, a.loss) < std::tie(b.us, b.loss);
   });
 }

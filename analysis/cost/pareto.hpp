@@ -6,12 +6,8 @@
 // attention is a point, of loss 0. REFERENCES (oracles, controls) are shown and beat nobody.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "core/base/nan.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,8 +1,6 @@
 #include "analysis/cost/predict.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
+#include "analysis/base/kit.hpp"
 
 namespace kvscope {
 

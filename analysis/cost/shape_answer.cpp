@@ -1,32 +1,22 @@
 #include "analysis/cost/shape_answer.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
+#include "analysis/base/kit.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 std::string answer_budget(const std::optional<Budget>& budget) {
   if (!budget) return "";
-  switch (budget->kind) {
-    case Budget::Kind::tokens:
-      return fmt::format(" with {} keys", number_text(budget->value, 9));
-    case Budget::Kind::pages:
-      return fmt::format(" with {} pages", number_text(budget->value, 9));
-    case Budget::Kind::ratio:
-      return fmt::format(" with {} of the keys", percent_text(budget->value));
-    case Budget::Kind::mass:
-      break;
-  }
-  return fmt::format(" with {} of the attention", percent_text(budget->value));
+  using Kind = Budget::Kind;
+  const bool is_number = budget->kind == Kind::tokens || budget->kind == Kind::pages;
+  return fmt::format(" with {} {}",
+                     is_number ? number_text(budget->value, 9) : percent_text(budget->value),
+                     budget->kind == Kind::tokens  ? "keys"
+                     : budget->kind == Kind::pages ? "pages"
+                     : budget->kind == Kind::ratio ? "of the keys"
+                                                   : "of the attention");
 }
 
 std::string format_words(const ShapeOptions& options, const HardwareProfile& hardware) {
@@ -117,15 +107,15 @@ std::string answer_sentence(const CostModel& model, const HardwareProfile& hardw
       break;
     case CostQuestion::speedup:
       text += fmt::format(
-          "in {} makes attention {} as fast as dense attention at {} tokens by the ledger's error, "
-          "and the whole call {}",
+          "in {} makes attention {} as fast as dense attention at {} tokens by the "
+          "ledger's error, and the whole call {}",
           where, factor_with_ends(row, "predicted_speedup"), context,
           factor_with_ends(row, "call_speedup"));
       break;
     case CostQuestion::first_token:
       text += fmt::format(
-          "gives the first token of a prompt of {} tokens after {} ({} to {} by the ledger's "
-          "error) in {}, dense attention after {}: {}",
+          "gives the first token of a prompt of {} tokens after {} ({} to {} by "
+          "the ledger's error) in {}, dense attention after {}: {}",
           context, seconds_text(field_of(row, "first_token_s")),
           seconds_text(field_of(row, "first_token_s_low")),
           seconds_text(field_of(row, "first_token_s_high")), where,
@@ -134,8 +124,8 @@ std::string answer_sentence(const CostModel& model, const HardwareProfile& hardw
       break;
     case CostQuestion::tokens_per_second:
       text += fmt::format(
-          "decodes {} tokens a second ({} to {} by the ledger's error) behind {} tokens, dense "
-          "attention {}: {}",
+          "decodes {} tokens a second ({} to {} by the ledger's error) behind {} "
+          "tokens, dense attention {}: {}",
           number_text(field_of(row, "tokens_per_s"), 3),
           number_text(field_of(row, "tokens_per_s_low"), 3),
           number_text(field_of(row, "tokens_per_s_high"), 3), context,

@@ -4,12 +4,10 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "analysis/cost/shape_lists.hpp"
 #include "core/base/enum_names.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,16 +1,9 @@
 #include "analysis/cost/shape_lists.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
-#include <numeric>
-
+#include "analysis/base/kit.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cost/made_up_text.hpp"
 #include "analysis/cost/trace_cost.hpp"
-#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
 #include "core/trace/memory_trace.hpp"
@@ -197,14 +190,13 @@ const MeasuredLists& lists_like(const ListQuestion& question, const ReplayPair& 
         one.phase != name_of(question.phase))
       continue;
     if (one.queries == n_tok) return one;
-    throw ConfigError(
-        fmt::format("{}: its lists are of calls of {} queries, expected {}: take the same chunk",
-                    where, number_text(one.queries, 8), number_text(n_tok, 8)));
+    throw ConfigError("{}: its lists are of calls of {} queries, expected {}: take the same chunk",
+                      where, number_text(one.queries, 8), number_text(n_tok, 8));
   }
   throw ConfigError(
-      fmt::format("{}: no lists of {} in {}, expected those of the same method, "
-                  "budget and phase (kvscope cost TRACE --out FILE)",
-                  where, pair_label(pair), name_of(question.phase)));
+      "{}: no lists of {} in {}, expected those of the same method, budget and phase "
+      "(kvscope cost TRACE --out FILE)",
+      where, pair_label(pair), name_of(question.phase));
 }
 
 std::string keys_sentence(const MethodWork& alike, const MethodWork& apart) {
@@ -239,9 +231,9 @@ ShapeLists lists_of_method(const ListQuestion& question, const ReplayPair& pair,
   out.apart = work_on(MadeUp::apart, question, pair, layers, pool, stop);
   if (!out.apart.too_short.empty())
     throw ConfigError(
-        "its lists of different queries together cover a made-up text, so that what is loaded "
-        "depends on a real one: measure its lists on a recording (kvscope cost TRACE --out FILE) "
-        "and add --like FILE");
+        "its lists of different queries together cover a made-up text, so that what "
+        "is loaded depends on a real one: measure its lists on a recording (kvscope "
+        "cost TRACE --out FILE) and add --like FILE");
   if (!question.like.empty()) {
     const double n_tok = out.apart.calls.back().calls.front().shape.n_tok;
     const MeasuredLists& lists = lists_like(question, pair, n_tok);
@@ -255,11 +247,11 @@ ShapeLists lists_of_method(const ListQuestion& question, const ReplayPair& pair,
   const double alike = mean_kept(out.alike);
   const double apart = mean_kept(out.apart);
   if (!out.alike.too_short.empty() || std::abs(alike - apart) > kSameSize * apart) {
-    throw ConfigError(fmt::format(
-        "how many keys it keeps depends on the text ({} and {} in two made-up ones), and no rule "
-        "gives a size: measure its lists on a recording (kvscope cost TRACE --out FILE) and add "
-        "--like FILE",
-        number_text(apart, 4), number_text(alike, 4)));
+    throw ConfigError(
+        "how many keys it keeps depends on the text ({} and {} in two made-up ones), "
+        "and no rule gives a size: measure its lists on a recording (kvscope cost "
+        "TRACE --out FILE) and add --like FILE",
+        number_text(apart, 4), number_text(alike, 4));
   }
   out.middle = middle_of(out.alike, out.apart);
   out.source = "sizes of lists from the method's own rule: " + keys_sentence(out.alike, out.apart);
@@ -274,9 +266,9 @@ std::vector<MeasuredLists> measured_lists(std::string_view text, const std::stri
   const std::string model = report.string_if("model").value_or("");
   const std::string kind = report.string_if("kind").value_or("");
   if (kind != "cost" || report.find("lists") == nullptr) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: expected a report of kvscope cost TRACE --out with \"lists\", found kind \"{}\"",
-        where, kind));
+        where, kind);
   }
   std::vector<MeasuredLists> out;
   constexpr double kMost = 1e12;

@@ -1,17 +1,10 @@
 #include "analysis/cost/trace_cost.hpp"
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
-#include "core/base/error.hpp"
+#include "analysis/base/kit.hpp"
 
 namespace kvscope {
 
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-}  // namespace
+namespace {}  // namespace
 
 void WorkCollector::add(const AnsweredCall& answer) {
   const LayerWork work = measured_work(answer.selection, answer.cost, n_q_, n_kv_, d_head_,
@@ -48,8 +41,7 @@ Json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers,
       lists.push_back(std::move(sizes));
   }
   const bool says_nothing =
-      std::all_of(of_pairs.begin(), of_pairs.end(),
-                  [](const MethodWork& one) { return !one.too_short.empty(); });
+      std::ranges::all_of(of_pairs, [](const MethodWork& one) { return !one.too_short.empty(); });
   if (says_nothing && !options.contexts.empty() && !of_pairs.empty())
     throw ConfigError("cost: " + of_pairs.front().too_short);
   for (const HardwareProfile& hardware : options.hardware) {

@@ -15,7 +15,7 @@ namespace {
 /// serves several rows) count as count_kept_keys counts them: by the last row of the list.
 double runs_of_kv_head(const Selection& selection, Index group, Index kv_head, TokenRange tokens,
                        std::vector<std::uint8_t>& marks) {
-  std::fill(marks.begin(), marks.end(), std::uint8_t{0});
+  std::ranges::fill(marks, std::uint8_t{0});
   const Index n_lists = selection.owner == ListOwner::q_head ? group : 1;
   for (Index r = 0; r < n_lists; ++r) {
     const Index owner = owner_of(selection.owner, kv_head * group + r, group);
@@ -32,9 +32,7 @@ double runs_of_kv_head(const Selection& selection, Index group, Index kv_head, T
 }  // namespace
 
 LayerWork dense_work(const CallShape& shape, std::optional<Index> window) {
-  LayerWork work;
-  work.shape = shape;
-  work.is_dense = true;
+  LayerWork work{.shape = shape, .is_dense = true};
   const double first = shape.n_ctx - shape.n_tok;  // keys before the call
   double pairs = shape.n_tok * first + shape.n_tok * (shape.n_tok + 1.0) / 2.0;
   double keys = shape.n_ctx;

@@ -1,15 +1,8 @@
 #include "analysis/figures/beyond_oracle.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
 #include <functional>
-#include <map>
-#include <set>
 
-#include "analysis/base/statistics.hpp"
-#include "core/base/nan.hpp"
+#include "analysis/figures/kit.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope::figures {

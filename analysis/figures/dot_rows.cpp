@@ -1,21 +1,9 @@
 // Dots on named rows, a panel per number.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
-#include "analysis/figures/selection.hpp"
-#include "analysis/figures/spec.hpp"
-#include "analysis/figures/summary_rows.hpp"
-#include "core/base/error.hpp"
-#include "core/trace/result.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope::figures {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// What stands on one line of the panels.
 struct NamedRow {
@@ -67,7 +55,7 @@ plot::Mark points_of(const RowMarks& marks, const DotRows& spec, const Quantity&
 plot::Figure dot_rows(const DotRows& spec, const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const Json* rows = list_at(result.summary(), "rows");
-  if (rows == nullptr) throw FormatError(fmt::format("{}: the summary has no rows", result.name()));
+  if (rows == nullptr) throw FormatError("{}: the summary has no rows", result.name());
   std::vector<std::string> metrics;
   for (const Quantity& panel : spec.panels) metrics.push_back(panel.name);
   std::vector<std::string> wanted = parse_words(input.options.metric);
@@ -98,8 +86,7 @@ plot::Figure dot_rows(const DotRows& spec, const FigureInput& input) {
       n_points += plot::count_points(points);
       if (plot::count_points(points) > 0) panel.marks.push_back(std::move(points));
     }
-    if (n_points == 0)
-      throw ConfigError(fmt::format("{}: no method could take any case", result.name()));
+    if (n_points == 0) throw ConfigError("{}: no method could take any case", result.name());
     if (shown.range) panel.x.range = shown.range(largest);
     for (std::size_t i = 0; i < named.size(); ++i) {
       if (!named[i].is_refused()) continue;

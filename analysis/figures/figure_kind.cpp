@@ -1,20 +1,13 @@
 #include "analysis/figures/figure_kind.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/number_formats.hpp"
+#include "analysis/figures/kit.hpp"
 #include "analysis/figures/panels_by.hpp"
-#include "analysis/plot/rich_text.hpp"
-#include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/suggest.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -27,11 +20,11 @@ void check_options(const FigureKind& kind, const FigureOptions& options) {
   const nlohmann::ordered_json before = fields_to_json(defaults);
   for (const auto& [field, value] : now.items()) {
     if (value == before[field] || field == "title") continue;
-    if (std::find(kind.options.begin(), kind.options.end(), field) != kind.options.end()) continue;
-    throw ConfigError(fmt::format("figure {} has no choice of {}; it knows {}", kind.name, field,
-                                  kind.options.empty()
-                                      ? std::string("title")
-                                      : fmt::format("{}, title", fmt::join(kind.options, ", "))));
+    if (std::ranges::find(kind.options, field) != kind.options.end()) continue;
+    throw ConfigError("figure {} has no choice of {}; it knows {}", kind.name, field,
+                      kind.options.empty()
+                          ? std::string("title")
+                          : fmt::format("{}, title", fmt::join(kind.options, ", ")));
   }
 }
 
@@ -86,31 +79,29 @@ FigureKind find_figure_kind(const std::string& name) {
     if (kind.name == name) return std::move(kind);
     names.push_back(kind.name);
   }
-  throw ConfigError(fmt::format("there is no figure \"{}\"; kvscope figures lists them{}", name,
-                                did_you_mean(name, names)));
+  throw ConfigError("there is no figure \"{}\"; kvscope figures lists them{}", name,
+                    did_you_mean(name, names));
 }
 
 bool accepts_kind(std::string_view wanted, std::string_view found) {
   if (wanted.ends_with('?')) wanted.remove_suffix(1);
   const std::vector<std::string> words = split_words(wanted, '|');
-  return std::find(words.begin(), words.end(), found) != words.end();
+  return std::ranges::find(words, found) != words.end();
 }
 
 plot::Figure make_figure(const FigureKind& kind, const FigureInput& input) {
-  const auto n_needed = static_cast<std::size_t>(
-      std::count_if(kind.kinds.begin(), kind.kinds.end(),
-                    [](const std::string& wanted) { return !wanted.ends_with('?'); }));
+  const auto n_needed = static_cast<std::size_t>(std::ranges::count_if(
+      kind.kinds, [](const std::string& wanted) { return !wanted.ends_with('?'); }));
   if (input.results.size() < n_needed || input.results.size() > kind.kinds.size()) {
-    throw ConfigError(fmt::format("figure {} needs {}, found {} result{}; {} makes what it needs",
-                                  kind.name, kind.needs, input.results.size(),
-                                  input.results.size() == 1 ? "" : "s", kind.command));
+    throw ConfigError("figure {} needs {}, found {} result{}; {} makes what it needs", kind.name,
+                      kind.needs, input.results.size(), input.results.size() == 1 ? "" : "s",
+                      kind.command);
   }
   for (std::size_t i = 0; i < input.results.size(); ++i) {
     const ResultView& result = *input.results[i];
     if (accepts_kind(kind.kinds[i], result.info().kind)) continue;
-    throw ConfigError(fmt::format("figure {} needs {}, but {} is a result of kind {}; {} makes one",
-                                  kind.name, kind.needs, result.name(), result.info().kind,
-                                  kind.command));
+    throw ConfigError("figure {} needs {}, but {} is a result of kind {}; {} makes one", kind.name,
+                      kind.needs, result.name(), result.info().kind, kind.command);
   }
   check_options(kind, input.options);
   plot::Figure figure =

@@ -1,14 +1,7 @@
 #include "analysis/figures/head_measures.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
-#include "analysis/figures/selection.hpp"
+#include "analysis/figures/kit.hpp"
 #include "analysis/kinds/heads.hpp"
-#include "core/base/error.hpp"
 #include "core/base/suggest.hpp"
 
 namespace kvscope::figures {
@@ -32,8 +25,8 @@ HeadNumbers loss_of(const ResultView& result, const Methods& methods, std::size_
       "lost_mass", "Lost under " + method_label(methods.pairs[method]), true, false, {}};
   if (lost.spec.shape.rank != 3 ||
       lost.spec.shape[2] != static_cast<Index>(methods.selectors.size())) {
-    throw FormatError(fmt::format("{}: lost_mass has shape {} for {} methods", result.name(),
-                                  to_string(lost.spec.shape), methods.selectors.size()));
+    throw FormatError("{}: lost_mass has shape {} for {} methods", result.name(),
+                      to_string(lost.spec.shape), methods.selectors.size());
   }
   for (Index l = 0; l < lost.spec.shape[0]; ++l) {
     for (Index h = 0; h < lost.spec.shape[1]; ++h)
@@ -44,18 +37,17 @@ HeadNumbers loss_of(const ResultView& result, const Methods& methods, std::size_
 
 std::size_t method_of(const ResultView& result, const Methods& methods, const std::string& selector,
                       std::string_view option) {
-  const auto found = std::find(methods.selectors.begin(), methods.selectors.end(), selector);
+  const auto found = std::ranges::find(methods.selectors, selector);
   if (found == methods.selectors.end()) {
-    throw ConfigError(fmt::format("{}: there is no {} in {}; it has {}{}", option, selector,
-                                  result.name(), fmt::join(methods.selectors, ", "),
-                                  did_you_mean(selector, methods.selectors)));
+    throw ConfigError("{}: there is no {} in {}; it has {}{}", option, selector, result.name(),
+                      fmt::join(methods.selectors, ", "),
+                      did_you_mean(selector, methods.selectors));
   }
   return static_cast<std::size_t>(found - methods.selectors.begin());
 }
 
 bool says_nothing(const std::vector<double>& values) {
-  return std::all_of(values.begin(), values.end(),
-                     [](double x) { return std::isnan(x) || x == 0.0; });
+  return std::ranges::all_of(values, [](double x) { return std::isnan(x) || x == 0.0; });
 }
 
 }  // namespace
@@ -78,23 +70,21 @@ HeadNumbers read_head_numbers(const ResultView& result, std::string_view name,
   const Methods methods(result);
   if (name == "lost_mass") {
     if (methods.selectors.empty()) {
-      throw ConfigError(
-          fmt::format("{} holds no losses: it was made without --selector", result.name()));
+      throw ConfigError("{} holds no losses: it was made without --selector", result.name());
     }
     return loss_of(result, methods,
                    selector.empty() ? 0 : method_of(result, methods, selector, option));
   }
   std::vector<std::string> names;
   for (const HeadMeasure& measure : kHeadMeasures) {
-    if (measure.name == name) {
+    if (measure.name == name)
       return {std::string(name), std::string(measure.label), measure.is_share,
               /*is_difference=*/false, result.read(name)};
-    }
     names.emplace_back(measure.name);
   }
   names.emplace_back("lost_mass");
-  throw ConfigError(fmt::format("there is no measure \"{}\" of heads; choose from {}{}", name,
-                                fmt::join(names, ", "), did_you_mean(std::string(name), names)));
+  throw ConfigError("there is no measure \"{}\" of heads; choose from {}{}", name,
+                    fmt::join(names, ", "), did_you_mean(std::string(name), names));
 }
 
 std::vector<HeadNumbers> all_head_numbers(const ResultView& result, const std::string& selector) {

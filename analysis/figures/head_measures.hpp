@@ -1,12 +1,8 @@
 // The numbers of each head that figures of `kvscope analyze heads` choose from.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "analysis/figures/maps.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::figures {
 

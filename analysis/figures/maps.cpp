@@ -1,26 +1,18 @@
 #include "analysis/figures/maps.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
-#include "analysis/figures/selection.hpp"
-#include "core/base/error.hpp"
-#include "core/base/nan.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope::figures {
 
 void ArrayData::require_shape(const Shape& shape) const {
   if (spec.shape == shape) return;
-  throw FormatError(fmt::format("{}: {} has shape {}, expected {}", where, spec.name,
-                                to_string(spec.shape), to_string(shape)));
+  throw FormatError("{}: {} has shape {}, expected {}", where, spec.name, to_string(spec.shape),
+                    to_string(shape));
 }
 
 void ArrayData::fail() const {
-  throw FormatError(fmt::format("{}: {} has shape {}, which does not fit the other arrays", where,
-                                spec.name, to_string(spec.shape)));
+  throw FormatError("{}: {} has shape {}, which does not fit the other arrays", where, spec.name,
+                    to_string(spec.shape));
 }
 
 Density density_of(std::span<const double> x, std::span<const double> y, plot::Range x_range,
@@ -100,10 +92,8 @@ int balanced_columns(std::size_t n_panels) {
 }
 
 plot::Panel attention_panel(plot::HeatMap map, std::string title, plot::ColourAxis colour) {
-  plot::Panel panel;
-  panel.title = std::move(title);
-  panel.x.label = "Key position";
-  panel.y.label = "Query position";
+  plot::Panel panel{
+      .title = std::move(title), .x = {.label = "Key position"}, .y = {.label = "Query position"}};
   panel.x.format = panel.y.format = plot::TickFormat::tokens;
   panel.y.reversed = true;
   panel.colour = std::move(colour);

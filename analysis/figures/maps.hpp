@@ -2,12 +2,9 @@
 // enough to print.
 #pragma once
 
-#include <span>
-#include <string>
-#include <vector>
-
 #include "analysis/figures/result_view.hpp"
 #include "analysis/plot/figure.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::figures {
 

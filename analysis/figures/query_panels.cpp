@@ -1,11 +1,8 @@
 #include "analysis/figures/query_panels.hpp"
 
-#include <fmt/format.h>
-
-#include <cmath>
 #include <utility>
 
-#include "analysis/figures/maps.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope::figures {
 
@@ -59,9 +56,7 @@ plot::Panel correlation_panel(std::span<const double> layers, std::span<const do
   const auto cell = [](Index slot) {
     return plot::Range{static_cast<double>(slot), static_cast<double>(slot) + 1.0};
   };
-  plot::Boxes box;
-  box.x = {cell(head_slot)};
-  box.y = {cell(layer_slot)};
+  plot::Boxes box{.x = {cell(head_slot)}, .y = {cell(layer_slot)}};
   panel.marks.emplace_back(std::move(box));
   return panel;
 }

@@ -1,14 +1,8 @@
 #include "analysis/figures/result_view.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
 #include "analysis/base/read_table.hpp"
+#include "analysis/figures/kit.hpp"
 #include "analysis/simulate/row_units.hpp"
-#include "core/base/error.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -20,14 +14,13 @@ TextColumn words_of(const std::vector<double>& codes, const nlohmann::ordered_js
                     const std::string& where) {
   TextColumn words;
   for (const auto& category : categories) {
-    if (!category.is_string())
-      throw FormatError(fmt::format("{}: expected categories that are words", where));
+    if (!category.is_string()) throw FormatError("{}: expected categories that are words", where);
     words.categories.push_back(category.get<std::string>());
   }
   for (const double code : codes) {
     if (!(code >= 0.0 && code < static_cast<double>(words.categories.size()))) {
-      throw FormatError(fmt::format("{}: {} is not the number of a category, there are {}", where,
-                                    code, words.categories.size()));
+      throw FormatError("{}: {} is not the number of a category, there are {}", where, code,
+                        words.categories.size());
     }
     words.codes.push_back(static_cast<std::int32_t>(code));
   }
@@ -52,30 +45,27 @@ void add_units(const ResultView& result, Table& table) {
 
 const ResultArray* ResultView::find(std::string_view array) const {
   const auto& all = arrays();
-  const auto it =
-      std::find_if(all.begin(), all.end(), [&](const ResultArray& a) { return a.name == array; });
+  const auto it = std::ranges::find_if(all, [&](const ResultArray& a) { return a.name == array; });
   return it == all.end() ? nullptr : &*it;
 }
 
 const ResultArray& ResultView::require(std::string_view array) const {
   if (const ResultArray* found = find(array)) return *found;
-  throw ConfigError(
-      fmt::format("{}: this result of kind {} holds no array \"{}\"", name(), info().kind, array));
+  throw ConfigError("{}: this result of kind {} holds no array \"{}\"", name(), info().kind, array);
 }
 
 std::vector<double> ResultView::axis(std::string_view array, int axis) const {
   const ResultArray& spec = require(array);
   if (axis >= spec.shape.rank || spec.axes.size() != static_cast<std::size_t>(spec.shape.rank)) {
-    throw FormatError(fmt::format("{}: {} has shape {} and {} named axes, expected more axes",
-                                  name(), array, to_string(spec.shape), spec.axes.size()));
+    throw FormatError("{}: {} has shape {} and {} named axes, expected more axes", name(), array,
+                      to_string(spec.shape), spec.axes.size());
   }
   const std::string& axis_name = spec.axes[static_cast<std::size_t>(axis)];
   // "row" has its positions in "row_pos", "step" in "step_pos"
   for (const std::string& candidate : {axis_name, axis_name + "_pos", axis_name + "_begin"}) {
     const ResultArray* coordinates = find(candidate);
-    if (coordinates != nullptr && coordinates->shape == Shape{spec.shape[axis]}) {
+    if (coordinates != nullptr && coordinates->shape == Shape{spec.shape[axis]})
       return read(candidate);
-    }
   }
   std::vector<double> numbers;
   for (Index i = 0; i < spec.shape[axis]; ++i) numbers.push_back(static_cast<double>(i));
@@ -123,8 +113,8 @@ Table rows_of(const ResultView& result) {
     return table;
   }
   if (!summary.is_object() || !summary.contains("layers")) {
-    throw FormatError(fmt::format("{}: this result of kind {} holds no table of rows",
-                                  result.name(), result.info().kind));
+    throw FormatError("{}: this result of kind {} holds no table of rows", result.name(),
+                      result.info().kind);
   }
   return table_from_json(nlohmann::json(summary), result.name());
 }

@@ -2,13 +2,8 @@
 // them.
 #pragma once
 
-#include <functional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "analysis/base/table.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/trace/result_writer.hpp"
 
 namespace kvscope {

@@ -1,17 +1,8 @@
 #include "analysis/figures/selection.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <numeric>
-#include <set>
 
-#include "analysis/base/statistics.hpp"
-#include "analysis/plot/rich_text.hpp"
-#include "analysis/plot/scale.hpp"
-#include "core/base/error.hpp"
+#include "analysis/figures/kit.hpp"
 #include "core/base/lists.hpp"
 #include "core/selectors/method_spec.hpp"
 
@@ -29,11 +20,11 @@ std::vector<Index> parse_numbers(std::string_view text, std::string_view option)
 
 Index slot_of(std::span<const double> axis, Index wanted, std::string_view what,
               const std::string& where) {
-  const auto it = std::find(axis.begin(), axis.end(), static_cast<double>(wanted));
+  const auto it = std::ranges::find(axis, static_cast<double>(wanted));
   if (it != axis.end()) return it - axis.begin();
   const std::span<const double> some = axis.first(std::min<std::size_t>(axis.size(), 20));
-  throw ConfigError(fmt::format("{}: there is no {} {}; it has {}{}", where, what, wanted,
-                                fmt::join(some, ", "), some.size() < axis.size() ? ", ..." : ""));
+  throw ConfigError("{}: there is no {} {}; it has {}{}", where, what, wanted,
+                    fmt::join(some, ", "), some.size() < axis.size() ? ", ..." : "");
 }
 
 std::vector<Index> slots_of(std::span<const double> axis, std::string_view text,
@@ -52,7 +43,7 @@ Index one_of(std::string_view option_text, std::string_view option, Index fallba
   const std::vector<Index> numbers = parse_numbers(option_text, option);
   if (numbers.empty()) return fallback;
   if (numbers.size() == 1) return numbers[0];
-  throw ConfigError(fmt::format("{}: this figure shows one, found \"{}\"", option, option_text));
+  throw ConfigError("{}: this figure shows one, found \"{}\"", option, option_text);
 }
 
 namespace {
@@ -210,8 +201,7 @@ Summary summarize(std::vector<double> values, BandKind band) {
   std::erase_if(values, [](double v) { return std::isnan(v); });
   const double nan = std::numeric_limits<double>::quiet_NaN();
   if (values.empty()) return {nan, nan, nan, 0};
-  Summary s;
-  s.n = values.size();
+  Summary s{.n = values.size()};
   s.middle = s.low = s.high = mean(values);
   switch (band) {
     case BandKind::none:
@@ -231,8 +221,8 @@ Summary summarize(std::vector<double> values, BandKind band) {
       s.high = quantile(values, 0.75);
       break;
     case BandKind::range:
-      s.low = *std::min_element(values.begin(), values.end());
-      s.high = *std::max_element(values.begin(), values.end());
+      s.low = *std::ranges::min_element(values);
+      s.high = *std::ranges::max_element(values);
       break;
   }
   return s;
@@ -242,17 +232,12 @@ std::string band_sentence(BandKind band, std::size_t n_min, std::size_t n_max,
                           std::string_view of_what) {
   const std::string n =
       n_min == n_max ? fmt::format("n = {}", n_min) : fmt::format("n = {} to {}", n_min, n_max);
-  switch (band) {
-    case BandKind::ci:
-      return fmt::format("Lines: means; bands: 95% intervals of the mean over {} {}.", n, of_what);
-    case BandKind::quartiles:
-      return fmt::format("Lines: medians; bands: the middle half of {} {}.", n, of_what);
-    case BandKind::range:
-      return fmt::format("Lines: means; bands: smallest to largest of {} {}.", n, of_what);
-    case BandKind::none:
-      return fmt::format("Lines: means over {} {}.", n, of_what);
-  }
-  return {};
+  return fmt::format("Lines: {} {} {}.",
+                     band == BandKind::ci          ? "means; bands: 95% intervals of the mean over"
+                     : band == BandKind::quartiles ? "medians; bands: the middle half of"
+                     : band == BandKind::range     ? "means; bands: smallest to largest of"
+                                                   : "means over",
+                     n, of_what);
 }
 
 std::vector<plot::Tick> ticks_at(const std::vector<double>& numbers, plot::TickFormat format) {
@@ -263,9 +248,8 @@ std::vector<plot::Tick> ticks_at(const std::vector<double>& numbers, plot::TickF
 
 std::vector<plot::Tick> cell_ticks(std::span<const double> names) {
   std::vector<plot::Tick> ticks;
-  for (std::size_t i = 0; i < names.size(); ++i) {
+  for (std::size_t i = 0; i < names.size(); ++i)
     ticks.push_back({static_cast<double>(i) + 0.5, fmt::format("{}", names[i])});
-  }
   return ticks;
 }
 

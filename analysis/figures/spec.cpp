@@ -1,20 +1,13 @@
 #include "analysis/figures/spec.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-
-#include "analysis/figures/selection.hpp"
-#include "core/base/error.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope::figures {
 
 std::size_t metric_slot(const std::string& word, const std::vector<std::string>& names) {
   const auto found = std::ranges::find(names, word);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
-  throw ConfigError(
-      fmt::format("metric: there is no \"{}\"; choose from {}", word, fmt::join(names, ", ")));
+  throw ConfigError("metric: there is no \"{}\"; choose from {}", word, fmt::join(names, ", "));
 }
 
 Wanted::Wanted(std::string_view option) : words_(parse_words(option)) {}
@@ -24,7 +17,7 @@ bool Wanted::has(const std::string& selector) const {
 }
 
 void fail_empty(const std::string& where, std::string_view why) {
-  throw ConfigError(fmt::format("{}: the selection is empty: {}", where, why));
+  throw ConfigError("{}: the selection is empty: {}", where, why);
 }
 
 void LeftOut::add(const std::string& what, const std::string& why) {

@@ -1,19 +1,10 @@
 #include "analysis/figures/sweep_curves.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <map>
-#include <set>
 #include <tuple>
 
-#include "analysis/base/statistics.hpp"
 #include "analysis/figures/beyond_oracle.hpp"
-#include "analysis/figures/spec.hpp"
+#include "analysis/figures/kit.hpp"
 #include "analysis/figures/sweep_cells.hpp"
-#include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
@@ -63,24 +54,23 @@ std::string axis_of_budget(const std::string& kind) {
 }
 
 bool contains(const std::vector<std::string>& words, const std::string& word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+  return std::ranges::find(words, word) != words.end();
 }
 
 bool contains(const std::vector<Index>& numbers, double number) {
-  return std::find(numbers.begin(), numbers.end(), static_cast<Index>(number)) != numbers.end();
+  return std::ranges::find(numbers, static_cast<Index>(number)) != numbers.end();
 }
 
 /// Codes of a text column whose words were asked for: all if none were.
 std::vector<bool> wanted_codes(const TextColumn& column, const std::vector<std::string>& words,
                                std::string_view option) {
   std::vector<bool> wanted;
-  for (const std::string& category : column.categories) {
+  for (const std::string& category : column.categories)
     wanted.push_back(words.empty() || contains(words, category));
-  }
   for (const std::string& word : words) {
     if (contains(column.categories, word)) continue;
-    throw ConfigError(fmt::format("{}: there is no {} in this table; it has {}", option,
-                                  quote(word), some_of(column.categories)));
+    throw ConfigError("{}: there is no {} in this table; it has {}", option, quote(word),
+                      some_of(column.categories));
   }
   return wanted;
 }
@@ -190,10 +180,10 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
     });
   }
   if (selection.rows.empty()) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: the selection is empty: no query head of a sparse layer is left (phase {}{}{})",
         table.name(), phase, options.selector.empty() ? "" : ", selector " + options.selector,
-        n_dense > 0 ? "; the layers are dense for these methods" : ""));
+        n_dense > 0 ? "; the layers are dense for these methods" : "");
   }
   for (std::size_t r : selection.rows)
     has_rows[static_cast<std::size_t>(selectors.codes[r])] = true;
@@ -223,9 +213,9 @@ Along along_of(const FigureOptions& options, Along own) {
   if (options.x == "bytes") return Along::bytes;
   if (options.x == "flops") return Along::flops;
   if (options.x == "budget") return Along::budget;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "x: expected keys, bytes or flops (as measured) or budget (nominal), found \"{}\"",
-      options.x));
+      options.x);
 }
 
 std::vector<double> along_values(const Table& table, Along along) {
@@ -371,8 +361,8 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
   }
   if (options.band == BandKind::ci && intervals.contains("")) {
     figure.caption.push_back(fmt::format(
-        "Bands: the result's 95% intervals of each {}'s mean over calls (bootstrap), their ends "
-        "averaged{}.",
+        "Bands: the result's 95% intervals of each {}'s mean over "
+        "calls (bootstrap), their ends averaged{}.",
         means_of.empty() ? "layer" : fmt::format("{}", fmt::join(means_of, " or ")),
         without_interval.empty()
             ? std::string()

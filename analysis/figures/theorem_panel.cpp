@@ -41,7 +41,7 @@ plot::Note TheoremCounts::note(double line) const {
                           gaps_ / rows);
   if (trivial_ > 0) note.text += fmt::format("\nsays nothing: {}", percent(trivial_));
   if (above_ > 0) note.text += fmt::format("\nabove 1: {}", percent(above_));
-  const auto n_lines = 1 + std::count(note.text.begin(), note.text.end(), '\n');
+  const auto n_lines = 1 + std::ranges::count(note.text, '\n');
   note.x = is_upper(bound_) ? 0.03 : 0.97;
   note.align = is_upper(bound_) ? plot::Note::Align::left : plot::Note::Align::right;
   note.y = is_upper(bound_) ? 0.02 : 0.96 - line * static_cast<double>(n_lines);
@@ -56,10 +56,8 @@ plot::Panel theorem_panel(TheoremBound bound, plot::Range range) {
   panel.y.label = upper ? "Measured cos($M$, $q$)" : "Measured cos($k$*, $q$)";
   panel.x.range = panel.y.range = range;
   panel.aspect = 1.0;
-  plot::Area failed;
-  failed.label = "bound violated";
-  failed.tone = {plot::Role::highlight, 0};
-  failed.x = {range.low, range.high};
+  plot::Area failed{
+      .label = "bound violated", .tone = {plot::Role::highlight, 0}, .x = {range.low, range.high}};
   const std::vector<double> diagonal = failed.x;
   failed.low = upper ? diagonal : std::vector<double>(2, range.low);
   failed.high = upper ? std::vector<double>(2, range.high) : diagonal;

@@ -1,15 +1,10 @@
 #include "analysis/fit/draft_fit.hpp"
 
-#include <fmt/format.h>
-
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
-#include <algorithm>
-#include <cmath>
 #include <memory>
 
-#include "analysis/base/analysis.hpp"
-#include "core/base/error.hpp"
+#include "analysis/base/kit.hpp"
 #include "core/model/layer_weights.hpp"
 
 namespace kvscope {
@@ -54,8 +49,7 @@ class StateModel {
   /// [n_tok, d_model], from position 0.
   Tensor<float> states(std::span<const TokenId> tokens, ThreadPool& pool) const {
     const auto store = model_->make_store(static_cast<Index>(tokens.size()));
-    ForwardOptions options;
-    options.logits = Logits::all;
+    ForwardOptions options{.logits = Logits::all};
     return model_->forward(tokens, *store, pool, options);
   }
 
@@ -130,7 +124,7 @@ Tensor<float> mapped_head(const Matrix& head, const Matrix64& map, ThreadPool& p
 
 void softmax(std::vector<double>& values, std::span<const float> logits) {
   values.resize(logits.size());
-  const double top = *std::max_element(logits.begin(), logits.end());
+  const double top = *std::ranges::max_element(logits);
   double sum = 0.0;
   for (std::size_t i = 0; i < logits.size(); ++i)
     sum += values[i] = std::exp(static_cast<double>(logits[i]) - top);
@@ -141,9 +135,9 @@ void softmax(std::vector<double>& values, std::span<const float> logits) {
 
 ModelConfig first_layers(ModelConfig config, Index n_layers) {
   if (n_layers < 1 || n_layers >= config.n_layers) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "a draft of the first layers: expected 1 to {} of the model's {} layers, found {}",
-        config.n_layers - 1, config.n_layers, n_layers));
+        config.n_layers - 1, config.n_layers, n_layers);
   }
   const auto n = static_cast<std::size_t>(n_layers);
   config.n_layers = n_layers;
@@ -161,9 +155,8 @@ DraftFit fit_draft(const std::filesystem::path& model, std::span<const TokenId> 
   const Index n_windows = static_cast<Index>(tokens.size()) / window;
   if (n_windows < kHeldOutEvery) {
     throw ConfigError(
-        fmt::format("a draft's head: expected a text of at least {} tokens ({} windows of {}), "
-                    "found {}",
-                    kHeldOutEvery * window, kHeldOutEvery, window, tokens.size()));
+        "a draft's head: expected a text of at least {} tokens ({} windows of {}), found {}",
+        kHeldOutEvery * window, kHeldOutEvery, window, tokens.size());
   }
   const StateModel early(model, first_layers(config, options.n_layers), FinalNorm::plain);
   const StateModel whole(model, config, FinalNorm::weighted);
@@ -208,16 +201,13 @@ DraftAcceptance measure_acceptance(const Transformer& verifier, const Transforme
                                    std::span<const TokenId> tokens, Index window, ThreadPool& pool,
                                    const std::stop_token& stop) {
   if (verifier.config().n_vocab != draft.config().n_vocab) {
-    throw ConfigError(
-        fmt::format("a draft's acceptance: expected vocabularies of one size, found "
-                    "{} and {}",
-                    verifier.config().n_vocab, draft.config().n_vocab));
+    throw ConfigError("a draft's acceptance: expected vocabularies of one size, found {} and {}",
+                      verifier.config().n_vocab, draft.config().n_vocab);
   }
   constexpr Index kCall = 64;  // logits of so many tokens lie in memory at a time, twice
   window = std::min({window, verifier.config().max_positions, draft.config().max_positions});
   DraftAcceptance found;
-  ForwardOptions options;
-  options.logits = Logits::all;
+  ForwardOptions options{.logits = Logits::all};
   for (std::size_t begin = 0; begin < tokens.size(); begin += static_cast<std::size_t>(window)) {
     const auto part =
         tokens.subspan(begin, std::min(static_cast<std::size_t>(window), tokens.size() - begin));

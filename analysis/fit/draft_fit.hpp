@@ -17,7 +17,6 @@
 #include <filesystem>
 #include <span>
 #include <stop_token>
-#include <vector>
 
 #include "core/base/parallel.hpp"
 #include "core/base/progress.hpp"

@@ -1,11 +1,6 @@
 #include "analysis/fit/draft_folder.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
-#include "core/base/error.hpp"
+#include "analysis/base/kit.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/whole_file.hpp"
@@ -94,7 +89,7 @@ void write_draft(const fs::path& model, Index n_layers, const DraftFit& fit,
   const WeightFiles files = WeightFiles::open(model);
   collect_weights(config, files);  // asks for what the first layers need
   std::vector<std::string> unread = files.unread();
-  std::sort(unread.begin(), unread.end());
+  std::ranges::sort(unread);
   const bool is_neox = config.plan.names == LayerPlan::Names::gpt_neox;
   const std::string head = is_neox ? "embed_out.weight" : "lm_head.weight";
   const std::string norm = is_neox ? "gpt_neox.final_layer_norm" : "model.norm";
@@ -103,7 +98,7 @@ void write_draft(const fs::path& model, Index n_layers, const DraftFit& fit,
   std::vector<TensorToWrite> tensors;
   for (const ListedTensor& tensor : files.list()) {
     const std::string name(tensor.name);
-    if (name == head || std::binary_search(unread.begin(), unread.end(), name)) continue;
+    if (name == head || std::ranges::binary_search(unread, name)) continue;
     if (name == norm + ".weight" || name == norm + ".bias") {
       // What the fitted head reads is normed and no more.
       const bool is_one = name.ends_with("weight") && !config.plan.norm_adds_one;
@@ -129,8 +124,7 @@ void write_draft(const fs::path& model, Index n_layers, const DraftFit& fit,
                      [&fit](const auto& put) { put(bytes_of(fit.head.flat())); }});
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error)
-    throw IoError(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+  if (error) throw IoError("cannot make the folder {}: {}", folder.string(), error.message());
   copy_tokenizer(model, folder, overwrite);
   write_safetensors(folder / "model.safetensors", tensors, overwrite);
   write_new_file(folder / "config.json", config_text, overwrite);

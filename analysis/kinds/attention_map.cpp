@@ -1,14 +1,6 @@
 #include "analysis/kinds/attention_map.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-#include <numeric>
-
-#include "core/base/error.hpp"
-#include "core/base/fields_json.hpp"
-#include "core/trace/result.hpp"
+#include "analysis/base/kit.hpp"
 
 namespace kvscope {
 
@@ -28,9 +20,9 @@ nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
   const TraceInfo& info = trace.info();
   const auto require_recorded = [&](const std::vector<Index>& recorded, Index wanted,
                                     std::string_view what) {
-    if (std::find(recorded.begin(), recorded.end(), wanted) != recorded.end()) return;
-    throw ConfigError(fmt::format("{}: {} {} was not recorded; {} holds {}", kName, what, wanted,
-                                  trace.where(), fmt::join(recorded, ", ")));
+    if (std::ranges::find(recorded, wanted) != recorded.end()) return;
+    throw ConfigError("{}: {} {} was not recorded; {} holds {}", kName, what, wanted, trace.where(),
+                      fmt::join(recorded, ", "));
   };
   require_recorded(info.layers, options.layer, "layer");
   require_recorded(info.q_heads, options.head, "query head");

@@ -1,31 +1,20 @@
 #include "analysis/kinds/coverage.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-#include <numeric>
-
 #include "analysis/base/calibration_notes.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/base/replay_pairs.hpp"
-#include "analysis/base/statistics.hpp"
 #include "analysis/kinds/coverage_writer.hpp"
-#include "core/base/error.hpp"
-#include "core/base/fields_json.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kNoDraft =
     "no Pinsker floor: it compares a verifier with its draft model, and no draft trace was given";
 
 void require_share(std::string_view name, double p) {
   if (p > 0.0 && p <= 1.0) return;
-  throw ConfigError(fmt::format("{}: expected a share in (0, 1], found {}", name, p));
+  throw ConfigError("{}: expected a share in (0, 1], found {}", name, p);
 }
 
 /// What is computed, before anything is.
@@ -38,7 +27,7 @@ struct CoveragePlan {
 };
 
 std::vector<Index> sorted_unique(std::vector<Index> items, std::string_view what) {
-  std::sort(items.begin(), items.end());
+  std::ranges::sort(items);
   require_unique(items, what, "coverage");
   return items;
 }
@@ -63,9 +52,8 @@ CoveragePlan make_plan(const TraceSource& trace, bool has_draft, const CoverageO
   }
   CoverageAxes& axes = plan.axes;
   axes.pairs = plan.pairs.pairs;
-  for (std::size_t p = 0; p < axes.pairs.size(); ++p) {
+  for (std::size_t p = 0; p < axes.pairs.size(); ++p)
     (axes.pairs[p].selector.caps().cross_layer ? plan.linked : plan.alone).push_back(p);
-  }
   axes.layers = options.layers.empty() ? info.layers : sorted_unique(options.layers, "layer");
   axes.q_heads =
       options.replay.q_heads.empty() ? info.q_heads : sorted_unique(options.replay.q_heads, "head");
@@ -76,15 +64,15 @@ CoveragePlan make_plan(const TraceSource& trace, bool has_draft, const CoverageO
       axes.row_pos.push_back(call.begin + row);
   }
   axes.shares = options.shares;
-  std::sort(axes.shares.begin(), axes.shares.end());
+  std::ranges::sort(axes.shares);
   axes.n_tokens = info.n_tokens;
   for (Index k = 1; k <= axes.row_pos.back() + 1; k *= 2) axes.top_k.push_back(k);
   const double n_row_heads = static_cast<double>(axes.row_pos.size() * axes.q_heads.size());
   if (n_row_heads > ReproducibleSums::kLargest) {
-    throw ConfigError(fmt::format(
-        "coverage: {} rows of {} heads are more than the {} that its sums can take; measure fewer "
-        "rows per chunk",
-        axes.row_pos.size(), axes.q_heads.size(), ReproducibleSums::kLargest));
+    throw ConfigError(
+        "coverage: {} rows of {} heads are more than the {} that its sums can take; "
+        "measure fewer rows per chunk",
+        axes.row_pos.size(), axes.q_heads.size(), ReproducibleSums::kLargest);
   }
   plan.nucleus = {axes.row_pos, axes.q_heads, axes.shares, options.target_mass,
                   options.min_visible};
@@ -96,10 +84,10 @@ void check_cells(const MapGrid& grid, const CoveragePlan& plan, Index max_cells)
                       static_cast<double>(plan.linked.size() * plan.axes.layers.size());
   const double n_cells = n_held * static_cast<double>(grid.n_cells());
   if (n_cells <= static_cast<double>(max_cells)) return;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "coverage: {} maps of {} query blocks x {} pages are {} cells, more than max-cells = {}; "
       "take larger query blocks or pages, or fewer selectors and budgets",
-      n_held, grid.n_blocks(), grid.n_pages(), n_cells, max_cells));
+      n_held, grid.n_blocks(), grid.n_pages(), n_cells, max_cells);
 }
 
 Json config_of(const CoverageOptions& options, const CoveragePlan& plan) {
@@ -264,9 +252,8 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
   // 1. what may still be refused comes before the first array: floors, and linked pairs, whose
   // layers are replayed together
   std::optional<PinskerResult> pinsker;
-  if (draft != nullptr) {
+  if (draft != nullptr)
     pinsker = pinsker_floors(trace, *draft, pinsker_options(options, plan), pool, progress, stop);
-  }
   std::vector<std::vector<PairCoverage>> linked(axes.layers.size());
   if (!plan.linked.empty()) {
     linked = replay_coverage(trace, draft, axes.layers, chosen(axes.pairs, plan.linked), replay,

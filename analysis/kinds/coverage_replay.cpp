@@ -1,11 +1,8 @@
 #include "analysis/kinds/coverage_replay.hpp"
 
-#include <algorithm>
-#include <limits>
 #include <memory>
 
-#include "analysis/base/analysis.hpp"
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/kit.hpp"
 #include "core/attention/layer_divergence.hpp"
 
 namespace kvscope {
@@ -21,9 +18,8 @@ struct LayerMaps {
 /// A layer that stays dense because of its window: everything visible is kept, so the share of keys
 /// is 1 and the kept mass is the mass itself, which the caller knows.
 void fill_windowed(std::span<const Index> visible_counts, PairCoverage& out) {
-  for (const Index n : visible_counts) {
+  for (const Index n : visible_counts)
     out.map_selected.push_back(n > 0 ? 1.0f : std::numeric_limits<float>::quiet_NaN());
-  }
 }
 
 void fill_heads(const LayerReplay& replay, const PairReplay& pair, PairCoverage& out) {
@@ -60,8 +56,8 @@ std::vector<std::vector<PairCoverage>> replay_coverage(
   }
   ReplayOptions watched = options;
   watched.on_row = [&](const MeasuredRow& row) {
-    const auto it = std::find_if(maps.begin(), maps.end(),
-                                 [&](const LayerMaps& one) { return one.layer == row.layer; });
+    const auto it =
+        std::ranges::find_if(maps, [&](const LayerMaps& one) { return one.layer == row.layer; });
     std::span<const double> probs = row.probs;
     std::vector<double> shares;  // of what the keys get, as in the map of all attention
     if (!trace.info().sink_logits.empty()) {

@@ -1,15 +1,7 @@
 #include "analysis/kinds/explain.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
-#include "analysis/base/analysis.hpp"
-#include "analysis/base/layer_arrays.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/kinds/watched_method.hpp"
-#include "core/base/error.hpp"
 #include "core/sim/live.hpp"
 
 namespace kvscope {
@@ -41,16 +33,12 @@ void add_rank(const ListView& list, const SelectionTrace& seen, Index owner, Ind
   found.cut = std::numeric_limits<double>::infinity();
   for (const KeyPos pos : list.scored()) found.cut = std::min(found.cut, score_of(pos));
   found.scored = n_of(scores);
-  found.rank =
-      1 + std::count_if(scores.begin(), scores.end(), [&](double s) { return s > found.score; });
+  found.rank = 1 + std::ranges::count_if(scores, [&](double s) { return s > found.score; });
 }
 
 FactLook look_of_head(const SelectCall& call, const Selection& selection,
                       const SelectionTrace& seen, Index page_size, Index head, const Watch& watch) {
-  FactLook found;
-  found.step = watch.step;
-  found.layer = call.layer;
-  found.q_head = head;
+  FactLook found{.step = watch.step, .layer = call.layer, .q_head = head};
   const std::vector<double> weights = last_row_weights(call, head);
   for (const Index pos : watch.fact) found.weight += weights[static_cast<std::size_t>(pos)];
   found.answered = !selection.is_dense;
@@ -61,8 +49,7 @@ FactLook look_of_head(const SelectCall& call, const Selection& selection,
   const Index owner = owner_of(selection.owner, head, call.q.dim(0) / call.k.dim(0));
   const ListView list = selection.list(owner, call.n_tok - 1);
   for (const Index pos : watch.fact) {
-    if (std::binary_search(list.keys.begin(), list.keys.end(), static_cast<KeyPos>(pos)))
-      ++found.kept;
+    if (std::ranges::binary_search(list.keys, static_cast<KeyPos>(pos))) ++found.kept;
   }
   found.budget = n_of(list.scored());
   add_rank(list, seen, owner, page_size, watch.fact, found);
@@ -95,8 +82,7 @@ std::vector<Index> tokens_of(const std::string& answer, std::span<const TokenId>
   const std::size_t at = text.find(answer);
   std::vector<Index> positions;
   if (at == text.npos) {
-    throw ConfigError(
-        fmt::format("the answer {} does not stand in the prompt's tokens as text", answer));
+    throw ConfigError("the answer {} does not stand in the prompt's tokens as text", answer);
   }
   for (std::size_t i = 0; i < begins.size(); ++i) {
     const std::size_t end = i + 1 < begins.size() ? begins[i + 1] : text.size();
@@ -110,8 +96,7 @@ ExplainedRun run_watched(const Transformer& model, const Tokenizer& tokenizer, c
                          const ExplainOptions& options, const MethodSpec& method,
                          std::optional<Budget> budget, std::vector<Index> fact, ThreadPool& pool,
                          const std::stop_token& stop) {
-  Watch watch;
-  watch.fact = std::move(fact);
+  Watch watch{.fact = std::move(fact)};
   const WatchedMethod watched(method, [&](Selector& selector, const SelectCall& call) {
     return select_watched(selector, call, watch);
   });
@@ -151,8 +136,7 @@ Explanation explain_prompt(const Transformer& model, const Tokenizer& tokenizer,
                            std::span<const TokenId> filler, const ExplainOptions& options,
                            bool always, ThreadPool& pool, const std::stop_token& stop) {
   const Prompt prompt = make_prompt(options.prompt, filler, tokenizer);
-  Explanation explanation;
-  explanation.expected = prompt.answers.at(0);
+  Explanation explanation{.expected = prompt.answers.at(0)};
   explanation.fact = tokens_of(explanation.expected, prompt.tokens, tokenizer);
   explanation.sparse = run_watched(model, tokenizer, prompt, options, options.selector,
                                    options.budget, explanation.fact, pool, stop);
@@ -178,7 +162,7 @@ std::vector<LookPair> heads_that_look(const Explanation& explanation, Index step
     }
     pairs.push_back(pair);
   }
-  std::stable_sort(pairs.begin(), pairs.end(), [](const LookPair& a, const LookPair& b) {
+  std::ranges::stable_sort(pairs, [](const LookPair& a, const LookPair& b) {
     return a.dense->weight > b.dense->weight;
   });
   return pairs;

@@ -1,18 +1,9 @@
 #include "analysis/kinds/explain_answer.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <memory>
-#include <numeric>
 #include <utility>
 
-#include "analysis/base/analysis.hpp"
-#include "analysis/base/layer_arrays.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/kinds/watched_method.hpp"
-#include "core/base/error.hpp"
-#include "core/base/nan.hpp"
 
 namespace kvscope {
 
@@ -22,7 +13,7 @@ namespace {
 std::vector<double> log_probs(const Tensor<float>& logits) {
   const auto row = logits.view().row(logits.dim(0) - 1);
   std::vector<double> out(row.begin(), row.end());
-  const double largest = *std::max_element(out.begin(), out.end());
+  const double largest = *std::ranges::max_element(out);
   double sum = 0.0;
   for (const double x : out) sum += std::exp(x - largest);
   const double lse = largest + std::log(sum);
@@ -31,7 +22,7 @@ std::vector<double> log_probs(const Tensor<float>& logits) {
 }
 
 TokenId likeliest(std::span<const double> log_p) {
-  return static_cast<TokenId>(std::max_element(log_p.begin(), log_p.end()) - log_p.begin());
+  return static_cast<TokenId>(std::ranges::max_element(log_p) - log_p.begin());
 }
 
 AnswerStep compare(std::span<const double> dense, std::span<const double> sparse) {
@@ -232,7 +223,7 @@ class AnswerRuns {
     const ListView list = selection.list(owner, call.n_tok - 1);
     const std::vector<double> weights = last_row_weights(call, q_head);
     for (Index key = 0; key < n_of(weights); ++key) {
-      if (!std::binary_search(list.keys.begin(), list.keys.end(), static_cast<KeyPos>(key)))
+      if (!std::ranges::binary_search(list.keys, static_cast<KeyPos>(key)))
         lost_.push_back({key, weights[static_cast<std::size_t>(key)]});
     }
     const auto n = std::min(lost_.size(), static_cast<std::size_t>(question_.n_keys));
@@ -276,13 +267,12 @@ void check_question(std::span<const TokenId> prompt, const AnswerQuestion& quest
   if (question.n_new < 1 || question.chunk < 1 || question.most_runs < 1 || question.n_keys < 0)
     throw ConfigError("explain: expected at least 1 token, 1 run and a chunk of 1");
   if (question.token && (*question.token < 0 || *question.token >= question.n_new)) {
-    throw ConfigError(fmt::format("explain: token {} of an answer of {}: expected 1 to {}",
-                                  *question.token + 1, question.n_new, question.n_new));
+    throw ConfigError("explain: token {} of an answer of {}: expected 1 to {}", *question.token + 1,
+                      question.n_new, question.n_new);
   }
   if (caps.needs_draft || caps.needs_calibration) {
-    throw ConfigError(
-        fmt::format("explain: {} needs a draft or a calibration, which explain has not",
-                    question.selector.text()));
+    throw ConfigError("explain: {} needs a draft or a calibration, which explain has not",
+                      question.selector.text());
   }
 }
 
@@ -303,8 +293,8 @@ class Blaming {
   void heads(Index n_q) {
     if (!runs_.has_heads()) {
       blame_.why_no_heads =
-          "The method answers with summaries, which stand for the keys of a KV head: no head alone "
-          "can be put back.";
+          "The method answers with summaries, which stand for the keys of a KV "
+          "head: no head alone can be put back.";
       return;
     }
     std::vector<const Restored*> layers;
@@ -418,10 +408,10 @@ MendedAnswer mend_answer(const Transformer& model, std::span<const TokenId> prom
   const Index capacity = n_of(prompt) + question.n_new;
   for (const PutBack& what : back) {
     if (what.layer >= config.n_layers || what.q_head >= config.n_q || what.key >= capacity) {
-      throw ConfigError(fmt::format(
-          "explain: layer {}, head {}, key {} cannot be put back: the model has {} layers of {} "
-          "query heads, and the text {} keys",
-          what.layer, what.q_head, what.key, config.n_layers, config.n_q, capacity));
+      throw ConfigError(
+          "explain: layer {}, head {}, key {} cannot be put back: the model has {} "
+          "layers of {} query heads, and the text {} keys",
+          what.layer, what.q_head, what.key, config.n_layers, config.n_q, capacity);
     }
   }
   constexpr Index kRuns = 5;

@@ -1,10 +1,5 @@
-#include <algorithm>
-#include <numeric>
-
-#include "analysis/base/analysis.hpp"
-#include "analysis/base/layer_arrays.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/kinds/explain_answer.hpp"
-#include "core/base/nan.hpp"
 
 namespace kvscope {
 

@@ -1,19 +1,11 @@
 #include "analysis/kinds/explain_key.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
 #include <functional>
-#include <limits>
-#include <numeric>
 
-#include "analysis/base/analysis.hpp"
+#include "analysis/base/kit.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/attention/quoka_scores.hpp"
 #include "core/attention/visible.hpp"
-#include "core/base/error.hpp"
-#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/sim/draft_rows.hpp"
@@ -44,23 +36,21 @@ void check_question(const KeySources& sources, const KeyQuestion& question) {
   info.layer_slot(question.layer);
   info.q_slot(question.q_head);
   if (question.query < info.rows.begin || question.query >= info.rows.end) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: the query at position {} was not recorded, expected {} to {}; choose one of those",
-        sources.trace.where(), question.query, info.rows.begin, info.rows.end - 1));
+        sources.trace.where(), question.query, info.rows.begin, info.rows.end - 1);
   }
   if (question.chunk < 1)
-    throw ConfigError(
-        fmt::format("explain: expected a chunk of at least 1, found {}", question.chunk));
+    throw ConfigError("explain: expected a chunk of at least 1, found {}", question.chunk);
   if (question.selector.empty()) throw ConfigError("explain: no method is named");
   const SelectorCaps& caps = question.selector.caps();
   if (question.budget) check_budget_kind(question.selector.text(), caps, *question.budget);
   if (!question.budget && !caps.budgets.empty()) {
-    throw ConfigError(
-        fmt::format("explain: {} needs a budget, as tokens=256", question.selector.text()));
+    throw ConfigError("explain: {} needs a budget, as tokens=256", question.selector.text());
   }
   if (caps.needs_draft && sources.draft == nullptr) {
-    throw ConfigError(fmt::format("explain: {} needs the draft model's trace over the same tokens",
-                                  question.selector.text()));
+    throw ConfigError("explain: {} needs the draft model's trace over the same tokens",
+                      question.selector.text());
   }
   if (caps.needs_draft) require_same_tokens(sources.trace, *sources.draft);
 }
@@ -185,8 +175,7 @@ void add_slots(const TraceSource& trace, const KeyQuestion& question, const Repl
     double best = kNoCandidate;
     for (std::size_t slot = 0; slot < look.slots.size(); ++slot) {
       const auto& queries = look.slots[slot].queries;
-      const bool sees =
-          !rules.mask_scores || pos <= *std::min_element(queries.begin(), queries.end());
+      const bool sees = !rules.mask_scores || pos <= *std::ranges::min_element(queries);
       if (pos >= look.call.begin && !sees) continue;
       double dot = 0.0;
       for (std::size_t c = 0; c < key.size(); ++c)
@@ -251,7 +240,7 @@ bool list_holds(const Selection& answer, const KeyQuestion& question, TokenRange
   if (answer.is_dense) return true;
   const ListView list =
       answer.list(owner_of(answer.owner, question.q_head, group), question.query - call.begin);
-  return std::binary_search(list.keys.begin(), list.keys.end(), static_cast<KeyPos>(key));
+  return std::ranges::binary_search(list.keys, static_cast<KeyPos>(key));
 }
 
 }  // namespace
@@ -279,8 +268,8 @@ std::vector<std::size_t> QueryLook::ranking() const {
   std::vector<std::size_t> order(scores.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::erase_if(order, [&](std::size_t unit) { return !(scores[unit] > kNoCandidate); });
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
   return order;
 }
 
@@ -325,19 +314,18 @@ QueryLook look_at_query(const KeySources& sources, const KeyQuestion& question, 
 }
 
 KeyFate fate_of(const QueryLook& look, Index key) {
-  KeyFate fate;
-  fate.key = key;
+  KeyFate fate{.key = key};
   if (key < look.visible.begin || key >= look.visible.end) return fate;
   const auto at = static_cast<std::size_t>(key - look.visible.begin);
   fate.weight = look.weights[at];
   fate.logit = look.logits[at];
-  fate.weight_rank = 1 + std::count_if(look.weights.begin(), look.weights.end(),
-                                       [&](double w) { return w > fate.weight; });
+  fate.weight_rank =
+      1 + std::ranges::count_if(look.weights, [&](double w) { return w > fate.weight; });
   if (look.is_dense) {
     fate.end = KeyEnd::dense;
     return fate;
   }
-  const auto found = std::lower_bound(look.kept.begin(), look.kept.end(), static_cast<KeyPos>(key));
+  const auto found = std::ranges::lower_bound(look.kept, static_cast<KeyPos>(key));
   const bool is_kept = found != look.kept.end() && *found == static_cast<KeyPos>(key);
   const bool by_rule = is_kept && look.by_rule[static_cast<std::size_t>(found - look.kept.begin())];
   fate.end = by_rule ? KeyEnd::by_rule : is_kept ? KeyEnd::kept : KeyEnd::dropped;
@@ -380,9 +368,8 @@ KeepingBudget budget_that_keeps(const KeySources& sources, const KeyQuestion& qu
   check_question(sources, question);
   const TraceInfo& info = sources.trace.info();
   const SelectorCaps& caps = question.selector.caps();
-  KeepingBudget out;
-  out.takes_tokens = std::find(caps.budgets.begin(), caps.budgets.end(), Budget::Kind::tokens) !=
-                     caps.budgets.end();
+  KeepingBudget out{.takes_tokens = std::ranges::find(caps.budgets, Budget::Kind::tokens) !=
+                                    caps.budgets.end()};
   const bool is_visible = key >= 0 && key <= question.query;
   if (!out.takes_tokens || !is_visible || !why_dense_of(info, question).empty()) return out;
   const TokenRange call = asked_call(info, question);
@@ -430,8 +417,8 @@ std::string fate_sentence(const QueryLook& look, const KeyFate& fate) {
         has_pages ? fmt::format("its page {} to {}", fate.page.begin, fate.page.end - 1)
                   : std::string("it");
     return fmt::format(
-        " By score {} is number {} of {} ({}); the last of the {} {} that were kept for their "
-        "score has {}.",
+        " By score {} is number {} of {} ({}); the last of the {} {} that were kept "
+        "for their score has {}.",
         who, fate.rank, fate.n_ranked, number_text(fate.score), look.n_earned,
         has_pages ? "pages" : "keys", number_text(look.cut));
   };

@@ -1,23 +1,11 @@
 #include "analysis/kinds/geometry.hpp"
 
-#include <fmt/format.h>
-
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <numeric>
-
-#include "analysis/base/measure_layers.hpp"
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/kinds/geometry_layer.hpp"
-#include "core/base/fields_json.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr double kNinety = 0.9;  // of the variance, for the number of axes that hold it
 

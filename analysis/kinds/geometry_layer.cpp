@@ -1,11 +1,6 @@
 #include "analysis/kinds/geometry_layer.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "analysis/base/statistics.hpp"
-#include "core/base/nan.hpp"
+#include "analysis/base/kit.hpp"
 #include "core/tensor/principal_axes.hpp"
 
 namespace kvscope {
@@ -30,9 +25,8 @@ double cosine(std::span<const double> a, std::span<const double> b, double eps) 
 /// out[i] = values[positions[i]], in the precision of the result.
 void put_shown(std::span<const double> values, std::span<const Index> positions,
                std::span<float> out) {
-  for (std::size_t i = 0; i < positions.size(); ++i) {
+  for (std::size_t i = 0; i < positions.size(); ++i)
     out[i] = static_cast<float>(values[static_cast<std::size_t>(positions[i])]);
-  }
 }
 
 void put_norms(TensorView<const float> rows, std::span<double> out) {
@@ -42,9 +36,8 @@ void put_norms(TensorView<const float> rows, std::span<double> out) {
 /// Coordinates of the shown rows. out: [pos, shown]
 void put_projection(const PrincipalAxes& axes, TensorView<const float> rows,
                     std::span<const Index> positions, TensorView<float> out) {
-  for (std::size_t i = 0; i < positions.size(); ++i) {
+  for (std::size_t i = 0; i < positions.size(); ++i)
     axes.project(rows.row(positions[i]), out.row(static_cast<Index>(i)));
-  }
 }
 
 void put_axes(const PrincipalAxes& axes, Index basis, Index n_shown, GeometryLayer& out) {
@@ -136,9 +129,8 @@ void geometry_group(const TraceSource& trace, const GeometryOptions& options,
   // the rows, and what they are compared with
   const Tensor<float> k = trace.read_k(layer, kv_head, all);
   std::vector<Tensor<float>> q;
-  for (Index slot : q_slots) {
+  for (Index slot : q_slots)
     q.push_back(trace.read_q(layer, part.q_heads[static_cast<std::size_t>(slot)], all));
-  }
   put_norms(trace.read_v(layer, kv_head, all).view(), out.all_norms[2].view().row(kv_slot));
   const std::vector<double> mean_key = prompt_mean(part, k.view(), scoring);
 
@@ -190,9 +182,8 @@ void geometry_group(const TraceSource& trace, const GeometryOptions& options,
   const PrincipalAxes axes = principal_axes(sets);
   put_axes(axes, kv_slot, plan.n_shown, out);
   put_projection(axes, k.view(), plan.positions, out.k_projection.sub(kv_slot));
-  for (std::size_t h = 0; h < q.size(); ++h) {
+  for (std::size_t h = 0; h < q.size(); ++h)
     put_projection(axes, q[h].view(), plan.positions, out.q_projection.sub(q_slots[h]));
-  }
 }
 
 }  // namespace kvscope

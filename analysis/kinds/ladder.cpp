@@ -1,30 +1,18 @@
 #include "analysis/kinds/ladder.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/calibration_notes.hpp"
-#include "analysis/base/layer_arrays.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/base/replay_pairs.hpp"
-#include "analysis/base/statistics.hpp"
 #include "analysis/kinds/ladder_rungs.hpp"
-#include "core/base/error.hpp"
-#include "core/base/fields_json.hpp"
-#include "core/base/nan.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/sim/replay.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 4> kValues = {"mass", "output_error", "kept", "bytes"};
 constexpr std::array<std::string_view, 4> kUnits = {"1", "1", "token", "byte"};
@@ -47,8 +35,8 @@ std::vector<Index> query_positions(const TraceInfo& info, const LadderOptions& o
   const Index last = info.n_tokens - 1;
   const Index first = std::max(options.chunk, info.n_tokens / 4);
   if (last < first) {
-    throw ConfigError(fmt::format("ladder: {} holds {} tokens, expected more than a chunk of {}",
-                                  where, info.n_tokens, options.chunk));
+    throw ConfigError("ladder: {} holds {} tokens, expected more than a chunk of {}", where,
+                      info.n_tokens, options.chunk);
   }
   const Index n = std::min(options.rows, (last - first) / options.chunk + 1);
   std::vector<Index> positions;
@@ -129,16 +117,16 @@ void add_method(std::vector<MethodSpec>& methods, const MethodSpec& method) {
 /// The layers that are measured: asked for, recorded, neither dense by option nor by a window.
 std::vector<Index> sparse_layers(const TraceInfo& info, const LadderOptions& options) {
   std::vector<Index> layers = options.layers.empty() ? info.layers : options.layers;
-  std::sort(layers.begin(), layers.end());
+  std::ranges::sort(layers);
   require_unique(layers, "layer", "ladder");
   for (const Index layer : layers) info.layer_slot(layer);
   std::erase_if(layers, [&](Index layer) {
     return layer < options.dense_layers || window_of(info, layer).has_value();
   });
   if (layers.empty()) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "ladder: no layer is left that a method chooses in ({} leading layers are dense)",
-        options.dense_layers));
+        options.dense_layers);
   }
   return layers;
 }
@@ -148,12 +136,12 @@ void check_budget(const LadderOptions& options) {
     throw ConfigError("ladder: no selector is named: expected one, as quest");
   const SelectorCaps& caps = options.selector.caps();
   if (caps.budgets.empty() && options.budget) {
-    throw ConfigError(fmt::format("ladder: {} takes no budget, found {}", options.selector,
-                                  options.budget->to_string()));
+    throw ConfigError("ladder: {} takes no budget, found {}", options.selector,
+                      options.budget->to_string());
   }
   if (caps.budgets.empty()) return;
   if (!options.budget)
-    throw ConfigError(fmt::format("ladder: {} needs a budget, as tokens=256", options.selector));
+    throw ConfigError("ladder: {} needs a budget, as tokens=256", options.selector);
   check_budget_kind(options.selector.text(), caps, *options.budget);
 }
 

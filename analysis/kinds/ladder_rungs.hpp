@@ -3,10 +3,7 @@
 // core/selectors/every.hpp).
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope {

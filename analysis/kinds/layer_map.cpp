@@ -1,19 +1,9 @@
 #include "analysis/kinds/layer_map.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
-
+#include "analysis/base/kit.hpp"
 #include "analysis/base/mean_rows.hpp"
-#include "analysis/base/statistics.hpp"
 #include "core/attention/monotone_map.hpp"
 #include "core/attention/row_kernels.hpp"
-#include "core/base/error.hpp"
-#include "core/base/fields_json.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -38,17 +28,17 @@ Index shared_tokens(const TraceSource& verifier, const TraceSource& draft, Token
   if (match == TokenMatch::common_prefix) return agree;
   if (agree < shorter) {
     const auto at = static_cast<std::size_t>(agree);
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "layer-map: both traces must hold the same tokens, but at position {} {} has id {} and {} "
         "has id {}; record both from the same ids, or compare the common prefix",
-        agree, verifier.where(), a[at], draft.where(), b[at]));
+        agree, verifier.where(), a[at], draft.where(), b[at]);
   }
   if (verifier.info().n_tokens != draft.info().n_tokens || shorter != verifier.info().n_tokens) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "layer-map: both traces must hold the same tokens, but {} has {} ids for {} positions and "
         "{} has {} ids for {} positions; compare the common prefix to go on",
         verifier.where(), a.size(), verifier.info().n_tokens, draft.where(), b.size(),
-        draft.info().n_tokens));
+        draft.info().n_tokens);
   }
   return agree;
 }
@@ -59,9 +49,9 @@ std::vector<Index> choose_rows(Index n_tokens, const LayerMapOptions& options) {
   std::vector<Index> rows = evenly_spaced(first, n_tokens, n);
   if (rows.empty()) {
     throw ConfigError(
-        fmt::format("layer-map: expected at least {} shared tokens (rows need that many visible "
-                    "keys), found {}",
-                    options.min_visible, n_tokens));
+        "layer-map: expected at least {} shared tokens (rows need that many visible "
+        "keys), found {}",
+        options.min_visible, n_tokens);
   }
   return rows;
 }
@@ -161,19 +151,17 @@ struct MonotoneMap {
   MonotoneMap(const Tensor<double>& d, std::span<const Index> verifier_layers, Index dense_layers)
       : draft_slot(verifier_layers.size()) {
     const Index first =
-        std::lower_bound(verifier_layers.begin(), verifier_layers.end(), dense_layers) -
-        verifier_layers.begin();
+        std::ranges::lower_bound(verifier_layers, dense_layers) - verifier_layers.begin();
     if (first == static_cast<Index>(verifier_layers.size())) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "layer-map: dense-layers {} leaves none of the {} recorded verifier layers to map",
-          dense_layers, verifier_layers.size()));
+          dense_layers, verifier_layers.size());
     }
     const Tensor<double> sparse = columns_from(d, first);
     const LayerAssignment best = monotone_layer_map(sparse.view());
     cost = best.cost;
-    for (std::size_t j = 0; j < best.draft_of.size(); ++j) {
+    for (std::size_t j = 0; j < best.draft_of.size(); ++j)
       draft_slot[static_cast<std::size_t>(first) + j] = best.draft_of[j];
-    }
     unconstrained_cost = unconstrained_layer_map(sparse.view()).cost;
   }
   std::vector<std::optional<Index>> draft_slot;  // per verifier slot

@@ -1,11 +1,8 @@
 #include "analysis/kinds/nucleus_sizes.hpp"
 
-#include <algorithm>
 #include <bit>
-#include <limits>
-#include <numeric>
 
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/kit.hpp"
 #include "core/attention/top_mass.hpp"
 
 namespace kvscope {
@@ -16,7 +13,7 @@ KeyCounts counts_of(std::span<const double> sizes) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   if (sizes.empty()) return {nan, nan, nan, nan};
   return {mean(sizes), quantile(sizes, 0.5), quantile(sizes, 0.95),
-          *std::max_element(sizes.begin(), sizes.end())};
+          *std::ranges::max_element(sizes)};
 }
 
 Index size_bin(Index size) {
@@ -44,9 +41,8 @@ HeadSizes measure_head(const TraceSource& trace, Index layer, Index q_head, cons
                const double p = s < plan.shares.size() ? plan.shares[s] : plan.target_mass;
                sizes(static_cast<Index>(s), i) = static_cast<double>(top.keys_for(p));
              }
-             for (Index k = 1; k <= top.n_weights(); ++k) {
+             for (Index k = 1; k <= top.n_weights(); ++k)
                gains.add(static_cast<std::size_t>(k - 1), top.mass(k) - top.mass(k - 1));
-             }
            });
   HeadSizes out(n_sizes);
   for (std::size_t s = 0; s < n_sizes; ++s) {
@@ -84,8 +80,7 @@ LayerNucleus measure_nucleus(const TraceSource& trace, Index layer, const Nucleu
     if (n >= plan.min_visible) visible.push_back(static_cast<double>(n));
   }
 
-  LayerNucleus out;
-  out.n_rows = static_cast<Index>(visible.size());
+  LayerNucleus out{.n_rows = static_cast<Index>(visible.size())};
   const auto n_bins = static_cast<std::size_t>(n_size_bins(info.n_tokens));
   const std::size_t n_shares = plan.shares.size();
   out.size_counts.assign(plan.q_heads.size() * n_shares * n_bins, 0);

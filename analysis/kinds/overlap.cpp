@@ -1,28 +1,18 @@
 #include "analysis/kinds/overlap.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "analysis/base/columns.hpp"
-#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/base/reproducible_sums.hpp"
-#include "core/base/error.hpp"
-#include "core/base/fields_json.hpp"
-#include "core/base/nan.hpp"
 #include "core/selectors/spec_lists.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Members = std::uint64_t;  // a bit per pair of method and budget
 
 /// Two sides, each a method or all the others.
@@ -34,8 +24,8 @@ struct Couple {
 std::vector<Couple> couples_of(const PairPlan& plan) {
   const std::vector<ReplayPair>& pairs = plan.pairs;
   if (pairs.size() > 64) {
-    throw ConfigError(fmt::format(
-        "overlap: expected at most 64 methods with their budgets at once, found {}", pairs.size()));
+    throw ConfigError("overlap: expected at most 64 methods with their budgets at once, found {}",
+                      pairs.size());
   }
   const auto budget_of = [&](std::size_t p) {
     return pairs[p].budget ? pairs[p].budget->to_string() : std::string();

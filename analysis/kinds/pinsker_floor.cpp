@@ -1,22 +1,14 @@
 #include "analysis/kinds/pinsker_floor.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
+#include "analysis/base/kit.hpp"
 #include "analysis/base/mean_rows.hpp"
 #include "analysis/kinds/layer_map.hpp"
 #include "core/attention/layer_divergence.hpp"
 #include "core/attention/monotone_map.hpp"
 #include "core/attention/nucleus.hpp"
 #include "core/attention/row_kernels.hpp"
-#include "core/base/error.hpp"
-#include "core/base/nan.hpp"
 #include "core/sim/draft_rows.hpp"
 #include "core/sim/replay.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -30,8 +22,7 @@ constexpr std::string_view kMonotone = "monotone";
 std::string monotone_map_text(const TraceSource& verifier, const TraceSource& draft,
                               ThreadPool& pool, const ProgressFn& progress,
                               const std::stop_token& stop) {
-  LayerMapOptions options;
-  options.token_match = TokenMatch::common_prefix;
+  LayerMapOptions options{.token_match = TokenMatch::common_prefix};
   MemoryResult result;
   analyze_layer_map(verifier, draft, options, result, pool, progress, stop);
   const auto map = result.values<std::int64_t>("monotone_map");
@@ -39,7 +30,7 @@ std::string monotone_map_text(const TraceSource& verifier, const TraceSource& dr
   std::vector<Index> draft_of;
   Index current = draft.info().layer_slot(map.front());
   for (Index layer = 0; layer < info.n_layers; ++layer) {
-    const auto it = std::find(info.layers.begin(), info.layers.end(), layer);
+    const auto it = std::ranges::find(info.layers, layer);
     if (it != info.layers.end())
       current = draft.info().layer_slot(map[static_cast<std::size_t>(it - info.layers.begin())]);
     draft_of.push_back(current);
@@ -81,9 +72,8 @@ class RowMasses {
   }
   /// Each row and head has a place of its own: any order, several threads.
   void add(const MeasuredRow& row) {
-    const auto r = std::lower_bound(row_pos_.begin(), row_pos_.end(), row.pos) - row_pos_.begin();
-    const auto h =
-        std::lower_bound(q_heads_.begin(), q_heads_.end(), row.q_head) - q_heads_.begin();
+    const auto r = std::ranges::lower_bound(row_pos_, row.pos) - row_pos_.begin();
+    const auto h = std::ranges::lower_bound(q_heads_, row.q_head) - q_heads_.begin();
     const auto at = static_cast<std::size_t>(h) * row_pos_.size() + static_cast<std::size_t>(r);
     const std::span<const KeyPos> kept = row.kept.front();
     keys_[at] = sum_of(row.probs);
@@ -120,8 +110,7 @@ PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& dra
                              const PinskerOptions& options, ThreadPool& pool,
                              const ProgressFn& progress, std::stop_token stop) {
   const double p = options.nucleus;
-  if (!(p > 0.0 && p <= 1.0))
-    throw ConfigError(fmt::format("nucleus: expected a share in (0, 1], found {}", p));
+  if (!(p > 0.0 && p <= 1.0)) throw ConfigError("nucleus: expected a share in (0, 1], found {}", p);
   if (options.layer_map != kMonotone) DraftMap(options.layer_map, "monotone, ");  // refuses others
   require_same_tokens(verifier, draft);
   require_full_qkv(draft, "coverage");
@@ -152,8 +141,7 @@ PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& dra
     RowMasses masses(out.row_pos, info.q_heads);
     replay.on_row = [&](const MeasuredRow& row) { masses.add(row); };
     replay_layers(verifier, &draft, {layer}, {pair}, replay, pool, progress, stop);
-    PinskerLayer one;
-    one.layer = layer;
+    PinskerLayer one{.layer = layer};
     masses.file(one);
     out.layers.push_back(std::move(one));
   }

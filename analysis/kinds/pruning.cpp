@@ -1,24 +1,11 @@
 #include "analysis/kinds/pruning.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
-
-#include "analysis/base/layer_arrays.hpp"
-#include "analysis/base/measure_layers.hpp"
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/kit.hpp"
 #include "core/attention/head_share.hpp"
 #include "core/attention/quoka_scores.hpp"
 #include "core/attention/sparq_queries.hpp"
 #include "core/attention/topk.hpp"
-#include "core/base/error.hpp"
-#include "core/base/fields_json.hpp"
 #include "core/base/lists.hpp"
-#include "core/base/nan.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -254,10 +241,10 @@ nlohmann::ordered_json analyze_pruning(const TraceSource& trace, const PruningOp
     throw ConfigError("pruning: page-sizes: expected whole numbers from 1 on, as 8,16,32");
   const std::vector<Index> ends = chunk_ends(info.n_tokens, options);
   if (ends.empty() || ends.back() - options.chunk <= options.budget) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "pruning: expected more keys before the last chunk than the budget of {} takes, found a "
         "recording of {} tokens; take a longer one, or a smaller --budget or --chunk",
-        options.budget, info.n_tokens));
+        options.budget, info.n_tokens);
   }
   std::vector<Index> contexts;
   for (const Index end : ends) contexts.push_back(end - options.chunk);

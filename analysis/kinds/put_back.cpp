@@ -18,9 +18,8 @@ KeyList all_keys(const SelectCall& call) {
 
 KeyList with_key(const ListView& view, Index key) {
   KeyList list{view.scored(), view.forced(), {}};
-  if (std::binary_search(view.keys.begin(), view.keys.end(), static_cast<KeyPos>(key))) return list;
-  const auto at =
-      std::lower_bound(list.scored.begin(), list.scored.end(), static_cast<KeyPos>(key));
+  if (std::ranges::binary_search(view.keys, static_cast<KeyPos>(key))) return list;
+  const auto at = std::ranges::lower_bound(list.scored, static_cast<KeyPos>(key));
   const auto place = at - list.scored.begin();
   list.scored.insert(at, static_cast<KeyPos>(key));
   if (view.log_weight.empty()) return list;

@@ -1,10 +1,8 @@
 #include "analysis/kinds/query_correlation.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <vector>
 
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/kit.hpp"
 
 namespace kvscope {
 

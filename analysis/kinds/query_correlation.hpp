@@ -2,9 +2,7 @@
 // position explains taken out of both.
 #pragma once
 
-#include <array>
-#include <span>
-#include <string_view>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

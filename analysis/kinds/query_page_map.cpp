@@ -78,9 +78,8 @@ void QueryPageMap::add_kept(Index pos, std::span<const double> probs, TokenRange
     const Index page = grid_.page_of(keys[i]);
     const std::size_t first = i;
     double mass = 0.0;
-    for (; i < keys.size() && grid_.page_of(keys[i]) == page; ++i) {
+    for (; i < keys.size() && grid_.page_of(keys[i]) == page; ++i)
       mass += probs[static_cast<std::size_t>(keys[i] - visible.begin)];
-    }
     mass_.add(grid_.cell(block, page), mass);
     add_count(n_kept_[grid_.cell(block, page)], static_cast<std::int64_t>(i - first));
   }

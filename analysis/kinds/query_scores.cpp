@@ -8,9 +8,8 @@ namespace kvscope {
 std::vector<TokenRange> prompt_chunks(const TraceInfo& info, Index chunk) {
   const Index n_prompt = std::clamp<Index>(info.n_prompt, 0, info.n_tokens);
   std::vector<TokenRange> chunks;
-  for (Index begin = 0; begin < n_prompt; begin = chunks.back().end) {
+  for (Index begin = 0; begin < n_prompt; begin = chunks.back().end)
     chunks.push_back({begin, begin + std::min(chunk, n_prompt - begin)});
-  }
   return chunks;
 }
 

@@ -1,26 +1,14 @@
 #include "analysis/kinds/query_selection.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 
-#include "analysis/base/columns.hpp"
-#include "analysis/base/measure_layers.hpp"
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/kinds/query_correlation.hpp"
 #include "core/attention/exact_rows.hpp"
-#include "core/base/fields_json.hpp"
-#include "core/base/nan.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kFewestInChunk = 8;  // queries for a correlation inside one chunk
 constexpr std::array<std::string_view, 2> kSpans = EnumNames<QuerySpan>::value;
@@ -37,8 +25,8 @@ struct Plan {
       : part(selected_part(info, options.selection)),
         positions(evenly_spaced(0, info.n_tokens, options.queries)),
         chunks(prompt_chunks(info, options.chunk)) {
-    counted = static_cast<std::size_t>(
-        std::lower_bound(positions.begin(), positions.end(), options.skip) - positions.begin());
+    counted = static_cast<std::size_t>(std::ranges::lower_bound(positions, options.skip) -
+                                       positions.begin());
     for (Index pos : positions) {
       const auto x = static_cast<double>(pos);
       control.push_back(options.control == QueryControl::position ? x : std::log1p(x));
@@ -147,7 +135,7 @@ void correlate_chunks(const Plan& plan, std::span<const double> s_q,
                       std::span<const double> log_max, std::span<double> out) {
   for (std::size_t c = 0; c < plan.chunks.size(); ++c) {
     const auto at = [&](Index pos) {
-      const auto found = std::lower_bound(plan.positions.begin(), plan.positions.end(), pos);
+      const auto found = std::ranges::lower_bound(plan.positions, pos);
       return std::max(static_cast<std::size_t>(found - plan.positions.begin()), plan.counted);
     };
     const std::size_t first = at(plan.chunks[c].begin);
@@ -164,9 +152,8 @@ void correlate_head(const Plan& plan, Index slot, LayerQueries& out) {
   for (std::size_t span : {kPrompt, kChunk}) {
     const QueryCorrelation all =
         correlate_queries(counted(out.s_q[span].view().row(slot)), counted(log_max), control);
-    for (std::size_t i = 0; i < all.value.size(); ++i) {
+    for (std::size_t i = 0; i < all.value.size(); ++i)
       (*out.correlation[span][i])(slot) = all.value[i];
-    }
   }
   (*out.weight_position)(slot) = pearson(control, counted(log_max));
   // over the same queries as the partial correlations, which --skip-recent may leave without a key
@@ -252,9 +239,8 @@ Json analyze_query_selection(const TraceSource& trace, const QuerySelectionOptio
       check_stop(stop, "query-selection");
       const Tensor<float> k = trace.read_k(layer, kv_head, {0, part.n_tokens});
       const KeyTable keys(k.view());
-      for (const Index q_slot : q_slots_of(part, kv_head)) {
+      for (const Index q_slot : q_slots_of(part, kv_head))
         measure_head(trace, options, plan, layer, q_slot, keys, loop, queries);
-      }
     }
     pool.parallel_for(n_of(part.q_heads),
                       [&](Index head, int) { correlate_head(plan, head, queries); });

@@ -1,20 +1,8 @@
 #include "analysis/kinds/quest_bounds.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-#include <numeric>
-
-#include "analysis/base/columns.hpp"
-#include "analysis/base/measure_layers.hpp"
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/kinds/quest_step.hpp"
 #include "core/attention/visible.hpp"
-#include "core/base/error.hpp"
-#include "core/base/fields_json.hpp"
-#include "core/base/nan.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -174,9 +162,8 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
   };
   const auto summarize = [&](Index, Index layer, nlohmann::ordered_json& entry) {
     std::vector<std::int64_t> visible;
-    for (const Index pos : step_pos) {
+    for (const Index pos : step_pos)
       visible.push_back(visible_keys(pos, window_of(info, layer)).size());
-    }
     Totals of_layer(arrays.columns);
     for (Totals* totals : {&of_layer, &all}) totals->add(visible);
     if (layer >= options.dense_layers) sparse.add(visible);

@@ -1,18 +1,11 @@
 #include "analysis/kinds/quest_step.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
 #include <deque>
-#include <limits>
 
-#include "analysis/base/analysis.hpp"
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/kit.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
-#include "core/base/error.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 
@@ -122,9 +115,8 @@ QuestStepper::QuestStepper(const QuestOptions& options)
       budget_{Budget::Kind::tokens, static_cast<double>(options.budget)},
       shares_lists_(options.group_shared != GroupShared::none) {
   if (shares_lists_) per_head_ = make_quest(QuestSemantics::eval, GroupShared::none, page_size_);
-  for (std::size_t s = 0; s < kQuestSemantics.size(); ++s) {
+  for (std::size_t s = 0; s < kQuestSemantics.size(); ++s)
     selectors_[s] = make_quest(kQuestSemantics[s], options.group_shared, page_size_);
-  }
 }
 
 QuestGroupStep QuestStepper::measure(const QuestQuestion& question) {
@@ -181,9 +173,8 @@ QuestGroupStep QuestStepper::measure(const QuestQuestion& question) {
       for (const KeyPos key : list.keys) is_loaded[s][static_cast<std::size_t>(key)] = true;
     }
   }
-  for (std::size_t s = 0; s < lists.size(); ++s) {
-    step.union_loaded[s] = std::count(is_loaded[s].begin(), is_loaded[s].end(), true);
-  }
+  for (std::size_t s = 0; s < lists.size(); ++s)
+    step.union_loaded[s] = std::ranges::count(is_loaded[s], true);
   return step;
 }
 
@@ -196,10 +187,9 @@ std::vector<Index> quest_step_positions(const TraceSource& trace, const QuestOpt
   const std::vector<Index> steps = decoded ? evenly_spaced(n_prompt, info.n_tokens, options.steps)
                                            : evenly_spaced(0, n_prompt, options.steps);
   if (steps.empty()) {
-    throw ConfigError(fmt::format(
-        "quest: expected {} positions to look at, but {} holds {} prompt "
-        "and {} decoded tokens",
-        decoded ? "decoded" : "prompt", trace.where(), n_prompt, info.n_tokens - n_prompt));
+    throw ConfigError(
+        "quest: expected {} positions to look at, but {} holds {} prompt and {} decoded tokens",
+        decoded ? "decoded" : "prompt", trace.where(), n_prompt, info.n_tokens - n_prompt);
   }
   return steps;
 }

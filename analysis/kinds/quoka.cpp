@@ -1,19 +1,9 @@
 // Compiled alone: the names of this file stand in quest_bounds.cpp too.
 #include "analysis/kinds/quoka.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
-#include "analysis/base/measure_layers.hpp"
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/kinds/query_correlation.hpp"
 #include "analysis/kinds/quoka_group.hpp"
-#include "core/base/error.hpp"
-#include "core/base/fields_json.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -116,9 +106,8 @@ void write_axes(ResultWriter& output, const TraceInfo& info, const QuokaPlan& pl
   write_axis(output, "chunk_begin", chunk_begin, "token", "first position of the chunk");
   write_axis(output, "available", available, "token", "keys of the cache after the chunk");
   write_axis(output, "selected/offsets", kept_offsets, "1", "first entry of each chunk");
-  if (options.store_key_scores) {
+  if (options.store_key_scores)
     write_axis(output, "key_scores/offsets", score_offsets, "1", "first entry of each chunk");
-  }
 }
 
 /// By kCorrelations: [q_head].
@@ -136,13 +125,11 @@ CorrelationArrays add_correlations(LayerArrays& arrays, Index n_heads) {
 /// Head means of the correlations, and the best head.
 void add_correlations_to(nlohmann::ordered_json& entry, const TraceInfo& info,
                          const CorrelationArrays& values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
+  for (std::size_t i = 0; i < values.size(); ++i)
     entry[fmt::format("{}_mean", kCorrelations[i])] = json_number(mean(values[i]->flat()));
-  }
   const std::span<const double> headline = values[1]->flat();
-  const auto best = std::max_element(headline.begin(), headline.end(), [](double a, double b) {
-    return std::isnan(a) ? !std::isnan(b) : a < b;
-  });
+  const auto best = std::ranges::max_element(
+      headline, [](double a, double b) { return std::isnan(a) ? !std::isnan(b) : a < b; });
   entry["pearson_log_best"] = json_number(*best);
   entry["pearson_log_best_head"] = info.q_heads[static_cast<std::size_t>(best - headline.begin())];
 }

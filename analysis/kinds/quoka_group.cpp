@@ -1,15 +1,11 @@
 #include "analysis/kinds/quoka_group.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <memory>
-#include <numeric>
 
+#include "analysis/base/kit.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
-#include "core/base/nan.hpp"
 #include "core/selectors/score_engine.hpp"
 
 namespace kvscope {
@@ -50,7 +46,7 @@ std::vector<Index> chosen_keys(const Selection& lists, const QuokaChunk& chunk) 
   std::vector<Index> chosen(scored.begin(), scored.end());
   if (static_cast<Index>(chosen.size()) < chunk.budget) {
     const Index own = chunk.tokens.begin;
-    chosen.insert(std::lower_bound(chosen.begin(), chosen.end(), own), own);
+    chosen.insert(std::ranges::lower_bound(chosen, own), own);
   }
   return chosen;
 }
@@ -141,9 +137,8 @@ void measure_rows(const Group& group, const QuokaChunk& chunk, const Selection& 
       out.mass(slot, pos) = static_cast<float>(kept_sum(row, lists.list(0, i), pos) / sums.sum);
       const double inverse = group.sink_logits[h] ? std::exp(shift - lse) : 1.0 / sums.sum;
       const std::size_t n = std::min(best_weight.size(), row.size());
-      for (std::size_t t = 0; t < n; ++t) {
+      for (std::size_t t = 0; t < n; ++t)
         best_weight[t] = std::max(best_weight[t], inverse * row[t]);
-      }
     };
     visit_score_rows({group.q.sub(static_cast<Index>(h)), 0, group.keys, group.score, group.window},
                      positions, scratch, measure);
@@ -212,9 +207,8 @@ QuokaPlan::QuokaPlan(const TraceInfo& info, const QuokaOptions& options) {
     chunk.kept_begin = n_kept;
     n_scores += n;
     n_kept += chunk.budget;
-    if (!decodes && chunk.tokens.size() == options.chunk) {
+    if (!decodes && chunk.tokens.size() == options.chunk)
       last_whole_chunk = static_cast<Index>(chunks.size());
-    }
     chunks.push_back(chunk);
     begin = chunk.tokens.end;
   }

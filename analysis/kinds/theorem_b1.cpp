@@ -1,20 +1,13 @@
 #include "analysis/kinds/theorem_b1.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 
-#include "analysis/base/columns.hpp"
-#include "analysis/base/measure_layers.hpp"
+#include "analysis/base/kit.hpp"
 #include "core/attention/quoka_scores.hpp"
 #include "core/attention/theorem_b1.hpp"
 #include "core/attention/topk.hpp"
 #include "core/base/evenly_spaced.hpp"
-#include "core/base/fields_json.hpp"
-#include "core/base/nan.hpp"
 #include "core/base/splitmix64.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -199,9 +192,7 @@ nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const Theore
   summary["totals"]["rows_per_head"] = n_rows;
   std::int64_t broken = 0;
   for (std::size_t b = 0; b < kBounds.size(); ++b) {
-    if (kBounds[b].must_hold) {
-      broken += total.sum_of(std::string(kBounds[b].key) + "_violations");
-    }
+    if (kBounds[b].must_hold) broken += total.sum_of(std::string(kBounds[b].key) + "_violations");
   }
   summary["totals"]["violations_of_proved_bounds"] = broken;
 

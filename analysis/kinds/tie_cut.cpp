@@ -1,11 +1,9 @@
 #include "analysis/kinds/tie_cut.hpp"
 
-#include <algorithm>
 #include <functional>
-#include <limits>
 #include <vector>
 
-#include "core/base/nan.hpp"
+#include "analysis/base/kit.hpp"
 
 namespace kvscope {
 
@@ -24,9 +22,8 @@ TieCut tie_cut(std::span<const double> scores, Index k) {
   const double next = *std::max_element(sorted.begin() + k, sorted.end());
   cut.gap = cut.kth - next;
   cut.has_tie = next == cut.kth;
-  cut.tied = std::count(sorted.begin(), sorted.end(), cut.kth);
-  const Index above =
-      std::count_if(sorted.begin(), sorted.end(), [&](double x) { return x > cut.kth; });
+  cut.tied = std::ranges::count(sorted, cut.kth);
+  const Index above = std::ranges::count_if(sorted, [&](double x) { return x > cut.kth; });
   const Index inside = k - above;
   cut.changed = std::min(inside, cut.tied - inside);
   return cut;

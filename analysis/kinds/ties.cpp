@@ -1,32 +1,20 @@
 #include "analysis/kinds/ties.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/calibration_notes.hpp"
-#include "analysis/base/layer_arrays.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/base/replay_pairs.hpp"
-#include "analysis/base/statistics.hpp"
 #include "analysis/kinds/tie_cut.hpp"
 #include "analysis/kinds/ties_live.hpp"
 #include "core/attention/rounded_scores.hpp"
-#include "core/base/error.hpp"
-#include "core/base/fields_json.hpp"
-#include "core/base/nan.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/sim/replay_run.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::array kTypes = {ScoreType::f64, ScoreType::f32, ScoreType::bf16, ScoreType::fp8};
 constexpr std::array<Index, 3> kPages = {1, 16, 64};  // 1: the method's own units
@@ -61,7 +49,7 @@ std::vector<TieCase> make_cases(const TiesOptions& options) {
           one.coarse =
               fmt::format("{}+coarsen:page={},scores={},ties=last", method, page, enum_name(type));
           if (!method.caps().decode)
-            throw ConfigError(fmt::format("{} is not defined for single queries", method));
+            throw ConfigError("{} is not defined for single queries", method);
         } catch (const ConfigError& error) {
           one.coarse = {};
           one.refused = error.what();
@@ -193,7 +181,7 @@ class LayerCensus {
 
 double median(std::vector<double> values) {
   if (values.empty()) return kNan;
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const std::size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2.0;
 }
@@ -230,10 +218,10 @@ void check_model(const TraceInfo& info, const Transformer& model) {
   const ModelConfig& config = model.config();
   if (config.n_layers == info.n_layers && config.n_q == info.n_q && config.n_vocab == info.n_vocab)
     return;
-  throw ConfigError(fmt::format(
-      "ties: the model has {} layers, {} query heads and {} tokens in its vocabulary, expected "
-      "those of the recording: {}, {} and {}",
-      config.n_layers, config.n_q, config.n_vocab, info.n_layers, info.n_q, info.n_vocab));
+  throw ConfigError(
+      "ties: the model has {} layers, {} query heads and {} tokens in its "
+      "vocabulary, expected those of the recording: {}, {} and {}",
+      config.n_layers, config.n_q, config.n_vocab, info.n_layers, info.n_q, info.n_vocab);
 }
 
 /// Decodes with both orders of ties, adds what came out to the cases' rows and writes the arrays
@@ -306,7 +294,7 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultWr
   plan.steps = options.steps;
   const std::vector<TokenRange> calls = plan_calls(info, plan, trace.where());
   std::vector<Index> layers = options.layers.empty() ? info.layers : options.layers;
-  std::sort(layers.begin(), layers.end());
+  std::ranges::sort(layers);
   require_unique(layers, "layer", "ties");
   for (const Index layer : layers) info.layer_slot(layer);
   std::erase_if(layers, [&](Index layer) {

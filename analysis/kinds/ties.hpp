@@ -3,7 +3,6 @@
 // another legal order of equal scores would change.
 #pragma once
 
-#include <optional>
 #include <stop_token>
 #include <vector>
 

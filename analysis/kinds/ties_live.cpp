@@ -1,11 +1,6 @@
 #include "analysis/kinds/ties_live.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-
-#include "core/base/error.hpp"
+#include "analysis/base/kit.hpp"
 #include "core/sim/live.hpp"
 
 namespace kvscope {
@@ -15,7 +10,7 @@ namespace {
 constexpr Index kPrefillChunk = 512;
 
 Index likeliest(std::span<const float> logits) {
-  return std::max_element(logits.begin(), logits.end()) - logits.begin();
+  return std::ranges::max_element(logits) - logits.begin();
 }
 
 }  // namespace

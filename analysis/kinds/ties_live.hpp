@@ -2,11 +2,7 @@
 // and once with the highest positions among equal scores, and the logits and tokens are compared.
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-
+#include "core/base/vocabulary.hpp"
 #include "core/model/transformer.hpp"
 #include "core/selectors/method_spec.hpp"
 

@@ -1,11 +1,7 @@
 #include "analysis/kinds/watched_method.hpp"
 
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-
 #include "core/attention/exact_rows.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

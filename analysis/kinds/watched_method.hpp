@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <span>
 #include <vector>
 
 #include "core/selectors/method_spec.hpp"

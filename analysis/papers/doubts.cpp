@@ -1,13 +1,9 @@
 #include "analysis/papers/doubts.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "analysis/base/kit.hpp"
 #include "analysis/papers/rows_where.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope::papers {
 

@@ -6,56 +6,37 @@ namespace kvscope::papers {
 
 namespace {
 
-Value lost(std::string key, std::string label, std::string column) {
-  return {.key = std::move(key),
-          .label = std::move(label),
-          .run = "error-bound",
-          .column = std::move(column),
-          .where = "selector=oracle-topk;q_head=",
-          .unit = Unit::factor,
-          .derive = Derive::per_lost,
-          .than = "mass"};
+Value lost(const std::string& key, const std::string& label, const std::string& column) {
+  return {key,          label,        "error-bound",    column, "selector=oracle-topk;q_head=",
+          Unit::factor, Spread::none, Derive::per_lost, "mass"};
 }
 
-Value nucleus_mass(std::string key, std::string label, std::string mode) {
-  return {.key = std::move(key),
-          .label = std::move(label),
-          .run = "nucleus-time",
-          .column = "least_mass_" + std::move(mode),
-          .where = "keys=8192",
-          .unit = Unit::percent};
+Value nucleus_mass(const std::string& key, const std::string& label, const std::string& mode) {
+  return {key, label, "nucleus-time", "least_mass_" + mode, "keys=8192", Unit::percent};
 }
 
-Value pairing(std::string key, std::string label, std::string selector) {
-  return {.key = std::move(key),
-          .label = std::move(label),
-          .run = "sweep-prefill",
-          .column = "mass_mean",
-          .where = "selector=" + std::move(selector) + ";q_head=",
-          .unit = Unit::percent};
+Value pairing(const std::string& key, const std::string& label, const std::string& selector) {
+  return {
+      key, label, "sweep-prefill", "mass_mean", "selector=" + selector + ";q_head=", Unit::percent};
 }
+
+}  // namespace
 
 std::vector<Item> quoka_errors() {
   return {
       {.id = "error-theorem-b1",
-       .paper = Paper::quoka,
        .place = "Theorem B.1",
        .title = "Theorem B.1 as printed is false",
-       .claim =
-           "For ||q|| = 1 and all squared norms below M: (log(n/(n+1)) - log(1-w)) / (2M) - 1 <= "
-           "CosSim(k*, q).",
+       .claim = "For ||q|| = 1 and all squared norms below M: (log(n/(n+1)) - log(1-w)) / (2M) - 1 "
+                "<= CosSim(k*, q).",
        .words = "Without loss of generality suppose ||q|| = 1 and assume k* is a key not in",
        .published =
            "Printed with an upper bound M of the squared norms, and no other condition on them.",
-       .values = {{.key = "violations",
-                   .label =
-                       "number of rows of the constructed recording that violate the printed bound",
-                   .run = "b1-example",
-                   .column = "totals.printed_violations"},
-                  {.key = "repaired",
-                   .label = "number of rows that violate a proved bound",
-                   .run = "b1-example",
-                   .column = "totals.violations_of_proved_bounds"}},
+       .values = {{"violations",
+                   "number of rows of the constructed recording that violate the printed bound",
+                   "b1-example", "totals.printed_violations"},
+                  {"repaired", "number of rows that violate a proved bound", "b1-example",
+                   "totals.violations_of_proved_bounds"}},
        .checks =
            {{Role::form, "violations", Op::at_most, "0", 0.0,
              "two counterexamples are enough (keys of unequal norm; norms below 1/2, where the "
@@ -67,18 +48,14 @@ std::vector<Item> quoka_errors() {
                "bound is 4.25. True for keys of equal norm of at least 1/2; Jensen's form always.",
        .kind = Kind::error},
       {.id = "error-normalised-keys",
-       .paper = Paper::quoka,
        .place = "Algorithm 1, lines 7 and 12",
        .title = "Normalised keys, if taken literally",
        .claim = "Line 7 replaces K by unit keys and line 12 gathers K* from that K.",
        .words = "K <- K/norm(K, dim=-1) ... K*, V* <- gather(K, I), gather(V, I)",
        .published =
            "Algorithm 1 overwrites K (and Q, of which N_Q rows are left) before gathering.",
-       .values = {{.key = "norm",
-                   .label = "norm of the keys that attention needs, mean over heads and layers",
-                   .run = "geometry",
-                   .column = "totals.k_norm_mean",
-                   .spread = Spread::rows}},
+       .values = {{"norm", "norm of the keys that attention needs, mean over heads and layers",
+                   "geometry", "totals.k_norm_mean", "", Unit::number, Spread::rows}},
        .checks =
            {{Role::form, "norm", Op::at_most, "1", 0.05,
              "attention over the gathered unit keys would divide every logit by that norm; the "
@@ -86,21 +63,15 @@ std::vector<Item> quoka_errors() {
        .pictures = {{"table --rows layer --value k_norm_mean,k_norm_p05,k_norm_p95 {geometry}"}},
        .kind = Kind::error},
       {.id = "error-pairing",
-       .paper = Paper::quoka,
        .place = "Algorithm 1, lines 4 and 8",
        .title = "Pairing by rank or by position is left open",
        .claim = "Algorithm 1 says which keys are kept.",
        .words = "Q <- gather(topk(-S_Q, N_Q), Q) ... mean(Q, reshape(b, n_kv, n_q, d), dim=2)",
        .published = "After each head has chosen its own queries (line 4), slot j of the mean over "
                     "heads (line 8) joins different tokens, in whatever order top-k returns them.",
-       .values = {{.key = "change",
-                   .label = "attention kept, paired by position minus paired by rank",
-                   .run = "sweep-prefill",
-                   .column = "mass_mean",
-                   .where = "selector=quoka:pairing=position_sorted;q_head=",
-                   .unit = Unit::percent,
-                   .derive = Derive::difference,
-                   .than = "rank"},
+       .values = {{"change", "attention kept, paired by position minus paired by rank",
+                   "sweep-prefill", "mass_mean", "selector=quoka:pairing=position_sorted;q_head=",
+                   Unit::percent, Spread::none, Derive::difference, "rank"},
                   pairing("rank", "attention kept, paired by rank", "quoka"),
                   pairing("position", "paired by position", "quoka:pairing=position_sorted"),
                   pairing("shared", "one choice of tokens per group",
@@ -120,28 +91,19 @@ std::vector<Item> quoka_errors() {
 std::vector<Item> quest_errors() {
   return {
       {.id = "error-budget-48",
-       .paper = Paper::quest,
        .place = "Pass-key table, budget 32",
        .title = "Budget 32 was 48 tokens",
        .claim = "The first column of the pass-key table has a budget of 32 tokens.",
        .words = "Method / Budget 32 64 128 256 512",
        .published = "65 % at budget 32. The published evaluator takes max(3, budget / 16) pages.",
        .values =
-           {{.key = "kept",
-             .label =
-                 "number of keys that the evaluator's rule keeps at budget 32, largest layer mean",
-             .run = "pages",
-             .column = "kept",
-             .where = "selector=quest-paper;q_head=;window=0",
-             .unit = Unit::tokens,
-             .reduce = Reduce::max},
-            {.key = "kernel",
-             .label = "keys that the published kernels' rule keeps",
-             .run = "pages",
-             .column = "kept",
-             .where = "selector=quest;q_head=;window=0",
-             .unit = Unit::tokens,
-             .reduce = Reduce::max}},
+           {{"kept",
+             "number of keys that the evaluator's rule keeps at budget 32, largest layer mean",
+             "pages", "kept", "selector=quest-paper;q_head=;window=0", Unit::tokens, Spread::none,
+             Derive::none, "", Reduce::max},
+            {"kernel", "keys that the published kernels' rule keeps", "pages", "kept",
+             "selector=quest;q_head=;window=0", Unit::tokens, Spread::none, Derive::none, "",
+             Reduce::max}},
        .checks =
            {{Role::form, "kept", Op::at_most, "32", 0.0,
              "three pages of 16 are 48 tokens (a little less where the last page is not full)"}},
@@ -153,7 +115,6 @@ std::vector<Item> quest_errors() {
 std::vector<Item> specattn_errors() {
   return {
       {.id = "error-last-midpoint",
-       .paper = Paper::specattn,
        .place = "Algorithm 2, line 17",
        .title = "The last midpoint loses mass",
        .claim = "The set {i : a_i >= theta_mid} holds at least p of the row's mass.",
@@ -174,7 +135,6 @@ std::vector<Item> specattn_errors() {
                "sweep --phase verify --selector specattn:nucleus=paper_10.",
        .kind = Kind::error},
       {.id = "error-bound-factor",
-       .paper = Paper::specattn,
        .place = "Appendix A.3",
        .title = "The bound's factor 2",
        .claim = "The output error of top-p attention is at most (1 - p) ||V||.",
@@ -184,44 +144,25 @@ std::vector<Item> specattn_errors() {
        .values = {lost("renormalised", "error over lost mass, renormalised as computed",
                        "output_error"),
                   lost("raw", "error over lost mass by equation (2)", "output_error_raw"),
-                  {.key = "mass",
-                   .label = "attention kept",
-                   .run = "error-bound",
-                   .column = "mass_mean",
-                   .where = "selector=oracle-topk;q_head=",
-                   .unit = Unit::percent}},
+                  {"mass", "attention kept", "error-bound", "mass_mean",
+                   "selector=oracle-topk;q_head=", Unit::percent}},
        .checks = {{Role::form, "renormalised", Op::at_most, "1", 0.001,
                    "renormalised attention has twice the printed bound, and reaches it"}},
        .note = "A constructed recording: kept keys have the value u, all others -u, ||u|| = 1.",
        .kind = Kind::error},
       {.id = "error-77-percent",
-       .paper = Paper::specattn,
        .place = "Table 1",
        .title = "77.4 % KV reduction leaves the dense layers out",
        .claim = "A window of 256 keys reduces the KV loads of the model by 77.4 %.",
        .words = "the first 2 layers use full attention for all methods",
        .published = "77.4 %; the first two layers are dense and 10 % of 2048 tokens prefilled.",
        .values =
-           {{.key = "all",
-             .label =
-                 "KV reduction of all layers, with 2 of 32 dense (30/32 of the sparse layers')",
-             .run = "perplexity",
-             .column = "kv_reduction",
-             .where = "selector=streamingllm",
-             .unit = Unit::percent,
-             .factor = 30.0 / 32.0},
-            {.key = "kv",
-             .label = "KV reduction of a window of an eighth of the text, dense layers not counted",
-             .run = "perplexity",
-             .column = "kv_reduction",
-             .where = "selector=streamingllm",
-             .unit = Unit::percent},
-            {.key = "quest",
-             .label = "Quest's",
-             .run = "perplexity",
-             .column = "kv_reduction",
-             .where = "selector=quest",
-             .unit = Unit::percent}},
+           {{"all", "KV reduction of all layers, with 2 of 32 dense (30/32 of the sparse layers')",
+             "perplexity", "kv_reduction", "selector=streamingllm", Unit::percent, Spread::none,
+             Derive::none, "", Reduce::mean, 30.0 / 32.0},
+            {"kv", "KV reduction of a window of an eighth of the text, dense layers not counted",
+             "perplexity", "kv_reduction", "selector=streamingllm", Unit::percent},
+            {"quest", "Quest's", "perplexity", "kv_reduction", "selector=quest", Unit::percent}},
        .checks =
            {{Role::needs, "kv", Op::at_least, "0.774", 0.001},
             {Role::needs, "kv", Op::at_most, "0.774", 0.001},
@@ -230,16 +171,6 @@ std::vector<Item> specattn_errors() {
              "paper does not say"}},
        .kind = Kind::error},
   };
-}
-
-}  // namespace
-
-std::vector<Item> error_items() {
-  std::vector<Item> all;
-  for (auto make : {quoka_errors, quest_errors, specattn_errors}) {
-    for (Item& item : make()) all.push_back(std::move(item));
-  }
-  return all;
 }
 
 }  // namespace kvscope::papers

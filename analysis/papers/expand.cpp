@@ -1,10 +1,6 @@
 #include "analysis/papers/expand.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-
-#include "core/base/error.hpp"
 
 namespace kvscope::papers {
 
@@ -84,7 +80,7 @@ std::vector<std::string> expand(std::string_view command, const Substitute& subs
 std::vector<std::string> names_in(std::string_view command) {
   std::vector<std::string> names;
   replace_names(command, [&](std::string_view name) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+    if (std::ranges::find(names, name) == names.end()) names.emplace_back(name);
     return std::string();
   });
   return names;

@@ -2,10 +2,7 @@
 // and chosen heads.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::papers {
 

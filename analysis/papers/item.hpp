@@ -7,9 +7,7 @@
 // runs() are the whole list.
 #pragma once
 
-#include <span>
-#include <string>
-#include <vector>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::papers {
 
@@ -52,12 +50,12 @@ struct Value {
   std::string run;
   std::string column;  // of the rows, or "totals.NAME" of an analysis
   /// "selector=quoka;budget>=256;q_head=": rows that count ("q_head=": an empty cell).
-  std::string where;
+  std::string where = "";
   Unit unit = Unit::number;
   Spread spread = Spread::none;
-  Reduce reduce = Reduce::mean;
   Derive derive = Derive::none;
-  std::string than;  // derive: the key of the value it is compared with
+  std::string than = "";  // derive: the key of the value it is compared with
+  Reduce reduce = Reduce::mean;
   /// Of what was read; only for a share that a paper's own setting fixes, and said in the label.
   double factor = 1.0;
 };
@@ -94,9 +92,9 @@ struct Picture {
 enum class Kind { claim, error, ambiguity };
 
 struct Item {
-  std::string id;  // "quoka-fig-4"
-  Paper paper = Paper::quoka;
-  std::string place;  // "Figures 4 and 7"
+  std::string id;              // "quoka-fig-4"
+  Paper paper = Paper::quoka;  // its list's
+  std::string place;           // "Figures 4 and 7"
   std::string title;
   std::string claim;          // what the paper says, in a sentence
   std::string words;          // its own words for it, " ... " where some are left out; a test looks
@@ -117,10 +115,10 @@ struct Item {
 std::span<const Run> runs();
 std::span<const Item> items();
 
-// One list per file.
-std::vector<Item> quoka_items();
-std::vector<Item> quest_items();
-std::vector<Item> specattn_items();
-std::vector<Item> error_items();
+// The lists, each of one paper (item.cpp says which).
+using ItemList = std::vector<Item>();
+ItemList quoka_geometry_items, quoka_accuracy_items, quoka_cost_items, quest_motivation_items,
+    quest_quality_items, quest_speed_items, specattn_method_items, specattn_quality_items,
+    specattn_speed_items, quoka_errors, quest_errors, specattn_errors;
 
 }  // namespace kvscope::papers

@@ -1,18 +1,11 @@
 #include "analysis/papers/measure.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <optional>
 
+#include "analysis/base/kit.hpp"
 #include "analysis/base/table.hpp"
 #include "analysis/papers/rows_where.hpp"
 #include "analysis/simulate/intervals.hpp"
-#include "core/base/error.hpp"
-#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::papers {
@@ -20,8 +13,8 @@ namespace kvscope::papers {
 namespace {
 
 double reduced(const std::vector<double>& x, Reduce how) {
-  if (how == Reduce::min) return *std::min_element(x.begin(), x.end());
-  if (how == Reduce::max) return *std::max_element(x.begin(), x.end());
+  if (how == Reduce::min) return *std::ranges::min_element(x);
+  if (how == Reduce::max) return *std::ranges::max_element(x);
   double sum = 0.0;
   for (const double v : x) sum += v;
   return sum / static_cast<double>(x.size());
@@ -124,8 +117,8 @@ class Reader {
   static void set_range(const std::vector<double>& x, const char* what, Measured& measured) {
     if (x.size() < 2) return;
     measured.rows = static_cast<std::int64_t>(x.size());
-    measured.low = *std::min_element(x.begin(), x.end());
-    measured.high = *std::max_element(x.begin(), x.end());
+    measured.low = *std::ranges::min_element(x);
+    measured.high = *std::ranges::max_element(x);
     measured.interval = fmt::format("range over {} {}", x.size(), what);
     measured.is_range = true;
   }
@@ -169,11 +162,11 @@ std::vector<Measured> measure(const Item& item, const FindRun& find_run) {
   for (std::size_t i = 0; i < item.values.size(); ++i) {
     const Value& value = item.values[i];
     if (value.derive == Derive::none) continue;
-    const auto than = std::find_if(item.values.begin(), item.values.end(),
-                                   [&](const Value& other) { return other.key == value.than; });
+    const auto than = std::ranges::find_if(
+        item.values, [&](const Value& other) { return other.key == value.than; });
     if (than == item.values.end()) {
-      throw ConfigError(fmt::format("{}: value {} is compared with {}, which there is not", item.id,
-                                    value.key, value.than));
+      throw ConfigError("{}: value {} is compared with {}, which there is not", item.id, value.key,
+                        value.than);
     }
     derive(value, read[static_cast<std::size_t>(than - item.values.begin())], all[i]);
   }

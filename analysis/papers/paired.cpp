@@ -1,13 +1,11 @@
 #include "analysis/papers/paired.hpp"
 
-#include <algorithm>
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
-#include <cmath>
 #include <map>
 
+#include "analysis/base/kit.hpp"
 #include "analysis/base/paired_numbers.hpp"
-#include "analysis/base/statistics.hpp"
 #include "analysis/papers/rows_where.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/row_units.hpp"
@@ -91,17 +89,10 @@ Index count(const Differences& differences, double wanted) {
 }  // namespace
 
 std::string pairing_word(Pairing pairing) {
-  switch (pairing) {
-    case Pairing::prompt:
-      return "prompts";
-    case Pairing::block:
-      return "blocks of 64 tokens";
-    case Pairing::head:
-      return "heads";
-    case Pairing::none:
-      break;
-  }
-  return "";
+  return pairing == Pairing::prompt  ? "prompts"
+         : pairing == Pairing::block ? "blocks of 64 tokens"
+         : pairing == Pairing::head  ? "heads"
+                                     : "";
 }
 
 double usual_size(Pairing pairing) {
@@ -129,8 +120,7 @@ Pairing pairing_of(const Item& item, const Check& check) {
 
 std::optional<Differences> differences_of(const Item& item, const Check& check,
                                           const FindRun& find_run) {
-  Differences differences;
-  differences.pairing = pairing_of(item, check);
+  Differences differences{.pairing = pairing_of(item, check)};
   if (differences.pairing == Pairing::none) return std::nullopt;
   const auto [left, right] = sides_of(item, check);
   const ResultView* const view = find_run(left->run).view;

@@ -2,12 +2,9 @@
 // difference of two means is far surer than the two means where units are hard for both.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "analysis/papers/measure.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::papers {
 

@@ -1,22 +1,14 @@
 #include "analysis/papers/plan.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/papers/verdict.hpp"
-#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::papers {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// The word behind an option of a command; `preset` without it.
 std::string word_behind(const std::string& command, const std::string& option,
@@ -75,12 +67,11 @@ std::vector<PlannedCheck> plan_of(const std::vector<const Item*>& items, bool qu
   for (const Item* item : items) {
     if (!item->never.empty()) continue;
     for (const Check& check : item->checks) {
-      PlannedCheck one;
-      one.item = item;
-      one.check = &check;
-      one.hypothesis = hypothesis_of(*item, check);
-      one.pairing = pairing_of(*item, check);
-      one.threshold = threshold_of(*item, check);
+      PlannedCheck one{.item = item,
+                       .check = &check,
+                       .hypothesis = hypothesis_of(*item, check),
+                       .pairing = pairing_of(*item, check),
+                       .threshold = threshold_of(*item, check)};
       one.counts = check.counts > 0.0 ? check.counts : usual_size(one.pairing);
       one.spread = assumed_spread(one.pairing);
       one.units = one.power = one.needed = kNan;

@@ -5,46 +5,31 @@ namespace kvscope::papers {
 
 namespace {
 
-Value quest_accuracy(std::string key, std::string label, std::string where) {
-  return {.key = std::move(key),
-          .label = std::move(label),
-          .run = "passkey",
-          .column = "accuracy",
-          .where = std::move(where),
-          .unit = Unit::percent,
-          .spread = Spread::wilson};
+Value quest_accuracy(const std::string& key, const std::string& label, const std::string& where) {
+  return {key, label, "passkey", "accuracy", where, Unit::percent, Spread::wilson};
 }
 
-Value quest_recall10(std::string key, std::string label, std::string where) {
-  return {.key = std::move(key),
-          .label = std::move(label),
-          .run = "sweep-decode",
-          .column = "recall10",
-          .where = std::move(where) + ";q_head=;dense=0",
-          .unit = Unit::percent,
-          .spread = Spread::recorded};
+Value quest_recall10(const std::string& key, const std::string& label, const std::string& where) {
+  return {key,           label,           "sweep-decode", "recall10", where + ";q_head=;dense=0",
+          Unit::percent, Spread::recorded};
 }
 
-Value quest_perplexity(std::string key, std::string label, std::string selector) {
-  return {.key = std::move(key),
-          .label = std::move(label),
-          .run = "perplexity-empty",
-          .column = "perplexity",
-          .where = "selector=" + std::move(selector)};
+Value quest_perplexity(const std::string& key, const std::string& label,
+                       const std::string& selector) {
+  return {key, label, "perplexity-empty", "perplexity", "selector=" + selector};
 }
 
-Value quest_increase(std::string key, std::string label, std::string selector) {
-  Value value = quest_perplexity(std::move(key), std::move(label), std::move(selector));
-  value.unit = Unit::factor;
-  value.derive = Derive::ratio;
-  value.than = "full";
-  return value;
+Value quest_increase(const std::string& key, const std::string& label,
+                     const std::string& selector) {
+  return {key,          label,        "perplexity-empty", "perplexity", "selector=" + selector,
+          Unit::factor, Spread::none, Derive::ratio,      "full"};
 }
+
+}  // namespace
 
 std::vector<Item> quest_motivation_items() {
   return {
       {.id = "quest-cache-slows",
-       .paper = Paper::quest,
        .place = "Motivation",
        .title = "A long key-value cache slows decoding",
        .claim =
@@ -52,70 +37,40 @@ std::vector<Item> quest_motivation_items() {
        .words = "the inference speed decreases significantly as the sequence length grows ... This "
                 "slowdown is primarily caused by loading a large KV cache during attention",
        .published = "Words; in the paper 21.6 ms a token at 8k and 36.8 ms at 32k (FP16).",
-       .values = {{.key = "slower",
-                   .label = "time of decode steps after 8000 tokens over that after 1000",
-                   .run = "decode-8000",
-                   .column = "seconds",
-                   .unit = Unit::factor,
-                   .spread = Spread::recorded,
-                   .derive = Derive::ratio,
-                   .than = "short"},
-                  {.key = "short",
-                   .label = "seconds of the steps after 1000 tokens, median",
-                   .run = "decode-1000",
-                   .column = "seconds",
-                   .spread = Spread::recorded},
-                  {.key = "long",
-                   .label = "seconds of the steps after 8000 tokens, median",
-                   .run = "decode-8000",
-                   .column = "seconds",
-                   .spread = Spread::recorded}},
+       .values = {{"slower", "time of decode steps after 8000 tokens over that after 1000",
+                   "decode-8000", "seconds", "", Unit::factor, Spread::recorded, Derive::ratio,
+                   "short"},
+                  {"short", "seconds of the steps after 1000 tokens, median", "decode-1000",
+                   "seconds", "", Unit::number, Spread::recorded},
+                  {"long", "seconds of the steps after 8000 tokens, median", "decode-8000",
+                   "seconds", "", Unit::number, Spread::recorded}},
        .checks = {{Role::form, "slower", Op::above, "1"},
                   {Role::size, "slower", Op::at_least, "1.7", 0.0,
                    "36.8 over 21.6 ms is the paper's factor from 8k to 32k"}},
        .note = "Measured on this machine's cores, dense decoding."},
       {.id = "quest-sparsity",
-       .paper = Paper::quest,
        .place = "The Sparsity in Attention",
        .title = "A small portion of the tokens holds the attention",
        .claim = "A small portion of tokens, the critical ones, gathers most of the attention.",
        .words =
            "a small portion of tokens in the KV cache, called critical tokens, can accumulate "
            "sufficient attention scores, capturing the most important inter-token relationships",
-       .published =
-           "A picture after H2O; in the paper, \"over 90 % sparsity\" in all but the first "
-           "two layers.",
-       .values = {{.key = "keys",
-                   .label = "share of the visible keys that hold 90 % of a row's attention",
-                   .run = "coverage",
-                   .column = "totals.nucleus_0.9",
-                   .unit = Unit::percent,
-                   .derive = Derive::ratio,
-                   .than = "visible"},
-                  {.key = "count",
-                   .label = "keys that hold 90 % of a row's attention, mean",
-                   .run = "coverage",
-                   .column = "totals.nucleus_0.9",
-                   .unit = Unit::tokens,
-                   .spread = Spread::rows},
-                  {.key = "half",
-                   .label = "keys that hold half of it, mean",
-                   .run = "coverage",
-                   .column = "totals.nucleus_0.5",
-                   .unit = Unit::tokens,
-                   .spread = Spread::rows},
-                  {.key = "visible",
-                   .label = "keys a row sees, mean",
-                   .run = "sweep-prefill",
-                   .column = "kept",
-                   .where = "selector=full;q_head=",
-                   .unit = Unit::tokens}},
+       .published = "A picture after H2O; in the paper, \"over 90 % sparsity\" in all but the "
+                    "first two layers.",
+       .values = {{"keys", "share of the visible keys that hold 90 % of a row's attention",
+                   "coverage", "totals.nucleus_0.9", "", Unit::percent, Spread::none, Derive::ratio,
+                   "visible"},
+                  {"count", "keys that hold 90 % of a row's attention, mean", "coverage",
+                   "totals.nucleus_0.9", "", Unit::tokens, Spread::rows},
+                  {"half", "keys that hold half of it, mean", "coverage", "totals.nucleus_0.5", "",
+                   Unit::tokens, Spread::rows},
+                  {"visible", "keys a row sees, mean", "sweep-prefill", "kept",
+                   "selector=full;q_head=", Unit::tokens}},
        .checks = {{Role::form, "keys", Op::at_most, "0.5"},
                   {Role::size, "keys", Op::at_most, "0.1", 0.0,
                    "this small model attends more broadly than a 7B one"}},
        .pictures = {{"figure nucleus-size {coverage}"}}},
       {.id = "quest-query-dynamic",
-       .paper = Paper::quest,
        .place = "The Limits of Previous Methods",
        .title = "\"A is B. C is D. A is\": criticality depends on the query",
        .claim = "The token B is critical for the last \"is\" and for no query before it.",
@@ -126,30 +81,25 @@ std::vector<Item> quest_motivation_items() {
        .values = {},
        .checks = {},
        .pictures = {{"figure attention-map {abcd-map}"}},
-       .note =
-           "The same words, recorded and drawn (layer 0, head 0); compare the last row with the "
-           "rows above.",
-       .never =
-           "The claim is one drawn example without a number, so there is nothing to compare with; "
-           "the same words are recorded and drawn."},
+       .note = "The same words, recorded and drawn (layer 0, head 0); compare the last row with "
+               "the rows above.",
+       .never = "The claim is one drawn example without a number, so there is nothing to compare "
+                "with; the same words are recorded and drawn."},
   };
 }
 
 std::vector<Item> quest_quality_items() {
   return {
       {.id = "quest-passkey",
-       .paper = Paper::quest,
        .place = "Pass-key tables (10k and 100k tokens)",
        .title = "Pass keys by budget",
-       .claim =
-           "Quest finds nearly all pass keys with 64 tokens (1 % of the context); H2O, TOVA and "
-           "StreamingLLM find next to none.",
+       .claim = "Quest finds nearly all pass keys with 64 tokens (1 % of the context); H2O, TOVA "
+                "and StreamingLLM find next to none.",
        .words = "Quest can achieve nearly perfect accuracy with a KV cache of 64 and 1024 tokens, "
                 "which is about 1% of the total sequence length",
-       .published =
-           "LongChat-7b, 10k tokens, budgets 32 / 64 / 128 / 256 / 512: Quest 65 / 99 / 99 / "
-           "99 / 100 %; TOVA 0 / 1 / 1 / 3 / 8 %; H2O 0 / 1 / 1 / 1 / 3 %; StreamingLLM 1 / 1 "
-           "/ 1 / 3 / 5 %.",
+       .published = "LongChat-7b, 10k tokens, budgets 32 / 64 / 128 / 256 / 512: Quest 65 / 99 / "
+                    "99 / 99 / 100 %; TOVA 0 / 1 / 1 / 3 / 8 %; H2O 0 / 1 / 1 / 1 / 3 %; "
+                    "StreamingLLM 1 / 1 / 1 / 3 / 5 %.",
        .values = {quest_accuracy("quest", "Quest (current page kept), 64 tokens and more",
                                  "selector=quest;budget>=64"),
                   quest_accuracy("full", "full attention", "selector=full"),
@@ -170,7 +120,6 @@ std::vector<Item> quest_quality_items() {
                "magic numbers in the same prose if the dense model finds these more often in other "
                "prompts (run asked)."},
       {.id = "quest-pg19",
-       .paper = Paper::quest,
        .place = "PG19 figure",
        .title = "Perplexity over a long text",
        .claim = "Quest closely matches the perplexity of the full cache; other methods lie above.",
@@ -190,25 +139,21 @@ std::vector<Item> quest_quality_items() {
        .pictures = {{"figure perplexity {perplexity-empty}"}},
        .note = "From an empty cache, as Quest's script does. Windows of one book: no interval."},
       {.id = "quest-longbench",
-       .paper = Paper::quest,
        .place = "LongBench figures",
        .title = "LongBench by budget",
        .claim = "With a budget of 2k tokens Quest is comparable to the full cache on six tasks.",
-       .words =
-           "Quest with a budget of 2k tokens can achieve comparable performance as the model with "
-           "full KV cache, while other baselines still exhibit a notable gap from full cache "
-           "performance even with a larger budget",
+       .words = "Quest with a budget of 2k tokens can achieve comparable performance as the model "
+                "with full KV cache, while other baselines still exhibit a notable gap from full "
+                "cache performance even with a larger budget",
        .published = "LongChat-7b-v1.5-32k; curves. (The slides say 2k, the paper 1k.)",
        .never = "LongBench's documents and questions do not come with this program (kvscope "
                 "simulate ruler --examples asks them, where they are)."},
       {.id = "quest-recall",
-       .paper = Paper::quest,
        .place = "Figure 4 (recall)",
        .title = "Recall of the ten heaviest keys",
        .claim = "Quest keeps nearly all of the ten heaviest keys; H2O about half of them.",
-       .published =
-           "Read from the plot, budgets 64 / 256 / 1024: Quest about .96 / .99 / 1.00, H2O "
-           "about .45 / .47 / .50.",
+       .published = "Read from the plot, budgets 64 / 256 / 1024: Quest about .96 / .99 / 1.00, "
+                    "H2O about .45 / .47 / .50.",
        .values = {quest_recall10("quest", "Quest's recall of the ten heaviest, 64 tokens",
                                  "selector=quest;budget=64"),
                   quest_recall10("h2o", "H2O's", "selector=h2o;budget=64"),
@@ -223,26 +168,20 @@ std::vector<Item> quest_quality_items() {
 }
 
 std::vector<Item> quest_speed_items() {
-  const auto speed = [](std::string key, std::string label, std::string where) {
-    return Value{.key = std::move(key),
-                 .label = std::move(label),
-                 .run = "select",
-                 .column = "speedup",
-                 .where = "selector=quest;" + std::move(where),
-                 .unit = Unit::factor,
-                 .spread = Spread::recorded};
+  const auto speed = [](const std::string& key, const std::string& label,
+                        const std::string& where) {
+    return Value{key,          label,           "select", "speedup", "selector=quest;" + where,
+                 Unit::factor, Spread::recorded};
   };
   return {
       {.id = "quest-attention-time",
-       .paper = Paper::quest,
        .place = "Attention time breakdown",
        .title = "Self-attention speedup",
        .claim = "Quest speeds up self-attention by 7.03x at 32k tokens with budget 2048.",
        .words =
            "Quest speeds up self-attention by 7.03x at sequence length 32k with token budget 2048",
-       .published =
-           "7.03x on an RTX 4090 (the paper's figure for budget 4096: 1.69 / 2.92 / 4.86x at "
-           "8k / 16k / 32k).",
+       .published = "7.03x on an RTX 4090 (the paper's figure for budget 4096: 1.69 / 2.92 / 4.86x "
+                    "at 8k / 16k / 32k).",
        .values = {speed("long", "dense attention over Quest's choice and attention, 32k",
                         "tokens=32768"),
                   speed("middle", "the same at 16k", "tokens=16384"),
@@ -255,46 +194,31 @@ std::vector<Item> quest_speed_items() {
              "eighth of the cache is read"}},
        .pictures = {{"table --rows selector --columns tokens --value speedup,select_over_dense "
                      "{select}"}},
-       .note =
-           "One thread of a CPU, made-up numbers in the shape of Llama-3.2-3B (24 query and 8 KV "
-           "heads)."},
+       .note = "One thread of a CPU, made-up numbers in the shape of Llama-3.2-3B (24 query and 8 "
+               "KV heads)."},
       {.id = "quest-end-to-end",
-       .paper = Paper::quest,
        .place = "End-to-end latency",
        .title = "Decode latency, FP16 and 4-bit weights",
        .claim = "Quest makes decoding 1.74x (FP16) and 2.23x (4-bit weights) as fast at 32k.",
-       .words =
-           "Quest speedup end-to-end inference by 2.23x with sequence length 30K, token budget "
-           "2048, 4-bit weight quantization",
+       .words = "Quest speedup end-to-end inference by 2.23x with sequence length 30K, token "
+                "budget 2048, 4-bit weight quantization",
        .published = "36.8 to 21.2 ms and 29.6 to 13.3 ms a token, Llama-2-7b, RTX 6000 Ada.",
-       .never =
-           "It needs a GPU, 4-bit weights and a model in which the cache outweighs the weights; "
-           "this program measures the attention alone (previous item)."},
+       .never = "It needs a GPU, 4-bit weights and a model in which the cache outweighs the "
+                "weights; this program measures the attention alone (previous item)."},
       {.id = "quest-efficiency",
-       .paper = Paper::quest,
        .place = "Efficiency comparison",
        .title = "Cost at equal quality",
-       .claim =
-           "At the same quality Quest is up to 4.54 times as fast as the baselines, which need "
-           "nearly the full cache.",
-       .words =
-           "Baselines need nearly full cache to achieve lossless performance on LongBench "
-           "benchmarks ... Quest outperforms the baseline by up to 4.54x with the same lossless "
-           "accuracy",
+       .claim = "At the same quality Quest is up to 4.54 times as fast as the baselines, which "
+                "need nearly the full cache.",
+       .words = "Baselines need nearly full cache to achieve lossless performance on LongBench "
+                "benchmarks ... Quest outperforms the baseline by up to 4.54x with the same "
+                "lossless accuracy",
        .published = "3.82x on GovReport and 4.54x on TriviaQA against TOVA.",
-       .values = {{.key = "gain",
-                   .label = "bytes of the full cache over bytes of Quest at 64 tokens",
-                   .run = "sweep-decode",
-                   .column = "bytes",
-                   .where = "selector=full;q_head=;layer>=2",
-                   .unit = Unit::factor,
-                   .derive = Derive::ratio,
-                   .than = "bytes"},
-                  {.key = "bytes",
-                   .label = "bytes a call of Quest at 64 tokens",
-                   .run = "sweep-decode",
-                   .column = "bytes",
-                   .where = "selector=quest;budget=64;q_head=;dense=0"},
+       .values = {{"gain", "bytes of the full cache over bytes of Quest at 64 tokens",
+                   "sweep-decode", "bytes", "selector=full;q_head=;layer>=2", Unit::factor,
+                   Spread::none, Derive::ratio, "bytes"},
+                  {"bytes", "bytes a call of Quest at 64 tokens", "sweep-decode", "bytes",
+                   "selector=quest;budget=64;q_head=;dense=0"},
                   quest_accuracy("full", "facts found with full attention", "selector=full"),
                   quest_accuracy("quest", "facts found by Quest at 64 tokens",
                                  "selector=quest;budget=64"),
@@ -308,23 +232,12 @@ std::vector<Item> quest_speed_items() {
                   {Role::form, "quest", Op::above, "h2o", 0.0, "", 0.3},
                   {Role::size, "gain", Op::at_least, "4.54"}},
        .pictures = {{"figure bytes {sweep-decode}"}},
-       .note =
-           "Bytes instead of time, facts instead of LongBench. In kept attention (the figure) "
-           "TOVA is level with Quest on this recording at half the bytes: the next word of a novel "
-           "needs no far fact.",
+       .note = "Bytes instead of time, facts instead of LongBench. In kept attention (the figure) "
+               "TOVA is level with Quest on this recording at half the bytes: the next word of a "
+               "novel needs no far fact.",
        .only_form = "Bytes of the full cache over Quest's stand for seconds of TOVA's over "
                     "Quest's, so the size is not judged."},
   };
-}
-
-}  // namespace
-
-std::vector<Item> quest_items() {
-  std::vector<Item> all;
-  for (auto make : {quest_motivation_items, quest_quality_items, quest_speed_items}) {
-    for (Item& item : make()) all.push_back(std::move(item));
-  }
-  return all;
 }
 
 }  // namespace kvscope::papers

@@ -5,24 +5,14 @@ namespace kvscope::papers {
 
 namespace {
 
-Value quoka_accuracy(std::string key, std::string label, std::string run, std::string where) {
-  return {.key = std::move(key),
-          .label = std::move(label),
-          .run = std::move(run),
-          .column = "accuracy",
-          .where = std::move(where),
-          .unit = Unit::percent,
-          .spread = Spread::wilson};
+Value quoka_accuracy(const std::string& key, const std::string& label, const std::string& run,
+                     const std::string& where) {
+  return {key, label, run, "accuracy", where, Unit::percent, Spread::wilson};
 }
 
-Value quoka_total(std::string key, std::string label, std::string run, std::string name,
-                  Spread spread = Spread::rows, Unit unit = Unit::number) {
-  return {.key = std::move(key),
-          .label = std::move(label),
-          .run = std::move(run),
-          .column = "totals." + name,
-          .unit = unit,
-          .spread = spread};
+Value quoka_total(const std::string& key, const std::string& label, const std::string& run,
+                  const std::string& name, Spread spread = Spread::rows, Unit unit = Unit::number) {
+  return {key, label, run, "totals." + name, "", unit, spread};
 }
 
 /// What a retrieval claim needs before a sparse method can be judged by it.
@@ -36,18 +26,17 @@ Check quoka_dense_finds() {
           "nothing"};
 }
 
+}  // namespace
+
 std::vector<Item> quoka_geometry_items() {
   return {
       {.id = "quoka-fig-2a",
-       .paper = Paper::quoka,
        .place = "Figure 2 (a)",
        .title = "Attention map: some queries matter more than others",
-       .claim =
-           "Some queries score consistently higher across keys, so a few of them can speak for "
-           "a chunk.",
-       .words =
-           "Attention plot shows some queries are consistently higher scoring across keys, these "
-           "are more important to use for attention estimation",
+       .claim = "Some queries score consistently higher across keys, so a few of them can speak "
+                "for a chunk.",
+       .words = "Attention plot shows some queries are consistently higher scoring across keys, "
+                "these are more important to use for attention estimation",
        .published = "Llama-3.2-3B-Instruct, layer 0, head 11; a picture, no number.",
        .values = {quoka_total("recall", "share of the oracle's keys that the 16 queries find",
                               "quoka", "oracle_recall", Spread::rows, Unit::percent),
@@ -61,14 +50,12 @@ std::vector<Item> quoka_geometry_items() {
                "recording. The words became a number here: 16 queries of 128 find at least half of "
                "the keys that an oracle over the whole chunk keeps."},
       {.id = "quoka-fig-2b",
-       .paper = Paper::quoka,
        .place = "Figure 2 (b)",
        .title = "Queries and keys form two clusters",
        .claim = "Keys cluster around their mean direction and queries around theirs; the two means "
                 "point different ways.",
-       .words =
-           "We see using PCA that keys and queries tend to cluster amongst themselves and that "
-           "higher scoring queries tend to be near the bulk of the keys",
+       .words = "We see using PCA that keys and queries tend to cluster amongst themselves and "
+                "that higher scoring queries tend to be near the bulk of the keys",
        .published = "Llama-3.2-3B-Instruct, layer 0, head 11; a picture of two clouds.",
        .values = {quoka_total("queries", "mean cosine of queries with their mean", "geometry",
                               "query_clustering"),
@@ -85,15 +72,13 @@ std::vector<Item> quoka_geometry_items() {
                      "{pick:query-selection:best_pearson_log:layer} --heads "
                      "{pick:query-selection:best_pearson_log:best_head}"}}},
       {.id = "quoka-fig-2c",
-       .paper = Paper::quoka,
        .place = "Figure 2 (c)",
        .title = "S_q finds the queries with a large attention weight",
        .claim = "S_q, the negative cosine of a query with the mean query, correlates with the "
                 "query's largest attention weight.",
-       .words =
-           "The score we use to determine query subselection, S_q, also defined as the negative "
-           "cosine similarity of queries with their mean, correlates with query tokens with high "
-           "maximum attention score",
+       .words = "The score we use to determine query subselection, S_q, also defined as the "
+                "negative cosine similarity of queries with their mean, correlates with query "
+                "tokens with high maximum attention score",
        .published = "Correlation 0.737 in layer 0, head 11 of Llama-3.2-3B-Instruct (as readers of "
                     "the full paper quote it; the slides print no number).",
        .values = {quoka_total("mean", "Pearson correlation with log max weight, mean over heads",
@@ -114,7 +99,6 @@ std::vector<Item> quoka_geometry_items() {
        .note = "One text, one model. Later queries see more keys and have smaller weights, so the "
                "partial correlation is the fairer number."},
       {.id = "quoka-theorem-b1",
-       .paper = Paper::quoka,
        .place = "Theorem B.1",
        .title = "A key with attention weight w has a cosine of at least the bound",
        .claim = "(log(n/(n+1)) - log(1-w)) / (2M) - 1 <= CosSim(k*, q): a heavy key must point "
@@ -136,27 +120,19 @@ std::vector<Item> quoka_geometry_items() {
                    "a bound that lies near -1 says nothing about any key"}},
        .pictures = {{"figure theorem-b1 {theorem-b1}"}}},
       {.id = "quoka-norms",
-       .paper = Paper::quoka,
        .place = "Key and Query Geometry",
        .title = "Norms are bounded; deviation comes mostly from RoPE",
-       .claim =
-           "Norms of keys and queries are bounded within all layers, and most of the geometric "
-           "deviation comes from RoPE.",
-       .words =
-           "Key and query L2 norms are bounded within all layers of LLM (due to LayerNorms) ... "
-           "Majority of geometric deviation can be attributed to RoPE",
+       .claim = "Norms of keys and queries are bounded within all layers, and most of the "
+                "geometric deviation comes from RoPE.",
+       .words = "Key and query L2 norms are bounded within all layers of LLM (due to LayerNorms) "
+                "... Majority of geometric deviation can be attributed to RoPE",
        .published = "Words; no number.",
        .values = {quoka_total("q", "norm of queries, mean", "geometry", "q_norm_mean"),
                   quoka_total("q95", "norm of queries, 95th percentile", "geometry", "q_norm_p95"),
                   quoka_total("k", "norm of keys, mean", "geometry", "k_norm_mean"),
                   quoka_total("k95", "norm of keys, 95th percentile", "geometry", "k_norm_p95"),
-                  {.key = "k_ratio",
-                   .label = "95th percentile of key norms over their mean",
-                   .run = "geometry",
-                   .column = "totals.k_norm_p95",
-                   .unit = Unit::factor,
-                   .derive = Derive::ratio,
-                   .than = "k"},
+                  {"k_ratio", "95th percentile of key norms over their mean", "geometry",
+                   "totals.k_norm_p95", "", Unit::factor, Spread::none, Derive::ratio, "k"},
                   quoka_total("rope", "share of the keys' spread that RoPE makes, mean over heads",
                               "geometry", "rope_share", Spread::rows, Unit::percent),
                   quoka_total("after", "mean cosine of keys with their mean", "geometry",
@@ -175,12 +151,10 @@ std::vector<Item> quoka_geometry_items() {
 std::vector<Item> quoka_accuracy_items() {
   return {
       {.id = "quoka-fig-4",
-       .paper = Paper::quoka,
        .place = "Figures 4 and 7",
        .title = "Needle in a haystack",
-       .claim =
-           "QuoKA finds needles as the dense model does at all depths and lengths, where other "
-           "methods lose them.",
+       .claim = "QuoKA finds needles as the dense model does at all depths and lengths, where "
+                "other methods lose them.",
        .words =
            "QuoKA achieves baseline performance on NIAH tasks up to 32k with selective budget 2048",
        .published = "Llama-3.2-3B-Instruct, B_SA = 2048, B_CP = 128, up to 32k tokens: as dense.",
@@ -193,12 +167,10 @@ std::vector<Item> quoka_accuracy_items() {
                   {Role::form, "quoka", Op::above, "window", 0.0, "", 0.3},
                   {Role::size, "quoka", Op::at_least, "full", 0.05}},
        .pictures = {{"figure needle {needle}"}},
-       .note =
-           "Prompt by chunks and answer under the method (protocol all). The needle is a pass key, "
-           "or a magic number in the same prose if the dense model finds that more often in "
-           "other prompts (run asked); the command says which."},
+       .note = "Prompt by chunks and answer under the method (protocol all). The needle is a pass "
+               "key, or a magic number in the same prose if the dense model finds that more often "
+               "in other prompts (run asked); the command says which."},
       {.id = "quoka-table-1",
-       .paper = Paper::quoka,
        .place = "Table 1",
        .title = "RULER by length, seven methods",
        .claim = "At B_SA = 1024 QuoKA scores above SnapKV, KeyDiff, LessIsMore, Loki, SparQ and "
@@ -228,7 +200,6 @@ std::vector<Item> quoka_accuracy_items() {
                "directions are fitted on the first keys of each prompt; its authors fit them on a "
                "corpus."},
       {.id = "quoka-table-2",
-       .paper = Paper::quoka,
        .place = "Table 2",
        .title = "RULER with a quarter of the cache",
        .claim =
@@ -252,13 +223,11 @@ std::vector<Item> quoka_accuracy_items() {
                "stand for RULER's retrieval tasks; its other tasks small models cannot do "
                "densely."},
       {.id = "quoka-table-3",
-       .paper = Paper::quoka,
        .place = "Table 3",
        .title = "LongBench, relative to full attention",
        .claim = "QuoKA keeps 94.5 to 98.6 % of the dense score, other methods 69 to 90 %.",
-       .words =
-           "Longbench results demonstrate near baseline performance for QuoKA, much better than "
-           "other sparse attention methods applied to chunked prefill",
+       .words = "Longbench results demonstrate near baseline performance for QuoKA, much better "
+                "than other sparse attention methods applied to chunked prefill",
        .published = "Llama-3.2-3B at 512 / 1024 / 2048: QuoKA .945 / .972 / .986, SampleAttention "
                     ".738 / .800 / .901. The slides and the poster disagree on Loki with SmolLM3 "
                     "(.384 and .784 at 512).",
@@ -268,26 +237,18 @@ std::vector<Item> quoka_accuracy_items() {
 }
 
 std::vector<Item> quoka_cost_items() {
-  const auto flops = [](std::string key, std::string label, std::string selector) {
-    return Value{.key = std::move(key),
-                 .label = std::move(label),
-                 .run = "sweep-prefill",
-                 .column = "score_flops",
-                 .where = "selector=" + std::move(selector) + ";q_head="};
+  const auto flops = [](const std::string& key, const std::string& label,
+                        const std::string& selector) {
+    return Value{key, label, "sweep-prefill", "score_flops", "selector=" + selector + ";q_head="};
   };
-  const auto ratio = [](std::string key, std::string label, std::string column, Reduce reduce) {
-    return Value{.key = std::move(key),
-                 .label = std::move(label),
-                 .run = "live",
-                 .column = std::move(column),
-                 .where = "selector=quoka",
-                 .unit = Unit::factor,
-                 .spread = Spread::recorded,
-                 .reduce = reduce};
+  const auto ratio = [](const std::string& key, const std::string& label, const std::string& column,
+                        Reduce reduce) {
+    return Value{
+        key,          label, "live", column, "selector=quoka", Unit::factor, Spread::recorded,
+        Derive::none, "",    reduce};
   };
   return {
       {.id = "quoka-complexity",
-       .paper = Paper::quoka,
        .place = "Complexity table",
        .title = "Scoring costs less than other methods' scoring",
        .claim = "QuoKA's runtime complexity is below that of SampleAttention, SparQ, Loki and "
@@ -306,18 +267,15 @@ std::vector<Item> quoka_cost_items() {
                   {Role::form, "quoka", Op::below, "loki"}},
        .pictures = {{"table --rows selector --value score_flops,attend_flops,bytes --where q_head= "
                      "{sweep-prefill}"}},
-       .note =
-           "Counted operations of one prefill call and layer, chunks of 128. LessIsMore chooses "
-           "in some layers only and is shown, not judged."},
+       .note = "Counted operations of one prefill call and layer, chunks of 128. LessIsMore "
+               "chooses in some layers only and is shown, not judged."},
       {.id = "quoka-fig-5b",
-       .paper = Paper::quoka,
        .place = "Figure 5 (b)",
        .title = "Time to the first token",
        .claim = "The first token comes up to three times sooner than with dense attention, and the "
                 "gain grows with the prompt.",
-       .words =
-           "TTFT and attention module latency significantly reduced by up to 3-5x on different "
-           "hardware ... Results include 3x lower TTFT",
+       .words = "TTFT and attention module latency significantly reduced by up to 3-5x on "
+                "different hardware ... Results include 3x lower TTFT",
        .published = "About 3x on an A100, Qwen3-4B, B_CP = 128; the length, about 50k tokens, is "
                     "read off the axis.",
        .values = {ratio("best", "dense over QuoKA, longest prompt measured", "ttft_ratio",
@@ -329,7 +287,6 @@ std::vector<Item> quoka_cost_items() {
        .pictures = {{"figure latency {live}"}},
        .note = "Measured on this machine's cores; on a busy one read the ratio only."},
       {.id = "quoka-fig-5acd",
-       .paper = Paper::quoka,
        .place = "Figure 5 (a, c, d)",
        .title = "Attention speedup",
        .claim =
@@ -345,19 +302,13 @@ std::vector<Item> quoka_cost_items() {
        .pictures = {{"figure latency {live}"}},
        .note = "Measured where the report was made; the paper's machines were others."},
       {.id = "quoka-88-percent",
-       .paper = Paper::quoka,
        .place = "Abstract",
        .title = "88 % fewer key-value pairs",
        .claim = "QuoKA uses 88 % fewer key-value pairs at near-baseline accuracy.",
        .words = "while using 88% fewer KV pairs and maintaining near-baseline accuracy",
        .published = "88 %; the configuration is not stated (1024 of 8192 keys would be 87.5 %).",
-       .values = {{.key = "kv",
-                   .label = "key-value pairs not attended to, QuoKA at 12 %",
-                   .run = "needle",
-                   .column = "kv_reduction",
-                   .where = "selector=quoka;budget=0.12",
-                   .unit = Unit::percent,
-                   .spread = Spread::rows},
+       .values = {{"kv", "key-value pairs not attended to, QuoKA at 12 %", "needle", "kv_reduction",
+                   "selector=quoka;budget=0.12", Unit::percent, Spread::rows},
                   quoka_accuracy("quoka", "QuoKA's accuracy there", "needle",
                                  "selector=quoka;budget=0.12"),
                   quoka_accuracy("full", "full attention", "needle", "selector=full"),
@@ -370,16 +321,6 @@ std::vector<Item> quoka_cost_items() {
                    "in short prompts"},
                   {Role::size, "quoka", Op::at_least, "full", 0.05}}},
   };
-}
-
-}  // namespace
-
-std::vector<Item> quoka_items() {
-  std::vector<Item> all;
-  for (auto make : {quoka_geometry_items, quoka_accuracy_items, quoka_cost_items}) {
-    for (Item& item : make()) all.push_back(std::move(item));
-  }
-  return all;
 }
 
 }  // namespace kvscope::papers

@@ -1,29 +1,17 @@
-#include <fmt/format.h>
-
 #include <array>
-#include <nlohmann/json.hpp>
 
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/papers/report.hpp"
 
 namespace kvscope::papers {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 std::string unit_word(Unit unit) {
-  switch (unit) {
-    case Unit::percent:
-      return "share";
-    case Unit::factor:
-      return "factor";
-    case Unit::tokens:
-      return "tokens";
-    case Unit::number:
-      break;
-  }
-  return "1";
+  return unit == Unit::percent  ? "share"
+         : unit == Unit::factor ? "factor"
+         : unit == Unit::tokens ? "tokens"
+                                : "1";
 }
 
 Json value_json(const Value& value, const Measured& measured) {

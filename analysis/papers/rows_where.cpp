@@ -1,7 +1,5 @@
 #include "analysis/papers/rows_where.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -25,7 +23,7 @@ std::vector<Condition> conditions_of(const std::string& where) {
     const std::string part = where.substr(begin, end - begin);
     begin = end + 1;
     const std::size_t at = part.find_first_of("!<>=");
-    if (at == part.npos) throw ConfigError(fmt::format("\"{}\": expected a comparison", part));
+    if (at == part.npos) throw ConfigError("\"{}\": expected a comparison", part);
     const std::size_t after = part[at] == '=' ? at + 1 : at + 2;
     conditions.push_back({part.substr(0, at), part.substr(at, after - at), part.substr(after)});
   }
@@ -56,8 +54,7 @@ std::vector<std::size_t> rows_where(const Table& table, const std::string& where
   const auto conditions = conditions_of(where);
   std::vector<std::size_t> rows;
   for (std::size_t row = 0; row < table.n_rows(); ++row) {
-    if (std::all_of(conditions.begin(), conditions.end(),
-                    [&](const Condition& c) { return matches(table, row, c); }))
+    if (std::ranges::all_of(conditions, [&](const Condition& c) { return matches(table, row, c); }))
       rows.push_back(row);
   }
   return rows;

@@ -91,14 +91,12 @@ std::vector<Run> simulation_runs() {
        "--selector full,quoka,streamingllm --budget ratio=0.25,0.12 --lengths 768,1536 --depths 5 "
        "--trials 2 --out {out}"},
       {"ruler", ".h5",
-       "simulate ruler {--model} --chat=auto "
-       "--kinds passkey,multi_key --selector full,quoka,sampleattention,"
-       "sparq,loki:basis=self,lessismore,keydiff,snapkv --budget 256 --lengths 1024,2048,4096 "
-       "--depths 5 --trials 4 --out {out}",
-       "simulate ruler {--model} --chat=auto "
-       "--kinds multi_key --selector full,quoka,sampleattention,sparq,"
-       "loki:basis=self,lessismore,keydiff,snapkv --budget 256 --lengths 1024 --depths 5 --trials "
-       "2 --out {out}"},
+       "simulate ruler {--model} --chat=auto --kinds passkey,multi_key --selector "
+       "full,quoka,sampleattention,sparq,loki:basis=self,lessismore,keydiff,snapkv --budget 256 "
+       "--lengths 1024,2048,4096 --depths 5 --trials 4 --out {out}",
+       "simulate ruler {--model} --chat=auto --kinds multi_key --selector "
+       "full,quoka,sampleattention,sparq,loki:basis=self,lessismore,keydiff,snapkv --budget 256 "
+       "--lengths 1024 --depths 5 --trials 2 --out {out}"},
       {"passkey", ".h5",
        "simulate ruler --protocol decode {--model} {--chat:asked:accuracy} "
        "--kinds {pick:asked:accuracy:kind} --selector full,quest,quest-paper,h2o,tova,streamingllm "

@@ -5,41 +5,26 @@ namespace kvscope::papers {
 
 namespace {
 
-Value specattn_of_perplexity(std::string key, std::string label, std::string column,
-                             std::string where, Unit unit = Unit::number) {
-  return {.key = std::move(key),
-          .label = std::move(label),
-          .run = "perplexity",
-          .column = std::move(column),
-          .where = std::move(where),
-          .unit = unit,
-          .spread = Spread::recorded};
+Value specattn_of_perplexity(const std::string& key, const std::string& label,
+                             const std::string& column, const std::string& where,
+                             Unit unit = Unit::number) {
+  return {key, label, "perplexity", column, where, unit, Spread::recorded};
 }
 
 /// Over full attention's, of the same tokens.
-Value specattn_increase(std::string key, std::string label, std::string where) {
-  return specattn_of_perplexity(std::move(key), std::move(label), "relative_increase",
-                                std::move(where), Unit::percent);
+Value specattn_increase(const std::string& key, const std::string& label,
+                        const std::string& where) {
+  return specattn_of_perplexity(key, label, "relative_increase", where, Unit::percent);
 }
 
-Value specattn_total(std::string key, std::string label, std::string run, std::string name,
-                     Unit unit = Unit::number) {
-  return {.key = std::move(key),
-          .label = std::move(label),
-          .run = std::move(run),
-          .column = "totals." + name,
-          .unit = unit,
-          .spread = Spread::rows};
+Value specattn_total(const std::string& key, const std::string& label, const std::string& run,
+                     const std::string& name, Unit unit = Unit::number) {
+  return {key, label, run, "totals." + name, "", unit, Spread::rows};
 }
 
-Value specattn_speed(std::string key, std::string label, std::string where, std::string column,
-                     Unit unit = Unit::number) {
-  return {.key = std::move(key),
-          .label = std::move(label),
-          .run = "speculative",
-          .column = std::move(column),
-          .where = std::move(where),
-          .unit = unit};
+Value specattn_speed(const std::string& key, const std::string& label, const std::string& where,
+                     const std::string& column, Unit unit = Unit::number) {
+  return {key, label, "speculative", column, where, unit};
 }
 
 Check specattn_knows_language() {
@@ -51,10 +36,11 @@ Check specattn_knows_language() {
           "this model does not know the language of the text, so its perplexity says nothing"};
 }
 
+}  // namespace
+
 std::vector<Item> specattn_method_items() {
   return {
       {.id = "specattn-fig-1",
-       .paper = Paper::specattn,
        .place = "Figure 1, Algorithm 1",
        .title = "The pipeline",
        .claim = "The draft's attention chooses the verifier's keys.",
@@ -64,24 +50,17 @@ std::vector<Item> specattn_method_items() {
        .never =
            "A drawing makes no claim in numbers; what the pipeline does is in the other items."},
       {.id = "specattn-fig-2",
-       .paper = Paper::specattn,
        .place = "Figure 2",
        .title = "KL divergence between draft and verifier layers, the map boxed",
-       .claim =
-           "For each verifier layer some draft layer attends alike, and these draft layers rise "
-           "with depth, so a monotone map loses little against the best layer of each.",
-       .words =
-           "For each verifier layer j, we find the best matching draft layer while keeping the "
-           "index chosen for draft layer monotonically increasing ... Red boxes denote the draft "
-           "layer selected for the corresponding verifier layer",
+       .claim = "For each verifier layer some draft layer attends alike, and these draft layers "
+                "rise with depth, so a monotone map loses little against the best layer of each.",
+       .words = "For each verifier layer j, we find the best matching draft layer while keeping "
+                "the index chosen for draft layer monotonically increasing ... Red boxes denote "
+                "the draft layer selected for the corresponding verifier layer",
        .published = "TinyLlama-1.1B and Llama-2-7b on wikitext; a heat map, no number in the text.",
-       .values = {{.key = "excess",
-                   .label = "divergence of the monotone map over that of the best layers",
-                   .run = "layer-map",
-                   .column = "totals.monotone_cost",
-                   .unit = Unit::factor,
-                   .derive = Derive::ratio,
-                   .than = "best"},
+       .values = {{"excess", "divergence of the monotone map over that of the best layers",
+                   "layer-map", "totals.monotone_cost", "", Unit::factor, Spread::none,
+                   Derive::ratio, "best"},
                   specattn_total("best", "sum of the smallest divergences, nats", "layer-map",
                                  "argmax_cost"),
                   specattn_total("mapped", "divergence of the mapped pairs, mean, nats",
@@ -93,30 +72,19 @@ std::vector<Item> specattn_method_items() {
        .pictures = {{"figure layer-map {layer-map}"}},
        .note = "On the recorded text; the published map is of other models."},
       {.id = "specattn-app-a",
-       .paper = Paper::specattn,
        .place = "Appendix A.3",
        .title = "The top-p choice bounds the error by (1 - p) ||V||",
        .claim = "Choosing tokens by p of the attention bounds the output error by (1 - p) ||V||.",
-       .words =
-           "The top-p approach provides a theoretical error bound of ... making it possible to "
-           "control the trade-off between computational efficiency and output quality by "
-           "adjusting the parameter p",
+       .words = "The top-p approach provides a theoretical error bound of ... making it possible "
+                "to control the trade-off between computational efficiency and output quality by "
+                "adjusting the parameter p",
        .published = "A bound of equation (2), whose weights are not renormalised; no number. See "
                     "also the error \"The bound's factor\".",
-       .values = {{.key = "raw",
-                   .label = "error over lost attention by equation (2), ||V|| = 1",
-                   .run = "error-bound",
-                   .column = "output_error_raw",
-                   .where = "selector=oracle-topk;q_head=",
-                   .unit = Unit::factor,
-                   .derive = Derive::per_lost,
-                   .than = "mass"},
-                  {.key = "mass",
-                   .label = "attention kept there",
-                   .run = "error-bound",
-                   .column = "mass_mean",
-                   .where = "selector=oracle-topk;q_head=",
-                   .unit = Unit::percent},
+       .values = {{"raw", "error over lost attention by equation (2), ||V|| = 1", "error-bound",
+                   "output_error_raw", "selector=oracle-topk;q_head=", Unit::factor, Spread::none,
+                   Derive::per_lost, "mass"},
+                  {"mass", "attention kept there", "error-bound", "mass_mean",
+                   "selector=oracle-topk;q_head=", Unit::percent},
                   specattn_total("kept", "the verifier's attention kept by p = .95 of the draft's",
                                  "pinsker", "specattn_mass", Unit::percent),
                   specattn_total("nucleus", "the same without whole blocks", "pinsker",
@@ -133,15 +101,13 @@ std::vector<Item> specattn_method_items() {
 std::vector<Item> specattn_quality_items() {
   return {
       {.id = "specattn-table-1",
-       .paper = Paper::specattn,
        .place = "Table 1",
        .title = "Perplexity and KV reduction",
        .claim = "At 78.4 % KV reduction (p = .95) SpecAttn raises perplexity by 15.29 %, less than "
                 "Quest (21.58 % at 77.4 %) and StreamingLLM (2794 %).",
-       .words =
-           "SpecAttn (p=0.95) reduces KV cache loading by 78.4% while increasing perplexity by "
-           "mere 0.984 (15.29% relative increase), which significantly improves upon other sparse "
-           "attention methods",
+       .words = "SpecAttn (p=0.95) reduces KV cache loading by 78.4% while increasing perplexity "
+                "by mere 0.984 (15.29% relative increase), which significantly improves upon other "
+                "sparse attention methods",
        .published = "Full 6.435; StreamingLLM 186.242 (77.4 %); Quest 7.823 (77.4 %); SpecAttn p = "
                     ".95 / .97 / .99: 7.419 / 6.720 / 6.471 at 78.4 / 68.8 / 44.3 %.",
        .values = {specattn_increase("spec", "SpecAttn's increase of perplexity at p = .6",
@@ -168,7 +134,6 @@ std::vector<Item> specattn_quality_items() {
                "over full attention is of the same tokens, so that its interval is narrower than "
                "perplexity's own."},
       {.id = "specattn-fig-5",
-       .paper = Paper::specattn,
        .place = "Figure 5",
        .title = "Cumulative log perplexity by decode step",
        .claim = "Quest diverges from full attention faster than SpecAttn as decoding goes on.",
@@ -194,14 +159,12 @@ std::vector<Item> specattn_quality_items() {
 std::vector<Item> specattn_speed_items() {
   return {
       {.id = "specattn-table-2",
-       .paper = Paper::specattn,
        .place = "Table 2",
        .title = "Tokens per second",
        .claim = "Speculation is faster than plain decoding; SpecAttn at p = .97 with 71.89 % KV "
                 "reduction is slower than dense speculation but faster than none.",
-       .words =
-           "The end-to-end latency seems to be higher for SpecAttn, and this can be attributed to "
-           "high mask generation time",
+       .words = "The end-to-end latency seems to be higher for SpecAttn, and this can be "
+                "attributed to high mask generation time",
        .published = "No speculation 42.00, dense speculation 68.26, SpecAttn 59.95 tokens/s, RTX "
                     "4090.",
        .values =
@@ -223,54 +186,34 @@ std::vector<Item> specattn_speed_items() {
                      "tokens_per_second,kv_reduction,tokens_per_pass {speculative}"}},
        .note = "Seconds on this machine; everything else is exact."},
       {.id = "specattn-fig-3",
-       .paper = Paper::specattn,
        .place = "Figure 3",
        .title = "The nucleus without sorting",
-       .claim =
-           "Finding the nucleus by a search for its threshold is at least four times as fast as "
-           "sorting, up to 8192 keys.",
+       .claim = "Finding the nucleus by a search for its threshold is at least four times as fast "
+                "as sorting, up to 8192 keys.",
        .words = "there is at least 4x speedup till KV cache size 8192 by using sorting-free triton "
                 "kernel",
        .published = "At least 4x, Triton against PyTorch's sort, RTX 4090.",
-       .values = {{.key = "long",
-                   .label = "sorting over searching, 8192 keys",
-                   .run = "nucleus-time",
-                   .column = "ratio",
-                   .where = "keys=8192",
-                   .unit = Unit::factor,
-                   .spread = Spread::recorded},
-                  {.key = "short",
-                   .label = "the same, 1024 keys",
-                   .run = "nucleus-time",
-                   .column = "ratio",
-                   .where = "keys=1024",
-                   .unit = Unit::factor,
-                   .spread = Spread::recorded}},
+       .values = {{"long", "sorting over searching, 8192 keys", "nucleus-time", "ratio",
+                   "keys=8192", Unit::factor, Spread::recorded},
+                  {"short", "the same, 1024 keys", "nucleus-time", "ratio", "keys=1024",
+                   Unit::factor, Spread::recorded}},
        .checks = {{Role::form, "long", Op::above, "1"},
                   {Role::size, "long", Op::at_least, "4"},
                   {Role::size, "short", Op::at_least, "4"}},
        .pictures = {{"table --rows keys --value sort_seconds,search_seconds,ratio {nucleus-time}"}},
-       .note =
-           "One thread of a CPU. Sorting is of the bare weights, without their positions, so the "
-           "ratio is a lower one."},
+       .note = "One thread of a CPU. Sorting is of the bare weights, without their positions, so "
+               "the ratio is a lower one."},
       {.id = "specattn-fig-4",
-       .paper = Paper::specattn,
        .place = "Figure 4",
        .title = "Attention speedup by prompt length",
        .claim = "Attention at p = .97 becomes faster than full attention as the prompt grows, more "
                 "than 4x at 2048 tokens.",
-       .words =
-           "It shows an increasing trend of speedup as prompt length increases, with more than 4x "
-           "speedup for prompt length 2048",
+       .words = "It shows an increasing trend of speedup as prompt length increases, with more "
+                "than 4x speedup for prompt length 2048",
        .published = "More than 4x at 2048 tokens, FlashInfer's block-sparse kernel.",
-       .values = {{.key = "gain",
-                   .label = "time of dense attention over SpecAttn's, its choice not counted",
-                   .run = "speculative",
-                   .column = "attention_seconds",
-                   .where = "selector=full",
-                   .unit = Unit::factor,
-                   .derive = Derive::ratio,
-                   .than = "spec"},
+       .values = {{"gain", "time of dense attention over SpecAttn's, its choice not counted",
+                   "speculative", "attention_seconds", "selector=full", Unit::factor, Spread::none,
+                   Derive::ratio, "spec"},
                   specattn_speed("spec", "SpecAttn's seconds of attention", "selector=specattn",
                                  "attention_seconds"),
                   specattn_speed("kv", "SpecAttn's KV reduction", "selector=specattn",
@@ -281,16 +224,6 @@ std::vector<Item> specattn_speed_items() {
                   {Role::form, "gain", Op::above, "1"},
                   {Role::size, "gain", Op::at_least, "4"}}},
   };
-}
-
-}  // namespace
-
-std::vector<Item> specattn_items() {
-  std::vector<Item> all;
-  for (auto make : {specattn_method_items, specattn_quality_items, specattn_speed_items}) {
-    for (Item& item : make()) all.push_back(std::move(item));
-  }
-  return all;
 }
 
 }  // namespace kvscope::papers

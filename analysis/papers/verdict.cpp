@@ -1,13 +1,8 @@
 #include "analysis/papers/verdict.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cctype>
-#include <cmath>
 
-#include "core/base/error.hpp"
-#include "core/base/nan.hpp"
+#include "analysis/base/kit.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::papers {
@@ -26,9 +21,7 @@ Side side_of(const Item& item, const std::vector<Measured>& measured, const std:
       return {&item.values[i], measured.empty() ? Measured{} : measured[i]};
   }
   const auto number = number_from<double>(word);
-  if (!number) {
-    throw ConfigError(fmt::format("{}: a check names {}, which is no value", item.id, word));
-  }
+  if (!number) throw ConfigError("{}: a check names {}, which is no value", item.id, word);
   Side side;
   side.measured.value = side.measured.low = side.measured.high = *number;
   return side;
@@ -109,20 +102,13 @@ std::string words_of(const Side& side, Unit unit) {
 
 /// "reaches", "is not shown to reach", "does not reach", for the answers yes, open, no.
 std::string relation(Op op, Answer answer) {
-  const auto one = [&](const char* yes, const char* open, const char* no) {
-    return std::string(answer == Answer::yes ? yes : answer == Answer::open ? open : no);
-  };
-  switch (op) {
-    case Op::above:
-      return one("is above", "cannot be told apart from", "is not above");
-    case Op::below:
-      return one("is below", "cannot be told apart from", "is not below");
-    case Op::at_least:
-      return one("reaches", "is not shown to reach", "does not reach");
-    case Op::at_most:
-      break;
-  }
-  return one("stays within", "is not shown to stay within", "exceeds");
+  static constexpr const char* kWords[4][3] = {
+      {"is above", "cannot be told apart from", "is not above"},
+      {"is below", "cannot be told apart from", "is not below"},
+      {"reaches", "is not shown to reach", "does not reach"},
+      {"stays within", "is not shown to stay within", "exceeds"}};
+  const std::size_t word = answer == Answer::yes ? 0 : answer == Answer::open ? 1 : 2;
+  return kWords[static_cast<std::size_t>(op)][word];
 }
 
 /// What the left side is compared with: a value, or a number with its slack.
@@ -166,8 +152,7 @@ CheckOutcome looked_at(const Item& item, const Check& check, const std::vector<M
                        const FindRun& find_run, std::size_t n_refuting) {
   const Side left = side_of(item, measured, check.left);
   const Side right = side_of(item, measured, check.right);
-  CheckOutcome outcome;
-  outcome.check = &check;
+  CheckOutcome outcome{.check = &check};
   outcome.difference = outcome.low = outcome.high = outcome.p = outcome.power = outcome.more = kNan;
   for (const Side* side : {&left, &right}) {
     if (side->measured.missing.empty() || !outcome.missing.empty()) continue;

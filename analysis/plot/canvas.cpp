@@ -60,16 +60,9 @@ std::vector<Point> outline_of(MarkerShape shape) {
 }  // namespace
 
 std::vector<double> dash_pattern(Dash dash, double width) {
-  switch (dash) {
-    case Dash::solid:
-      return {};
-    case Dash::dashed:
-      return {4.0 * width, 2.0 * width};
-    case Dash::dotted:
-      return {1.1 * width, 1.4 * width};
-    case Dash::dash_dot:
-      return {5.0 * width, 1.6 * width, 1.1 * width, 1.6 * width};
-  }
+  if (dash == Dash::dashed) return {4.0 * width, 2.0 * width};
+  if (dash == Dash::dotted) return {1.1 * width, 1.4 * width};
+  if (dash == Dash::dash_dot) return {5.0 * width, 1.6 * width, 1.1 * width, 1.6 * width};
   return {};
 }
 

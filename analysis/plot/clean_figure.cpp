@@ -1,7 +1,5 @@
 #include "analysis/plot/clean_figure.hpp"
 
-#include <utility>
-
 #include "core/base/escape.hpp"
 
 namespace kvscope::plot {

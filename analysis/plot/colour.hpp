@@ -1,7 +1,6 @@
 // Colours, and the tables that turn numbers into them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 

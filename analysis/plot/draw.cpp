@@ -17,9 +17,8 @@ class FigurePainter {
 
   void panel(const Panel& panel, const PanelLayout& layout) {
     const Rect& frame = layout.frame;
-    const bool is_map = std::any_of(panel.marks.begin(), panel.marks.end(), [](const Mark& mark) {
-      return std::holds_alternative<HeatMap>(mark);
-    });
+    const bool is_map = std::ranges::any_of(
+        panel.marks, [](const Mark& mark) { return std::holds_alternative<HeatMap>(mark); });
     if (panel.grid && !is_map) grid(layout);
     // markers on the edge of the data may reach a little beyond the frame
     const double room = is_map ? 0.0 : 0.5 * theme_.marker_radius;
@@ -61,12 +60,10 @@ class FigurePainter {
 
   void grid(const PanelLayout& layout) {
     const Rect& frame = layout.frame;
-    for (const PlacedTick& tick : layout.x.ticks) {
+    for (const PlacedTick& tick : layout.x.ticks)
       line({tick.at, frame.y}, {tick.at, frame.bottom()}, theme_.grid, theme_.grid_width);
-    }
-    for (const PlacedTick& tick : layout.y.ticks) {
+    for (const PlacedTick& tick : layout.y.ticks)
       line({frame.x, tick.at}, {frame.right(), tick.at}, theme_.grid, theme_.grid_width);
-    }
   }
 
   /// Maps are framed; curves stand on two lines, left and below.
@@ -85,9 +82,8 @@ class FigurePainter {
       line({x, frame.bottom()}, {x, frame.bottom() + 0.6 * length}, theme_.ink,
            0.7 * theme_.rule_width);
     }
-    for (double y : layout.y.minor) {
+    for (double y : layout.y.minor)
       line({frame.x - 0.6 * length, y}, {frame.x, y}, theme_.ink, 0.7 * theme_.rule_width);
-    }
     for (const PlacedTick& tick : layout.x.ticks) {
       line({tick.at, frame.bottom()}, {tick.at, frame.bottom() + length}, theme_.ink,
            theme_.rule_width);
@@ -129,20 +125,16 @@ class FigurePainter {
     const Rect patch{at.x + 0.2 * w, at.y - 0.5 * h, 0.6 * w, h};
     const Point middle{at.x + 0.5 * w, at.y};
     const bool is_line = entry.symbol == Symbol::line || entry.symbol == Symbol::marked_line;
-    if (entry.has_band) {
+    if (entry.has_band)
       canvas_.fill_rect({at.x, at.y - 0.5 * h, w, h}, with_alpha(style.colour, theme_.band_alpha));
-    }
     if (is_line) {
       const Point ends[] = {at, {at.x + w, at.y}};
       canvas_.polyline(ends,
                        {style.colour, theme_.line_width, entry.solid ? Dash::solid : style.dash});
     }
-    if (entry.symbol == Symbol::marked_line || entry.symbol == Symbol::marker) {
+    if (entry.symbol == Symbol::marked_line || entry.symbol == Symbol::marker)
       canvas_.markers({&middle, 1}, style.marker, theme_.marker_radius, style.colour);
-    }
-    if (entry.symbol == Symbol::patch) {
-      canvas_.fill_rect(patch, style.colour);
-    }
+    if (entry.symbol == Symbol::patch) canvas_.fill_rect(patch, style.colour);
     if (entry.symbol == Symbol::region) {
       canvas_.fill_rect(patch, with_alpha(style.colour, entry.opacity));
       outline(patch, with_alpha(style.colour, 0.4));
@@ -165,9 +157,8 @@ void draw_figure(const Figure& figure, const Layout& layout, const Theme& theme,
   FigurePainter painter(theme, canvas);
   canvas.begin_group("figure");
   // beyond the page's edges, so that a last pixel row that is only partly page is filled, too
-  if (page == PageFill::fill) {
+  if (page == PageFill::fill)
     canvas.fill_rect({-1.0, -1.0, layout.size.w + 2.0, layout.size.h + 2.0}, theme.ground);
-  }
   for (std::size_t p = 0; p < figure.panels.size(); ++p) {
     canvas.begin_group(fmt::format("panel-{}", p + 1));
     painter.panel(figure.panels[p], layout.panels[p]);
@@ -175,9 +166,7 @@ void draw_figure(const Figure& figure, const Layout& layout, const Theme& theme,
   }
   if (layout.legend) painter.legend(*layout.legend);
   canvas.begin_group("labels");
-  for (const PlacedText& words : layout.words) {
-    draw_rich(canvas, words.at, words.text, words.style);
-  }
+  for (const PlacedText& words : layout.words) draw_rich(canvas, words.at, words.text, words.style);
   canvas.end_group();
   canvas.end_group();
 }

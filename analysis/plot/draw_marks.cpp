@@ -126,7 +126,7 @@ class MarkPainter {
 
   /// Bands lie below all curves; the more there are, the paler.
   void bands() {
-    const auto n = std::count_if(panel_.marks.begin(), panel_.marks.end(), [](const Mark& mark) {
+    const auto n = std::ranges::count_if(panel_.marks, [](const Mark& mark) {
       const Line* line = std::get_if<Line>(&mark);
       return line != nullptr && !line->low.empty();
     });
@@ -166,9 +166,8 @@ class MarkPainter {
     } else if (colours.size() == 1) {
       canvas_.markers(places, style.marker, radius, colours[0]);
     } else {
-      for (std::size_t i = 0; i < places.size(); ++i) {
+      for (std::size_t i = 0; i < places.size(); ++i)
         canvas_.markers({&places[i], 1}, style.marker, radius, colours[i]);
-      }
     }
   }
 
@@ -189,9 +188,8 @@ class MarkPainter {
         ends.push_back(layout_.place(v, v));
       }
     }
-    if (std::all_of(ends.begin(), ends.end(), is_placed)) {
+    if (std::ranges::all_of(ends, is_placed))
       canvas_.polyline(ends, {style.colour, 0.75 * theme_.line_width, style.dash});
-    }
   }
 
   void operator()(const Boxes& m) {
@@ -215,7 +213,7 @@ class MarkPainter {
     if (m.align == Note::Align::right) style.align = Align::right;
     if (m.align == Note::Align::centre) style.align = Align::centre;
     // in a low frame a note rises until its last line is inside
-    const auto n_lines = 1 + std::count(m.text.begin(), m.text.end(), '\n');
+    const auto n_lines = 1 + std::ranges::count(m.text, '\n');
     const double height = 1.25 * theme_.tick_size * (static_cast<double>(n_lines) + 0.3);
     at.y = std::max(frame.y, std::min(at.y, frame.bottom() - height));
     for (std::size_t begin = 0; begin <= m.text.size();) {

@@ -14,14 +14,13 @@ namespace {
 
 template <class T>
 bool any_finite(std::span<const T> values) {
-  return std::any_of(values.begin(), values.end(), [](T v) { return std::isfinite(v); });
+  return std::ranges::any_of(values, [](T v) { return std::isfinite(v); });
 }
 
 std::size_t count_pairs(std::span<const double> x, std::span<const double> y) {
   std::size_t n = 0;
-  for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i)
     n += std::isfinite(x[i]) && std::isfinite(y[i]);
-  }
   return n;
 }
 
@@ -68,9 +67,8 @@ void check_axis(const Axis& axis, const std::string& where) {
                        axis.range->low < axis.range->high;
   const bool is_log = axis.scale == ScaleKind::log10 || axis.scale == ScaleKind::log2;
   if (ordered && (!is_log || axis.range->low > 0.0)) return;
-  throw ConfigError(fmt::format("{}: the range [{}, {}] cannot be drawn on a {} axis", where,
-                                axis.range->low, axis.range->high,
-                                is_log ? "logarithmic" : "linear"));
+  throw ConfigError("{}: the range [{}, {}] cannot be drawn on a {} axis", where, axis.range->low,
+                    axis.range->high, is_log ? "logarithmic" : "linear");
 }
 
 }  // namespace
@@ -94,9 +92,7 @@ std::size_t count_points(const Mark& mark) {
 }
 
 void check_figure(const Figure& figure) {
-  if (figure.panels.empty()) {
-    throw ConfigError(fmt::format("figure {}: there is nothing to draw", figure.name));
-  }
+  if (figure.panels.empty()) throw ConfigError("figure {}: there is nothing to draw", figure.name);
   for (std::size_t p = 0; p < figure.panels.size(); ++p) {
     const Panel& panel = figure.panels[p];
     const std::string where =
@@ -105,18 +101,15 @@ void check_figure(const Figure& figure) {
     std::size_t n_points = 0;
     for (const Mark& mark : panel.marks) {
       const Inspect result = inspect(mark);
-      if (!result.fits) {
-        throw ConfigError(fmt::format("{}: the arrays of a mark differ in length", where));
-      }
+      if (!result.fits) throw ConfigError("{}: the arrays of a mark differ in length", where);
       n_points += result.n_points;
       const bool linear = panel.x.scale == ScaleKind::linear && panel.y.scale == ScaleKind::linear;
-      if (std::holds_alternative<HeatMap>(mark) && !linear) {
-        throw ConfigError(fmt::format("{}: a heat map needs linear axes", where));
-      }
+      if (std::holds_alternative<HeatMap>(mark) && !linear)
+        throw ConfigError("{}: a heat map needs linear axes", where);
     }
     if (n_points == 0) {
-      throw ConfigError(fmt::format(
-          "{}: nothing to draw: every number of the selection is missing or not finite", where));
+      throw ConfigError(
+          "{}: nothing to draw: every number of the selection is missing or not finite", where);
     }
     check_axis(panel.x, where + ", x");
     check_axis(panel.y, where + ", y");

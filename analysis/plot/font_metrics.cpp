@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <optional>
 
 #include "core/base/error.hpp"
 
@@ -38,7 +37,7 @@ class FontBytes {
   }
 
   [[noreturn]] void fail(std::string_view what) const {
-    throw FormatError(fmt::format("{} is not a TrueType font that can be used: {}", where_, what));
+    throw FormatError("{} is not a TrueType font that can be used: {}", where_, what);
   }
 
  private:
@@ -99,9 +98,8 @@ FontMetrics::FontMetrics(std::string_view bytes, const std::string& where) {
   if (n_long == 0 || n_long > n_glyphs) font.fail("its table of widths is damaged");
   const std::size_t hmtx = font.table("hmtx");
   advance_of_.resize(n_glyphs);
-  for (std::size_t g = 0; g < n_glyphs; ++g) {
+  for (std::size_t g = 0; g < n_glyphs; ++g)
     advance_of_[g] = font.u16(hmtx + 4 * std::min(g, n_long - 1));
-  }
   glyph_of_ = read_character_map(font, find_character_map(font));
 }
 
@@ -135,7 +133,7 @@ double FontMetrics::width(std::string_view text, double size) const {
 std::filesystem::path figure_font() {
   if (const char* chosen = std::getenv("KVSCOPE_FONT"); chosen != nullptr && *chosen != '\0') {
     if (std::filesystem::is_regular_file(chosen)) return chosen;
-    throw IoError(fmt::format("KVSCOPE_FONT names {}, but there is no such file", chosen));
+    throw IoError("KVSCOPE_FONT names {}, but there is no such file", chosen);
   }
   static constexpr const char* kPlaces[] = {
       "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",    // Debian, Ubuntu
@@ -149,10 +147,10 @@ std::filesystem::path figure_font() {
   for (const char* place : kPlaces) {
     if (std::filesystem::is_regular_file(place)) return place;
   }
-  throw IoError(fmt::format(
-      "figures need the font DejaVu Sans (package fonts-dejavu-core), which is in none of {}; "
-      "install it, or set KVSCOPE_FONT to its DejaVuSans.ttf",
-      fmt::join(kPlaces, ", ")));
+  throw IoError(
+      "figures need the font DejaVu Sans (package fonts-dejavu-core), which is in none "
+      "of {}; install it, or set KVSCOPE_FONT to its DejaVuSans.ttf",
+      fmt::join(kPlaces, ", "));
 }
 
 }  // namespace kvscope::plot

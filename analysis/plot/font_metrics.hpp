@@ -2,12 +2,10 @@
 // every canvas and need no graphics library.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "analysis/plot/canvas.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::plot {
 

@@ -62,8 +62,8 @@ class LayoutMaker {
         }
         if (!height) frame_h[r] = std::max(frame_h[r], height_for_names(r));
       }
-      std::fill(columns.begin(), columns.end(), Margins{});
-      std::fill(rows.begin(), rows.end(), Margins{});
+      std::ranges::fill(columns, Margins{});
+      std::ranges::fill(rows, Margins{});
       for (std::size_t p = 0; p < figure_.panels.size(); ++p) {
         PanelLayout& panel = layout.panels[p];
         panel.frame = {0.0, 0.0, frame_w, frame_h[p / columns_]};
@@ -80,9 +80,9 @@ class LayoutMaker {
       for (const Margins& m : columns) used += m.left + m.right;
       frame_w = (width - used) / static_cast<double>(columns_);
       if (frame_w < 3.0 * theme_.label_size) {
-        throw ConfigError(fmt::format(
+        throw ConfigError(
             "figure {}: {:.0f} pt are too narrow for {} panels side by side; give it more width",
-            figure_.name, width, columns_));
+            figure_.name, width, columns_);
       }
       if (height) {
         double rest = *height - head - 2.0 * theme_.margin -
@@ -94,9 +94,8 @@ class LayoutMaker {
         }
         for (double& h : frame_h) h *= rest / taken;
         if (rest < 3.0 * theme_.label_size * static_cast<double>(rows_)) {
-          throw ConfigError(
-              fmt::format("figure {}: {:.0f} pt are too low for it; give it more height",
-                          figure_.name, *height));
+          throw ConfigError("figure {}: {:.0f} pt are too low for it; give it more height",
+                            figure_.name, *height);
         }
       }
     }
@@ -141,7 +140,7 @@ class LayoutMaker {
       const Scale scale(axis.scale, ranges_[p].y, axis.reversed, axis.linear_width);
       std::vector<double> at;
       for (const Tick& tick : axis.ticks) at.push_back(scale.to_unit(tick.at));
-      std::sort(at.begin(), at.end());
+      std::ranges::sort(at);
       for (std::size_t i = 1; i < at.size(); ++i) {
         const double gap = at[i] - at[i - 1];
         if (gap > 0.0) height = std::max(height, kNameGap * theme_.tick_size / gap);
@@ -159,8 +158,7 @@ class LayoutMaker {
   bool fit_side_by_side(const std::vector<PlacedTick>& ticks) const {
     double end = -1e9;
     std::vector<PlacedTick> sorted = ticks;
-    std::sort(sorted.begin(), sorted.end(),
-              [](const PlacedTick& a, const PlacedTick& b) { return a.at < b.at; });
+    std::ranges::sort(sorted, [](const PlacedTick& a, const PlacedTick& b) { return a.at < b.at; });
     for (const PlacedTick& tick : sorted) {
       if (tick.label.empty()) continue;
       const double half = 0.5 * rich_width(metrics_, tick.label, theme_.tick_size);
@@ -175,9 +173,8 @@ class LayoutMaker {
   void thin_labels(std::vector<PlacedTick>& ticks, Fits fits) const {
     const std::vector<PlacedTick> all = ticks;
     for (std::size_t stride = 2; !fits(ticks) && stride <= all.size(); ++stride) {
-      for (std::size_t i = 0; i < all.size(); ++i) {
+      for (std::size_t i = 0; i < all.size(); ++i)
         ticks[i].label = i % stride == 0 ? all[i].label : std::string();
-      }
     }
   }
 
@@ -197,18 +194,16 @@ class LayoutMaker {
     n = std::min(n, 8);
     for (;; --n) {
       out.x.ticks.clear();
-      for (const Tick& tick : choose_ticks(panel.x, range.x, n)) {
+      for (const Tick& tick : choose_ticks(panel.x, range.x, n))
         out.x.ticks.push_back({x_at(tick.at), tick.label});
-      }
       if (n <= 2 || !panel.x.ticks.empty() || fit_side_by_side(out.x.ticks)) break;
     }
     thin_labels(out.x.ticks, [&](const auto& ticks) { return fit_side_by_side(ticks); });
 
     const int n_y = std::clamp(static_cast<int>(out.frame.h / (2.4 * theme_.tick_size)), 2, 8);
     out.y.ticks.clear();
-    for (const Tick& tick : choose_ticks(panel.y, range.y, n_y)) {
+    for (const Tick& tick : choose_ticks(panel.y, range.y, n_y))
       out.y.ticks.push_back({y_at(tick.at), tick.label});
-    }
     thin_labels(out.y.ticks, [&](const auto& ticks) { return fit_stacked(ticks); });
     out.x.minor.clear();
     out.y.minor.clear();
@@ -222,7 +217,7 @@ class LayoutMaker {
     for (const PlacedTick& tick : ticks) {
       if (!tick.label.empty()) at.push_back(tick.at);
     }
-    std::sort(at.begin(), at.end());
+    std::ranges::sort(at);
     for (std::size_t i = 1; i < at.size(); ++i) {
       if (at[i] - at[i - 1] < kLabelGap * theme_.tick_size) return false;
     }
@@ -234,8 +229,7 @@ class LayoutMaker {
     out.colour = Scale(axis.scale, range, axis.reversed, axis.linear_width);
     out.bar.reset();
     if (!panel.colour->show_bar) return;
-    ColourBarLayout bar;
-    bar.scale = out.colour;
+    ColourBarLayout bar{.scale = out.colour};
     bar.rect = {out.frame.right() + 0.75 * theme_.label_size, out.frame.y, theme_.label_size,
                 out.frame.h};
     const int n = std::clamp(static_cast<int>(out.frame.h / (2.4 * theme_.tick_size)), 2, 7);
@@ -249,9 +243,8 @@ class LayoutMaker {
 
   double widest_label(const std::vector<PlacedTick>& ticks) const {
     double width = 0.0;
-    for (const PlacedTick& tick : ticks) {
+    for (const PlacedTick& tick : ticks)
       width = std::max(width, rich_width(metrics_, tick.label, theme_.tick_size));
-    }
     return width;
   }
 
@@ -274,8 +267,7 @@ class LayoutMaker {
 
   Margins margins_of(std::size_t p, const PanelLayout& out) const {
     const Panel& panel = figure_.panels[p];
-    Margins m;
-    m.left = y_ticks_width(out);
+    Margins m{.left = y_ticks_width(out)};
     if (out.y.labelled) {
       const auto lines = lines_of(panel.y.label, theme_.label_size, out.frame.h * 1.1);
       m.left += static_cast<double>(lines.size()) * line_height(theme_.label_size);
@@ -306,9 +298,8 @@ class LayoutMaker {
     }
     m.top = 0.5 * theme_.tick_size;  // half of the topmost tick label
     const auto title = lines_of(panel.title, theme_.title_size, out.frame.w * 1.05);
-    if (!title.empty()) {
+    if (!title.empty())
       m.top = static_cast<double>(title.size()) * line_height(theme_.title_size) + 1.5 * pad();
-    }
     if (panel.legend == LegendPlace::above) {
       const auto legend =
           legend_above(legend_entries({&panel, 1}), 0.0, 0.0, out.frame.w, theme_, metrics_);
@@ -390,9 +381,8 @@ class LayoutMaker {
       if (!legend.entries.empty()) out.legend = std::move(legend);
     } else if (panel.legend == LegendPlace::inside) {
       auto entries = legend_entries({&panel, 1});
-      if (!entries.empty()) {
+      if (!entries.empty())
         out.legend = legend_inside(std::move(entries), panel, out, theme_, metrics_);
-      }
     }
     const auto title = lines_of(panel.title, theme_.title_size, frame.w * 1.05);
     for (std::size_t i = 0; i < title.size(); ++i) {
@@ -450,7 +440,7 @@ std::string why_illegible(const Figure& figure, const Layout& layout, const Them
       return "a title is wider than the figure";
     spans.emplace_back(words.at.y, words.at.x - half, words.at.x + half);
   }
-  std::sort(spans.begin(), spans.end());
+  std::ranges::sort(spans);
   for (std::size_t i = 1; i < spans.size(); ++i) {
     const auto& [y, left, right] = spans[i];
     const auto& [above, other_left, other_right] = spans[i - 1];

@@ -17,8 +17,8 @@ struct EntryOf {
     return entry;
   }
   LegendEntry operator()(const HeatMap& m) const {
-    const bool has_masked = m.show_masked && std::any_of(m.values.begin(), m.values.end(),
-                                                         [](float v) { return !std::isfinite(v); });
+    const bool has_masked =
+        m.show_masked && std::ranges::any_of(m.values, [](float v) { return !std::isfinite(v); });
     return {has_masked && panel.colour ? panel.colour->masked_label : std::string(),
             {},
             Symbol::masked};
@@ -51,9 +51,8 @@ struct DataPlaces {
   void curve(const std::vector<double>& x, const std::vector<double>& y) {
     const std::size_t stride = 1 + x.size() / kMost;
     if (x.size() == 1) along(layout.place(x[0], y[0]), layout.place(x[0], y[0]));
-    for (std::size_t i = stride; i < x.size(); i += stride) {
+    for (std::size_t i = stride; i < x.size(); i += stride)
       along(layout.place(x[i - stride], y[i - stride]), layout.place(x[i], y[i]));
-    }
   }
   void operator()(const Area&) {}
   void operator()(const HeatMap& m) {
@@ -93,12 +92,10 @@ struct DataPlaces {
     const Range y = layout.y.scale.range();
     if (m.kind == Rule::Kind::vertical)
       along(layout.place(m.at, y.low), layout.place(m.at, y.high));
-    if (m.kind == Rule::Kind::horizontal) {
+    if (m.kind == Rule::Kind::horizontal)
       along(layout.place(x.low, m.at), layout.place(x.high, m.at));
-    }
-    if (m.kind == Rule::Kind::diagonal) {
+    if (m.kind == Rule::Kind::diagonal)
       along(layout.place(x.low, x.low), layout.place(x.high, x.high));
-    }
   }
   void operator()(const Boxes&) {}
   void operator()(const Note& m) {
@@ -109,9 +106,8 @@ struct DataPlaces {
 
 double widest(std::span<const LegendEntry> entries, const TextMetrics& metrics, double size) {
   double width = 0.0;
-  for (const LegendEntry& entry : entries) {
+  for (const LegendEntry& entry : entries)
     width = std::max(width, rich_width(metrics, entry.label, size));
-  }
   return width;
 }
 
@@ -123,8 +119,8 @@ std::vector<LegendEntry> legend_entries(std::span<const Panel> panels) {
     for (const Mark& mark : panel.marks) {
       LegendEntry entry = std::visit(EntryOf{panel}, mark);
       if (entry.label.empty()) continue;
-      const bool known = std::any_of(entries.begin(), entries.end(),
-                                     [&](const LegendEntry& e) { return e.label == entry.label; });
+      const bool known = std::ranges::any_of(
+          entries, [&](const LegendEntry& e) { return e.label == entry.label; });
       if (!known) entries.push_back(std::move(entry));
     }
   }
@@ -181,14 +177,13 @@ LegendLayout legend_inside(std::vector<LegendEntry> entries, const Panel& panel,
                           frame.x + 0.5 * (frame.w - w)};
   const double tops[] = {frame.y + inset, frame.bottom() - h - inset,
                          frame.y + 0.5 * (frame.h - h)};
-  LegendLayout legend;
-  legend.boxed = true;
+  LegendLayout legend{.boxed = true};
   std::ptrdiff_t fewest = -1;
   for (double top : tops) {
     for (double left : lefts) {
       const Rect box{left, top, w, h};
-      const auto hidden = std::count_if(data.places.begin(), data.places.end(),
-                                        [&](Point p) { return box.contains(p); });
+      const auto hidden =
+          std::ranges::count_if(data.places, [&](Point p) { return box.contains(p); });
       if (fewest >= 0 && hidden >= fewest) continue;
       fewest = hidden;
       legend.frame = box;

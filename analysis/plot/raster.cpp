@@ -103,7 +103,7 @@ Image cloud_image(std::span<const Point> places, std::span<const Colour> colours
   }
   std::vector<Accumulator> sums(static_cast<std::size_t>(image.width));
   for (int y = 0; y < image.height; ++y) {
-    std::fill(sums.begin(), sums.end(), Accumulator{});
+    std::ranges::fill(sums, Accumulator{});
     const int end = std::min(image.height, y + reach + 1);
     for (int from_y = std::max(0, y - reach); from_y < end; ++from_y) {
       const auto& row_of_disc = disc[static_cast<std::size_t>(y - from_y + reach)];

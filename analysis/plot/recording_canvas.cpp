@@ -22,9 +22,8 @@ std::string text_of(const Rect& r) {
 std::string text_of(std::span<const Point> points) {
   constexpr std::size_t kShown = 12;
   std::string out = fmt::format("{}:", points.size());
-  for (const Point& p : points.first(std::min(points.size(), kShown))) {
+  for (const Point& p : points.first(std::min(points.size(), kShown)))
     out += fmt::format(" {:.2f},{:.2f}", p.x, p.y);
-  }
   return points.size() > kShown ? out + " ..." : out;
 }
 

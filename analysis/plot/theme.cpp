@@ -11,9 +11,8 @@ namespace {
 std::vector<Colour> series_colours(Ground ground) {
   std::vector<Colour> colours;
   const std::uint32_t blue = ground == Ground::light ? 0x0072B2 : 0x3D9BD9;
-  for (std::uint32_t rgb : {blue, 0xD55E00U, 0x009E73U, 0xCC79A7U, 0xE69F00U, 0x56B4E9U}) {
+  for (std::uint32_t rgb : {blue, 0xD55E00U, 0x009E73U, 0xCC79A7U, 0xE69F00U, 0x56B4E9U})
     colours.push_back(colour_from_rgb(rgb));
-  }
   // beyond Okabe and Ito's: grey for controls, then what is left between them, darker or duller
   constexpr std::uint32_t kMore[2][6] = {
       {0x7A7A7A, 0x7A4A21, 0x882255, 0x8A8A00, 0x332288, 0x117766},
@@ -30,20 +29,9 @@ struct Widths {
 };
 
 Widths widths_of(Venue venue) {
-  switch (venue) {
-    case Venue::acl:
-      return {3.03, 6.30, 8.0};
-    case Venue::icml:
-      return {3.25, 6.75, 8.0};
-    case Venue::neurips:
-    case Venue::iclr:
-      return {5.5, 5.5, 8.0};
-    case Venue::ieee:
-      return {3.5, 7.16, 8.0};
-    case Venue::slide:
-      return {10.0, 10.0, 16.0};
-  }
-  return {3.25, 6.75, 8.0};
+  static constexpr Widths kWidths[] = {{3.03, 6.30, 8.0}, {3.25, 6.75, 8.0}, {5.5, 5.5, 8.0},
+                                       {5.5, 5.5, 8.0},   {3.5, 7.16, 8.0},  {10.0, 10.0, 16.0}};
+  return kWidths[static_cast<std::size_t>(venue)];
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // How figures look: sizes, line widths and colours, for a ground and a venue.
 #pragma once
 
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "analysis/plot/canvas.hpp"

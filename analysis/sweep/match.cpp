@@ -1,12 +1,6 @@
 #include "analysis/sweep/match.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
-#include "core/base/error.hpp"
+#include "analysis/base/kit.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
 
@@ -47,9 +41,8 @@ class Search {
       if (!next) break;
       try_value(*next);
     }
-    if (!nearest_) {
+    if (!nearest_)
       throw ConfigError(cheap_ ? cheap_->refusal : std::string("no value of the knob was tried"));
-    }
     outcome_.value = nearest_->value;
     outcome_.reached = *nearest_->cost;
     outcome_.note = note();
@@ -161,14 +154,12 @@ std::optional<double> first_guess(const MethodKnob& knob, const MatchTarget& tar
 }  // namespace
 
 MatchTarget MatchTarget::parse(std::string_view text) {
-  const auto fail = [&]() -> MatchTarget {
-    throw ConfigError(fmt::format("match \"{}\": {}", text, kTaken));
-  };
+  const auto fail = [&]() -> MatchTarget { throw ConfigError("match \"{}\": {}", text, kTaken); };
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos) return fail();
   MatchTarget target;
   const auto& names = EnumNames<MatchQuantity>::value;
-  const auto name = std::find(names.begin(), names.end(), text.substr(0, equals));
+  const auto name = std::ranges::find(names, text.substr(0, equals));
   const auto value = number_from<double>(text.substr(equals + 1));
   if (name == names.end() || !value || !std::isfinite(*value)) return fail();
   target.quantity = static_cast<MatchQuantity>(name - names.begin());
@@ -194,9 +185,8 @@ std::vector<MatchTarget> parse_matches(const std::vector<std::string>& lists) {
       targets.push_back(MatchTarget::parse(equals == std::string::npos && !quantity.empty()
                                                ? fmt::format("{}={}", quantity, part)
                                                : part));
-      if (std::count(targets.begin(), targets.end(), targets.back()) > 1) {
-        throw ConfigError(fmt::format("match: {} is given twice", targets.back().to_string()));
-      }
+      if (std::ranges::count(targets, targets.back()) > 1)
+        throw ConfigError("match: {} is given twice", targets.back().to_string());
     }
   }
   return targets;

@@ -6,12 +6,7 @@
 // taken and the outcome says so.
 #pragma once
 
-#include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/method_knob.hpp"
 
 namespace kvscope {

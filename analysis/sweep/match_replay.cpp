@@ -1,12 +1,6 @@
 #include "analysis/sweep/match_replay.hpp"
 
-#include <fmt/format.h>
-
-#include <cmath>
-
-#include "analysis/base/statistics.hpp"
-#include "core/base/error.hpp"
-#include "core/base/nan.hpp"
+#include "analysis/base/kit.hpp"
 
 namespace kvscope {
 
@@ -38,9 +32,8 @@ std::vector<LayerReplay> replay_side_by_side(const MatchScene& scene, const Repl
 }
 
 double mean_visible(const LayerReplay& layer) {
-  if (layer.has_window) {
+  if (layer.has_window)
     return layer.pairs.empty() ? kNan : mean(layer.pairs.front().of(ReplayMetric::kept));
-  }
   Mean over_calls;
   for (std::size_t c = 0; c < layer.calls.size(); ++c) {
     const TokenRange call = layer.calls[c];
@@ -65,17 +58,10 @@ double measured_cost(std::span<const LayerReplay> layers, std::size_t slot,
     bytes.add(mean(layer.pairs[slot].of(ReplayMetric::bytes)) *
               static_cast<double>(layer.q_heads.size()));
   }
-  switch (quantity) {
-    case MatchQuantity::keys:
-      return keys.value();
-    case MatchQuantity::bytes:
-      return bytes.value();
-    case MatchQuantity::us:
-      return kNan;
-    case MatchQuantity::density:
-      break;
-  }
-  return keys.value() / visible.value();
+  if (quantity == MatchQuantity::us) return kNan;
+  return quantity == MatchQuantity::keys    ? keys.value()
+         : quantity == MatchQuantity::bytes ? bytes.value()
+                                            : keys.value() / visible.value();
 }
 
 CostedReplay replay_and_cost(const MatchScene& scene, const ReplayPair& pair,

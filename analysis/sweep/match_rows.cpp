@@ -1,10 +1,8 @@
 #include "analysis/sweep/match_rows.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <map>
 
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/sweep/match.hpp"
 
 namespace kvscope {
@@ -35,8 +33,7 @@ MatchedRows::MatchedRows(const Table& table) {
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string target = word_at(table, "match", r);
     if (target.empty()) continue;
-    if (std::find(targets_.begin(), targets_.end(), target) == targets_.end())
-      targets_.push_back(target);
+    if (std::ranges::find(targets_, target) == targets_.end()) targets_.push_back(target);
     const double cost = reached.empty() ? std::nan("") : reached[r];
     // without a cost it was refused, and is no method without a knob
     has_no_knob_[r] = word_at(table, "knob", r).empty() && !std::isnan(cost);

@@ -1,18 +1,13 @@
 #include "analysis/sweep/sweep.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "analysis/base/analysis.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/sweep/sweep_journal.hpp"
 #include "analysis/sweep/sweep_result.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
 #include "analysis/sweep/sweep_units.hpp"
-#include "core/base/error.hpp"
 
 namespace kvscope {
 
@@ -21,13 +16,12 @@ namespace {
 void check_same_sweep(const std::filesystem::path& file, const JournalHeader& then,
                       const JournalHeader& now) {
   if (then.config_hash != now.config_hash) {
-    throw ConfigError(fmt::format("{} belongs to another sweep ({}, this one is {}): {}",
-                                  file.string(), then.config_hash, now.config_hash,
-                                  first_difference(now.config, then.config)));
+    throw ConfigError("{} belongs to another sweep ({}, this one is {}): {}", file.string(),
+                      then.config_hash, now.config_hash, first_difference(now.config, then.config));
   }
   if (then.shard != now.shard || then.n_shards != now.n_shards) {
-    throw ConfigError(fmt::format("{} belongs to shard {}/{}, this is shard {}/{}", file.string(),
-                                  then.shard, then.n_shards, now.shard, now.n_shards));
+    throw ConfigError("{} belongs to shard {}/{}, this is shard {}/{}", file.string(), then.shard,
+                      then.n_shards, now.shard, now.n_shards);
   }
 }
 
@@ -51,14 +45,13 @@ void run_sweep(const SweepPlan& plan, const std::filesystem::path& journal, Jour
                const Shard& shard, ThreadPool& pool, const ProgressFn& progress,
                std::stop_token stop) {
   if (shard.count < 1 || shard.index < 1 || shard.index > shard.count) {
-    throw ConfigError(
-        fmt::format("shard {}/{}: expected i/n with 1 <= i <= n", shard.index, shard.count));
+    throw ConfigError("shard {}/{}: expected i/n with 1 <= i <= n", shard.index, shard.count);
   }
   const JournalHeader header = sweep_header(plan, shard);
   const bool exists = has_checked_lines(journal);
   if (exists && mode == JournalMode::fresh) {
-    throw IoError(fmt::format("{} exists: an earlier sweep did not finish, or this is its shard",
-                              journal.string()));
+    throw IoError("{} exists: an earlier sweep did not finish, or this is its shard",
+                  journal.string());
   }
   std::optional<JournalWriter> writer;
   std::vector<std::size_t> todo;
@@ -84,9 +77,8 @@ void run_sweep(const SweepPlan& plan, const std::filesystem::path& journal, Jour
   for (std::size_t u : todo) {
     check_stop(stop, "sweep");
     ProgressFn of_unit;
-    if (progress) {
+    if (progress)
       of_unit = [&](const Progress& p) { progress({"sweep", done + p.done, total, "calls"}); };
-    }
     writer->add(u, do_sweep_unit(plan, u, pool, of_unit, stop));
     done += static_cast<std::int64_t>(plan.infos[plan.units[u].trace].calls.size());
     if (progress) progress({"sweep", done, total, "calls"});
@@ -114,38 +106,34 @@ SweepResult merge_sweep(const std::vector<std::filesystem::path>& journals,
       n_shards = header.n_shards;
       n_expected = header.n_units;
     } else if (header.config_hash != result.config_hash) {
-      throw ConfigError(fmt::format("merge: {} and {} belong to different sweeps: {}",
-                                    shards.begin()->second, file.string(),
-                                    first_difference(header.config, result.config)));
+      throw ConfigError("merge: {} and {} belong to different sweeps: {}", shards.begin()->second,
+                        file.string(), first_difference(header.config, result.config));
     } else if (header.n_shards != n_shards || header.n_units != n_expected) {
-      throw ConfigError(fmt::format("merge: {} is shard {} of {}, expected shards of {}",
-                                    file.string(), header.shard, header.n_shards, n_shards));
+      throw ConfigError("merge: {} is shard {} of {}, expected shards of {}", file.string(),
+                        header.shard, header.n_shards, n_shards);
     }
     const auto [known, is_new] = shards.emplace(header.shard, file.string());
     if (!is_new) {
-      throw ConfigError(fmt::format("merge: {} and {} are both shard {}/{}", known->second,
-                                    file.string(), header.shard, n_shards));
+      throw ConfigError("merge: {} and {} are both shard {}/{}", known->second, file.string(),
+                        header.shard, n_shards);
     }
     Index n_of_shard = 0;
-    for (std::size_t u = 0; u < n_expected; ++u) {
+    for (std::size_t u = 0; u < n_expected; ++u)
       n_of_shard += static_cast<Index>(u) % n_shards == header.shard - 1 ? 1 : 0;
-    }
     if (static_cast<Index>(journal.units.size() + lacking.size()) != n_of_shard) {
-      throw ConfigError(
-          fmt::format("merge: {} holds {} of its {} units of work; finish it with --resume",
-                      file.string(), journal.units.size(), n_of_shard));
+      throw ConfigError("merge: {} holds {} of its {} units of work; finish it with --resume",
+                        file.string(), journal.units.size(), n_of_shard);
     }
     n_units += journal.units.size();
     for (auto& [unit, of_unit] : journal.units) {
-      for (SweepBlock& block : of_unit) {
+      for (SweepBlock& block : of_unit)
         blocks.emplace(std::tuple(block.trace, block.pair, block.layer_slot), std::move(block));
-      }
     }
   }
   for (Index i = 1; i <= n_shards; ++i) {
     if (!shards.contains(i)) {
-      throw ConfigError(fmt::format("merge: shard {}/{} is missing ({} of {} given)", i, n_shards,
-                                    shards.size(), n_shards));
+      throw ConfigError("merge: shard {}/{} is missing ({} of {} given)", i, n_shards,
+                        shards.size(), n_shards);
     }
   }
   if (!lacking.empty()) add_empty_blocks(result, blocks);
@@ -154,8 +142,8 @@ SweepResult merge_sweep(const std::vector<std::filesystem::path>& journals,
   for (const SweepTraceInfo& trace : result.traces)
     n_blocks += trace.layers.size() * result.pairs.size();
   if (n_units + lacking.size() != n_expected || blocks.size() != n_blocks) {
-    throw FormatError(fmt::format("merge: found {} units with {} blocks, expected {} with {}",
-                                  n_units, blocks.size(), n_expected, n_blocks));
+    throw FormatError("merge: found {} units with {} blocks, expected {} with {}", n_units,
+                      blocks.size(), n_expected, n_blocks);
   }
   for (auto& [key, block] : blocks) result.blocks.push_back(std::move(block));
   split_losses(result.blocks);

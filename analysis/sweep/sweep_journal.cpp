@@ -1,24 +1,14 @@
 #include "analysis/sweep/sweep_journal.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <bit>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "analysis/base/base64.hpp"
-#include "analysis/base/statistics.hpp"
-#include "core/base/error.hpp"
+#include "analysis/base/kit.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// The little-endian bytes of f32.
 std::string text_from_floats(const std::vector<float>& values) {
@@ -56,12 +46,11 @@ JournalHeader header_from_json(const Json& json) {
   header.pairs = json.at("pairs").get<std::vector<std::string>>();
   header.skipped = json.at("skipped").get<std::vector<std::string>>();
   for (const Json& one : json.at("traces")) {
-    SweepTraceInfo trace;
-    trace.name = one.at("name").get<std::string>();
-    trace.uuid = one.at("uuid").get<std::string>();
-    trace.hash = one.at("hash").get<std::string>();
-    trace.layers = one.at("layers").get<std::vector<Index>>();
-    trace.q_heads = one.at("q_heads").get<std::vector<Index>>();
+    SweepTraceInfo trace{.name = one.at("name").get<std::string>(),
+                         .uuid = one.at("uuid").get<std::string>(),
+                         .hash = one.at("hash").get<std::string>(),
+                         .layers = one.at("layers").get<std::vector<Index>>(),
+                         .q_heads = one.at("q_heads").get<std::vector<Index>>()};
     for (const Json& call : one.at("calls"))
       trace.calls.push_back({call.at(0).get<Index>(), call.at(1).get<Index>()});
     header.traces.push_back(std::move(trace));
@@ -94,10 +83,9 @@ Json block_to_json(const SweepBlock& block) {
 }
 
 SweepBlock block_from_json(const Json& json, const JournalHeader& header) {
-  SweepBlock block;
-  block.trace = json.at("trace").get<std::size_t>();
-  block.pair = json.at("pair").get<std::size_t>();
-  block.layer_slot = json.at("layer_slot").get<std::size_t>();
+  SweepBlock block{.trace = json.at("trace").get<std::size_t>(),
+                   .pair = json.at("pair").get<std::size_t>(),
+                   .layer_slot = json.at("layer_slot").get<std::size_t>()};
   if (block.trace >= header.traces.size() || block.pair >= header.pairs.size() ||
       block.layer_slot >= header.traces[block.trace].layers.size()) {
     throw ConfigError("a block outside the sweep");

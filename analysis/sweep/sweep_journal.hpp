@@ -2,15 +2,13 @@
 // is (analysis/base/checked_lines.hpp).
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/sweep/sweep_table.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

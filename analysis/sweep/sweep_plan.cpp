@@ -1,22 +1,15 @@
 // Planning a sweep: which pairs, which units, and what decides the numbers.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
 #include "analysis/base/calibration_notes.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/sweep/sweep.hpp"
 #include "analysis/sweep/sweep_journal.hpp"
-#include "core/base/error.hpp"
 #include "core/sim/draft_rows.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Intervals do not change any more long before this, and every row of the table draws as many.
 constexpr Index kMostResamples = 10'000;
@@ -37,9 +30,8 @@ void make_matched_pairs(SweepPlan& plan, const std::optional<std::string>& witho
       continue;
     }
     if (method.caps().needs_draft && without_draft) {
-      throw ConfigError(
-          fmt::format("selector {}: needs the draft model's attention, and {} has no draft trace",
-                      method, *without_draft));
+      throw ConfigError("selector {}: needs the draft model's attention, and {} has no draft trace",
+                        method, *without_draft);
     }
     const bool has_knob = MethodKnob::of(method, /*by_share=*/true, /*n_keys=*/1).has_value();
     for (const MatchTarget& target : options.match) {
@@ -79,9 +71,9 @@ void make_pairs(SweepPlan& plan) {
   if (!plan.options.match.empty()) {
     for (const MatchTarget& target : plan.options.match) {
       if (target.quantity == MatchQuantity::us && !plan.options.hardware)
-        throw ConfigError(fmt::format(
+        throw ConfigError(
             "match {}: expected a card whose microseconds are meant (--hardware NAME), found none",
-            target.to_string()));
+            target.to_string());
     }
     make_matched_pairs(plan, without_draft);
     return;
@@ -99,7 +91,7 @@ void check_layers(const TraceInfo& info, const std::string& name, const std::vec
     for (Index layer : layers) info.layer_slot(layer);
     for (Index head : heads) info.q_slot(head);
   } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("{}: {}", name, error.what()));
+    throw ConfigError("{}: {}", name, error.what());
   }
 }
 
@@ -144,9 +136,8 @@ void make_units(SweepPlan& plan) {
   }
   std::vector<std::size_t> alone;
   std::vector<std::size_t> linked;
-  for (std::size_t p = 0; p < plan.pairs.size(); ++p) {
+  for (std::size_t p = 0; p < plan.pairs.size(); ++p)
     (plan.pairs[p].selector.caps().cross_layer ? linked : alone).push_back(p);
-  }
   for (std::size_t t = 0; t < plan.infos.size(); ++t) {
     for (Index layer : plan.infos[t].layers) {
       if (!alone.empty()) plan.units.push_back({t, {layer}, alone});
@@ -161,16 +152,15 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
   SweepPlan plan;
   if (traces.empty()) throw ConfigError("sweep: expected at least one trace");
   if (options.n_resamples < 0 || options.seed < 0) {
-    throw ConfigError(
-        fmt::format("sweep: expected resamples and seed of at least 0, found {} and {}",
-                    options.n_resamples, options.seed));
+    throw ConfigError("sweep: expected resamples and seed of at least 0, found {} and {}",
+                      options.n_resamples, options.seed);
   }
   if (options.n_resamples > kMostResamples) {
-    throw ConfigError(fmt::format("sweep: expected at most {} resamples, found {}", kMostResamples,
-                                  options.n_resamples));
+    throw ConfigError("sweep: expected at most {} resamples, found {}", kMostResamples,
+                      options.n_resamples);
   }
-  std::sort(options.layers.begin(), options.layers.end());
-  std::sort(options.replay.q_heads.begin(), options.replay.q_heads.end());
+  std::ranges::sort(options.layers);
+  std::ranges::sort(options.replay.q_heads);
   require_unique(options.layers, "layer", "sweep");
   require_unique(options.replay.q_heads, "head", "sweep");
   add_ceiling(options);
@@ -186,22 +176,21 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
     const TraceInfo& info = source->info();
     check_layers(info, trace.name, plan.options.layers, plan.options.replay.q_heads);
     check_artifacts(plan.options.selectors, info);
-    SweepTraceInfo known;
-    known.name = trace.name;
-    known.uuid = info.uuid;
-    known.hash = info.content_hash;
-    known.layers = plan.options.layers.empty() ? info.layers : plan.options.layers;
-    known.q_heads =
-        plan.options.replay.q_heads.empty() ? info.q_heads : plan.options.replay.q_heads;
-    known.calls = plan_calls(info, plan.options.replay.calls, trace.name);
+    SweepTraceInfo known{
+        .name = trace.name,
+        .uuid = info.uuid,
+        .hash = info.content_hash,
+        .layers = plan.options.layers.empty() ? info.layers : plan.options.layers,
+        .q_heads = plan.options.replay.q_heads.empty() ? info.q_heads : plan.options.replay.q_heads,
+        .calls = plan_calls(info, plan.options.replay.calls, trace.name)};
     const bool has_full_layer = std::ranges::any_of(known.layers, [&](Index layer) {
       const auto at = static_cast<std::size_t>(layer);
       return at >= info.window.size() || !info.window[at].has_value();
     });
     if (!plan.options.match.empty() && !has_full_layer) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "sweep: {}: expected a layer without a sliding window, whose cost can be matched",
-          trace.name));
+          trace.name);
     }
     plan.infos.push_back(std::move(known));
     Json known_trace = {{"name", trace.name}};

@@ -1,13 +1,10 @@
 #include "analysis/sweep/sweep_rows.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <map>
 #include <tuple>
 
-#include "analysis/base/statistics.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/sweep/match_replay.hpp"
-#include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope {
@@ -117,8 +114,7 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
   const std::span<const double> masses(pair.mass_rows.data() + first * n_rows,
                                        (last - first) * n_rows);
   row.number(SweepNumber::mass_p05) = quantile(masses, 0.05);
-  row.number(SweepNumber::mass_min) =
-      masses.empty() ? kNan : *std::min_element(masses.begin(), masses.end());
+  row.number(SweepNumber::mass_min) = masses.empty() ? kNan : *std::ranges::min_element(masses);
   // the same stream for all metrics: the same calls are drawn
   Bootstrap bootstrap(labels.n_resamples, {labels.seed, labels.trace_index, labels.pair_index,
                                            static_cast<std::uint64_t>(replay.layer),
@@ -163,7 +159,7 @@ Interval Bootstrap::mean(std::span<const double> values) {
     for (const std::uint32_t at : std::span(drawn_).subspan(first, known.size())) sum += known[at];
     means.push_back(sum / static_cast<double>(known.size()));
   }
-  std::sort(means.begin(), means.end());  // both percentiles sort: once is enough
+  std::ranges::sort(means);  // both percentiles sort: once is enough
   return {quantile(means, 0.025), quantile(means, 0.975)};
 }
 
@@ -212,10 +208,7 @@ SweepBlock empty_sweep_block(const SweepResult& result, const BlockPlace& place)
     row.number(SweepNumber::budget) =
         number_from<double>(std::string_view(amount).substr(equals + 1)).value_or(kNan);
   row.number(SweepNumber::layer) = static_cast<double>(trace.layers[place.layer_slot]);
-  SweepBlock block;
-  block.trace = place.trace;
-  block.pair = place.pair;
-  block.layer_slot = place.layer_slot;
+  SweepBlock block{.trace = place.trace, .pair = place.pair, .layer_slot = place.layer_slot};
   block.rows.push_back(row);
   for (const Index q_head : trace.q_heads) {
     row.number(SweepNumber::q_head) = static_cast<double>(q_head);
@@ -230,19 +223,16 @@ SweepBlock empty_sweep_block(const SweepResult& result, const BlockPlace& place)
 SweepBlock make_sweep_block(const LayerReplay& replay, std::size_t pair_slot,
                             std::size_t layer_slot, const RowLabels& labels) {
   const PairReplay& pair = replay.pairs[pair_slot];
-  SweepBlock block;
-  block.trace = labels.trace_index;
-  block.pair = labels.pair_index;
-  block.layer_slot = layer_slot;
+  SweepBlock block{
+      .trace = labels.trace_index, .pair = labels.pair_index, .layer_slot = layer_slot};
   const std::size_t n_heads = replay.q_heads.size();
   block.rows.push_back(make_row(replay, pair, labels, 0, n_heads, std::nullopt));
   block.rows[0].number(SweepNumber::predicted_us) = labels.predicted_us;
   block.rows[0].number(SweepNumber::predicted_dense_us) = labels.predicted_dense_us;
   block.rows[0].number(SweepNumber::predicted_speedup) =
       labels.predicted_dense_us / labels.predicted_us;
-  for (std::size_t h = 0; h < n_heads; ++h) {
+  for (std::size_t h = 0; h < n_heads; ++h)
     block.rows.push_back(make_row(replay, pair, labels, h, h + 1, replay.q_heads[h]));
-  }
   for (const auto& values : pair.values) {
     for (double x : values) block.grid.push_back(static_cast<float>(x));
   }

@@ -1,23 +1,17 @@
 #include "analysis/sweep/sweep_table.hpp"
 
-#include <fmt/format.h>
-
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "analysis/base/analysis.hpp"
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/column_table.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/base/number_formats.hpp"
 #include "analysis/sweep/sweep_result.hpp"
 #include "core/base/shell_word.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Of a trace, and of the drafts and the text that its numbers rest on.
 NumberFormats formats_of(const SweepResult& result, std::size_t trace) {

@@ -2,12 +2,8 @@
 // them.
 #pragma once
 
-#include <array>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "analysis/base/table.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/sim/metrics.hpp"
 
 namespace kvscope {

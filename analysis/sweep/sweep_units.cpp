@@ -1,19 +1,14 @@
 #include "analysis/sweep/sweep_units.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
-#include "analysis/base/analysis.hpp"
+#include "analysis/base/kit.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cost/trace_cost.hpp"
 #include "analysis/sweep/match_replay.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
 #include "analysis/units/unit_cost.hpp"
-#include "core/base/nan.hpp"
 
 namespace kvscope {
 
@@ -24,8 +19,8 @@ void clear_numbers(std::vector<LayerReplay>& layers) {
   for (LayerReplay& layer : layers) {
     for (PairReplay& pair : layer.pairs) {
       pair.is_dense = false;
-      for (auto& values : pair.values) std::fill(values.begin(), values.end(), kNan);
-      std::fill(pair.mass_rows.begin(), pair.mass_rows.end(), kNan);
+      for (auto& values : pair.values) std::ranges::fill(values, kNan);
+      std::ranges::fill(pair.mass_rows, kNan);
       pair.ages.fill(0);
     }
   }
@@ -99,8 +94,7 @@ std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number,
     check_stop(stop, "sweep");  // many resamples take seconds
     const LayerReplay& layer = layers[static_cast<std::size_t>(index) / unit.pairs.size()];
     const std::size_t i = static_cast<std::size_t>(index) % unit.pairs.size();
-    const auto slot =
-        std::find(info.layers.begin(), info.layers.end(), layer.layer) - info.layers.begin();
+    const auto slot = std::ranges::find(info.layers, layer.layer) - info.layers.begin();
     RowLabels labels;
     labels.trace = trace.name;
     labels.phase = name_of(plan.options.replay.calls.phase);

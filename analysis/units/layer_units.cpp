@@ -1,7 +1,5 @@
 #include "analysis/units/layer_units.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -46,9 +44,8 @@ void KnownLayers::restore(const std::string& name, Index slot, std::span<std::by
   const auto bytes =
       found == arrays.end() ? std::nullopt : bytes_from_text(found->second, values.size());
   if (!bytes) {
-    throw FormatError(fmt::format("{}: expected {} bytes of the array {} of layer {}, found {}",
-                                  where_, values.size(), name, slot,
-                                  found == arrays.end() ? "none" : "another number"));
+    throw FormatError("{}: expected {} bytes of the array {} of layer {}, found {}", where_,
+                      values.size(), name, slot, found == arrays.end() ? "none" : "another number");
   }
   std::copy(bytes->begin(), bytes->end(), values.begin());
 }

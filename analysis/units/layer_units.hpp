@@ -3,17 +3,14 @@
 // that computed them.
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <vector>
 
 #include "analysis/base/layer_store.hpp"
 #include "analysis/base/null_result.hpp"
 #include "analysis/units/unit_folder.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/trace/result_writer.hpp"
 
 namespace kvscope {

@@ -2,7 +2,6 @@
 
 #include <sys/resource.h>
 
-#include <utility>
 #include <vector>
 
 #include "core/base/nan.hpp"

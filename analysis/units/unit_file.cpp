@@ -1,7 +1,5 @@
 #include "analysis/units/unit_file.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 
@@ -30,10 +28,10 @@ UnitFile read_unit_file(const fs::path& file) {
   });
   const std::size_t n_expected = file.extension() == kFailedEnding ? 1 : 2;
   if (n_lines != n_expected) {
-    throw FormatError(fmt::format("{}: expected {}, found {} lines", file.string(),
-                                  n_expected == 1 ? "one line, what failed and why"
-                                                  : "two lines, what the unit is and its result",
-                                  n_lines));
+    throw FormatError("{}: expected {}, found {} lines", file.string(),
+                      n_expected == 1 ? "one line, what failed and why"
+                                      : "two lines, what the unit is and its result",
+                      n_lines);
   }
   return unit;
 }
@@ -82,9 +80,8 @@ std::vector<fs::path> unit_files(const fs::path& folder) {
     const fs::path& file = entry->path();
     if (file.extension() == kUnitEnding || file.extension() == kFailedEnding) files.push_back(file);
   }
-  if (error)
-    throw IoError(fmt::format("cannot read the folder {}: {}", folder.string(), error.message()));
-  std::sort(files.begin(), files.end());
+  if (error) throw IoError("cannot read the folder {}: {}", folder.string(), error.message());
+  std::ranges::sort(files);
   return files;
 }
 
@@ -98,7 +95,7 @@ double finished_per_second(const std::vector<fs::path>& files) {
     const auto time = fs::last_write_time(file, error);
     if (!error) times.push_back(time);
   }
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   if (times.size() > kMost) times.erase(times.begin(), times.end() - kMost);
   if (times.size() < 3) return 0.0;
   const auto seconds = [](fs::file_time_type::duration time) {

@@ -40,7 +40,7 @@ std::vector<std::size_t> numbers_of(const fs::path& folder, const std::string& h
     if (const auto number = number_from<std::size_t>(id.substr(hash.size() + 1)))
       numbers.push_back(*number);
   }
-  std::sort(numbers.begin(), numbers.end());
+  std::ranges::sort(numbers);
   return numbers;
 }
 
@@ -62,7 +62,7 @@ void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directory(folder, error);
   if (error && !fs::is_directory(folder))
-    throw IoError(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+    throw IoError("cannot make the folder {}: {}", folder.string(), error.message());
 }
 
 /// Collects what the files of a folder say of themselves.
@@ -75,20 +75,19 @@ class FolderReader {
     try {
       add_about(file, about);
     } catch (const nlohmann::json::exception& wrong) {
-      throw FormatError(
-          fmt::format("{}: not what a unit's file says: {}", file.string(), wrong.what()));
+      throw FormatError("{}: not what a unit's file says: {}", file.string(), wrong.what());
     }
   }
 
   void finish() {
     std::vector<std::size_t>& done = units_.done;
-    std::sort(done.begin(), done.end());
+    std::ranges::sort(done);
     // What was done after it had failed, is done.
     std::erase_if(units_.failed, [&](const FailedUnit& failed) {
-      return std::binary_search(done.begin(), done.end(), failed.unit);
+      return std::ranges::binary_search(done, failed.unit);
     });
-    std::sort(units_.failed.begin(), units_.failed.end(),
-              [](const FailedUnit& a, const FailedUnit& b) { return a.unit < b.unit; });
+    std::ranges::sort(units_.failed,
+                      [](const FailedUnit& a, const FailedUnit& b) { return a.unit < b.unit; });
     units_.n_missing = units_.n_units - done.size() - units_.failed.size();
   }
 
@@ -101,9 +100,8 @@ class FolderReader {
     const auto unit = about.at("unit").get<std::size_t>();
     const bool has_failed = file.extension() == kFailedEnding;
     if (file.stem() != unit_id(hash, unit)) {
-      throw FormatError(fmt::format("{}: expected the file to be called {}{}, as what it holds",
-                                    file.string(), unit_id(hash, unit),
-                                    has_failed ? kFailedEnding : kUnitEnding));
+      throw FormatError("{}: expected the file to be called {}{}, as what it holds", file.string(),
+                        unit_id(hash, unit), has_failed ? kFailedEnding : kUnitEnding);
     }
     if (units_.n_units == 0) {
       units_.command = command;
@@ -116,8 +114,7 @@ class FolderReader {
         throw ConfigError("a number of units that cannot be");
     }
     require_same_work(file, about);
-    if (unit >= n_units)
-      throw FormatError(fmt::format("{}: a unit beyond the last", file.string()));
+    if (unit >= n_units) throw FormatError("{}: a unit beyond the last", file.string());
     if (has_failed) {
       units_.failed.push_back({unit, unit_id(hash, unit), about.at(kFailure).get<std::string>()});
     } else {
@@ -127,8 +124,7 @@ class FolderReader {
     units_.words = about.at("words").get<std::vector<std::string>>();
     units_.header = about.at("header");
     if (hash_of(command, version, units_.header) != hash) {
-      throw FormatError(
-          fmt::format("{}: what decides the numbers is not what its name says", file.string()));
+      throw FormatError("{}: what decides the numbers is not what its name says", file.string());
     }
   }
 
@@ -136,8 +132,8 @@ class FolderReader {
     const std::string folder = units_.folder.string();
     const auto version = about.at("version").get<std::string>();
     if (version != units_.version) {
-      throw ConfigError(fmt::format("{} holds units of {} and of {}: expected those of one version",
-                                    folder, units_.version, version));
+      throw ConfigError("{} holds units of {} and of {}: expected those of one version", folder,
+                        units_.version, version);
     }
     if (about.at("work") == units_.hash && about.at("command") == units_.command &&
         about.at("n_units") == units_.n_units)
@@ -145,8 +141,8 @@ class FolderReader {
     if (about.at("command") == units_.command)
       require_same_weights(weights_in(about), weights_, file.string(), units_.done,
                            "units of one model make a result");
-    throw ConfigError(fmt::format("{} holds units of different inputs or options: {} and {}",
-                                  folder, first_, file.filename().string()));
+    throw ConfigError("{} holds units of different inputs or options: {} and {}", folder, first_,
+                      file.filename().string());
   }
 
   UnitFolder& units_;
@@ -172,18 +168,17 @@ std::size_t unit_of_id(const UnitWork& work, std::string_view id) {
       id.size() > kHashDigits && id[kHashDigits] == '-' &&
       id.substr(0, kHashDigits).find_first_not_of("0123456789abcdef") == std::string_view::npos;
   if (!is_hash || !unit || unit_id(id.substr(0, kHashDigits), *unit) != id) {
-    throw ConfigError(fmt::format(
-        "\"{}\" is no unit: expected an id as {} (--list-units names them)", id, unit_id(hash, 0)));
+    throw ConfigError("\"{}\" is no unit: expected an id as {} (--list-units names them)", id,
+                      unit_id(hash, 0));
   }
   if (!id.starts_with(hash)) {
-    throw ConfigError(fmt::format(
-        "unit {} is of other inputs, options or another version: those of this command begin "
-        "with {}",
-        id, hash));
+    throw ConfigError(
+        "unit {} is of other inputs, options or another version: those of this "
+        "command begin with {}",
+        id, hash);
   }
   if (*unit >= work.n_units) {
-    throw ConfigError(
-        fmt::format("unit {} does not exist: this command has {} units", id, work.n_units));
+    throw ConfigError("unit {} does not exist: this command has {} units", id, work.n_units);
   }
   return *unit;
 }
@@ -232,12 +227,10 @@ std::string do_unit_file(const UnitWork& work, std::size_t unit, const fs::path&
 UnitFolder read_unit_folder(const fs::path& folder) {
   const std::vector<fs::path> files = unit_files(folder);
   if (files.empty()) {
-    throw FormatError(
-        fmt::format("{} holds no units: expected files that --unit ID --out {} writes",
-                    folder.string(), folder.string()));
+    throw FormatError("{} holds no units: expected files that --unit ID --out {} writes",
+                      folder.string(), folder.string());
   }
-  UnitFolder units;
-  units.folder = folder;
+  UnitFolder units{.folder = folder};
   FolderReader reader(units);
   for (const fs::path& file : files) reader.add(file);
   reader.finish();
@@ -254,10 +247,10 @@ void require_no_other_units(const UnitWork& work, const fs::path& folder) {
       require_same_weights(work.weights, weights_in(other->about), folder.string(),
                            numbers_of(folder, name.substr(0, kHashDigits)),
                            "name another folder with --units, or remove this one");
-    throw ConfigError(fmt::format(
-        "{} holds units of other inputs, options or another version: {}; name another folder with "
-        "--units, or remove this one",
-        folder.string(), name));
+    throw ConfigError(
+        "{} holds units of other inputs, options or another version: {}; name "
+        "another folder with --units, or remove this one",
+        folder.string(), name);
   }
 }
 
@@ -287,10 +280,9 @@ void require_all_units(const UnitFolder& units, std::string_view who) {
   constexpr std::size_t kShown = 5;
   if (units.n_missing == 0) return;
   const std::vector<std::string> missing = missing_units(units, kShown);
-  throw ConfigError(fmt::format("{}: {} of {} units are missing from {}: {}{}", who,
-                                units.n_missing, units.n_units, units.folder.string(),
-                                fmt::join(missing, ", "),
-                                units.n_missing > missing.size() ? ", ..." : ""));
+  throw ConfigError("{}: {} of {} units are missing from {}: {}{}", who, units.n_missing,
+                    units.n_units, units.folder.string(), fmt::join(missing, ", "),
+                    units.n_missing > missing.size() ? ", ..." : "");
 }
 
 void write_journal(const UnitFolder& units, const fs::path& journal, const EmptyLine& empty_line) {

@@ -1,15 +1,33 @@
 // The four kinds of error that reach the user; each message says what, where, expected and found.
 #pragma once
 
+#ifndef __CUDACC__  // nvcc cannot read it, and kernels throw nothing
+#include <fmt/core.h>
+#endif
+
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace kvscope {
 
-/// Base of every error kvscope throws on purpose; catch this at the outermost level only.
-class Error : public std::runtime_error {
+/// An exception that says its sentence, or one that is written as fmt writes it:
+/// ConfigError("{}: expected a number, found {}", name, text).
+class SpokenError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+#ifndef __CUDACC__
+  template <class First, class... Rest>
+  explicit SpokenError(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest)
+      : std::runtime_error(
+            fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...)) {}
+#endif
+};
+
+/// Base of every error kvscope throws on purpose; catch this at the outermost level only.
+class Error : public SpokenError {
+ public:
+  using SpokenError::SpokenError;
 };
 
 /// The operating system refused: a file is missing, unreadable, locked, or the disk is full.

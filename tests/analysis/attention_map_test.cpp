@@ -1,29 +1,16 @@
 // The pooled attention map of one head against three loops.
 #include "analysis/kinds/attention_map.hpp"
-#include "core/trace/result.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <cmath>
-
-#include "core/base/error.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::attention_map_test {
-namespace {
 
-TEST_CASE("attention-map: cells are maxima or means of exact weights", "[attention_map]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 53;
-  plant.sink = 1.0;
-  plant.has_sink_logits = GENERATE(false, true);
+TEST_CASE("attention-map: cells are maxima or means of exact weights") {
+  test::PlantOptions plant{.n_tokens = 53, .sink = 1.0, .has_sink_logits = GENERATE(false, true)};
   plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   const MemoryTrace trace =
       test::planted_trace(plant, [](TraceInfo& info) { info.window[1] = 20; });
-  AttentionMapOptions options;
-  options.layer = GENERATE(0, 1);
-  options.head = 3;
+  AttentionMapOptions options{.layer = GENERATE(0, 1), .head = 3};
   options.max_cells = 16;  // blocks of 4
   options.pooling = GENERATE(MapPooling::max, MapPooling::mean);
   MemoryResult result;
@@ -60,5 +47,4 @@ TEST_CASE("attention-map: cells are maxima or means of exact weights", "[attenti
   CHECK_THROWS_AS(analyze_attention_map(trace, options, result, pool, {}, {}), ConfigError);
 }
 
-}  // namespace
 }  // namespace kvscope::attention_map_test

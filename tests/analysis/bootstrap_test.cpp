@@ -1,18 +1,11 @@
 // Bootstrap intervals against loops: the drawn means, sorted, and both percentiles.
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <limits>
 #include <vector>
 
 #include "analysis/sweep/sweep_rows.hpp"
 #include "core/base/rng.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::bootstrap_test {
-namespace {
-
-using Catch::Approx;
 
 /// The value below which a share of sorted values lies, between neighbours in proportion.
 double percentile(const std::vector<double>& sorted, double share) {
@@ -37,13 +30,12 @@ TEST_CASE("a bootstrap interval holds 95 % of the means of what was drawn") {
     }
     means.push_back(sum / static_cast<double>(values.size()));
   }
-  std::sort(means.begin(), means.end());
+  std::ranges::sort(means);
   const Interval interval = bootstrap_mean(values, kResamples, {7, 3});
   CHECK(interval.low == Approx(percentile(means, 0.025)));
   CHECK(interval.high == Approx(percentile(means, 0.975)));
-  const auto n_inside = std::count_if(means.begin(), means.end(), [&](double mean) {
-    return mean >= interval.low && mean <= interval.high;
-  });
+  const auto n_inside = std::ranges::count_if(
+      means, [&](double mean) { return mean >= interval.low && mean <= interval.high; });
   CHECK(std::abs(static_cast<double>(n_inside) - 0.95 * kResamples) <= 2.0);
 }
 
@@ -57,5 +49,4 @@ TEST_CASE("values that are missing are no part of a bootstrap interval") {
   CHECK(std::isnan(bootstrap_mean(std::vector<double>{1.0}, 0, {1}).high));
 }
 
-}  // namespace
 }  // namespace kvscope::test::bootstrap_test

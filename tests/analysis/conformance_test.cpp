@@ -1,12 +1,9 @@
 // What every analysis of a trace must do, on a trace with attention sinks, a window and groups of
 // heads: the same bits for any number of threads and from layers that were measured elsewhere, one
 // token is enough or refused in a sentence, a stop stops.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
 #include <cstring>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/layer_store.hpp"
 #include "analysis/kinds/attention_map.hpp"
@@ -22,12 +19,9 @@
 #include "analysis/kinds/quoka.hpp"
 #include "analysis/kinds/theorem_b1.hpp"
 #include "analysis/kinds/ties.hpp"
-#include "core/base/error.hpp"
-#include "core/trace/result.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::conformance_test {
-namespace {
 
 struct Analysis {
   std::string name;
@@ -55,9 +49,7 @@ std::vector<Analysis> analyses() {
   QuokaOptions quoka;
   quoka.chunk = 32;
   quoka.budget = 20;
-  PruningOptions pruning;
-  pruning.budget = 16;
-  pruning.chunk = 16;
+  PruningOptions pruning{.budget = 16, .chunk = 16};
   HeadsOptions heads;
   heads.budget = "32";
   heads.chunk = 64;
@@ -96,11 +88,7 @@ std::vector<Analysis> analyses() {
 
 /// Layer 1 has a window.
 MemoryTrace windowed_trace(Index n_tokens) {
-  test::PlantOptions plant;
-  plant.n_layers = 3;
-  plant.n_q = 8;
-  plant.n_tokens = n_tokens;
-  plant.has_sink_logits = true;
+  test::PlantOptions plant{.n_layers = 3, .n_q = 8, .n_tokens = n_tokens, .has_sink_logits = true};
   MemoryTrace trace = test::planted_trace(plant, [](TraceInfo& info) { info.window[1] = 20; });
   std::vector<TokenId> tokens;
   for (Index t = 0; t < n_tokens; ++t) tokens.push_back(static_cast<TokenId>(t % 13));
@@ -159,8 +147,7 @@ void require_same(const MemoryResult& a, const MemoryResult& b) {
   }
 }
 
-TEST_CASE("analyses: the same bits with 1 and 3 threads, and from layers measured elsewhere",
-          "[conformance]") {
+TEST_CASE("analyses: the same bits with 1 and 3 threads, and from layers measured elsewhere") {
   const MemoryTrace trace = windowed_trace(300);
   ThreadPool one_thread(1);
   ThreadPool three_threads(3);
@@ -184,7 +171,7 @@ TEST_CASE("analyses: the same bits with 1 and 3 threads, and from layers measure
   }
 }
 
-TEST_CASE("analyses: one token is enough, or refused in a sentence", "[conformance]") {
+TEST_CASE("analyses: one token is enough, or refused in a sentence") {
   const MemoryTrace trace = windowed_trace(1);
   ThreadPool pool(2);
   for (const Analysis& analysis : analyses()) {
@@ -199,7 +186,7 @@ TEST_CASE("analyses: one token is enough, or refused in a sentence", "[conforman
   }
 }
 
-TEST_CASE("analyses: a stop ends them", "[conformance]") {
+TEST_CASE("analyses: a stop ends them") {
   const MemoryTrace trace = windowed_trace(300);
   ThreadPool pool(2);
   std::stop_source stop;
@@ -211,5 +198,4 @@ TEST_CASE("analyses: a stop ends them", "[conformance]") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::conformance_test

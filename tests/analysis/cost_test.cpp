@@ -2,24 +2,11 @@
 // faults in them.
 #include "analysis/cost/trace_cost.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <nlohmann/json.hpp>
-#include <set>
-
 #include "analysis/cost/cost_data.hpp"
 #include "analysis/sweep/sweep.hpp"
-#include "core/base/error.hpp"
-#include "tests/support/planted_trace.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::cost_test {
-namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 /// A card of round numbers: 1e12 FLOP/s, 1e9 bytes/s, launches of a microsecond, no losses.
 HardwareProfile plain_card() {
@@ -40,7 +27,7 @@ HardwareProfile plain_card() {
   return card;
 }
 
-TEST_CASE("cost: a curve runs straight over the logarithm and stays constant outside", "[cost]") {
+TEST_CASE("cost: a curve runs straight over the logarithm and stays constant outside") {
   const SourcedCurve curve{{{10.0, 1.0}, {1000.0, 3.0}}, "made up"};
   CHECK(curve.at(1.0) == 1.0);
   CHECK(curve.at(10.0) == 1.0);
@@ -49,7 +36,7 @@ TEST_CASE("cost: a curve runs straight over the logarithm and stays constant out
   CHECK(curve.at(1e9) == 3.0);
 }
 
-TEST_CASE("cost: dense work is what loops count", "[cost]") {
+TEST_CASE("cost: dense work is what loops count") {
   for (const Index window : {0, 5}) {
     const CallShape shape{4, 2, 8, 3, 10};
     double pairs = 0.0;
@@ -73,13 +60,11 @@ TEST_CASE("cost: dense work is what loops count", "[cost]") {
   }
 }
 
-TEST_CASE("cost: every stage is a launch and the larger of arithmetic and memory", "[cost]") {
+TEST_CASE("cost: every stage is a launch and the larger of arithmetic and memory") {
   HardwareProfile card = plain_card();
   card.attend.value = 0.5;
   card.gather = {{{32.0, 0.25}}, "made up"};
-  LayerWork work;
-  work.shape = {4, 2, 8, 1, 100};
-  work.attend = {40, 20, 10, 2};
+  LayerWork work{.shape = {4, 2, 8, 1, 100}, .attend = {40, 20, 10, 2}};
   work.score_flops = 5e7;   // 50 us of arithmetic
   work.score_bytes = 3000;  // 3 us of memory
   work.append_bytes = 64;
@@ -106,12 +91,10 @@ TEST_CASE("cost: every stage is a launch and the larger of arithmetic and memory
   CHECK(dense.total() == Approx(1e-6 + 2 * 100 * 2 * 16 * 1e-9));
 }
 
-TEST_CASE("cost: a processor gathers each list anew, and many vectors score as matrices do",
-          "[cost]") {
+TEST_CASE("cost: a processor gathers each list anew, and many vectors score as matrices do") {
   HardwareProfile card = plain_card();
   card.score.value = 0.1;
-  LayerWork work;
-  work.shape = {4, 2, 8, 4, 100};
+  LayerWork work{.shape = {4, 2, 8, 4, 100}};
   work.attend = {320, 20, 20, 2};  // 160 keys of lists, 20 of them different
   work.score_flops = 6e6;
   work.score_bytes = 3e5;  // 20 vectors to a key
@@ -134,7 +117,7 @@ TEST_CASE("cost: a processor gathers each list anew, and many vectors score as m
   CHECK(predict_layer(work, card, {}).of(CostStage::score) == Approx(1e-6 + 6e6 / 5e11));
 }
 
-TEST_CASE("cost: what a program was counted to do takes the machine's measured rates", "[cost]") {
+TEST_CASE("cost: what a program was counted to do takes the machine's measured rates") {
   HardwareProfile machine = plain_card();
   WorkCounts counts;
   {
@@ -169,7 +152,7 @@ TEST_CASE("cost: what a program was counted to do takes the machine's measured r
   CHECK(times.of(CostStage::topk) == 0.0);
 }
 
-TEST_CASE("cost: the worked example, a layer of Llama-3.1-8B at 32k with 2048 keys", "[cost]") {
+TEST_CASE("cost: the worked example, a layer of Llama-3.1-8B at 32k with 2048 keys") {
   // bytes alone, 3 us per launch, 1 dense and 3 sparse launches
   struct Card {
     double bandwidth;
@@ -197,7 +180,7 @@ TEST_CASE("cost: the worked example, a layer of Llama-3.1-8B at 32k with 2048 ke
   }
 }
 
-TEST_CASE("cost: the work behind a selection is what loops count", "[cost]") {
+TEST_CASE("cost: the work behind a selection is what loops count") {
   // two KV heads with two query heads each, three queries at 7 to 9, a list for all of them
   Selection selection(ListOwner::q_head, 3, 3);
   const std::vector<std::vector<KeyPos>> lists = {
@@ -231,7 +214,7 @@ TEST_CASE("cost: the work behind a selection is what loops count", "[cost]") {
   CHECK_FALSE(work.is_dense);
 }
 
-TEST_CASE("cost: at another context a count stays and the rest grows", "[cost]") {
+TEST_CASE("cost: at another context a count stays and the rest grows") {
   LayerWork work;
   work.shape = {4, 2, 8, 1, 100};
   work.attend = {40, 20, 10, 2};
@@ -247,11 +230,9 @@ TEST_CASE("cost: at another context a count stays and the rest grows", "[cost]")
   CHECK(at_context(work, 5, /*keeps_count=*/true).attend.keys == 10.0);  // there are no more
 }
 
-TEST_CASE("cost: break-even is where the method stops being slower", "[cost]") {
+TEST_CASE("cost: break-even is where the method stops being slower") {
   HardwareProfile card = plain_card();
-  LayerWork work;
-  work.shape = {1, 1, 8, 1, 64};
-  work.attend = {16, 16, 1, 1};
+  LayerWork work{.shape = {1, 1, 8, 1, 64}, .attend = {16, 16, 1, 1}};
   work.score_flops = 1.0;  // a second launch
   const auto even = break_even_context({work}, /*keeps_count=*/true, card, {});
   REQUIRE(even);
@@ -266,7 +247,7 @@ TEST_CASE("cost: break-even is where the method stops being slower", "[cost]") {
   CHECK_FALSE(break_even_context({dense_work(work.shape)}, true, card, {}));
 }
 
-TEST_CASE("cost: every built-in profile has all fields with sources and sensible sizes", "[cost]") {
+TEST_CASE("cost: every built-in profile has all fields with sources and sensible sizes") {
   const std::vector<std::string> names = hardware_names();
   CHECK(std::set<std::string>(names.begin(), names.end()) ==
         std::set<std::string>{"a100-80", "a6000", "b200", "h100-sxm", "h200", "rtx-2080",
@@ -283,7 +264,7 @@ TEST_CASE("cost: every built-in profile has all fields with sources and sensible
   }
 }
 
-TEST_CASE("cost: a profile with a fault is refused in a sentence that names it", "[cost]") {
+TEST_CASE("cost: a profile with a fault is refused in a sentence that names it") {
   const nlohmann::ordered_json good = hardware_json(find_hardware("h100-sxm"));
   for (const auto& [key, value] : good.items()) {
     if (key == "kernels") continue;
@@ -356,9 +337,8 @@ TEST_CASE("cost: a profile with a fault is refused in a sentence that names it",
   CHECK_THROWS_AS(find_hardware("./nothing.json"), IoError);
 }
 
-TEST_CASE("cost: a replay's answers become rows", "[cost]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 64;
+TEST_CASE("cost: a replay's answers become rows") {
+  test::PlantOptions plant{.n_tokens = 64};
   const MemoryTrace trace = test::planted_trace(plant);
   const TraceInfo& info = trace.info();
   const std::vector<ReplayPair> pairs = {
@@ -406,8 +386,7 @@ TEST_CASE("cost: a replay's answers become rows", "[cost]") {
 
 /// The report of two methods on the first n_tokens of one recording.
 nlohmann::ordered_json report_at(Index n_tokens, double budget, std::vector<double> contexts) {
-  test::PlantOptions plant;
-  plant.n_tokens = n_tokens;
+  test::PlantOptions plant{.n_tokens = n_tokens};
   const MemoryTrace trace = test::planted_trace(plant);
   const TraceInfo& info = trace.info();
   const std::vector<ReplayPair> pairs = {
@@ -426,7 +405,7 @@ nlohmann::ordered_json report_at(Index n_tokens, double budget, std::vector<doub
   return trace_cost_report(info, info.layers, pairs, works, Phase::prefill, cost);
 }
 
-TEST_CASE("cost: recordings of three lengths give one answer for a longer context", "[cost]") {
+TEST_CASE("cost: recordings of three lengths give one answer for a longer context") {
   std::vector<double> speedups;
   std::vector<double> pays_from;
   for (const Index n_tokens : {160, 320, 960}) {
@@ -448,7 +427,7 @@ TEST_CASE("cost: recordings of three lengths give one answer for a longer contex
   }
 }
 
-TEST_CASE("cost: a recording too short for a budget says what to record", "[cost]") {
+TEST_CASE("cost: a recording too short for a budget says what to record") {
   const auto report = report_at(100, 96.0, {131072.0});
   std::size_t n_rows = 0;
   for (const auto& row : report["rows"]) {
@@ -461,8 +440,7 @@ TEST_CASE("cost: a recording too short for a budget says what to record", "[cost
   }
   CHECK(n_rows == 1);
   // one list holds 96 keys, but no call leaves one out
-  LayerWork work;
-  work.shape = {4, 2, 8, 1, 97};
+  LayerWork work{.shape = {4, 2, 8, 1, 97}};
   work.attend.keys = 2 * 97.0;
   CHECK(calls_at_length({work}, 96.0).empty());
   work.attend.keys = 2 * 96.0;
@@ -472,13 +450,12 @@ TEST_CASE("cost: a recording too short for a budget says what to record", "[cost
   CHECK(calls_at_length({dense_work(work.shape), work}, 0.0).size() == 1);
 }
 
-TEST_CASE("cost: a sweep on a card has predicted microseconds in the rows of layers", "[cost]") {
+TEST_CASE("cost: a sweep on a card has predicted microseconds in the rows of layers") {
   const testing::TempDir dir;
-  SweepOptions options;
-  options.selectors = {"full", "oracle-topk"};
-  options.budgets = {Budget::parse("8")};
-  options.n_resamples = 2;
-  options.hardware = plain_card();
+  SweepOptions options{.selectors = {"full", "oracle-topk"},
+                       .budgets = {Budget::parse("8")},
+                       .n_resamples = 2,
+                       .hardware = plain_card()};
   const auto open = [] { return std::make_unique<MemoryTrace>(test::planted_trace({})); };
   const SweepPlan plan = plan_sweep({{"t.h5", open, {}}}, options);
   ThreadPool pool(2);
@@ -497,5 +474,4 @@ TEST_CASE("cost: a sweep on a card has predicted microseconds in the rows of lay
   }
 }
 
-}  // namespace
 }  // namespace kvscope::cost_test

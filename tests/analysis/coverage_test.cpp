@@ -1,30 +1,14 @@
 // Coverage against three loops: maps, kept mass, nucleus sizes, smallest budgets, Pinsker floors.
 #include "analysis/kinds/coverage.hpp"
-#include "core/trace/result.hpp"
 
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <cstring>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "analysis/base/reproducible_sums.hpp"
 #include "analysis/kinds/nucleus_sizes.hpp"
-#include "core/base/error.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::coverage_test {
-namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
-using test::planted_trace;
-using test::PlantOptions;
 
 constexpr Index kWindow = 21;
 
@@ -77,7 +61,7 @@ std::vector<double> naive_share_row(const TraceSource& trace, Index layer, Index
 std::vector<Index> by_weight(const std::vector<double>& row) {
   std::vector<Index> order;
   for (std::size_t i = 0; i < row.size(); ++i) order.push_back(static_cast<Index>(i));
-  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+  std::ranges::stable_sort(order, [&](Index a, Index b) {
     return row[static_cast<std::size_t>(a)] > row[static_cast<std::size_t>(b)];
   });
   return order;
@@ -91,7 +75,7 @@ double naive_mean(const std::vector<double>& x) {
 
 /// Linear between neighbours, as analysis/base/statistics.hpp defines it.
 double naive_quantile(std::vector<double> x, double q) {
-  std::sort(x.begin(), x.end());
+  std::ranges::sort(x);
   const double at = q * static_cast<double>(x.size() - 1);
   const auto low = static_cast<std::size_t>(at);
   if (low + 1 >= x.size()) return x.back();
@@ -106,7 +90,7 @@ struct Cell {
   std::map<std::size_t, double> n_kept;  // by pair
 };
 
-TEST_CASE("coverage: every number equals three loops", "[coverage]") {
+TEST_CASE("coverage: every number equals three loops") {
   PlantOptions plant = small_plant();
   plant.n_q = GENERATE(2, 4, 8);
   plant.has_sink_logits = GENERATE(false, true);
@@ -207,24 +191,21 @@ TEST_CASE("coverage: every number equals three loops", "[coverage]") {
         CHECK(result.values<double>("nucleus_share")[at] == Approx(naive_mean(shares[s])));
         for (std::size_t bin = 0; bin < n_bins; ++bin) {
           const double low = std::pow(2.0, static_cast<double>(bin));
-          const auto n = std::count_if(sizes[s].begin(), sizes[s].end(), [&](double size) {
-            return size >= low && size < 2.0 * low;
-          });
+          const auto n = std::ranges::count_if(
+              sizes[s], [&](double size) { return size >= low && size < 2.0 * low; });
           CHECK(result.values<std::int64_t>("nucleus_counts")[at * n_bins + bin] == n);
         }
       }
       const std::size_t at = l * n_heads + h;
       CHECK(result.values<double>("budget_mean")[at] == Approx(naive_mean(sizes[3])));
       CHECK(result.values<double>("budget_p95")[at] == Approx(naive_quantile(sizes[3], 0.95)));
-      CHECK(result.values<double>("budget_max")[at] ==
-            *std::max_element(sizes[3].begin(), sizes[3].end()));
+      CHECK(result.values<double>("budget_max")[at] == *std::ranges::max_element(sizes[3]));
       layer_budget.insert(layer_budget.end(), sizes[3].begin(), sizes[3].end());
     }
     CHECK(result.values<double>("layer_budget_mean")[l] == Approx(naive_mean(layer_budget)));
     CHECK(result.values<double>("layer_budget_p95")[l] ==
           Approx(naive_quantile(layer_budget, 0.95)));
-    CHECK(result.values<double>("layer_budget_max")[l] ==
-          *std::max_element(layer_budget.begin(), layer_budget.end()));
+    CHECK(result.values<double>("layer_budget_max")[l] == *std::ranges::max_element(layer_budget));
     const auto n_counted = static_cast<double>(layer_budget.size());
     Index shared = 1;
     while (curve[static_cast<std::size_t>(shared - 1)] / n_counted < options.target_mass) ++shared;
@@ -270,8 +251,7 @@ TEST_CASE("coverage: every number equals three loops", "[coverage]") {
   CHECK_THAT(summary["pinsker"].get<std::string>(), ContainsSubstring("no draft trace was given"));
 }
 
-TEST_CASE("coverage: decode looks at its steps only, and a part of layers and heads",
-          "[coverage]") {
+TEST_CASE("coverage: decode looks at its steps only, and a part of layers and heads") {
   const MemoryTrace trace = windowed_trace(small_plant());
   CoverageOptions options = small_options();
   options.replay.calls.phase = Phase::decode;
@@ -299,7 +279,7 @@ TEST_CASE("coverage: decode looks at its steps only, and a part of layers and he
   CHECK(summary["pairs"][0]["pair"] == "recent tokens=6");
 }
 
-TEST_CASE("coverage: without selectors there are sizes and the map of attention", "[coverage]") {
+TEST_CASE("coverage: without selectors there are sizes and the map of attention") {
   const MemoryTrace trace = planted_trace(small_plant());
   CoverageOptions options = small_options();
   options.selectors.clear();
@@ -311,8 +291,7 @@ TEST_CASE("coverage: without selectors there are sizes and the map of attention"
   CHECK(!result.values<float>("map_mass").empty());
 }
 
-TEST_CASE("coverage: linked methods, whose layers are replayed together, file the same arrays",
-          "[coverage]") {
+TEST_CASE("coverage: linked methods, whose layers are replayed together, file the same arrays") {
   PlantOptions plant = small_plant();
   plant.n_layers = 5;
   const MemoryTrace trace = planted_trace(plant);
@@ -347,7 +326,7 @@ std::vector<double> naive_head_mean(const TraceSource& trace, Index layer, Index
   return out;
 }
 
-TEST_CASE("coverage: Pinsker floors and SpecAttn's mass equal three loops", "[coverage]") {
+TEST_CASE("coverage: Pinsker floors and SpecAttn's mass equal three loops") {
   PlantOptions plant = small_plant();
   plant.query_scale = 0.4;  // flat rows: the floors are far from 0
   plant.has_sink_logits = GENERATE(false, true);
@@ -435,8 +414,7 @@ TEST_CASE("coverage: Pinsker floors and SpecAttn's mass equal three loops", "[co
   CHECK(summary["totals"]["specattn_mass"] == summary["pinsker"]["specattn_mass"]);
 }
 
-TEST_CASE("coverage: a floor holds where one head gives all it has to its attention sink",
-          "[coverage]") {
+TEST_CASE("coverage: a floor holds where one head gives all it has to its attention sink") {
   PlantOptions plant = small_plant();
   plant.n_q = plant.n_kv = 2;
   plant.has_sink_logits = true;
@@ -455,7 +433,7 @@ TEST_CASE("coverage: a floor holds where one head gives all it has to its attent
   CHECK(summary["pinsker"]["pinsker_floor"].get<double>() == Approx(0.6).margin(1e-6));
 }
 
-TEST_CASE("coverage: a model that drafts for itself has the floor p", "[coverage]") {
+TEST_CASE("coverage: a model that drafts for itself has the floor p") {
   PlantOptions plant = small_plant();
   const MemoryTrace trace = planted_trace(plant);
   CoverageOptions options = small_options();
@@ -473,7 +451,7 @@ TEST_CASE("coverage: a model that drafts for itself has the floor p", "[coverage
   CHECK(summary["pinsker"]["violations"] == 0);
 }
 
-TEST_CASE("coverage: sums in fixed point do not depend on the order and stay close", "[coverage]") {
+TEST_CASE("coverage: sums in fixed point do not depend on the order and stay close") {
   test::Random random(5);
   std::vector<double> addends(2000);
   for (double& x : addends) x = random.uniform() * std::exp(-20.0 * random.uniform());
@@ -488,7 +466,7 @@ TEST_CASE("coverage: sums in fixed point do not depend on the order and stay clo
   CHECK(forward.sum(0) == Approx(sum).margin(2000 * 2e-12));
 }
 
-TEST_CASE("coverage: what does not fit is refused with a sentence", "[coverage]") {
+TEST_CASE("coverage: what does not fit is refused with a sentence") {
   const MemoryTrace trace = planted_trace(small_plant());
   const auto refused = [&](auto change) {
     CoverageOptions options = small_options();
@@ -537,5 +515,4 @@ TEST_CASE("coverage: what does not fit is refused with a sentence", "[coverage]"
                     ContainsSubstring("holds 40 tokens"));
 }
 
-}  // namespace
 }  // namespace kvscope::coverage_test

@@ -2,25 +2,15 @@
 // elsewhere, and an ordinary folder in every family.
 #include "analysis/fit/draft_fit.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
 #include "analysis/fit/draft_folder.hpp"
-#include "core/base/error.hpp"
 #include "core/base/rng.hpp"
 #include "core/model/safetensors_writer.hpp"
 #include "core/model/tokenizer.hpp"
+#include "tests/analysis/kit.hpp"
 #include "tests/support/gguf_from_hub.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::draft_fit_test {
-namespace {
-
-namespace fs = std::filesystem;
-using testing::TempDir;
 
 const fs::path kGolden = testing::source_dir() / "tests/golden";
 
@@ -52,7 +42,7 @@ void write_with_idle_layers(const fs::path& from, const fs::path& to, Index firs
   fs::copy_file(from / "config.json", to / "config.json");
 }
 
-TEST_CASE("where the later layers do nothing, the draft is the verifier", "[draft]") {
+TEST_CASE("where the later layers do nothing, the draft is the verifier") {
   const TempDir dir;
   const fs::path model = dir.path() / "idle";
   write_with_idle_layers(kGolden / "llama3_gqa", model, 1);
@@ -71,8 +61,7 @@ TEST_CASE("where the later layers do nothing, the draft is the verifier", "[draf
   CHECK(found.sampled > 0.9999);
 }
 
-TEST_CASE("the fitted head is the minimum, and logits of the folder are it on normed states",
-          "[draft]") {
+TEST_CASE("the fitted head is the minimum, and logits of the folder are it on normed states") {
   const TempDir dir;
   const fs::path model = kGolden / "llama3_gqa";
   const Transformer verifier = Transformer::load(model);
@@ -94,14 +83,13 @@ TEST_CASE("the fitted head is the minimum, and logits of the folder are it on no
   CHECK(fitted.sampled <= 1.0);
 }
 
-TEST_CASE("sampled acceptance is the shared probability, greedy the shared likeliest", "[draft]") {
+TEST_CASE("sampled acceptance is the shared probability, greedy the shared likeliest") {
   const Transformer verifier = Transformer::load(kGolden / "llama3_gqa");
   const Transformer other(first_layers(verifier.config(), 1),
                           WeightFiles::open(kGolden / "llama3_gqa"));
   const auto ids = random_ids(30, verifier.config().n_vocab);
   ThreadPool pool(1);
-  ForwardOptions options;
-  options.logits = Logits::all;
+  ForwardOptions options{.logits = Logits::all};
   const auto rows_of = [&](const Transformer& model) {
     const auto store = model.make_store(30);
     return model.forward(ids, *store, pool, options);
@@ -127,7 +115,7 @@ TEST_CASE("sampled acceptance is the shared probability, greedy the shared likel
   CHECK(found.greedy == Catch::Approx(greedy));
 }
 
-TEST_CASE("every family's draft is a folder that opens", "[draft]") {
+TEST_CASE("every family's draft is a folder that opens") {
   ThreadPool pool(1);
   for (const char* family :
        {"llama2_mha", "llama3_bf16_sharded", "mistral_window", "qwen2", "qwen3", "qwen3_moe",
@@ -152,7 +140,7 @@ TEST_CASE("every family's draft is a folder that opens", "[draft]") {
   }
 }
 
-TEST_CASE("a draft of a GGUF file has the file's weights", "[draft]") {
+TEST_CASE("a draft of a GGUF file has the file's weights") {
   const TempDir dir;
   const fs::path file = dir.write("m.gguf", testing::gguf_from_hub(kGolden / "llama3_gqa").bytes());
   const auto ids = random_ids(200, load_model_config(file).n_vocab);
@@ -167,7 +155,7 @@ TEST_CASE("a draft of a GGUF file has the file's weights", "[draft]") {
   CHECK(measure_acceptance(of_hub, of_file, ids, 20, pool, {}).sampled > 0.999);
 }
 
-TEST_CASE("what makes no draft is refused", "[draft]") {
+TEST_CASE("what makes no draft is refused") {
   const fs::path model = kGolden / "llama3_gqa";
   const ModelConfig config = load_model_config(model);
   ThreadPool pool(1);
@@ -192,5 +180,4 @@ TEST_CASE("what makes no draft is refused", "[draft]") {
   CHECK(cut.at("kvscope_draft").at("of") == "x");
 }
 
-}  // namespace
 }  // namespace kvscope::test::draft_fit_test

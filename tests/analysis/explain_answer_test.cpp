@@ -1,23 +1,13 @@
 // What a dropped key cost the answer, where it is known: a method that loses keys of one head.
 #include "analysis/kinds/explain_answer.hpp"
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_floating_point.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <memory>
-#include <set>
 
 #include "analysis/figures/figure_kind.hpp"
 #include "core/base/data_dir.hpp"
-#include "core/trace/result.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::explain_answer_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::WithinAbs;
 
 /// Drops some keys of one head of one layer, in every call.
 class LosingSelector final : public Selector {
@@ -260,5 +250,4 @@ TEST_CASE("what cannot be explained is refused in a sentence") {
   CHECK_THROWS_WITH(world.blame(asking("quoka", "tokens=16")), ContainsSubstring("no tokens"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::explain_answer_test

@@ -2,21 +2,10 @@
 // representative queries, Quest's bounds, and the smallest budget by trying them all.
 #include "analysis/kinds/explain_key.hpp"
 
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-
-#include "core/base/error.hpp"
 #include "core/sim/replay.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::explain_key_test {
-namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 constexpr Index kChunk = 16;
 constexpr Index kTokens = 64;
@@ -68,10 +57,10 @@ std::vector<KeyPos> replayed(const TraceSource& trace, const KeyQuestion& questi
 }
 
 bool contains(const std::vector<KeyPos>& keys, Index key) {
-  return std::find(keys.begin(), keys.end(), static_cast<KeyPos>(key)) != keys.end();
+  return std::ranges::find(keys, static_cast<KeyPos>(key)) != keys.end();
 }
 
-TEST_CASE("explain key: weights are the exact row, with and without sinks", "[explain_key]") {
+TEST_CASE("explain key: weights are the exact row, with and without sinks") {
   for (const bool has_sinks : {false, true}) {
     const MemoryTrace trace = planted(has_sinks);
     const QueryLook found = look(trace, question_of("quoka", 50));
@@ -85,8 +74,7 @@ TEST_CASE("explain key: weights are the exact row, with and without sinks", "[ex
   }
 }
 
-TEST_CASE("explain key: lists are those of a replay, and ranks say who is in them",
-          "[explain_key]") {
+TEST_CASE("explain key: lists are those of a replay, and ranks say who is in them") {
   const MemoryTrace trace = planted();
   for (const char* method : {"quoka", "quoka:queries=all,similarity=dot", "quest:page-size=4",
                              "streamingllm", "tova", "oracle-topk"}) {
@@ -120,7 +108,7 @@ TEST_CASE("explain key: lists are those of a replay, and ranks say who is in the
   }
 }
 
-TEST_CASE("explain key: the smallest budget is that of trying all of them", "[explain_key]") {
+TEST_CASE("explain key: the smallest budget is that of trying all of them") {
   const MemoryTrace trace = planted();
   ThreadPool pool(2);
   for (const char* method : {"quoka", "quest:page-size=4", "oracle-topk", "streamingllm"}) {
@@ -151,8 +139,7 @@ TEST_CASE("explain key: the smallest budget is that of trying all of them", "[ex
   CHECK_FALSE(by_p.tokens.has_value());
 }
 
-TEST_CASE("explain key: QuoKA's score is the best product with a representative query",
-          "[explain_key]") {
+TEST_CASE("explain key: QuoKA's score is the best product with a representative query") {
   const MemoryTrace trace = planted();
   const KeyQuestion question = question_of("quoka:n-queries=3", 45);
   const QueryLook found = look(trace, question);
@@ -192,7 +179,7 @@ TEST_CASE("explain key: QuoKA's score is the best product with a representative 
   CHECK(found.slots[1].cosines[1] <= found.slots[2].cosines[1]);
 }
 
-TEST_CASE("explain key: Quest's bound is never below the page's largest product", "[explain_key]") {
+TEST_CASE("explain key: Quest's bound is never below the page's largest product") {
   const MemoryTrace trace = planted();
   KeyQuestion question = question_of("quest:page-size=4", 45);
   question.as_step = true;
@@ -206,8 +193,7 @@ TEST_CASE("explain key: Quest's bound is never below the page's largest product"
   }
 }
 
-TEST_CASE("explain key: sentences say what became of a key, and problems what to do",
-          "[explain_key]") {
+TEST_CASE("explain key: sentences say what became of a key, and problems what to do") {
   const MemoryTrace trace = planted();
   const QueryLook found = look(trace, question_of("quoka", 45));
   std::size_t n_dropped = 0;
@@ -243,5 +229,4 @@ TEST_CASE("explain key: sentences say what became of a key, and problems what to
   CHECK_THROWS_AS(look(trace, question_of("specattn", 45)), ConfigError);
 }
 
-}  // namespace
 }  // namespace kvscope::explain_key_test

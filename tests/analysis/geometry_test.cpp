@@ -1,30 +1,15 @@
 // Geometry on synthetic traces: against loops, planted axes, rotations, degenerate traces.
 #include "analysis/kinds/geometry.hpp"
-#include "core/trace/result.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::geometry_test {
-namespace {
 
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 using Vector = std::vector<double>;
 
-nlohmann::ordered_json run(const TraceSource& trace, const GeometryOptions& options,
-                           MemoryResult& result) {
-  ThreadPool pool(1);
-  return analyze_geometry(trace, options, result, pool, {}, {});
-}
+constexpr test::OnPool run{analyze_geometry};
 
 Vector at(TensorView<const float> rows, Index i) {
   return {rows.row(i).begin(), rows.row(i).end()};
@@ -51,10 +36,8 @@ std::vector<Vector> all_rows(const Tensor<float>& rows) {
   return list;
 }
 
-TEST_CASE("geometry: axes, projections, cosines and norms equal the loops", "[geometry]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 37;
-  plant.sink = 2.0;
+TEST_CASE("geometry: axes, projections, cosines and norms equal the loops") {
+  test::PlantOptions plant{.n_tokens = 37, .sink = 2.0};
   const MemoryTrace trace = test::planted_trace(plant);
   const Index d = plant.d_head, n = plant.n_tokens;
   GeometryOptions options;
@@ -89,9 +72,8 @@ TEST_CASE("geometry: axes, projections, cosines and norms equal the loops", "[ge
         const auto channel = static_cast<std::size_t>(c);
         CHECK(center[static_cast<std::size_t>(slot * d + c)] ==
               Approx(mean[channel]).margin(1e-12));
-        for (const auto& row : fitted) {
+        for (const auto& row : fitted)
           total += std::pow(row[channel] - mean[channel], 2) / static_cast<double>(fitted.size());
-        }
       }
       double sum = 0.0;
       for (Index c = 0; c < d; ++c) sum += variance[static_cast<std::size_t>(slot * d + c)];
@@ -164,7 +146,7 @@ TEST_CASE("geometry: axes, projections, cosines and norms equal the loops", "[ge
   }
 }
 
-TEST_CASE("geometry: planted axes and clusters are found", "[geometry]") {
+TEST_CASE("geometry: planted axes and clusters are found") {
   // keys spread by 5 along channel 2, queries far away along channel 5; noise elsewhere
   const Index n = 200;
   MemoryTrace trace(make_trace_info(1, 2, 1, 8, n, 50));
@@ -172,17 +154,15 @@ TEST_CASE("geometry: planted axes and clusters are found", "[geometry]") {
   for (Index t = 0; t < n; ++t) {
     for (Index c = 0; c < 8; ++c) {
       trace.k(0)(0, t, c) = static_cast<float>(0.1 * random.normal());
-      for (Index head = 0; head < 2; ++head) {
+      for (Index head = 0; head < 2; ++head)
         trace.q(0)(head, t, c) = static_cast<float>(0.1 * random.normal());
-      }
     }
     trace.k(0)(0, t, 2) += static_cast<float>(5.0 * random.normal());
     trace.k(0)(0, t, 0) += 20.0f;
     for (Index head = 0; head < 2; ++head) trace.q(0)(head, t, 5) += 30.0f;
     trace.v(0)(0, t, 0) = static_cast<float>(t);  // norms 0, 1, ..., 199
   }
-  GeometryOptions options;
-  options.basis = GeometryBasis::keys;
+  GeometryOptions options{.basis = GeometryBasis::keys};
   MemoryResult result;
   const auto summary = run(trace, options, result);
   const auto direction = result.values<double>("directions");
@@ -206,7 +186,7 @@ TEST_CASE("geometry: planted axes and clusters are found", "[geometry]") {
   CHECK(gap[0] == Approx(-20.0 / length).margin(0.01));
 }
 
-TEST_CASE("geometry: the share of the keys' spread that RoPE makes", "[geometry]") {
+TEST_CASE("geometry: the share of the keys' spread that RoPE makes") {
   // Four keys at -20, -10, 10 and 20 degrees before, at -60, -30, 30 and 60 after.
   TraceInfo info = make_trace_info(1, 1, 1, 2, 4, 4);
   info.capture.k_pre_rope = true;
@@ -235,14 +215,10 @@ TEST_CASE("geometry: the share of the keys' spread that RoPE makes", "[geometry]
   CHECK_FALSE(run(test::planted_trace({}), {}, without)["totals"].contains("rope_share"));
 }
 
-TEST_CASE("geometry: a selection gives the same numbers; points thin out, the fit does not",
-          "[geometry]") {
-  test::PlantOptions plant;
-  plant.n_layers = 3;
-  plant.n_tokens = 90;
+TEST_CASE("geometry: a selection gives the same numbers; points thin out, the fit does not") {
+  test::PlantOptions plant{.n_layers = 3, .n_tokens = 90};
   const MemoryTrace trace = test::planted_trace(plant);
-  GeometryOptions options;
-  options.basis = GeometryBasis::head;
+  GeometryOptions options{.basis = GeometryBasis::head};
   MemoryResult whole, part;
   run(trace, options, whole);
   options.selection = {{2}, {3}};
@@ -271,14 +247,10 @@ TEST_CASE("geometry: a selection gives the same numbers; points thin out, the fi
   CHECK(part.info().config["layers"] == std::vector<Index>{2});
 }
 
-TEST_CASE("geometry: one token, equal vectors and zeros are null, never numbers", "[geometry]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 1;
-  plant.n_q = 2;
+TEST_CASE("geometry: one token, equal vectors and zeros are null, never numbers") {
+  test::PlantOptions plant{.n_q = 2, .n_tokens = 1};
   MemoryTrace lone = test::planted_trace(plant);
-  GeometryOptions options;
-  options.basis = GeometryBasis::keys;
-  options.span = QuerySpan::chunk;
+  GeometryOptions options{.basis = GeometryBasis::keys, .span = QuerySpan::chunk};
   MemoryResult result;
   auto summary = run(lone, options, result);
   CHECK(summary["totals"]["explained_first"].is_null());
@@ -298,11 +270,10 @@ TEST_CASE("geometry: one token, equal vectors and zeros are null, never numbers"
   for (float x : empty.values<float>("queries/projection")) CHECK(x == 0.0f);
 }
 
-TEST_CASE("geometry: bad input gets a sentence", "[geometry]") {
+TEST_CASE("geometry: bad input gets a sentence") {
   const MemoryTrace trace = test::planted_trace({});
   MemoryResult result;
-  GeometryOptions options;
-  options.max_points = 0;
+  GeometryOptions options{.max_points = 0};
   CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("max-points"));
   options = {};
   options.selection.layers = {7};
@@ -318,5 +289,4 @@ TEST_CASE("geometry: bad input gets a sentence", "[geometry]") {
   CHECK_THROWS_WITH(run(MemoryTrace(info), {}, result), ContainsSubstring("needs q of all"));
 }
 
-}  // namespace
 }  // namespace kvscope::geometry_test

@@ -1,24 +1,14 @@
 // Numbers of heads against three loops: windows, attention sinks, grouped heads, repeated tokens,
 // needles, losses beside a replay.
 #include "analysis/kinds/heads.hpp"
-#include "core/trace/result.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "core/base/evenly_spaced.hpp"
 #include "core/sim/replay.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::heads_test {
-namespace {
-
-using Catch::Approx;
 
 /// A planted trace whose tokens repeat every 7 positions, the second layer with a window of 20.
 MemoryTrace windowed_trace(const test::PlantOptions& plant, Index period) {
@@ -29,11 +19,7 @@ MemoryTrace windowed_trace(const test::PlantOptions& plant, Index period) {
   return trace;
 }
 
-nlohmann::ordered_json run(const TraceSource& trace, const HeadsOptions& options,
-                           MemoryResult& result, int threads = 1) {
-  ThreadPool pool(threads);
-  return analyze_heads(trace, options, result, pool, {}, {});
-}
+constexpr test::OnPool run{analyze_heads};
 
 /// Means of the seven numbers over `rows`, by loops over the keys of each.
 std::vector<double> naive_numbers(const TraceSource& trace, const HeadsOptions& options,
@@ -59,8 +45,7 @@ std::vector<double> naive_numbers(const TraceSource& trace, const HeadsOptions& 
                  trace.tokens()[static_cast<std::size_t>(key - 1)] ==
                      trace.tokens()[static_cast<std::size_t>(pos)];
       } else {
-        wanted =
-            pos > needle.back() && std::find(needle.begin(), needle.end(), key) != needle.end();
+        wanted = pos > needle.back() && std::ranges::find(needle, key) != needle.end();
       }
       found += wanted ? a : 0.0;
       n_found += wanted ? 1.0 : 0.0;
@@ -77,7 +62,7 @@ std::vector<double> naive_numbers(const TraceSource& trace, const HeadsOptions& 
   return sums;
 }
 
-TEST_CASE("heads: every number equals the three-loop reference", "[heads]") {
+TEST_CASE("heads: every number equals the three-loop reference") {
   test::PlantOptions plant;
   plant.n_tokens = 61;
   plant.sink = 1.5;
@@ -139,7 +124,7 @@ TEST_CASE("heads: every number equals the three-loop reference", "[heads]") {
   }
 }
 
-TEST_CASE("heads: a planted needle and a planted sink are found where they are", "[heads]") {
+TEST_CASE("heads: a planted needle and a planted sink are found where they are") {
   test::PlantOptions plant;
   plant.n_tokens = 96;
   plant.d_head = 16;
@@ -162,12 +147,9 @@ TEST_CASE("heads: a planted needle and a planted sink are found where they are",
   CHECK(run(trace, options, without)["totals"]["retrieval"].is_null());
 }
 
-TEST_CASE("heads: losses are what a replay keeps, taken from 1", "[heads]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 128;
-  plant.n_q = 6;
-  plant.n_kv = 2;
-  plant.has_sink_logits = GENERATE(false, true);
+TEST_CASE("heads: losses are what a replay keeps, taken from 1") {
+  test::PlantOptions plant{
+      .n_q = 6, .n_kv = 2, .n_tokens = 128, .has_sink_logits = GENERATE(false, true)};
   const MemoryTrace trace = windowed_trace(plant, 11);
   HeadsOptions options;
   options.selector = "quoka,quest:page-size=4";
@@ -208,7 +190,7 @@ TEST_CASE("heads: losses are what a replay keeps, taken from 1", "[heads]") {
   CHECK(summary["rows"][1]["selector"] == "quest:page-size=4");
 }
 
-TEST_CASE("heads: what cannot be measured is refused in a sentence", "[heads]") {
+TEST_CASE("heads: what cannot be measured is refused in a sentence") {
   const MemoryTrace trace = test::planted_trace({});
   HeadsOptions options;
   MemoryResult result;
@@ -225,5 +207,4 @@ TEST_CASE("heads: what cannot be measured is refused in a sentence", "[heads]") 
   refused("expected positions below 64");
 }
 
-}  // namespace
 }  // namespace kvscope::heads_test

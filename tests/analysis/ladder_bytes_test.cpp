@@ -1,14 +1,8 @@
 // Bytes of the ladder's rungs stand for one query, also where a whole chunk shares what is read.
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <nlohmann/json.hpp>
-
 #include "analysis/kinds/ladder.hpp"
-#include "core/trace/result.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::ladder_bytes_test {
-namespace {
 
 TEST_CASE("ladder: the bytes of a chunk are divided among its queries") {
   constexpr Index kChunk = 8;
@@ -38,5 +32,4 @@ TEST_CASE("ladder: the bytes of a chunk are divided among its queries") {
   CHECK(by_chunk == Catch::Approx((kBudget + kChunk - 1) * key_bytes / kChunk));
 }
 
-}  // namespace
 }  // namespace kvscope::test::ladder_bytes_test

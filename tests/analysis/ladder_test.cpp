@@ -1,38 +1,21 @@
 // The serving ladder on synthetic traces: its rungs against loops, its reasons, sinks, windows and
 // threads.
 #include "analysis/kinds/ladder.hpp"
-#include "core/trace/result.hpp"
-
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <nlohmann/json.hpp>
 
 #include "analysis/kinds/ladder_rungs.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::ladder_test {
-namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 LadderOptions options_for(const std::string& selector, const std::string& budget) {
-  LadderOptions options;
-  options.selector = selector;
+  LadderOptions options{.selector = selector};
   if (!budget.empty()) options.budget = Budget::parse(budget);
   options.rows = 5;
   options.chunk = 8;
   return options;
 }
 
-nlohmann::ordered_json run(const TraceSource& trace, const LadderOptions& options,
-                           MemoryResult& result, int threads = 1) {
-  ThreadPool pool(threads);
-  return analyze_ladder(trace, options, result, pool, {}, {});
-}
+constexpr test::OnPool run{analyze_ladder};
 
 nlohmann::ordered_json rung(const nlohmann::ordered_json& summary, const std::string& name) {
   for (const auto& row : summary["rows"]) {
@@ -45,16 +28,15 @@ nlohmann::ordered_json rung(const nlohmann::ordered_json& summary, const std::st
 std::vector<Index> best(const std::vector<double>& scores, Index k) {
   std::vector<Index> order(scores.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Index>(i);
-  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+  std::ranges::stable_sort(order, [&](Index a, Index b) {
     return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
   });
   order.resize(static_cast<std::size_t>(std::min<Index>(k, static_cast<Index>(order.size()))));
   return order;
 }
 
-TEST_CASE("ladder: the oracle's rungs are those of loops", "[ladder]") {
-  test::PlantOptions plant;
-  plant.has_sink_logits = GENERATE(false, true);
+TEST_CASE("ladder: the oracle's rungs are those of loops") {
+  test::PlantOptions plant{.has_sink_logits = GENERATE(false, true)};
   plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   plant.n_tokens = 60;
   plant.sink = 1.0;
@@ -109,9 +91,8 @@ TEST_CASE("ladder: the oracle's rungs are those of loops", "[ladder]") {
   CHECK(summary["totals"]["mass"].get<double>() == Approx(own / n));
 }
 
-TEST_CASE("ladder: bytes follow the lists", "[ladder]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 64;
+TEST_CASE("ladder: bytes follow the lists") {
+  test::PlantOptions plant{.n_tokens = 64};
   const MemoryTrace trace = test::planted_trace(plant);
   MemoryResult result;
   LadderOptions options = options_for("streamingllm", "tokens=16");
@@ -125,7 +106,7 @@ TEST_CASE("ladder: bytes follow the lists", "[ladder]") {
   CHECK(rung(summary, "chosen at every 4th step")["refused"] == "");
 }
 
-TEST_CASE("ladder: what a method cannot take is named with its reason", "[ladder]") {
+TEST_CASE("ladder: what a method cannot take is named with its reason") {
   const auto refused = [](const std::string& selector, const std::string& name) {
     for (const LadderRung& one : ladder_rungs(selector, Budget::parse("tokens=64"), 4, 128)) {
       if (one.name == name) return one.refused;
@@ -150,10 +131,8 @@ TEST_CASE("ladder: what a method cannot take is named with its reason", "[ladder
   }
 }
 
-TEST_CASE("ladder: windows are left out; odd options are refused", "[ladder]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 80;
-  plant.n_layers = 3;
+TEST_CASE("ladder: windows are left out; odd options are refused") {
+  test::PlantOptions plant{.n_layers = 3, .n_tokens = 80};
   const MemoryTrace source = test::planted_trace(plant);
   const LadderOptions options = options_for("quest:page-size=4", "tokens=12");
   const MemoryTrace windowed =
@@ -176,5 +155,4 @@ TEST_CASE("ladder: windows are left out; odd options are refused", "[ladder]") {
   CHECK_THROWS_WITH(run(source, large, nothing), ContainsSubstring("no layer is left"));
 }
 
-}  // namespace
 }  // namespace kvscope::ladder_test

@@ -1,24 +1,10 @@
 // The layer map on synthetic pairs of traces: divergences against three loops, identity,
 // mismatches, windows, thresholds.
 #include "analysis/kinds/layer_map.hpp"
-#include "core/trace/result.hpp"
 
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
-#include "core/base/error.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::layer_map_test {
-namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 nlohmann::ordered_json run(const TraceSource& verifier, const TraceSource& draft,
                            const LayerMapOptions& options, MemoryResult& result, int threads = 1) {
@@ -54,9 +40,8 @@ std::vector<double> naive_mean_row(const TraceSource& trace, Index layer, Index 
   const Index first = test::naive_first_visible(trace, layer, pos);
   for (Index head = 0; head < trace.info().n_q; ++head) {
     const auto row = test::naive_row(trace, layer, head, pos);
-    for (std::size_t t = 0; t < row.size(); ++t) {
+    for (std::size_t t = 0; t < row.size(); ++t)
       mean[static_cast<std::size_t>(first) + t] += row[t] / double(trace.info().n_q);
-    }
   }
   if (trace.info().sink_logits.empty()) return mean;
   double total = 0.0;
@@ -65,16 +50,14 @@ std::vector<double> naive_mean_row(const TraceSource& trace, Index layer, Index 
   return mean;
 }
 
-TEST_CASE("layer-map: divergence, variation and floor equal three loops", "[layer_map]") {
+TEST_CASE("layer-map: divergence, variation and floor equal three loops") {
   const bool drop_sink = GENERATE(false, true);
   test::PlantOptions plant = verifier_plant();
   plant.has_sink_logits = GENERATE(false, true);
   plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   const MemoryTrace verifier = test::planted_trace(plant);
   const MemoryTrace draft = test::planted_trace(draft_plant());
-  LayerMapOptions options;
-  options.row_choice = RowChoice::all;
-  options.drop_sink = drop_sink;
+  LayerMapOptions options{.row_choice = RowChoice::all, .drop_sink = drop_sink};
   MemoryResult result;
   const auto summary = run(verifier, draft, options, result);
   REQUIRE(result.values<std::int64_t>("row_pos").size() == 35);  // positions 15 .. 49
@@ -111,8 +94,7 @@ TEST_CASE("layer-map: divergence, variation and floor equal three loops", "[laye
   REQUIRE(summary["totals"]["largest_change_by_smoothing"].get<double>() < 1e-6);
 }
 
-TEST_CASE("layer-map: a model drafts for itself with zero divergence on the identity",
-          "[layer_map]") {
+TEST_CASE("layer-map: a model drafts for itself with zero divergence on the identity") {
   const MemoryTrace trace = test::planted_trace(verifier_plant());
   MemoryResult result;
   const auto summary = run(trace, trace, {}, result);
@@ -126,8 +108,7 @@ TEST_CASE("layer-map: a model drafts for itself with zero divergence on the iden
 
 TEST_CASE(
     "layer-map: a draft layer that copies a verifier layer is found; layers keep their true "
-    "numbers",
-    "[layer_map]") {
+    "numbers") {
   auto plant = verifier_plant();
   plant.n_layers = 4;
   MemoryTrace verifier = test::planted_trace(plant);
@@ -149,16 +130,15 @@ TEST_CASE(
   REQUIRE(map[0] == 2);
   REQUIRE(map[2] == 5);
   REQUIRE(map[3] == 8);
-  REQUIRE(std::is_sorted(map.begin(), map.end()));
+  REQUIRE(std::ranges::is_sorted(map));
   REQUIRE(summary["layers"][2]["draft_layer"] == 5);
   REQUIRE(summary["layers"][2]["kl"] == 0.0);
 }
 
-TEST_CASE("layer-map: dense verifier layers do not constrain the others", "[layer_map]") {
+TEST_CASE("layer-map: dense verifier layers do not constrain the others") {
   const MemoryTrace verifier = test::planted_trace(verifier_plant());
   const MemoryTrace draft = test::planted_trace(draft_plant());
-  LayerMapOptions options;
-  options.dense_layers = 2;
+  LayerMapOptions options{.dense_layers = 2};
   MemoryResult result;
   const auto summary = run(verifier, draft, options, result);
   const auto map = result.values<std::int64_t>("monotone_map");
@@ -170,13 +150,11 @@ TEST_CASE("layer-map: dense verifier layers do not constrain the others", "[laye
   REQUIRE_THROWS_WITH(run(verifier, draft, options, result), ContainsSubstring("leaves none"));
 }
 
-TEST_CASE("layer-map: a draft with a sliding window has zeros: smoothed, or infinite on request",
-          "[layer_map]") {
+TEST_CASE("layer-map: a draft with a sliding window has zeros: smoothed, or infinite on request") {
   const MemoryTrace verifier = test::planted_trace(verifier_plant());
   const MemoryTrace draft =
       test::planted_trace(draft_plant(), [](TraceInfo& info) { info.window[1] = 10; });
-  LayerMapOptions options;
-  options.row_choice = RowChoice::all;
+  LayerMapOptions options{.row_choice = RowChoice::all};
   MemoryResult result;
   const auto summary = run(verifier, draft, options, result);
   REQUIRE(summary["totals"]["smoothed_layer_rows"] == 35);
@@ -197,8 +175,7 @@ TEST_CASE("layer-map: a draft with a sliding window has zeros: smoothed, or infi
   REQUIRE(raw["totals"]["largest_change_by_smoothing"].is_null());
 }
 
-TEST_CASE("layer-map: traces of other tokens are refused with the place where they part",
-          "[layer_map]") {
+TEST_CASE("layer-map: traces of other tokens are refused with the place where they part") {
   const MemoryTrace verifier = test::planted_trace(verifier_plant());
   MemoryTrace draft = test::planted_trace(draft_plant());
   std::vector<TokenId> ids(50);
@@ -208,8 +185,7 @@ TEST_CASE("layer-map: traces of other tokens are refused with the place where th
   MemoryResult result;
   REQUIRE_THROWS_WITH(run(verifier, draft, {}, result),
                       ContainsSubstring("at position 33") && ContainsSubstring("id 900"));
-  LayerMapOptions options;
-  options.token_match = TokenMatch::common_prefix;
+  LayerMapOptions options{.token_match = TokenMatch::common_prefix};
   REQUIRE(run(verifier, draft, options, result)["totals"]["tokens"] == 33);
 
   auto shorter = draft_plant();
@@ -225,18 +201,17 @@ TEST_CASE("layer-map: traces of other tokens are refused with the place where th
   REQUIRE_THROWS_AS(run(verifier, draft, {}, result), ConfigError);
 }
 
-TEST_CASE("layer-map: NaN keys and bad options end it with a sentence", "[layer_map]") {
+TEST_CASE("layer-map: NaN keys and bad options end it with a sentence") {
   MemoryTrace verifier = test::planted_trace(verifier_plant());
   const MemoryTrace draft = test::planted_trace(draft_plant());
   MemoryResult result;
-  LayerMapOptions options;
-  options.eps = 0.0;
+  LayerMapOptions options{.eps = 0.0};
   REQUIRE_THROWS_AS(run(verifier, draft, options, result), ConfigError);
   verifier.k(2)(0, 30, 1) = std::nanf("");
   REQUIRE_THROWS_AS(run(verifier, draft, {}, result), FormatError);
 }
 
-TEST_CASE("layer-map: peaked rows that underflow are counted as smoothed", "[layer_map]") {
+TEST_CASE("layer-map: peaked rows that underflow are counted as smoothed") {
   auto plant = draft_plant();
   plant.query_scale = 60.0;
   plant.key_scale = 60.0;
@@ -248,5 +223,4 @@ TEST_CASE("layer-map: peaked rows that underflow are counted as smoothed", "[lay
   for (double x : result.values<double>("kl")) REQUIRE(std::isfinite(x));
 }
 
-}  // namespace
 }  // namespace kvscope::layer_map_test

@@ -1,24 +1,13 @@
 // The ledger of published speeds: its rows as they are built in, its errors by group, faults in it.
 #include "analysis/cost/ledger.hpp"
 
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 
-#include "core/base/error.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::ledger_test {
-namespace {
 
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
-
-TEST_CASE("ledger: rows name sources, are predicted, and calibrating rows are met", "[ledger]") {
+TEST_CASE("ledger: rows name sources, are predicted, and calibrating rows are met") {
   std::set<std::string> ids;
   std::size_t n_headlines = 0;
   for (const LedgerRow& row : ledger_rows()) {
@@ -47,17 +36,17 @@ TEST_CASE("ledger: rows name sources, are predicted, and calibrating rows are me
   REQUIRE(report["groups"].size() == 4);
   for (const auto& group : report["groups"]) {
     std::vector<double>& of = errors[group["group"]];
-    std::sort(of.begin(), of.end());
+    std::ranges::sort(of);
     REQUIRE(of.size() > 3);
     CHECK(group["predicted_rows"] == of.size());
     CHECK(group["median_error"].get<double>() ==
           Approx((of[(of.size() - 1) / 2] + of[of.size() / 2]) / 2.0));
     CHECK(group["within_20_percent"] ==
-          std::count_if(of.begin(), of.end(), [](double e) { return e <= 0.2; }));
+          std::ranges::count_if(of, [](double e) { return e <= 0.2; }));
   }
 }
 
-TEST_CASE("ledger: a row in a group that is not its own is refused", "[ledger]") {
+TEST_CASE("ledger: a row in a group that is not its own is refused") {
   const auto said = [](const char* group, const char* source, const char* note) {
     const auto row = [&](const char* role, const char* of, const char* name) {
       return nlohmann::json{{"id", name},
@@ -90,7 +79,7 @@ TEST_CASE("ledger: a row in a group that is not its own is refused", "[ledger]")
   CHECK_THAT(said("own", "Y", ""), ContainsSubstring("expected stated"));
 }
 
-TEST_CASE("ledger: a row of InfLLMv2's table by hand", "[ledger]") {
+TEST_CASE("ledger: a row of InfLLMv2's table by hand") {
   const HardwareProfile card = find_hardware("h100-sxm");
   double flops = 0.0;  // 8 sequences of 32768 tokens, 32 heads of 128
   for (double pos = 0.0; pos < 32768.0; pos += 1.0) flops += 4.0 * 128.0 * 32.0 * (pos + 1.0);
@@ -103,7 +92,7 @@ TEST_CASE("ledger: a row of InfLLMv2's table by hand", "[ledger]") {
   }
 }
 
-TEST_CASE("ledger: what would have to be true is solved for", "[ledger]") {
+TEST_CASE("ledger: what would have to be true is solved for") {
   LedgerRow row;
   row.quantity = "attention_speedup";
   row.setting.share = 0.5;
@@ -118,5 +107,4 @@ TEST_CASE("ledger: what would have to be true is solved for", "[ledger]") {
   CHECK_FALSE(needed_value(row, "batch", card));
 }
 
-}  // namespace
 }  // namespace kvscope::ledger_test

@@ -1,19 +1,13 @@
 // The layer map of running models against `analyze layer-map` on recordings of the same text: one
 // method, two ways to its rows.
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-
-#include <nlohmann/json.hpp>
-
+#include "core/sim/live_layer_map.hpp"
 #include "analysis/kinds/layer_map.hpp"
 #include "core/base/data_dir.hpp"
-#include "core/sim/live_layer_map.hpp"
 #include "core/trace/memory_trace.hpp"
-#include "core/trace/result.hpp"
+#include "tests/analysis/kit.hpp"
 #include "tests/support/golden.hpp"
 
 namespace kvscope::live_layer_map_test {
-namespace {
 
 /// Records q and k of one forward call.
 class Recorder final : public Observer {
@@ -28,9 +22,8 @@ class Recorder final : public Observer {
  private:
   static void copy(TensorView<const float> from, TensorView<float> to) {
     for (Index head = 0; head < from.dim(0); ++head) {
-      for (Index row = 0; row < from.dim(1); ++row) {
+      for (Index row = 0; row < from.dim(1); ++row)
         std::copy_n(from.sub(head).row(row).data(), from.dim(2), to.sub(head).row(row).data());
-      }
     }
   }
   MemoryTrace& trace_;
@@ -47,8 +40,7 @@ MemoryTrace recorded(const Transformer& model, std::span<const TokenId> text, Th
   trace.set_tokens({text.begin(), text.end()});
   Recorder recorder(trace);
   KvCache cache(config, n);
-  ForwardOptions options;
-  options.observer = &recorder;
+  ForwardOptions options{.observer = &recorder};
   model.forward(text, cache, pool, options);
   return trace;
 }
@@ -58,8 +50,7 @@ void check_maps(const Transformer& verifier, const Transformer& draft,
   ThreadPool pool(2);
   const MemoryTrace verifier_trace = recorded(verifier, text, pool);
   const MemoryTrace draft_trace = recorded(draft, text, pool);
-  LayerMapOptions options;
-  options.row_choice = RowChoice::all;
+  LayerMapOptions options{.row_choice = RowChoice::all};
   options.min_visible = 17;  // the live map's rows: from position 16 on
   MemoryResult result;
   analyze_layer_map(verifier_trace, draft_trace, options, result, pool, {}, {});
@@ -75,8 +66,7 @@ void check_maps(const Transformer& verifier, const Transformer& draft,
   CHECK(std::equal(map.begin(), map.end(), monotone.begin(), monotone.end()));
 }
 
-TEST_CASE("layer-map: running models and their recordings have the same divergences",
-          "[layer_map]") {
+TEST_CASE("layer-map: running models and their recordings have the same divergences") {
   std::vector<TokenId> text;
   for (Index i = 0; i < 60; ++i) text.push_back(static_cast<TokenId>(5 + (i * 37) % 90));
   SECTION("a pair") {
@@ -89,5 +79,4 @@ TEST_CASE("layer-map: running models and their recordings have the same divergen
   }
 }
 
-}  // namespace
 }  // namespace kvscope::live_layer_map_test

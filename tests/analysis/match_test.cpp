@@ -2,28 +2,14 @@
 // was asked for.
 #include "analysis/sweep/match.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <filesystem>
 #include <fstream>
 
 #include "analysis/sweep/match_replay.hpp"
 #include "analysis/sweep/sweep.hpp"
 #include "analysis/sweep/sweep_journal.hpp"
-#include "core/base/error.hpp"
-#include "tests/support/planted_trace.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::match_test {
-namespace {
-
-namespace fs = std::filesystem;
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
-using kvscope::testing::read_file;
-using kvscope::testing::TempDir;
 
 TEST_CASE("what is to be matched is one of three quantities, and a sentence says which") {
   CHECK(MatchTarget::parse("density=0.05").to_string() == "density=0.05");
@@ -89,25 +75,17 @@ TEST_CASE("a cost that a method cannot have is named with what it can") {
 }
 
 std::unique_ptr<TraceSource> planted(std::uint64_t seed) {
-  test::PlantOptions plant;
-  plant.n_tokens = 160;
-  plant.n_layers = 3;
+  test::PlantOptions plant{.n_layers = 3, .n_tokens = 160};
   plant.sink = plant.band = 1.0;
   plant.seed = seed;
   return std::make_unique<MemoryTrace>(test::planted_trace(plant));
 }
 
 SweepPlan matched_plan(const std::vector<std::string>& targets) {
-  SweepOptions sweep;
-  sweep.selectors = {"full",
-                     "oracle-topk",
-                     "streamingllm",
-                     "quest:page-size=4,dense-layers=0",
-                     "oracle-topp",
-                     "vattention",
-                     "lessismore:dense-layers=1",
-                     "snapkv:window=8"};
-  sweep.match = parse_matches(targets);
+  SweepOptions sweep{
+      .selectors = {"full", "oracle-topk", "streamingllm", "quest:page-size=4,dense-layers=0",
+                    "oracle-topp", "vattention", "lessismore:dense-layers=1", "snapkv:window=8"},
+      .match = parse_matches(targets)};
   sweep.replay.calls.phase = Phase::decode;
   sweep.replay.calls.steps = 6;
   sweep.replay.dense_layers = std::nullopt;
@@ -269,8 +247,7 @@ TEST_CASE("a method that refuses everything keeps its row, and the rest goes on"
   const SweepResult result = merge_sweep({dir.path() / "j"});
   REQUIRE(result.blocks.size() == 6);
   const SweepRow& refused = result.blocks.front().rows.front();
-  CHECK_THAT(refused.text(SweepText::match_note),
-             ContainsSubstring("refused") && ContainsSubstring("calibration"));
+  check_has(refused.text(SweepText::match_note), {"refused", "calibration"});
   CHECK(std::isnan(refused.number(SweepNumber::mass_mean)));
   CHECK(std::isnan(refused.number(SweepNumber::mass_p05)));
   CHECK(result.blocks.back().rows.front().text(SweepText::match_note).empty());
@@ -301,5 +278,4 @@ TEST_CASE("costs alone are those of a whole replay") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::match_test

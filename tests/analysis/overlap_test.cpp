@@ -1,28 +1,14 @@
 // What methods share, against lists written down by hand and exact rows by three loops.
 #include "analysis/kinds/overlap.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <nlohmann/json.hpp>
-#include <set>
-
-#include "core/base/error.hpp"
 #include "core/sim/replay_calls.hpp"
-#include "core/trace/result.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::overlap_test {
-namespace {
 
-using Catch::Approx;
 using Keys = std::set<Index>;
 
-nlohmann::ordered_json run(const TraceSource& trace, const OverlapOptions& options,
-                           MemoryResult& result) {
-  ThreadPool pool(1);
-  return analyze_overlap(trace, options, result, pool, {}, {});
-}
+constexpr test::OnPool run{analyze_overlap};
 
 /// Eight keys of a step at `pos`, by the controls' own definitions.
 Keys recent(Index pos, Index n = 8) {
@@ -59,10 +45,8 @@ Shares shares_of(const Keys& a, const Keys& b, const std::vector<double>& row) {
   return out;
 }
 
-TEST_CASE("overlap: couples and all others are counted as by hand", "[overlap]") {
-  test::PlantOptions plant;
-  plant.sink = 2.0;
-  plant.has_sink_logits = true;
+TEST_CASE("overlap: couples and all others are counted as by hand") {
+  test::PlantOptions plant{.sink = 2.0, .has_sink_logits = true};
   const MemoryTrace trace = test::planted_trace(plant);
   OverlapOptions options;
   options.selector = "recent,sink-recent,strided";
@@ -104,7 +88,7 @@ TEST_CASE("overlap: couples and all others are counted as by hand", "[overlap]")
   CHECK(at == result.values<float>("jaccard").size());
 }
 
-TEST_CASE("overlap: the call's own keys count nowhere, and budgets do not mix", "[overlap]") {
+TEST_CASE("overlap: the call's own keys count nowhere, and budgets do not mix") {
   const MemoryTrace trace = test::planted_trace({});
   OverlapOptions options;
   options.selector = "recent,strided,full";
@@ -129,7 +113,7 @@ TEST_CASE("overlap: the call's own keys count nowhere, and budgets do not mix", 
         Approx(large["shared_mass"].get<double>() + large["first_mass"].get<double>()));
 }
 
-TEST_CASE("overlap: what cannot be compared is said before anything runs", "[overlap]") {
+TEST_CASE("overlap: what cannot be compared is said before anything runs") {
   const MemoryTrace trace = test::planted_trace({});
   const auto refused = [&](const std::string& selector, const std::string& budget) {
     OverlapOptions options;
@@ -146,5 +130,4 @@ TEST_CASE("overlap: what cannot be compared is said before anything runs", "[ove
   CHECK_THROWS_AS(refused("recent,nobody", "8"), ConfigError);
 }
 
-}  // namespace
 }  // namespace kvscope::overlap_test

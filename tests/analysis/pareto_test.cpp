@@ -1,13 +1,11 @@
 // The front of time and loss against its definition, taken point by point, and its sentences.
 #include "analysis/cost/pareto.hpp"
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <random>
 
+#include "tests/analysis/kit.hpp"
+
 namespace kvscope::pareto_test {
-namespace {
 
 ParetoPoint point(const std::string& name, double us, double low, double loss, double high) {
   ParetoPoint made;
@@ -117,5 +115,4 @@ TEST_CASE("pareto: the sentence names the fastest that keeps to the loss, and wh
         "H: nothing is sure to keep to it.");
 }
 
-}  // namespace
 }  // namespace kvscope::pareto_test

@@ -1,26 +1,11 @@
 // Exact choosing by bounds: what must be read against a search that reads page by page.
 #include "analysis/kinds/pruning.hpp"
 
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
-#include "core/trace/result.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::pruning_test {
-namespace {
 
-using Catch::Approx;
-
-nlohmann::ordered_json run(const TraceSource& trace, const PruningOptions& options,
-                           MemoryResult& result, int threads = 1) {
-  ThreadPool pool(threads);
-  return analyze_pruning(trace, options, result, pool, {}, {});
-}
+constexpr test::OnPool run{analyze_pruning};
 
 /// Share of the pages that a best-first search reads before no unread page can hold one of the
 /// best `budget` keys, and the keys that it finds.
@@ -68,11 +53,8 @@ Searched search(TensorView<const float> k, std::span<const float> q, Index budge
   return {static_cast<double>(n_read) / static_cast<double>(pages.size()), seen};
 }
 
-TEST_CASE("pruning: the oracle's pages are those that a best-first search reads", "[pruning]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 96;
-  plant.n_q = 4;
-  plant.n_kv = 2;
+TEST_CASE("pruning: the oracle's pages are those that a best-first search reads") {
+  test::PlantOptions plant{.n_q = 4, .n_kv = 2, .n_tokens = 96};
   const MemoryTrace trace = test::planted_trace(plant);
   const PruningOptions options{.budget = 8, .page_sizes = "4,7", .chunk = 16, .steps = 2};
   MemoryResult result;
@@ -105,10 +87,8 @@ TEST_CASE("pruning: the oracle's pages are those that a best-first search reads"
   CHECK(at == read.size());
 }
 
-TEST_CASE("pruning: pages of one key read what they hold; a page of all reads everything",
-          "[pruning]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 80;
+TEST_CASE("pruning: pages of one key read what they hold; a page of all reads everything") {
+  test::PlantOptions plant{.n_tokens = 80};
   const MemoryTrace trace = test::planted_trace(plant);
   MemoryResult result;
   run(trace, {.budget = 8, .page_sizes = "1,80", .chunk = 16, .steps = 1}, result);
@@ -125,9 +105,8 @@ TEST_CASE("pruning: pages of one key read what they hold; a page of all reads ev
   }
 }
 
-TEST_CASE("pruning: a sequence that the budget takes is refused in a sentence", "[pruning]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 40;
+TEST_CASE("pruning: a sequence that the budget takes is refused in a sentence") {
+  test::PlantOptions plant{.n_tokens = 40};
   const MemoryTrace trace = test::planted_trace(plant);
   MemoryResult result;
   CHECK_THROWS_WITH(run(trace, {.budget = 32}, result),
@@ -136,5 +115,4 @@ TEST_CASE("pruning: a sequence that the budget takes is refused in a sentence", 
                     Catch::Matchers::ContainsSubstring("page-sizes"));
 }
 
-}  // namespace
 }  // namespace kvscope::pruning_test

@@ -1,21 +1,10 @@
 // S_q against the prompt's and the chunk's mean query, by three loops; selections of a trace.
 #include "analysis/kinds/query_scores.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <limits>
-
 #include "analysis/base/trace_selection.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::query_scores_test {
-namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 /// -cos(q_i, mean of rows [begin, end)), the mean of raw or of unit queries.
 double naive_score(TensorView<const float> q, Index i, Index begin, Index end, QuokaMean mean) {
@@ -35,9 +24,8 @@ double naive_score(TensorView<const float> q, Index i, Index begin, Index end, Q
   return -dot / std::sqrt(mean_square * square);
 }
 
-TEST_CASE("S_q equals the loops for both spans and both means", "[query_scores]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 45;
+TEST_CASE("S_q equals the loops for both spans and both means") {
+  test::PlantOptions plant{.n_tokens = 45};
   const MemoryTrace trace = test::planted_trace(plant);
   TraceInfo info = trace.info();
   info.n_prompt = 41;  // chunks of 16, 16 and 9; four decoded
@@ -60,10 +48,8 @@ TEST_CASE("S_q equals the loops for both spans and both means", "[query_scores]"
   }
 }
 
-TEST_CASE("a query alone in its chunk has no score; a chunk as long as the prompt is the prompt",
-          "[query_scores]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 33;
+TEST_CASE("a query alone in its chunk has no score; a chunk as long as the prompt is the prompt") {
+  test::PlantOptions plant{.n_tokens = 33};
   const MemoryTrace trace = test::planted_trace(plant);
   const TraceInfo& info = trace.info();
   const Tensor<float> q = trace.read_q(0, 0, {0, 33});
@@ -77,8 +63,7 @@ TEST_CASE("a query alone in its chunk has no score; a chunk as long as the promp
   CHECK(prompt_chunks(info, 16).back() == TokenRange{32, 33});
 }
 
-TEST_CASE("a selection is sorted, brings its KV heads, and names what is wrong",
-          "[trace_selection]") {
+TEST_CASE("a selection is sorted, brings its KV heads, and names what is wrong") {
   const TraceInfo info = make_trace_info(4, 8, 2, 4, 10, 5);
   const TraceInfo part = selected_part(info, {{3, 1}, {6, 2, 3}});
   CHECK(part.layers == std::vector<Index>{1, 3});
@@ -93,5 +78,4 @@ TEST_CASE("a selection is sorted, brings its KV heads, and names what is wrong",
   CHECK_THROWS_WITH(selected_part(info, {{1, 1}, {}}), ContainsSubstring("given twice"));
 }
 
-}  // namespace
 }  // namespace kvscope::query_scores_test

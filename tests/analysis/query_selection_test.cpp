@@ -1,32 +1,14 @@
 // S_q against the largest weight on synthetic traces: against loops and against analyze quoka, with
 // a planted relation, a planted confounding, and degenerate traces.
 #include "analysis/kinds/query_selection.hpp"
-#include "core/trace/result.hpp"
-
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/kinds/quoka.hpp"
-#include "core/base/error.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::query_selection_test {
-namespace {
 
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
-
-nlohmann::ordered_json run(const TraceSource& trace, const QuerySelectionOptions& options,
-                           MemoryResult& result) {
-  ThreadPool pool(1);
-  return analyze_query_selection(trace, options, result, pool, {}, {});
-}
+constexpr test::OnPool run{analyze_query_selection};
 
 /// A trace with a sliding window in layer 1 and some decoded positions.
 MemoryTrace windowed_trace(const test::PlantOptions& plant, Index window, Index n_prompt) {
@@ -36,18 +18,13 @@ MemoryTrace windowed_trace(const test::PlantOptions& plant, Index window, Index 
   });
 }
 
-TEST_CASE("query-selection: every row equals the loops", "[query_selection]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 53;
-  plant.sink = 1.0;
-  plant.has_sink_logits = GENERATE(false, true);
+TEST_CASE("query-selection: every row equals the loops") {
+  test::PlantOptions plant{.n_tokens = 53, .sink = 1.0, .has_sink_logits = GENERATE(false, true)};
   plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   plant.duplicates = {{3, 9}, {3, 12}};
   const MemoryTrace trace = windowed_trace(plant, 7, 48);
-  QuerySelectionOptions options;
-  options.skip = GENERATE(0, 1, 5);
-  options.skip_recent = GENERATE(0, 3);
-  options.chunk = 16;
+  QuerySelectionOptions options{
+      .chunk = 16, .skip = GENERATE(0, 1, 5), .skip_recent = GENERATE(0, 3)};
   MemoryResult result;
   run(trace, options, result);
   const auto log_max = result.values<float>("log_max_weight");
@@ -90,7 +67,7 @@ TEST_CASE("query-selection: every row equals the loops", "[query_selection]") {
   }
 }
 
-TEST_CASE("query-selection: correlations are those of the arrays it writes", "[query_selection]") {
+TEST_CASE("query-selection: correlations are those of the arrays it writes") {
   test::PlantOptions plant;
   plant.n_tokens = 80;
   plant.band = 1.0;
@@ -137,10 +114,8 @@ TEST_CASE("query-selection: correlations are those of the arrays it writes", "[q
   CHECK(summary["totals"]["queries_per_head"] == 79);
 }
 
-TEST_CASE("query-selection: the confounding is measured over the queries that are correlated",
-          "[query_selection]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 80;
+TEST_CASE("query-selection: the confounding is measured over the queries that are correlated") {
+  test::PlantOptions plant{.n_tokens = 80};
   const MemoryTrace trace = test::planted_trace(plant);
   QuerySelectionOptions options;
   options.skip_recent = 60;  // queries before 61 have no key left
@@ -156,12 +131,8 @@ TEST_CASE("query-selection: the confounding is measured over the queries that ar
         Approx(pearson(position, scores)).margin(1e-5));
 }
 
-TEST_CASE("query-selection: the prompt's correlations are those of analyze quoka",
-          "[query_selection]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 200;
-  plant.sink = 3.0;
-  plant.has_sink_logits = GENERATE(false, true);
+TEST_CASE("query-selection: the prompt's correlations are those of analyze quoka") {
+  test::PlantOptions plant{.n_tokens = 200, .sink = 3.0, .has_sink_logits = GENERATE(false, true)};
   plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   const MemoryTrace trace = test::planted_trace(plant);
   MemoryResult mine, quoka;
@@ -178,8 +149,7 @@ TEST_CASE("query-selection: the prompt's correlations are those of analyze quoka
   }
 }
 
-TEST_CASE("query-selection: a planted relation is found, a planted confounding is taken out",
-          "[query_selection]") {
+TEST_CASE("query-selection: a planted relation is found, a planted confounding is taken out") {
   // Both layers: queries (5, +-x, y, 0) with alternating signs, so that the mean lies along channel
   // 0 and S_q grows with x; all keys are zero but 1 and 2.
   // Layer 0: keys 1 and 2 wait along +-channel 1, so the weight grows with x: S_q tells it.
@@ -200,8 +170,7 @@ TEST_CASE("query-selection: a planted relation is found, a planted confounding i
     trace.q(1)(0, t, 1) = static_cast<float>(sign * (8.0 * when + 0.5 * random.normal()));
     trace.q(1)(0, t, 2) = static_cast<float>(0.5 * std::abs(random.normal()));
   }
-  QuerySelectionOptions options;
-  options.skip = 0;
+  QuerySelectionOptions options{.skip = 0};
   MemoryResult result;
   const auto summary = run(trace, options, result);
   const auto value = [&](const char* name, std::size_t layer) {
@@ -217,17 +186,12 @@ TEST_CASE("query-selection: a planted relation is found, a planted confounding i
   CHECK(value("position/prompt_s_q", 1) > 0.8);
 }
 
-TEST_CASE("query-selection: sampled queries and a selection give the same rows",
-          "[query_selection]") {
-  test::PlantOptions plant;
-  plant.n_layers = 3;
-  plant.n_tokens = 150;
+TEST_CASE("query-selection: sampled queries and a selection give the same rows") {
+  test::PlantOptions plant{.n_layers = 3, .n_tokens = 150};
   const MemoryTrace trace = test::planted_trace(plant);
   MemoryResult all, part;
   run(trace, {}, all);
-  QuerySelectionOptions options;
-  options.selection = {{1, 2}, {0, 3}};
-  options.queries = 11;
+  QuerySelectionOptions options{.selection = {{1, 2}, {0, 3}}, .queries = 11};
   run(trace, options, part);
   const auto pos = part.values<std::int64_t>("pos");
   REQUIRE(pos.size() == 11);
@@ -242,9 +206,8 @@ TEST_CASE("query-selection: sampled queries and a selection give the same rows",
   }
 }
 
-TEST_CASE("query-selection: nothing to correlate is null", "[query_selection]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 1;
+TEST_CASE("query-selection: nothing to correlate is null") {
+  test::PlantOptions plant{.n_tokens = 1};
   MemoryResult lone;
   auto summary = run(test::planted_trace(plant), {}, lone);
   CHECK(summary["totals"]["prompt_pearson_log"].is_null());
@@ -268,8 +231,7 @@ TEST_CASE("query-selection: nothing to correlate is null", "[query_selection]") 
   CHECK(constant.values<float>("breadth")[49] == Approx(50.0));
 
   // skips beyond the trace leave nothing
-  QuerySelectionOptions options;
-  options.skip = 1000;
+  QuerySelectionOptions options{.skip = 1000};
   MemoryResult none;
   summary = run(test::planted_trace({}), options, none);
   CHECK(summary["totals"]["queries_per_head"] == 0);
@@ -281,11 +243,10 @@ TEST_CASE("query-selection: nothing to correlate is null", "[query_selection]") 
   CHECK(summary["totals"]["prompt_pearson"].is_null());
 }
 
-TEST_CASE("query-selection: bad input gets a sentence", "[query_selection]") {
+TEST_CASE("query-selection: bad input gets a sentence") {
   const MemoryTrace trace = test::planted_trace({});
   MemoryResult result;
-  QuerySelectionOptions options;
-  options.queries = 0;
+  QuerySelectionOptions options{.queries = 0};
   CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("queries"));
   options = {};
   options.chunk = 1;
@@ -298,5 +259,4 @@ TEST_CASE("query-selection: bad input gets a sentence", "[query_selection]") {
   CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("layer 2 was not recorded"));
 }
 
-}  // namespace
 }  // namespace kvscope::query_selection_test

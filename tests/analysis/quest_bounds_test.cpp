@@ -1,45 +1,27 @@
 // Quest's bounds on synthetic traces: against three loops, with partial pages, windows, shared
 // groups and both programs.
 #include "analysis/kinds/quest_bounds.hpp"
-#include "core/trace/result.hpp"
 
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
-#include <set>
 
-#include "core/base/error.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::quest_bounds_test {
-namespace {
 
-using Catch::Approx;
-
-nlohmann::ordered_json run(const TraceSource& trace, const QuestOptions& options,
-                           MemoryResult& result) {
-  ThreadPool pool(1);
-  return analyze_quest(trace, options, result, pool, {}, {});
-}
+constexpr test::OnPool run{analyze_quest};
 
 std::vector<Index> naive_top(const std::vector<double>& scores, Index k) {
   std::vector<Index> order(scores.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Index>(i);
-  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+  std::ranges::stable_sort(order, [&](Index a, Index b) {
     return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
   });
   order.resize(std::min(order.size(), static_cast<std::size_t>(std::max<Index>(k, 0))));
   return order;
 }
 
-TEST_CASE("quest: bounds, maxima, selections and masses equal three loops", "[quest]") {
-  test::PlantOptions plant;
-  plant.has_sink_logits = GENERATE(false, true);
+TEST_CASE("quest: bounds, maxima, selections and masses equal three loops") {
+  test::PlantOptions plant{.has_sink_logits = GENERATE(false, true)};
   plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   plant.n_q = GENERATE(2, 8);
   plant.n_kv = 2;
@@ -126,7 +108,7 @@ TEST_CASE("quest: bounds, maxima, selections and masses equal three loops", "[qu
               if ((first + t) / 4 - first_page != page) continue;
               mass += probs[static_cast<std::size_t>(t)];
               ++loaded;
-              hits += std::count(heaviest.begin(), heaviest.end(), t);
+              hits += std::ranges::count(heaviest, t);
             }
           }
           const std::string s = kernel ? "kernel/" : "eval/";
@@ -142,7 +124,7 @@ TEST_CASE("quest: bounds, maxima, selections and masses equal three loops", "[qu
   }
 }
 
-TEST_CASE("quest: one-token pages have no gap and keep the heaviest keys", "[quest]") {
+TEST_CASE("quest: one-token pages have no gap and keep the heaviest keys") {
   MemoryTrace trace = test::planted_trace({});
   QuestOptions options;
   options.page_size = 1;
@@ -155,12 +137,8 @@ TEST_CASE("quest: one-token pages have no gap and keep the heaviest keys", "[que
   for (auto rank : result.values<std::int32_t>("best_rank")) REQUIRE(rank == 0);
 }
 
-TEST_CASE("quest: a shared selection loads what each head loads, separate ones load their union",
-          "[quest]") {
-  test::PlantOptions plant;
-  plant.n_q = 8;
-  plant.n_kv = 2;
-  plant.n_tokens = 256;
+TEST_CASE("quest: a shared selection loads what each head loads, separate ones load their union") {
+  test::PlantOptions plant{.n_q = 8, .n_kv = 2, .n_tokens = 256};
   MemoryTrace trace = test::planted_trace(plant);
   QuestOptions options;
   options.budget = 64;
@@ -183,9 +161,8 @@ TEST_CASE("quest: a shared selection loads what each head loads, separate ones l
       }
       const Index pos = result.values<std::int64_t>("step_pos")[step];
       Index tokens = 0;
-      for (std::size_t page : all) {
+      for (std::size_t page : all)
         tokens += std::min<Index>(16, pos + 1 - static_cast<Index>(page) * 16);
-      }
       REQUIRE(shared[kv * steps + step] == tokens);
       any_larger = any_larger || shared[kv * steps + step] > loaded[kv * 4 * steps + step];
     }
@@ -193,7 +170,7 @@ TEST_CASE("quest: a shared selection loads what each head loads, separate ones l
   REQUIRE(any_larger == (options.group_shared == GroupShared::none));
 }
 
-TEST_CASE("quest: steps are the decoded positions if there are any", "[quest]") {
+TEST_CASE("quest: steps are the decoded positions if there are any") {
   const MemoryTrace trace = test::planted_trace({}, [](TraceInfo& info) { info.n_prompt = 50; });
   MemoryResult result;
   run(trace, {}, result);
@@ -211,10 +188,8 @@ TEST_CASE("quest: steps are the decoded positions if there are any", "[quest]") 
                       Catch::Matchers::ContainsSubstring("64 prompt and 0 decoded"));
 }
 
-TEST_CASE("quest: totals leave out the dense layers", "[quest]") {
-  test::PlantOptions plant;
-  plant.n_layers = 3;
-  plant.n_tokens = 200;
+TEST_CASE("quest: totals leave out the dense layers") {
+  test::PlantOptions plant{.n_layers = 3, .n_tokens = 200};
   MemoryTrace trace = test::planted_trace(plant);
   QuestOptions options;
   options.budget = 48;
@@ -228,7 +203,7 @@ TEST_CASE("quest: totals leave out the dense layers", "[quest]") {
   REQUIRE(all == Approx(alone / 3));
 }
 
-TEST_CASE("quest: pages can be left out", "[quest]") {
+TEST_CASE("quest: pages can be left out") {
   MemoryTrace trace = test::planted_trace({});
   QuestOptions options;
   MemoryResult whole;
@@ -240,15 +215,13 @@ TEST_CASE("quest: pages can be left out", "[quest]") {
   REQUIRE(small.values<float>("kernel/mass").size() == whole.values<float>("kernel/mass").size());
 }
 
-TEST_CASE("quest: bad input gets a sentence", "[quest]") {
+TEST_CASE("quest: bad input gets a sentence") {
   MemoryTrace trace = test::planted_trace({});
   MemoryResult result;
-  QuestOptions options;
-  options.page_size = 0;
+  QuestOptions options{.page_size = 0};
   REQUIRE_THROWS_AS(run(trace, options, result), ConfigError);
   trace.k(0)(1, 1, 1) = std::nanf("");
   REQUIRE_THROWS_AS(run(trace, {}, result), FormatError);
 }
 
-}  // namespace
 }  // namespace kvscope::quest_bounds_test

@@ -1,15 +1,10 @@
 // `analyze quoka` against the selector of the same name, asked in the order of a replay: the same
 // keys for every layer, KV head, chunk and query.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-
 #include "analysis/kinds/quoka.hpp"
 #include "core/sim/protocol.hpp"
-#include "core/trace/result.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::quoka_selector_test {
-namespace {
 
 struct Question {
   const char* spec;
@@ -95,7 +90,7 @@ std::vector<KeyPos> kept_by_analysis(const MemoryResult& result, const QuokaOpti
   return kept;
 }
 
-TEST_CASE("quoka: the analysis keeps what the selector keeps, key by key", "[quoka]") {
+TEST_CASE("quoka: the analysis keeps what the selector keeps, key by key") {
   test::PlantOptions plant;
   plant.n_q = GENERATE(2, 8);
   plant.n_tokens = 64;
@@ -160,5 +155,4 @@ TEST_CASE("quoka: the analysis keeps what the selector keeps, key by key", "[quo
   }
 }
 
-}  // namespace
 }  // namespace kvscope::quoka_selector_test

@@ -1,33 +1,15 @@
 // The QuoKA replay on synthetic traces: every array against three loops, scopes, windows, budgets,
 // decode steps.
 #include "analysis/kinds/quoka.hpp"
-#include "core/trace/result.hpp"
-
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "analysis/base/statistics.hpp"
-#include "core/base/error.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::quoka_test {
-namespace {
 
-using Catch::Approx;
 using Vector = std::vector<double>;
 
-nlohmann::ordered_json run(const TraceSource& trace, const QuokaOptions& options,
-                           MemoryResult& result) {
-  ThreadPool pool(1);
-  return analyze_quoka(trace, options, result, pool, {}, {});
-}
+constexpr test::OnPool run{analyze_quoka};
 
 QuokaOptions small_options() {
   QuokaOptions options;
@@ -97,7 +79,7 @@ NaiveChunk naive_chunk(const TraceSource& trace, Index layer, Index kv_head, Ind
       order.push_back(i);
     }
     if (end - begin > n_queries) {
-      std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+      std::ranges::stable_sort(order, [&](Index a, Index b) {
         return s_q[static_cast<std::size_t>(a)] > s_q[static_cast<std::size_t>(b)];
       });
       order.resize(static_cast<std::size_t>(n_queries));
@@ -123,20 +105,18 @@ NaiveChunk naive_chunk(const TraceSource& trace, Index layer, Index kv_head, Ind
     out.key_scores.push_back(best);
     order.push_back(t);
   }
-  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+  std::ranges::stable_sort(order, [&](Index a, Index b) {
     return out.key_scores[static_cast<std::size_t>(a)] >
            out.key_scores[static_cast<std::size_t>(b)];
   });
   order.resize(std::min(order.size(), static_cast<std::size_t>(budget)));
-  std::sort(order.begin(), order.end());
+  std::ranges::sort(order);
   out.kept = order;
   return out;
 }
 
-TEST_CASE("quoka: every array equals the three-loop reference", "[quoka]") {
-  test::PlantOptions plant;
-  plant.n_q = GENERATE(2, 8);
-  plant.n_kv = 2;
+TEST_CASE("quoka: every array equals the three-loop reference") {
+  test::PlantOptions plant{.n_q = GENERATE(2, 8), .n_kv = 2};
   plant.n_tokens = 57;  // the last chunk is short
   plant.sink = 1.5;
   plant.band = 1.0;
@@ -192,7 +172,7 @@ TEST_CASE("quoka: every array equals the three-loop reference", "[quoka]") {
             for (Index t = 0; t <= pos; ++t) {
               const double p = row[static_cast<std::size_t>(t)];
               const double share = p / total;
-              const bool kept = std::binary_search(naive.kept.begin(), naive.kept.end(), t);
+              const bool kept = std::ranges::binary_search(naive.kept, t);
               if (t >= begin || kept) mass += share;
               if (t > 0) largest = std::max(largest, p);
               entropy -= share * std::log(share);
@@ -219,13 +199,13 @@ TEST_CASE("quoka: every array equals the three-loop reference", "[quoka]") {
         }
         std::vector<Index> oracle;
         for (Index t = 0; t < begin; ++t) oracle.push_back(t);
-        std::stable_sort(oracle.begin(), oracle.end(), [&](Index a, Index b) {
+        std::ranges::stable_sort(oracle, [&](Index a, Index b) {
           return best_weight[static_cast<std::size_t>(a)] >
                  best_weight[static_cast<std::size_t>(b)];
         });
         oracle.resize(10);
         Index hits = 0;
-        for (Index t : oracle) hits += std::binary_search(naive.kept.begin(), naive.kept.end(), t);
+        for (Index t : oracle) hits += std::ranges::binary_search(naive.kept, t);
         REQUIRE(recall == Approx(hits / 10.0));
       }
     }
@@ -233,9 +213,8 @@ TEST_CASE("quoka: every array equals the three-loop reference", "[quoka]") {
 }
 
 // Those of the whole prompt: query_selection_test.cpp.
-TEST_CASE("quoka: the last chunk's correlations equal those of the written arrays", "[quoka]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 64;
+TEST_CASE("quoka: the last chunk's correlations equal those of the written arrays") {
+  test::PlantOptions plant{.n_tokens = 64};
   MemoryTrace trace = test::planted_trace(plant);
   MemoryResult result;
   const auto summary = run(trace, small_options(), result);
@@ -251,7 +230,7 @@ TEST_CASE("quoka: the last chunk's correlations equal those of the written array
   REQUIRE(summary["layers"][1]["pearson_log_mean"].is_number());
 }
 
-TEST_CASE("quoka: a budget of all past keys is dense attention", "[quoka]") {
+TEST_CASE("quoka: a budget of all past keys is dense attention") {
   MemoryTrace trace = test::planted_trace({});
   QuokaOptions options = small_options();
   options.budget = 64;
@@ -262,8 +241,7 @@ TEST_CASE("quoka: a budget of all past keys is dense attention", "[quoka]") {
   REQUIRE(summary["totals"]["mass_mean"].is_null());  // the budget cuts nowhere
 }
 
-TEST_CASE("quoka: whole_cache counts the chunk, masks on request, keeps every query's own key",
-          "[quoka]") {
+TEST_CASE("quoka: whole_cache counts the chunk, masks on request, keeps every query's own key") {
   test::PlantOptions plant;
   plant.band = 3.0;
   MemoryTrace trace = test::planted_trace(plant);
@@ -294,7 +272,7 @@ TEST_CASE("quoka: whole_cache counts the chunk, masks on request, keeps every qu
   REQUIRE(mean(bare.values<float>("mass")) < mean(result.values<float>("mass")));
 }
 
-TEST_CASE("quoka: sliding-window and dense layers stay as they are", "[quoka]") {
+TEST_CASE("quoka: sliding-window and dense layers stay as they are") {
   const MemoryTrace trace = test::planted_trace({}, [](TraceInfo& info) { info.window[1] = 9; });
   MemoryResult result;
   const auto summary = run(trace, small_options(), result);
@@ -306,7 +284,7 @@ TEST_CASE("quoka: sliding-window and dense layers stay as they are", "[quoka]") 
   const Vector row = test::naive_row(trace, 1, 2, 60);  // 9 keys, key 0 not among them
   REQUIRE(row.size() == 9);
   REQUIRE(at<float>(result, "log_max_weight", {1, 2, 60}) ==
-          Approx(std::log(*std::max_element(row.begin(), row.end()))).margin(1e-5));
+          Approx(std::log(*std::ranges::max_element(row))).margin(1e-5));
   const double sparse = summary["totals"]["reduction_per_kv_head"];
   const double all = summary["totals"]["reduction_per_kv_head_with_dense_layers"];
   REQUIRE(all == Approx(sparse / 2));
@@ -317,7 +295,7 @@ TEST_CASE("quoka: sliding-window and dense layers stay as they are", "[quoka]") 
   REQUIRE(run(trace, options, none)["totals"]["mass_mean"].is_null());
 }
 
-TEST_CASE("quoka: decoded positions are chunks of one query, or dense", "[quoka]") {
+TEST_CASE("quoka: decoded positions are chunks of one query, or dense") {
   const MemoryTrace trace = test::planted_trace({}, [](TraceInfo& info) { info.n_prompt = 60; });
   MemoryResult result;
   QuokaOptions options = small_options();
@@ -335,7 +313,7 @@ TEST_CASE("quoka: decoded positions are chunks of one query, or dense", "[quoka]
   REQUIRE(at<float>(dense, "mass", {0, 0, 61}) == 1.0f);
 }
 
-TEST_CASE("quoka: S-hat can be left out; what remains is the same", "[quoka]") {
+TEST_CASE("quoka: S-hat can be left out; what remains is the same") {
   MemoryTrace trace = test::planted_trace({});
   QuokaOptions options = small_options();
   MemoryResult with;
@@ -346,7 +324,7 @@ TEST_CASE("quoka: S-hat can be left out; what remains is the same", "[quoka]") {
   REQUIRE_THROWS_AS(without.values<float>("key_scores/values"), ConfigError);
 }
 
-TEST_CASE("quoka: bad input gets a sentence", "[quoka]") {
+TEST_CASE("quoka: bad input gets a sentence") {
   MemoryTrace trace = test::planted_trace({});
   MemoryResult result;
   for (auto breaks :
@@ -371,5 +349,4 @@ TEST_CASE("quoka: bad input gets a sentence", "[quoka]") {
   REQUIRE_THROWS_AS(run(trace, {}, result), FormatError);
 }
 
-}  // namespace
 }  // namespace kvscope::quoka_test

@@ -2,23 +2,12 @@
 // prompts as sums of calls, memory, and the answers' words.
 #include "analysis/cost/shape_cost.hpp"
 
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
 #include "analysis/cost/ledger_error.hpp"
 #include "analysis/cost/made_up_text.hpp"
-#include "core/base/error.hpp"
 #include "core/trace/memory_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::shape_cost_test {
-namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 /// Six layers, the odd ones with a window of 64.
 constexpr const char* kConfig = R"({"model_type": "gemma3_text", "hidden_size": 64,
@@ -42,7 +31,7 @@ ShapeListsOfAll lists_of(const std::string& method, std::optional<Budget> budget
 
 const Budget kKeys{Budget::Kind::tokens, 64};
 
-TEST_CASE("shape: lists have the sizes of the method's own rule", "[cost]") {
+TEST_CASE("shape: lists have the sizes of the method's own rule") {
   const ShapeLists quoka = lists_of("quoka", kKeys).methods.front();
   for (const MethodWork* work : {&quoka.middle, &quoka.alike, &quoka.apart}) {
     REQUIRE(work->at_length.size() == 2);  // the first and the last layer without a window
@@ -75,7 +64,7 @@ TEST_CASE("shape: lists have the sizes of the method's own rule", "[cost]") {
   CHECK(!dense.middle.at_length[1].calls.front().is_dense);
 }
 
-TEST_CASE("shape: methods whose rule gives no size are named with the way out", "[cost]") {
+TEST_CASE("shape: methods whose rule gives no size are named with the way out") {
   const auto why = [](const std::string& method, std::optional<Budget> budget, Phase phase) {
     try {
       lists_of(method, budget, phase);
@@ -84,14 +73,13 @@ TEST_CASE("shape: methods whose rule gives no size are named with the way out", 
     }
     return std::string("nothing");
   };
-  CHECK_THAT(why("twilight", Budget{Budget::Kind::mass, 0.9}, Phase::decode),
-             ContainsSubstring("twilight p=0.9") && ContainsSubstring("depends on the text") &&
-                 ContainsSubstring("--like FILE"));
+  check_has(why("twilight", Budget{Budget::Kind::mass, 0.9}, Phase::decode),
+            {"twilight p=0.9", "depends on the text", "--like FILE"});
   CHECK_THAT(why("kascade", kKeys, Phase::decode), ContainsSubstring("links layers"));
   CHECK_THAT(why("recent", kKeys, Phase::decode), ContainsSubstring("nothing"));
 }
 
-TEST_CASE("shape: a made-up text says the same however it is read", "[cost]") {
+TEST_CASE("shape: a made-up text says the same however it is read") {
   const TraceInfo info = make_trace_info(2, 4, 2, 8, 200, 16);
   for (const MadeUp kind : {MadeUp::alike, MadeUp::apart}) {
     const MadeUpText text(info, kind, 1);
@@ -106,8 +94,7 @@ TEST_CASE("shape: a made-up text says the same however it is read", "[cost]") {
   }
 }
 
-TEST_CASE("shape: a figure of the ledger left out lies between the others' ends in 8 of 10",
-          "[cost]") {
+TEST_CASE("shape: a figure of the ledger left out lies between the others' ends in 8 of 10") {
   std::size_t n = 0;
   std::size_t n_inside = 0;
   for (const ErrorOf what : {ErrorOf::attention, ErrorOf::model, ErrorOf::time}) {
@@ -122,7 +109,7 @@ TEST_CASE("shape: a figure of the ledger left out lies between the others' ends 
       const bool is_rate = what == ErrorOf::time && !row.quantity.ends_with("_ms");
       ratios.push_back(is_rate ? 1.0 / ratio : ratio);
     }
-    std::sort(ratios.begin(), ratios.end());
+    std::ranges::sort(ratios);
     // row number x of m in ascending order, as if it were not among the others
     const auto row_at = [](const std::vector<double>& rows, double chance) {
       const auto last = static_cast<double>(rows.size()) - 1.0;
@@ -146,7 +133,7 @@ TEST_CASE("shape: a figure of the ledger left out lies between the others' ends 
   CHECK(static_cast<double>(n_inside) == Approx(0.8 * static_cast<double>(n)).margin(4.0));
 }
 
-TEST_CASE("shape: prompts are sums of calls, and memory counts windows and experts", "[cost]") {
+TEST_CASE("shape: prompts are sums of calls, and memory counts windows and experts") {
   const ModelConfig config = parse_model_config(kConfig, "config.json");
   const CostModel model = cost_model(config, "tiny", 16.0);
   const HardwareProfile card = find_hardware("h200");
@@ -168,7 +155,7 @@ TEST_CASE("shape: prompts are sums of calls, and memory counts windows and exper
   CHECK(prompt.dense == Approx(dense));
 }
 
-TEST_CASE("shape: a call reads the experts that its tokens pick", "[cost]") {
+TEST_CASE("shape: a call reads the experts that its tokens pick") {
   const ModelConfig config = parse_model_config(R"({"model_type": "qwen3_moe", "hidden_size": 64,
     "intermediate_size": 128, "moe_intermediate_size": 32, "num_experts": 8,
     "num_experts_per_tok": 2, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -190,7 +177,7 @@ TEST_CASE("shape: a call reads the experts that its tokens pick", "[cost]") {
   CHECK(bytes_read(2.0, 1.0) == Approx(bytes_read(1.0, 2.0)));
 }
 
-TEST_CASE("shape: answers are one sentence with ends, room and the model's limit", "[cost]") {
+TEST_CASE("shape: answers are one sentence with ends, room and the model's limit") {
   const ModelConfig config = parse_model_config(kConfig, "config.json");
   CostModel model = cost_model(config, "tiny", 16.0);
   ShapeOptions options;
@@ -230,5 +217,4 @@ TEST_CASE("shape: answers are one sentence with ends, room and the model's limit
   CHECK(tokens_text(1048576.0) == "1M");
 }
 
-}  // namespace
 }  // namespace kvscope::shape_cost_test

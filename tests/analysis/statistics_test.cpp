@@ -1,19 +1,14 @@
 // Means, quantiles, correlations and histograms on numbers that can be checked by hand.
 #include "analysis/base/statistics.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <nlohmann/json.hpp>
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::statistics_test {
-namespace {
 
-using Catch::Approx;
 using Vector = std::vector<double>;
 const double kNan = std::nan("");
 
-TEST_CASE("means and quantiles leave NaN out", "[statistics]") {
+TEST_CASE("means and quantiles leave NaN out") {
   REQUIRE(mean(Vector{1, kNan, 3}) == 2.0);
   REQUIRE(std::isnan(mean(Vector{kNan})));
   REQUIRE(std::isnan(mean(Vector{})));
@@ -23,7 +18,7 @@ TEST_CASE("means and quantiles leave NaN out", "[statistics]") {
   REQUIRE(std::isnan(quantile(Vector{}, 0.5)));
 }
 
-TEST_CASE("Pearson, Spearman and the partial correlation", "[statistics]") {
+TEST_CASE("Pearson, Spearman and the partial correlation") {
   const Vector x = {1, 2, 3, 4};
   REQUIRE(pearson(x, Vector{2, 4, 6, 8}) == Approx(1.0));
   REQUIRE(pearson(x, Vector{1, 3, 2, 5}) == Approx(0.8315218406));
@@ -44,7 +39,7 @@ TEST_CASE("Pearson, Spearman and the partial correlation", "[statistics]") {
   REQUIRE(partial_correlation(a, b, z) == Approx(1.0).margin(0.02));
 }
 
-TEST_CASE("Spearman with ties shares mean ranks", "[statistics]") {
+TEST_CASE("Spearman with ties shares mean ranks") {
   REQUIRE(ranks_of(Vector{30, 10, 20, 10}) == Vector{4, 1.5, 3, 1.5});
   REQUIRE(ranks_of(Vector{5, 5, 5}) == Vector{2, 2, 2});
   REQUIRE(ranks_of(Vector{}).empty());
@@ -53,7 +48,7 @@ TEST_CASE("Spearman with ties shares mean ranks", "[statistics]") {
   REQUIRE(std::isnan(spearman(Vector{7, 7, 7}, Vector{1, 2, 3})));
 }
 
-TEST_CASE("what is constant up to rounding correlates with nothing", "[statistics]") {
+TEST_CASE("what is constant up to rounding correlates with nothing") {
   Vector x, tenth, nearly;
   for (int i = 0; i < 1000; ++i) {
     x.push_back(i);
@@ -71,8 +66,7 @@ TEST_CASE("what is constant up to rounding correlates with nothing", "[statistic
   REQUIRE(pearson(small, three) == Approx(1.0));
 }
 
-TEST_CASE("partial correlations: against residuals, by ranks, and where z explains all",
-          "[statistics]") {
+TEST_CASE("partial correlations: against residuals, by ranks, and where z explains all") {
   Vector x, y, z;
   std::uint64_t state = 7;
   const auto noise = [&] {
@@ -122,14 +116,14 @@ TEST_CASE("partial correlations: against residuals, by ranks, and where z explai
   REQUIRE(std::isnan(partial_spearman(log_z, y, z)));
 }
 
-TEST_CASE("histograms count every value inside once", "[statistics]") {
+TEST_CASE("histograms count every value inside once") {
   REQUIRE(histogram(Vector{0, 0.24, 0.25, 1, 1.5, -1, kNan}, 0, 1, 4) ==
           std::vector<std::int64_t>{2, 1, 0, 1});
   REQUIRE(histogram(Vector{1, 2}, 3, 3, 2) == std::vector<std::int64_t>{0, 0});
   REQUIRE(histogram(Vector{1}, 0, 2, 0).empty());
 }
 
-TEST_CASE("evenly spaced positions are distinct, ordered, and end with the last", "[statistics]") {
+TEST_CASE("evenly spaced positions are distinct, ordered, and end with the last") {
   REQUIRE(evenly_spaced(0, 5, 10) == std::vector<Index>{0, 1, 2, 3, 4});
   REQUIRE(evenly_spaced(3, 4, 9) == std::vector<Index>{3});
   REQUIRE(evenly_spaced(0, 100, 1) == std::vector<Index>{99});
@@ -144,11 +138,10 @@ TEST_CASE("evenly spaced positions are distinct, ordered, and end with the last"
   }
 }
 
-TEST_CASE("numbers that JSON lacks are null", "[statistics]") {
+TEST_CASE("numbers that JSON lacks are null") {
   REQUIRE(json_number(kNan).is_null());
   REQUIRE(json_number(INFINITY).is_null());
   REQUIRE(json_number(0.5) == 0.5);
 }
 
-}  // namespace
 }  // namespace kvscope::statistics_test

@@ -1,37 +1,22 @@
 // The sweep: same bytes for any thread count, any shards and any interruption; journals that cannot
 // be trusted.
 #include "analysis/sweep/sweep.hpp"
-#include "core/trace/result.hpp"
 
 #include <fmt/format.h>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "analysis/sweep/sweep_journal.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
-#include "core/base/error.hpp"
-#include "tests/support/planted_trace.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::sweep_test {
 
-using Catch::Matchers::ContainsSubstring;
-using kvscope::test::PlantOptions;
-using kvscope::testing::read_file;
-using kvscope::testing::TempDir;
-
 namespace {
-
-namespace fs = std::filesystem;
 
 SweepTrace planted(const std::string& name, std::uint64_t seed) {
   return {name,
           [seed] {
-            PlantOptions plant;
-            plant.n_tokens = 60;
-            plant.n_layers = 3;
+            PlantOptions plant{.n_layers = 3, .n_tokens = 60};
             plant.sink = plant.band = 1.0;
             plant.seed = seed;
             return std::make_unique<MemoryTrace>(test::planted_trace(plant));
@@ -288,7 +273,7 @@ TEST_CASE("the table has a row per layer and head, the same in every format") {
       json["rows"][1]["bytes"].get<double>() + json["rows"][2]["bytes"].get<double>();
   CHECK(json["rows"][0]["bytes"].get<double>() == sum);
   const std::string csv = sweep_csv(result);
-  CHECK(std::count(csv.begin(), csv.end(), '\n') == static_cast<long>(mass.size()) + 1);
+  CHECK(std::ranges::count(csv, '\n') == static_cast<long>(mass.size()) + 1);
   CHECK_THAT(csv, ContainsSubstring("\n\"b,\"\"odd\"\".h5\",prefill,full,none,,,,2,"));
   CHECK(csv.find("nan") == std::string::npos);
   CHECK(output.values<float>("t0/p1/mass").size() == 1 * 2 * 4);

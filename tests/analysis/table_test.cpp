@@ -2,19 +2,10 @@
 #include "analysis/base/read_table.hpp"
 
 #include <fmt/format.h>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::table_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 
 using Texts = std::vector<std::string>;
 
@@ -151,5 +142,4 @@ TEST_CASE("tables of different columns stand below each other") {
   CHECK(words_of(none, "file") == Texts{"one", "one"});
 }
 
-}  // namespace
 }  // namespace kvscope::table_test

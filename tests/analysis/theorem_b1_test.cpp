@@ -1,29 +1,14 @@
 // Theorem B.1 on synthetic traces: against three loops, on sliding windows, with every choice of
 // k*.
 #include "analysis/kinds/theorem_b1.hpp"
-#include "core/trace/result.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "core/base/error.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::theorem_b1_test {
-namespace {
 
-using Catch::Approx;
-
-nlohmann::ordered_json run(const TraceSource& trace, const TheoremB1Options& options,
-                           MemoryResult& result) {
-  ThreadPool pool(1);
-  return analyze_theorem_b1(trace, options, result, pool, {}, {});
-}
+constexpr test::OnPool run{analyze_theorem_b1};
 
 double naive_norm(std::span<const float> x) {
   double sum = 0.0;
@@ -31,13 +16,10 @@ double naive_norm(std::span<const float> x) {
   return std::sqrt(sum);
 }
 
-TEST_CASE("theorem-b1: a rank that a row does not have makes no statement", "[theorem_b1]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 12;
+TEST_CASE("theorem-b1: a rank that a row does not have makes no statement") {
+  test::PlantOptions plant{.n_tokens = 12};
   const MemoryTrace trace = test::planted_trace(plant);
-  TheoremB1Options options;
-  options.star = StarKey::rank;
-  options.rank = 5;
+  TheoremB1Options options{.star = StarKey::rank, .rank = 5};
   MemoryResult result;
   const auto summary = run(trace, options, result);
   const auto cos = result.values<float>("cos");
@@ -50,7 +32,7 @@ TEST_CASE("theorem-b1: a rank that a row does not have makes no statement", "[th
   CHECK(summary["totals"]["rows"] == plant.n_layers * plant.n_q * 8);
 }
 
-TEST_CASE("theorem-b1: every row equals the three-loop reference", "[theorem_b1]") {
+TEST_CASE("theorem-b1: every row equals the three-loop reference") {
   test::PlantOptions plant;
   plant.has_sink_logits = GENERATE(false, true);  // the theorem's weights are those among the keys
   plant.n_q = GENERATE(2, 8);
@@ -120,7 +102,7 @@ TEST_CASE("theorem-b1: every row equals the three-loop reference", "[theorem_b1]
   }
 }
 
-TEST_CASE("theorem-b1: the corrected bounds never fail, whatever k* is", "[theorem_b1]") {
+TEST_CASE("theorem-b1: the corrected bounds never fail, whatever k* is") {
   test::PlantOptions plant;
   plant.n_tokens = 150;
   plant.key_scale = GENERATE(0.05, 1.0, 12.0);
@@ -128,10 +110,9 @@ TEST_CASE("theorem-b1: the corrected bounds never fail, whatever k* is", "[theor
   plant.zero_keys = {5, 77};
   plant.duplicates = {{2, 3}, {2, 4}};
   MemoryTrace trace = test::planted_trace(plant);
-  TheoremB1Options options;
-  options.star =
-      GENERATE(StarKey::argmax, StarKey::rank, StarKey::current, StarKey::first, StarKey::random);
-  options.rank = 3;
+  TheoremB1Options options{.star = GENERATE(StarKey::argmax, StarKey::rank, StarKey::current,
+                                            StarKey::first, StarKey::random),
+                           .rank = 3};
   MemoryResult result;
   const auto summary = run(trace, options, result);
   const auto& totals = summary["totals"];
@@ -145,8 +126,7 @@ TEST_CASE("theorem-b1: the corrected bounds never fail, whatever k* is", "[theor
   REQUIRE(totals["rows"] == plant.n_layers * plant.n_q * (plant.n_tokens - n_without));
 }
 
-TEST_CASE("theorem-b1: the printed bound fails on the published counterexample's trace",
-          "[theorem_b1]") {
+TEST_CASE("theorem-b1: the printed bound fails on the published counterexample's trace") {
   // one query (1, 0) before keys (0.1, 0) and (-0.1, 0), with scale 1: right side +4.25 at M = 0.01
   TraceInfo info = make_trace_info(1, 1, 1, 2, 2, 2);
   info.score_scale = 1.0f;
@@ -165,10 +145,8 @@ TEST_CASE("theorem-b1: the printed bound fails on the published counterexample's
   REQUIRE(summary["totals"]["worst_violations"] == 0);
 }
 
-TEST_CASE("theorem-b1: a sliding window hides older keys", "[theorem_b1]") {
-  test::PlantOptions plant;
-  plant.n_layers = 1;
-  plant.n_tokens = 30;
+TEST_CASE("theorem-b1: a sliding window hides older keys") {
+  test::PlantOptions plant{.n_layers = 1, .n_tokens = 30};
   const MemoryTrace trace = test::planted_trace(plant, [](TraceInfo& info) { info.window[0] = 7; });
   MemoryResult result;
   run(trace, {}, result);
@@ -180,12 +158,10 @@ TEST_CASE("theorem-b1: a sliding window hides older keys", "[theorem_b1]") {
   }
 }
 
-TEST_CASE("theorem-b1: sampled rows are spaced", "[theorem_b1]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 120;
+TEST_CASE("theorem-b1: sampled rows are spaced") {
+  test::PlantOptions plant{.n_tokens = 120};
   MemoryTrace trace = test::planted_trace(plant);
-  TheoremB1Options options;
-  options.rows = 10;
+  TheoremB1Options options{.rows = 10};
   MemoryResult one;
   run(trace, options, one);
   REQUIRE(one.values<float>("bounds/jensen").size() == 2u * 4u * 10u);
@@ -194,11 +170,10 @@ TEST_CASE("theorem-b1: sampled rows are spaced", "[theorem_b1]") {
   REQUIRE(pos.back() == 119);
 }
 
-TEST_CASE("theorem-b1: bad input gets a sentence", "[theorem_b1]") {
+TEST_CASE("theorem-b1: bad input gets a sentence") {
   MemoryTrace trace = test::planted_trace({});
   MemoryResult result;
-  TheoremB1Options options;
-  options.rows = 0;
+  TheoremB1Options options{.rows = 0};
   REQUIRE_THROWS_AS(run(trace, options, result), ConfigError);
   trace.k(1)(0, 5, 2) = std::nanf("");
   REQUIRE_THROWS_AS(run(trace, {}, result), FormatError);
@@ -209,5 +184,4 @@ TEST_CASE("theorem-b1: bad input gets a sentence", "[theorem_b1]") {
                       Catch::Matchers::ContainsSubstring("needs q of all"));
 }
 
-}  // namespace
 }  // namespace kvscope::theorem_b1_test

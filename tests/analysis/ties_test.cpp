@@ -1,25 +1,12 @@
 // The census of ties: cuts by hand, counts against loops, and what must not change it.
 #include "analysis/kinds/ties.hpp"
-#include "core/trace/result.hpp"
-
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "analysis/kinds/tie_cut.hpp"
 #include "core/sim/replay.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::ties_test {
-namespace {
 
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 constexpr double kNone = -std::numeric_limits<double>::infinity();
 
 TiesOptions options_for(const std::string& selector, Index budget, Index steps) {
@@ -30,13 +17,9 @@ TiesOptions options_for(const std::string& selector, Index budget, Index steps) 
   return options;
 }
 
-nlohmann::ordered_json run(const TraceSource& trace, const TiesOptions& options,
-                           MemoryResult& result, int threads = 1) {
-  ThreadPool pool(threads);
-  return analyze_ties(trace, options, result, pool, {}, {});
-}
+constexpr test::OnPool run{analyze_ties};
 
-TEST_CASE("ties: the cut by hand", "[ties]") {
+TEST_CASE("ties: the cut by hand") {
   const TieCut none = tie_cut(std::vector<double>{5, 4, 3, kNone}, 2);
   CHECK(none.has_cut);
   CHECK(!none.has_tie);
@@ -61,10 +44,8 @@ TEST_CASE("ties: the cut by hand", "[ties]") {
   CHECK(with_nan.tied == 2);
 }
 
-TEST_CASE("ties: the oracle's counts are those of loops, and what another order really changes",
-          "[ties]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 64;
+TEST_CASE("ties: the oracle's counts are those of loops, and what another order really changes") {
+  test::PlantOptions plant{.n_tokens = 64};
   for (Index i = 0; i < 20; ++i) plant.duplicates.emplace_back(i, i + 21);
   plant.zero_keys = {50, 51, 52, 53};
   const MemoryTrace trace = test::planted_trace(plant);
@@ -137,7 +118,7 @@ TEST_CASE("ties: the oracle's counts are those of loops, and what another order 
   CHECK_FALSE(summary["totals"].contains("tie_share"));
 }
 
-TEST_CASE("ties: other steps do not change what is written for a step", "[ties]") {
+TEST_CASE("ties: other steps do not change what is written for a step") {
   test::PlantOptions plant;
   plant.n_tokens = 96;
   plant.duplicates = {{1, 9}, {2, 30}, {5, 31}};
@@ -166,11 +147,9 @@ TEST_CASE("ties: other steps do not change what is written for a step", "[ties]"
   }
 }
 
-TEST_CASE("ties: equal rows are all tied, a NaN is refused by name, methods without scores say so",
-          "[ties]") {
-  test::PlantOptions plant;
-  plant.n_tokens = 64;
-  plant.key_scale = 0.0;
+TEST_CASE(
+    "ties: equal rows are all tied, a NaN is refused by name, methods without scores say so") {
+  test::PlantOptions plant{.n_tokens = 64, .key_scale = 0.0};
   MemoryTrace flat = test::planted_trace(plant);
   MemoryResult result;
   const auto equal = run(flat, options_for("oracle-topk", 10, 4), result);
@@ -194,5 +173,4 @@ TEST_CASE("ties: equal rows are all tied, a NaN is refused by name, methods with
   CHECK_THROWS_WITH(run(flat, mass, refused), ContainsSubstring("expected tokens=N"));
 }
 
-}  // namespace
 }  // namespace kvscope::ties_test

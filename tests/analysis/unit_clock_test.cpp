@@ -7,12 +7,10 @@
 #include "analysis/units/unit_cost.hpp"
 
 namespace kvscope::test::unit_clock_test {
-namespace {
 
 TEST_CASE("two measurements make a line, or a factor where no line can be") {
   const auto at = [](const UnitClock& clock, double guess) {
-    UnitCost cost;
-    cost.predicted_seconds = guess;
+    UnitCost cost{.predicted_seconds = guess};
     return clock.seconds(cost);
   };
   CHECK(std::isnan(at({}, 1.0)));
@@ -42,5 +40,4 @@ TEST_CASE("a unit's memory holds a call's scores for every key") {
   CHECK(memory(128) == keys + 128 * (64.0 * 8 * 4 + 8.0 * 16384));
 }
 
-}  // namespace
 }  // namespace kvscope::test::unit_clock_test

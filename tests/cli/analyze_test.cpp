@@ -1,19 +1,7 @@
 // kvscope analyze, bench and tokenize, run as a user runs them.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <nlohmann/json.hpp>
-
-#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::analyze_test {
-namespace {
-
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
 
 const std::vector<std::string> kKinds = {"quoka",    "theorem-b1",      "quest", "layer-map",
                                          "geometry", "query-selection", "ties",  "heads"};
@@ -62,7 +50,7 @@ TEST_CASE("the analyses print a table, JSON or CSV, and write their arrays") {
     const auto csv = kvscope_run(pair.command(kind, {"--csv", "-"}));
     CHECK(csv.code == 0);
     CHECK(csv.out.starts_with("layer,"));
-    CHECK(std::count(csv.out.begin(), csv.out.end(), '\n') == 9);
+    CHECK(std::ranges::count(csv.out, '\n') == 9);
   }
 }
 
@@ -84,14 +72,12 @@ TEST_CASE("the serving ladder prints its rungs, writes arrays and is drawn, what
   CHECK(report.at("layers") == many.at("layers"));
   const auto table = kvscope_run({"ladder", pair.verifier, "--selector", "quest", "--budget", "32",
                                   "--rows", "3", "--chunk", "16"});
-  CHECK_THAT(table.out, ContainsSubstring("one list for all heads") &&
-                            ContainsSubstring("not taken: quest chooses in pages of 16") &&
-                            ContainsSubstring("\nladder: quest keeps"));
+  check_has(table.out, {"one list for all heads", "not taken: quest chooses in pages of 16",
+                        "\nladder: quest keeps"});
   for (const std::string figure : {"ladder", "ties"}) {
     const std::string result = figure == "ladder" ? "one.h5" : "ties.h5";
-    if (figure == "ties") {
+    if (figure == "ties")
       ran(pair.command("ties", {"--steps", "2", "--budget", "32", "--out", pair.dir.file(result)}));
-    }
     const auto drawn =
         kvscope_run({"figure", figure, pair.dir.file(result), "--out", pair.dir.path().string()});
     INFO(drawn.err);
@@ -153,8 +139,7 @@ TEST_CASE("a budget that covers a recording measures nothing, and says so") {
   const std::string trace = recording(160);
   const auto covered = kvscope_run({"analyze", "quoka", trace, "--budget", "1024"});
   CHECK(covered.code == 0);
-  CHECK_THAT(covered.out, ContainsSubstring("nothing is left out, so nothing is measured"));
-  CHECK_THAT(covered.out, ContainsSubstring("smaller --budget"));
+  check_has(covered.out, {"nothing is left out, so nothing is measured", "smaller --budget"});
   const auto cut = kvscope_run({"analyze", "quoka", trace, "--budget", "32", "--chunk", "32"});
   CHECK_THAT(cut.out, ContainsSubstring("kept keys hold"));
 }
@@ -246,5 +231,4 @@ TEST_CASE("the three benchmarks report rates and what they were measured on") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::analyze_test

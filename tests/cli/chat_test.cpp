@@ -1,20 +1,10 @@
 // --chat: prompts in a model's own template, for every command that makes some.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
 #include "core/base/data_dir.hpp"
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::chat_test {
-namespace {
 
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
-using testing::TempDir;
 
 // The embedded verifier with a template.
 struct ChatModel {
@@ -40,7 +30,7 @@ std::string text_of(const std::vector<std::string>& args) {
   return text;
 }
 
-TEST_CASE("tokenize shows what a template makes of a text", "[cli]") {
+TEST_CASE("tokenize shows what a template makes of a text") {
   const ChatModel model(kTalk);
   const Words ask = {"--model", model.path, "--prompt", " Who was it that spoke to Alan? ",
                      "--chat"};
@@ -55,7 +45,7 @@ TEST_CASE("tokenize shows what a template makes of a text", "[cli]") {
   CHECK(kvscope_run({"tokenize", "--chat", "--decode", "5"}).code == 2);
 }
 
-TEST_CASE("a model without a template, and one with a broken one, are refused", "[cli]") {
+TEST_CASE("a model without a template, and one with a broken one, are refused") {
   for (const Words& command :
        {Words{"tokenize", "--prompt", "a", "--chat"},
         Words{"record", "--prompt", "a", "--chat", "--out", "never.h5"},
@@ -70,7 +60,7 @@ TEST_CASE("a model without a template, and one with a broken one, are refused", 
   CHECK(kvscope_run({"record", "--tokens", "x.json", "--chat", "--out", "never.h5"}).code == 2);
 }
 
-TEST_CASE("a recording says that its text stood in a template", "[cli]") {
+TEST_CASE("a recording says that its text stood in a template") {
   const ChatModel model(kTalk);
   const std::string trace = model.dir.file("t.h5");
   REQUIRE(kvscope_run({"record", "--model", model.path, "--prompt", "Who was it?", "--chat",
@@ -80,7 +70,7 @@ TEST_CASE("a recording says that its text stood in a template", "[cli]") {
   CHECK_THAT(info.out, ContainsSubstring("command line (chat: template of model)"));
 }
 
-TEST_CASE("a simulation in chat says so in its table, configuration and rows", "[cli]") {
+TEST_CASE("a simulation in chat says so in its table, configuration and rows") {
   const ChatModel model(kTalk);
   const Words ask = {"simulate", "needle", "--model",   model.path, "--selector", "full,quoka",
                      "--budget", "64",     "--lengths", "512",      "--depths",   "1",
@@ -105,10 +95,10 @@ TEST_CASE("a simulation in chat says so in its table, configuration and rows", "
   CHECK(kvscope_run(with(ask, {"--chat=often"})).code == 2);
 }
 
-TEST_CASE("auto leaves kinds in plain words that the dense model answers", "[cli]") {
+TEST_CASE("auto leaves kinds in plain words that the dense model answers") {
   const ChatModel model(
-      "{{ messages[0].content }} Nothing? Nothing{{ messages[1:]|map(attribute="
-      "'content')|join(' ') }}");
+      "{{ messages[0].content }} Nothing? Nothing{{ "
+      "messages[1:]|map(attribute='content')|join(' ') }}");
   const auto run = ran({"simulate", "ruler", "--model", model.path, "--selector", "streamingllm",
                         "--budget", "64", "--lengths", "512", "--depths", "1", "--trials", "1",
                         "--kinds", "passkey,math_find", "--chat=auto", "--json"});
@@ -125,7 +115,7 @@ TEST_CASE("auto leaves kinds in plain words that the dense model answers", "[cli
 }
 
 // A model that answers in its template alone: what it was trained to hear stands in the template.
-TEST_CASE("auto chooses the template for what the dense model answers only there", "[cli]") {
+TEST_CASE("auto chooses the template for what the dense model answers only there") {
   const ChatModel model(
       "{{ messages|map(attribute='content')|join(' ') }} What is the pass key? The pass key is");
   const TempDir dir;
@@ -167,12 +157,11 @@ TEST_CASE("auto chooses the template for what the dense model answers only there
   CHECK_THAT(said.out, ContainsSubstring("chat: template of model (local)"));
 }
 
-TEST_CASE("explain asks in chat", "[cli]") {
+TEST_CASE("explain asks in chat") {
   const ChatModel model(kTalk);
   const auto run = ran({"explain", "--model", model.path, "--chat", "--selector", "streamingllm",
                         "--budget", "64", "--lengths", "512", "--depths", "1", "--json"});
   CHECK(run.json().at("chat") == "template of model");
 }
 
-}  // namespace
 }  // namespace kvscope::test::chat_test

@@ -1,21 +1,11 @@
 // Every column of numbers that a command writes has a heading and a direction: a table made of it
 // cannot mark the wrong method as best.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "notebooks_export/metric_info.hpp"
-#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::columns_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
 
 /// Names of the numbers in a report's rows.
 void collect(const nlohmann::json& report, std::set<std::string>& columns) {
@@ -107,8 +97,7 @@ TEST_CASE("a simulation's JSON is drawn as its HDF5 is, and says the whole comma
   const auto manifest = read_file(file("needle.json.figures/needle.json"));
   CHECK_THAT(manifest, ContainsSubstring("kvscope simulate needle --selector full,quoka --budget "
                                          "ratio=0.5 --lengths 96,128 --depths 2 --trials 1"));
-  CHECK_THAT(manifest, ContainsSubstring("Kind of prompt: passkey.") &&
-                           ContainsSubstring("Each cell: 1 prompt."));
+  check_has(manifest, {"Kind of prompt: passkey.", "Each cell: 1 prompt."});
 }
 
 TEST_CASE("a sweep says its whole command, whatever the threads and shards were") {
@@ -116,10 +105,9 @@ TEST_CASE("a sweep says its whole command, whatever the threads and shards were"
   const auto run = ran({"sweep", trace, "--budget", "16,32", "--selector", "quest:page-size=8,full",
                         "--chunk", "16", "--layers", "2-3", "--threads", "1", "--json"});
   CHECK(run.json().at("command_line") ==
-        "kvscope sweep trace.h5 --selector quest:page-size=8,full --budget tokens=16 "
-        "--budget tokens=32 "
-        "--phase prefill --chunk 16 --steps 16 --drafts 4 --rows-per-chunk 8 --layers 2,3 "
-        "--resamples 200 --seed 0");
+        "kvscope sweep trace.h5 --selector quest:page-size=8,full --budget tokens=16 --budget "
+        "tokens=32 --phase prefill --chunk 16 --steps 16 --drafts 4 --rows-per-chunk 8 --layers "
+        "2,3 --resamples 200 --seed 0");
 }
 
 TEST_CASE("options of earlier versions are taken, with a remark") {
@@ -154,8 +142,7 @@ TEST_CASE(
   CHECK(map("now.h5", {"--layers", "2", "--heads", "3"}).code == 0);
   const auto before = map("before.h5", {"--layer", "2", "--head=3"});
   CHECK(before.code == 0);
-  CHECK_THAT(before.err, ContainsSubstring("--layer is called --layers now") &&
-                             ContainsSubstring("--head is called --heads now"));
+  check_has(before.err, {"--layer is called --layers now", "--head is called --heads now"});
   const auto config = [&](const std::string& name) {
     return kvscope_run({"info", file(name), "--json"}).json().at("config");
   };
@@ -179,5 +166,4 @@ TEST_CASE(
                !ContainsSubstring("--layer ") && !ContainsSubstring("--head "));
 }
 
-}  // namespace
 }  // namespace kvscope::test::columns_test

@@ -1,23 +1,10 @@
 // kvscope cost --shape, run as a user runs it.
 #include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::cost_shape_test {
-namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
-using testing::TempDir;
 
 /// Llama-3.1-8B's shape.
 constexpr const char* kLlama = R"({"model_type": "llama", "hidden_size": 4096,
@@ -32,7 +19,7 @@ std::string config_in(const TempDir& dir, const std::string& name, const std::st
   return (folder / "config.json").string();
 }
 
-TEST_CASE("cost --shape answers in a sentence, a table, JSON and a figure", "[cost]") {
+TEST_CASE("cost --shape answers in a sentence, a table, JSON and a figure") {
   const TempDir dir;
   const std::string config = config_in(dir, "Llama-3.1-8B", kLlama);
   const std::string out = (dir.path() / "shape.json").string();
@@ -65,7 +52,7 @@ TEST_CASE("cost --shape answers in a sentence, a table, JSON and a figure", "[co
   }
 }
 
-TEST_CASE("cost --shape with a recording's lists says what cost on the recording says", "[cost]") {
+TEST_CASE("cost --shape with a recording's lists says what cost on the recording says") {
   const TempDir dir;
   const std::string trace = recording(96, 4);  // three chunks
   for (const auto& [phase, methods] : std::vector<std::pair<std::string, std::string>>{
@@ -114,7 +101,7 @@ TEST_CASE("cost --shape with a recording's lists says what cost on the recording
   }
 }
 
-TEST_CASE("cost --shape refuses in a sentence what it cannot answer", "[cost]") {
+TEST_CASE("cost --shape refuses in a sentence what it cannot answer") {
   const TempDir dir;
   const std::string config = config_in(dir, "llama", kLlama);
   const std::string lacking = config_in(dir, "lacking", R"({"model_type": "llama"})");
@@ -123,7 +110,7 @@ TEST_CASE("cost --shape refuses in a sentence what it cannot answer", "[cost]") 
   std::ofstream(no_lists) << R"({"kind": "cost-shape", "rows": []})";
   const auto with = [&](const std::string& shape, Words more) {
     Words words = {"cost", "--shape", shape};
-    if (std::find(more.begin(), more.end(), "--hardware") == more.end())
+    if (std::ranges::find(more, "--hardware") == more.end())
       more.insert(more.end(), {"--hardware", "h200"});
     words.insert(words.end(), more.begin(), more.end());
     return words;
@@ -163,5 +150,4 @@ TEST_CASE("cost --shape refuses in a sentence what it cannot answer", "[cost]") 
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::cost_shape_test

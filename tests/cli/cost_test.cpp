@@ -1,23 +1,11 @@
 // kvscope cost and bench machine, run as a user runs them.
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 
-#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::cost_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
-using testing::TempDir;
-
-TEST_CASE("cost predicts methods on cards, and a figure shows it", "[cost]") {
+TEST_CASE("cost predicts methods on cards, and a figure shows it") {
   const TempDir dir;
   const std::string trace = recording(200, 4);
   const std::string out = dir.file("cost.json");
@@ -45,7 +33,7 @@ TEST_CASE("cost predicts methods on cards, and a figure shows it", "[cost]") {
             .code != 0);
 }
 
-TEST_CASE("cost --ledger prints predicted, published and error", "[cost]") {
+TEST_CASE("cost --ledger prints predicted, published and error") {
   const auto json = kvscope_run({"cost", "--ledger", "--json"}).json();
   CHECK(json.at("rows").size() > 50);
   CHECK(json.at("headlines").size() == 9);
@@ -53,11 +41,10 @@ TEST_CASE("cost --ledger prints predicted, published and error", "[cost]") {
   CHECK(json.at("median_error").is_number());
   const auto text = kvscope_run({"cost", "--ledger"});
   CHECK(text.code == 0);
-  CHECK_THAT(text.out,
-             ContainsSubstring("quest-attention") && ContainsSubstring("settings assumed"));
+  check_has(text.out, {"quest-attention", "settings assumed"});
 }
 
-TEST_CASE("cost --check reads a report of bench select and a profile", "[cost]") {
+TEST_CASE("cost --check reads a report of bench select and a profile") {
   const TempDir dir;
   const std::string bench = dir.file("bench.json");
   const auto measured = ran({"bench", "select", "--selector", "quest,quoka", "--lengths", "256,512",
@@ -71,7 +58,7 @@ TEST_CASE("cost --check reads a report of bench select and a profile", "[cost]")
   for (const auto& row : json.at("rows")) CHECK(row.at("predicted_us") > 0.0);
 }
 
-TEST_CASE("cost --check measures calls and running prefills and says where they differ", "[cost]") {
+TEST_CASE("cost --check measures calls and running prefills and says where they differ") {
   const auto run =
       ran({"cost", "--check", "--selector", "quest,quoka", "--lengths", "256,512", "--repeat", "1",
            "--live", "256", "--threads", "1", "--hardware", "xeon-w-2125", "--json"});
@@ -99,7 +86,7 @@ TEST_CASE("cost --check measures calls and running prefills and says where they 
   CHECK_THAT(text.out, ContainsSubstring("choosing") && ContainsSubstring("quest"));
 }
 
-TEST_CASE("cost refuses what it cannot do in one sentence and writes nothing", "[cost]") {
+TEST_CASE("cost refuses what it cannot do in one sentence and writes nothing") {
   const TempDir dir;
   const std::string out = dir.file("o.json");
   const std::string bad = dir.file("bad.json");
@@ -141,5 +128,4 @@ TEST_CASE("cost refuses what it cannot do in one sentence and writes nothing", "
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::cost_test

@@ -1,20 +1,7 @@
 // kvscope analyze coverage, run as a user runs it.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
-#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::coverage_test {
-namespace {
-
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
 
 struct Pair {
   TempDir dir;
@@ -50,10 +37,9 @@ TEST_CASE("coverage prints a table, JSON or CSV, and writes its maps") {
   CHECK(info.at("trace_uuids").size() == 2);
 
   const auto table = kvscope_run(pair.coverage(options));
-  CHECK_THAT(table.out, ContainsSubstring("Pinsker floor"));
-  CHECK_THAT(table.out, ContainsSubstring("quoka tokens=32"));
+  check_has(table.out, {"Pinsker floor", "quoka tokens=32"});
   const auto csv = kvscope_run(pair.coverage({"--csv", "-"}));
-  CHECK(std::count(csv.out.begin(), csv.out.end(), '\n') == 9);
+  CHECK(std::ranges::count(csv.out, '\n') == 9);
   CHECK_THAT(kvscope_run(pair.coverage({"--json"})).json().at("pinsker").get<std::string>(),
              ContainsSubstring("no draft trace was given"));
 }
@@ -86,5 +72,4 @@ TEST_CASE("coverage refuses what makes no sense with one line and exit code 2") 
   CHECK(kvscope_run(pair.coverage({"--draft", "/no/such/file.h5"})).code == 3);
 }
 
-}  // namespace
 }  // namespace kvscope::test::coverage_test

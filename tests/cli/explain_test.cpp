@@ -2,15 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <nlohmann/json.hpp>
 
 #include "support/temp_dir.hpp"
 #include "tests/cli/run_program.hpp"
 
 namespace kvscope::test::explain_test {
-namespace {
 
 TEST_CASE("explain names the heads that look at a needle which a window lost") {
   const auto run = ran({"explain", "--facts", "8", "--selector", "streamingllm", "--budget",
@@ -126,7 +122,7 @@ TEST_CASE("explain says why a key of a recording was dropped, and which budget k
   CHECK(budget == json.at("key").at("rank"));
   const std::string key = std::to_string(json.at("key").at("key").get<int>());
   std::vector<std::string> enough = asked;
-  *(std::find(enough.begin(), enough.end(), "--budget") + 1) = std::to_string(budget);
+  *(std::ranges::find(enough, "--budget") + 1) = std::to_string(budget);
   enough.insert(enough.end(), {"--json", "--key", key});
   const auto larger = ran(enough);
   CHECK(larger.json().at("key").at("end") == "kept");
@@ -164,5 +160,4 @@ TEST_CASE("explain refuses what it cannot run") {
   CHECK(kvscope_run({"explain", "--selector", "specattn", "--budget", "p=0.9"}).code == 2);
 }
 
-}  // namespace
 }  // namespace kvscope::test::explain_test

@@ -4,24 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cerrno>
-#include <nlohmann/json.hpp>
 
 #include "tests/cli/run_program.hpp"
 #include "tests/support/counted_calls.hpp"
 #include "tests/support/places.hpp"
 #include "tests/support/sanitizers.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::failing_disk_test {
-namespace {
-
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
 
 /// One command and the file it writes.
 struct Writing {
@@ -281,5 +271,4 @@ TEST_CASE("a user's own .part files stay, and links planted there lead nowhere")
     CHECK(fs::is_symlink(shop.file(name)));
 }
 
-}  // namespace
 }  // namespace kvscope::test::failing_disk_test

@@ -1,23 +1,12 @@
 // kvscope figure, figures and reproduce, run as a user runs them.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::figure_test {
-namespace {
 
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
-using testing::read_file;
-using testing::TempDir;
 
 const std::string kTimes =
     "selector,length,seconds\nfull,1024,0.002\nquest,1024,0.001\nfull,2048,0.004\nquest,2048,0."
@@ -38,8 +27,7 @@ void check_drawn(const std::string& stem) {
   CHECK_THAT(text(".pdf"), StartsWith("%PDF-1.") && EndsWith("%%EOF\n"));
   CHECK(text(".png").starts_with("\x89PNG\r\n\x1a\n"));
   CHECK(text(".png").find("IEND") != std::string::npos);
-  CHECK_THAT(text(".tex"),
-             ContainsSubstring("\\begin{tikzpicture}") && ContainsSubstring("\\end{tikzpicture}"));
+  check_has(text(".tex"), {"\\begin{tikzpicture}", "\\end{tikzpicture}"});
   std::istringstream csv(text(".csv"));
   std::string line;
   REQUIRE(std::getline(csv, line));
@@ -107,9 +95,7 @@ TEST_CASE("results of the program become figures, and come out the same again") 
   const auto manifest = kvscope_run({"reproduce", out + "/budget.json", "--json"}).json();
   CHECK(manifest.at("same") == true);
   const std::string text = read_file(out + "/budget.json");
-  CHECK_THAT(text, ContainsSubstring("trace_uuids") &&
-                       ContainsSubstring("\"file\": \"../sweep.h5\"") &&
-                       ContainsSubstring("config_hash"));
+  check_has(text, {"trace_uuids", "\"file\": \"../sweep.h5\"", "config_hash"});
   // a picture that moved away from its result is told where that is
   const std::string moved = folder.file("far/away");
   fs::create_directories(moved);
@@ -211,5 +197,4 @@ TEST_CASE("a figure without its font says which package to install") {
           no_font);
 }
 
-}  // namespace
 }  // namespace kvscope::test::figure_test

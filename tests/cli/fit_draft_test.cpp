@@ -1,18 +1,9 @@
 // kvscope fit draft: the folder that it writes drafts for the model that it was made of.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <nlohmann/json.hpp>
-
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::fit_draft_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
-using testing::TempDir;
-
-TEST_CASE("a fitted draft beats the plain early exit and drafts in a simulation", "[cli]") {
+TEST_CASE("a fitted draft beats the plain early exit and drafts in a simulation") {
   const TempDir dir;
   const std::string out = dir.file("draft");
   const Words fit = {"fit",  "draft",      "--n-layers", "2",     "--max-tokens",
@@ -36,7 +27,7 @@ TEST_CASE("a fitted draft beats the plain early exit and drafts in a simulation"
   refused(fit, 3, {"--overwrite replaces the files of a draft in it"});
 }
 
-TEST_CASE("fit draft says what it cannot do", "[cli]") {
+TEST_CASE("fit draft says what it cannot do") {
   CHECK_THAT(kvscope_run({"fit", "draft"}).err, ContainsSubstring("--out is missing"));
   const auto layers =
       refused({"fit", "draft", "--n-layers", "99", "--out", "never"}, 2, {"layers, found 99"});
@@ -46,5 +37,4 @@ TEST_CASE("fit draft says what it cannot do", "[cli]") {
           2, {"to measure on (--held-out)"});
 }
 
-}  // namespace
 }  // namespace kvscope::test::fit_draft_test

@@ -1,19 +1,8 @@
 // kvscope fit: what it writes, runs that load it, and what it refuses.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
-#include <nlohmann/json.hpp>
-
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::fit_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
 
 struct TwoTexts {
   TempDir dir;
@@ -99,5 +88,4 @@ TEST_CASE("fit and runs refuse with one sentence") {
           {"expected the"});
 }
 
-}  // namespace
 }  // namespace kvscope::test::fit_test

@@ -1,17 +1,7 @@
 // Results say what they were made from, and whether that was computed in f32.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
-#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::inputs_and_formats_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
 
 const std::string kSentence = "Computed with products in bf16-portable";
 
@@ -158,5 +148,4 @@ TEST_CASE("results name every file that an option names, with a hash of its cont
   CHECK(whats(live.json()) == List{"model", "text", "examples"});
 }
 
-}  // namespace
 }  // namespace kvscope::test::inputs_and_formats_test

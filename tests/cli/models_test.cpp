@@ -2,23 +2,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::models_test {
-namespace {
-
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
 
 const fs::path kGolden = testing::source_dir() / "tests/golden";
 
@@ -99,8 +87,7 @@ TEST_CASE("info tells quantised checkpoints and adapters, also those that do not
   const TempDir dir;
   const fs::path other = copy_of("quantized/gptq", dir);
   rewrite(other / "config.json", "\"gptq\"", "\"bitsandbytes\"");
-  CHECK_THAT(info_of(other).at("runs_here").get<std::string>(),
-             ContainsSubstring("no: ") && ContainsSubstring("dequantize()"));
+  check_has(info_of(other).at("runs_here").get<std::string>(), {"no: ", "dequantize()"});
   const auto list =
       kvscope_run({"models", dir.path().string(), (kGolden / "adapters").string(), "--json"},
                   {.input = "",
@@ -135,12 +122,11 @@ TEST_CASE("the option --device: words that there are not, and GPUs that there ar
   const auto run = record_with({"--device", "cuda:63"});
   CHECK(run.code == 3);
   CHECK_THAT(run.err, ContainsSubstring("--device cuda:63: "));
-  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
+  CHECK(std::ranges::count(run.err, '\n') == 1);
   CHECK_FALSE(fs::exists(out));
   CHECK_FALSE(fs::exists(out.string() + ".part"));
-  for (const char* bench : {"prefill", "live"}) {
+  for (const char* bench : {"prefill", "live"})
     CHECK(kvscope_run({"bench", bench, "--device", "cuda:63"}).code == 3);
-  }
   CHECK(kvscope_run({"simulate", "passkey", "--selector", "full", "--device", "cuda:63"}).code ==
         3);
 }
@@ -341,9 +327,7 @@ TEST_CASE("tokenize reads tokenizer.model and tekken.json, and says what is wron
 TEST_CASE("tokenize --pieces shows each id with its text") {
   const auto run = ran({"tokenize", "--prompt", "the ship\n", "--pieces", "--model",
                         (kGolden / "tokenizer/sentencepiece.json").string()});
-  CHECK_THAT(run.out, ContainsSubstring("1\t\"<s>\"\n") && ContainsSubstring("\t\" the\"\n") &&
-                          ContainsSubstring("13\t\"\\n\"\n"));
+  check_has(run.out, {"1\t\"<s>\"\n", "\t\" the\"\n", "13\t\"\\n\"\n"});
 }
 
-}  // namespace
 }  // namespace kvscope::test::models_test

@@ -1,19 +1,8 @@
 // Inputs that only an option, a method or a model names: no output takes the place of one.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
-#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::named_inputs_test {
-namespace {
-
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
 
 TEST_CASE("no command writes over what one of its options names") {
   const TempDir dir;
@@ -71,5 +60,4 @@ TEST_CASE("no command writes over what one of its options names") {
     CHECK(entry.path().extension() != ".part");
 }
 
-}  // namespace
 }  // namespace kvscope::test::named_inputs_test

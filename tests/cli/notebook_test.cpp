@@ -1,20 +1,8 @@
 // kvscope notebook, run as a user runs it: files found, paths relative, wrong files refused. What
 // the notebooks do when they run is the test run_notebooks'.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
-#include <nlohmann/json.hpp>
-
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::notebook_test {
-namespace {
-
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
 
 struct Recorded {
   TempDir dir;
@@ -42,9 +30,8 @@ TEST_CASE("a notebook names its files relative to its folder, and what they were
   const auto run = ran({"notebook", "bounds", recorded.quest, "--out", out});
   CHECK(run.out.empty());
   const std::string parameters = parameters_of(out);
-  CHECK_THAT(parameters, ContainsSubstring("RESULTS = [\"../quest.h5\"]"));
-  CHECK_THAT(parameters, ContainsSubstring("TRACES = [\"../trace.h5\"]"));
-  CHECK_THAT(parameters, ContainsSubstring("\"content_hash\": \"xxh128:"));
+  check_has(parameters, {"RESULTS = [\"../quest.h5\"]", "TRACES = [\"../trace.h5\"]",
+                         "\"content_hash\": \"xxh128:"});
   CHECK_THAT(read_file(out), !ContainsSubstring(recorded.dir.path().string()));
   const std::string before = read_file(out);
   CHECK(kvscope_run({"notebook", "bounds", recorded.quest, "--out", out}).code == 3);
@@ -93,5 +80,4 @@ TEST_CASE("wrong kinds and files end with a sentence and leave no notebook") {
             .code == 3);
 }
 
-}  // namespace
 }  // namespace kvscope::test::notebook_test

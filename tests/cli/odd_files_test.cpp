@@ -2,24 +2,13 @@
 // one sentence and exit code 3, without waiting for anybody.
 #include <sys/stat.h>
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 #include "traces/layout.hpp"
 
 namespace kvscope::test::odd_files_test {
-namespace {
-
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
 
 /// The command to its end; fails the test if it takes longer than `seconds`.
 RunResult run_within(const Words& words, int seconds) {
@@ -126,5 +115,4 @@ TEST_CASE("a flipped bit in recorded data ends analyses with the array's name") 
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::odd_files_test

@@ -1,26 +1,12 @@
 // kvscope papers, run as a user runs it.
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
-#include <nlohmann/json.hpp>
-
 #include "analysis/base/read_table.hpp"
 #include "core/base/data_dir.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/counted_calls.hpp"
 #include "tests/support/places.hpp"
 #include "tests/support/sanitizers.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::papers_test {
-namespace {
-
-namespace fs = std::filesystem;
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
 
 nlohmann::json items_of(const fs::path& folder) {
   return nlohmann::json::parse(read_file(folder / "items.json")).at("items");
@@ -119,8 +105,7 @@ TEST_CASE("papers makes a draft of the model's own layers, says so, and leaves t
 
 TEST_CASE("papers --plan says what is asked, and runs nothing") {
   const auto text = ran({"papers", "--plan", "--quick", "--items", "quoka-fig-4"});
-  CHECK_THAT(text.out, ContainsSubstring("is above StreamingLLM, 25 %"));
-  CHECK_THAT(text.out, ContainsSubstring("paired over 20 prompts"));
+  check_has(text.out, {"is above StreamingLLM, 25 %", "paired over 20 prompts"});
   const auto plan = kvscope_run({"papers", "--plan", "--json"}).json();
   CHECK(plan.at("format") == "kvscope-papers-plan");
   CHECK(plan.at("checks").size() > 50);
@@ -187,8 +172,7 @@ TEST_CASE("papers with rounded products says so") {
   CHECK_THAT(read_file(out / "report.tex"), ContainsSubstring("Computed with products in bf16"));
   const auto json = nlohmann::json::parse(read_file(out / "items.json"));
   CHECK_THAT(json.at("matmul").get<std::string>(), ContainsSubstring("bf16"));
-  CHECK_THAT(run.err, ContainsSubstring("kvscope record"));
-  CHECK_THAT(run.err, ContainsSubstring("--matmul bf16"));
+  check_has(run.err, {"kvscope record", "--matmul bf16"});
 }
 
 TEST_CASE("a failed write is no verdict: the report says so, and so does the code") {
@@ -225,8 +209,7 @@ TEST_CASE("a failed write is no verdict: the report says so, and so does the cod
     }
     CHECK((verdict(out) == "not run" || verdict(out) == right));
     n_not_run += verdict(out) == "not run" ? 1 : 0;
-    CHECK_THAT(failed.err, ContainsSubstring("error-normalised-keys was not"));
-    CHECK_THAT(failed.err, ContainsSubstring("Input/output error"));
+    check_has(failed.err, {"error-normalised-keys was not", "Input/output error"});
     if (n_not_run != 1) continue;
     CHECK(run(out, 0).code == 0);  // a new start makes up for it
     CHECK(verdict(out) == right);
@@ -255,5 +238,4 @@ TEST_CASE("bench nucleus finds the exact nucleus both ways and shows the printed
   CHECK(kvscope_run({"bench", "nucleus", "--p", "0"}).code == 2);
 }
 
-}  // namespace
 }  // namespace kvscope::test::papers_test

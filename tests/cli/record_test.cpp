@@ -1,25 +1,14 @@
 // kvscope record, info, verify and recover, run as a user runs them.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::record_test {
-namespace {
-
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
 
 Words draft_run(const fs::path& out, const Words& more = {}) {
   return with({"record", "--model", "draft", "--out", out.string()}, more);
@@ -389,5 +378,4 @@ TEST_CASE("a model's name with a line break begins no line of its own") {
   CHECK(run.err.find("\nkvscope: fake") == std::string::npos);
 }
 
-}  // namespace
 }  // namespace kvscope::test::record_test

@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+
+#include "tests/support/test.hpp"
 
 namespace kvscope::test {
 
@@ -52,8 +52,7 @@ nlohmann::json RunResult::json() const {
 }
 
 bool RunResult::err_is_one_line() const {
-  return err.starts_with("kvscope: ") && std::count(err.begin(), err.end(), '\n') == 1 &&
-         err.back() == '\n';
+  return err.starts_with("kvscope: ") && std::ranges::count(err, '\n') == 1 && err.back() == '\n';
 }
 
 RunningProgram::RunningProgram(const std::vector<std::string>& args, const RunSetup& setup)

@@ -1,12 +1,16 @@
-// Runs the real program as a shell would and keeps what it said.
+// Runs the real program as a shell would and keeps what it said: what tests of it begin with.
 #pragma once
 
 #include <sys/types.h>
 
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "tests/cli/recordings.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test {
 

@@ -1,24 +1,13 @@
 // kvscope simulate and bench live, run as a user runs them.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::simulate_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
 
 const Words kPerplexity = {
     "simulate",          "perplexity", "--max-tokens", "80",       "--selector",
@@ -52,8 +41,7 @@ TEST_CASE("a run in bf16 says so in its table, its rows, what is made of them") 
   const auto plain = dir.file("f32.csv");
   const auto printed = ran(with(with(kPerplexity, rounded), {"--out", csv}));
   CHECK_THAT(printed.out, ContainsSubstring(sentence));
-  CHECK_THAT(read_file(csv),
-             ContainsSubstring(",matmul,kv_dtype,") && ContainsSubstring(",bf16-portable,bf16,"));
+  check_has(read_file(csv), {",matmul,kv_dtype,", ",bf16-portable,bf16,"});
   const auto exact = kvscope_run(with(kPerplexity, {"--out", plain}));
   CHECK_THAT(exact.out, !ContainsSubstring("bf16"));
   CHECK_THAT(read_file(plain), !ContainsSubstring("matmul"));
@@ -122,11 +110,8 @@ TEST_CASE("simulate --match says knob and cost in every row, and marks what is n
   const auto run = ran({"simulate", "passkey", "--lengths", "200,300", "--depths", "1", "--fed",
                         "8", "--selector", "full,oracle-topk,vattention", "--match", "keys=40",
                         "--dense-layers", "0", "--out", out});
-  CHECK_THAT(run.out,
-             ContainsSubstring("equal cost") &&
-                 ContainsSubstring("oracle-topk keys=40 (tokens=40)") &&
-                 ContainsSubstring("* full, keys=40: no knob") &&
-                 ContainsSubstring("* vattention, keys=40: not reached: the least is keys="));
+  check_has(run.out, {"equal cost", "oracle-topk keys=40 (tokens=40)", "* full, keys=40: no knob",
+                      "* vattention, keys=40: not reached: the least is keys="});
   const auto json = nlohmann::ordered_json::parse(read_file(out));
   REQUIRE(json.at("rows").size() == 6);
   for (const auto& row : json.at("rows")) {
@@ -163,13 +148,11 @@ TEST_CASE("protocols, turns, intervals and doubts from the command line") {
   CHECK(papers.json().at("rows").at(0).at("accuracy_high") == 1);
 
   const auto shown = ran(with(needle, {"--turns", "2", "--show-prompts", "1"}));
-  CHECK_THAT(shown.out, ContainsSubstring("--- multi_key, 300 tokens") &&
-                            ContainsSubstring("turn 2: What is the magic number") &&
-                            ContainsSubstring("expected: "));
+  check_has(shown.out,
+            {"--- multi_key, 300 tokens", "turn 2: What is the magic number", "expected: "});
   const auto saturated = ran({"simulate", "passkey", "--lengths", "300", "--depths", "2",
                               "--selector", "full,quest", "--budget", "256"});
-  CHECK_THAT(saturated.out, ContainsSubstring("100.0 % [34, 100]") &&
-                                ContainsSubstring("doubt (saturated): passkey, 300 tokens"));
+  check_has(saturated.out, {"100.0 % [34, 100]", "doubt (saturated): passkey, 300 tokens"});
   const auto until = ran({"simulate", "passkey", "--lengths", "200", "--depths", "2", "--selector",
                           "full", "--until-interval", "0.3", "--json"});
   CHECK(until.json().at("rows").at(0).at("accuracy_low") >= 0.7);
@@ -248,5 +231,4 @@ TEST_CASE("wrong simulations end with a sentence and the right code") {
   refused({"simulate", "speculative", "--draft", other.string()}, 2, {"different tokenizers"});
 }
 
-}  // namespace
 }  // namespace kvscope::test::simulate_test

@@ -1,19 +1,14 @@
 // SIGTERM and SIGINT end every long command soon, whatever it is at.
-#include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <csignal>
-#include <fstream>
 #include <iostream>
 #include <thread>
 
 #include "tests/cli/run_program.hpp"
 #include "tests/support/sanitizers.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::stop_test {
-namespace {
 
-using testing::TempDir;
 using Clock = std::chrono::steady_clock;
 
 // A second where nothing else runs; these are for machines on which everything does.
@@ -96,5 +91,4 @@ TEST_CASE("a signal ends every long command within seconds") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::stop_test

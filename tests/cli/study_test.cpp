@@ -3,23 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <csignal>
-#include <fstream>
 
 #include "core/base/lists.hpp"
 #include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::study_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
-namespace fs = std::filesystem;
 
 constexpr const char* kSmall = R"(models = ["verifier", "draft"]
 texts = ["book"]
@@ -165,8 +155,7 @@ chunk = 32
   const RunResult run = bench.run({"--engine", "local", "--workers", "2"});
   INFO(run.err);
   CHECK(run.code == 4);
-  CHECK_THAT(run.err, ContainsSubstring("4 of 8 items failed"));
-  CHECK_THAT(run.err, ContainsSubstring("--retry-failed"));
+  check_has(run.err, {"4 of 8 items failed", "--retry-failed"});
   const auto status = kvscope_run({"study", "status", bench.study, "--json"}).json();
   CHECK(status.at("known") == 4);
   REQUIRE(status.at("failed_items").size() == 4);
@@ -310,5 +299,4 @@ TEST_CASE("what makes no study is refused with its line before anything runs") {
   CHECK(bench.run().code == 3);
 }
 
-}  // namespace
 }  // namespace kvscope::test::study_test

@@ -1,21 +1,12 @@
 // A power cut must not take what a command said it wrote: bytes are on the device before they get
 // their name, and so is the name before the command ends.
 #include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <filesystem>
-#include <fstream>
-#include <string>
 
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
 #include "tests/support/sanitizers.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::synced_files_test {
-namespace {
-
-namespace fs = std::filesystem;
-using testing::TempDir;
 
 /// Runs a command that has to succeed; its calls to the disk in their order, as "sync /the/file".
 Words calls_of(const TempDir& dir, const Words& words) {
@@ -91,5 +82,4 @@ TEST_CASE("a recording's rows are on the device before its header says that they
   CHECK(turns == Words{"write", "sync", "write", "sync", "write", "sync", "name"});
 }
 
-}  // namespace
 }  // namespace kvscope::test::synced_files_test

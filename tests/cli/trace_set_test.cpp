@@ -3,22 +3,12 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::trace_set_test {
-namespace {
-
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
-using testing::TempDir;
 
 /// One recording as a file and as a set.
 struct Both {
@@ -218,5 +208,4 @@ TEST_CASE("a killed recording of a set is recovered, up to the last unit that al
   CHECK(kvscope_run({"info", set, "--json"}).json().at("status") == "recovered");
 }
 
-}  // namespace
 }  // namespace kvscope::test::trace_set_test

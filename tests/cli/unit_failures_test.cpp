@@ -1,22 +1,10 @@
 // Units that cannot be done: they say why, stop no other unit, and a result without them says so.
 #include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/checked_lines.hpp"
-#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::unit_failures_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
-namespace fs = std::filesystem;
 
 /// Two recordings, of which one can be damaged so that it still opens.
 struct Bench {
@@ -63,9 +51,7 @@ TEST_CASE("one bad unit stops no other, and is tried again when that is asked") 
   const Words command = bench.sweep({"--units", folder, "--out", out});
   const RunResult run = kvscope_run(with(command, {"--engine", "local", "--workers", "2"}));
   CHECK(run.code == 4);
-  CHECK_THAT(run.err,
-             ContainsSubstring("1 of 16 units failed") && ContainsSubstring("--retry-failed"));
-  CHECK_THAT(run.err, ContainsSubstring("bad.h5"));
+  check_has(run.err, {"1 of 16 units failed", "--retry-failed", "bad.h5"});
   CHECK_FALSE(fs::exists(out));
   CHECK(files(folder, ".unit").size() == 15);
   const Words failed = files(folder, ".failed");
@@ -209,5 +195,4 @@ TEST_CASE("a folder whose command asks for help is refused") {
   refused({"merge", folder}, 3, {"found --help"});
 }
 
-}  // namespace
 }  // namespace kvscope::test::unit_failures_test

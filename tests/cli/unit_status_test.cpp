@@ -1,23 +1,12 @@
 // What a folder of units says of its state, and what a list of units predicts.
 #include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/checked_lines.hpp"
-#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::unit_status_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using testing::TempDir;
-namespace fs = std::filesystem;
 
 Words sweep(const Words& more) {
   return with({"sweep", recording(96), "--selector", "quest,streamingllm,lessismore", "--budget",
@@ -31,7 +20,7 @@ TEST_CASE("info of a folder of units: done, missing, failed, rate and time left"
   ran(sweep({"--units", folder.string()}));
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   REQUIRE(files.size() == 9);
   // Two missing, one failed, and of the others one every six seconds, the last one now.
   nlohmann::ordered_json about;
@@ -61,8 +50,7 @@ TEST_CASE("info of a folder of units: done, missing, failed, rate and time left"
   CHECK(std::abs(json.at("units_per_hour").get<double>() - 600.0) < 1.0);
   CHECK(std::abs(json.at("seconds_left").get<double>() - 12.0) < 0.1);
   const std::string text = kvscope_run({"info", folder.string()}).out;
-  CHECK_THAT(text, ContainsSubstring("missing"));
-  CHECK_THAT(text, ContainsSubstring("failed"));
+  check_has(text, {"missing", "failed"});
   // Nobody has finished one for long: no rate is made up.
   for (const std::size_t done : {0, 2, 3, 5, 6, 7})
     fs::last_write_time(files[done], fs::last_write_time(files[done]) - std::chrono::hours(2));
@@ -96,5 +84,4 @@ TEST_CASE("predicted memory counts program and inputs; seconds are unknown until
   CHECK(memory < static_cast<double>(worker.max_rss_kib) * 1024 * 1.5);
 }
 
-}  // namespace
 }  // namespace kvscope::test::unit_status_test

@@ -1,22 +1,10 @@
 // Weights that were replaced under the name of the old ones: work that was begun is not continued
 // with them, and units of both do not make a result.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <fstream>
-#include <nlohmann/json.hpp>
-
 #include "analysis/base/checked_lines.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::unit_weights_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
-namespace fs = std::filesystem;
 
 /// The embedded draft under a usual name, and whose weights can be replaced in place.
 struct Bench {
@@ -106,5 +94,4 @@ TEST_CASE("a recording says which weights it is of") {
   CHECK(hash_of("b.h5") != before);
 }
 
-}  // namespace
 }  // namespace kvscope::test::unit_weights_test

@@ -1,29 +1,17 @@
 // Units of work: listed, done alone, run by engines, merged; whatever ran where, the bytes are
 // those of one run.
 #include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <csignal>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <thread>
 
 #include "analysis/base/checked_lines.hpp"
-#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::units_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
-namespace fs = std::filesystem;
 
 struct Bench {
   TempDir dir;
@@ -453,5 +441,4 @@ TEST_CASE("a list of 100000 units") {
   CHECK(run.json().at("units").size() == 100000);
 }
 
-}  // namespace
 }  // namespace kvscope::test::units_test

@@ -1,21 +1,12 @@
 // How the program answers wrong or odd command lines, and that help, manual and completions know
 // every option.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::usage_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using testing::read_file;
-using testing::TempDir;
 
 // The commands that the overview lists: "  name or two words   summary".
 std::vector<std::vector<std::string>> listed_commands() {
@@ -53,11 +44,10 @@ TEST_CASE("the overview fits a screen and lists the commands of the milestone") 
   const auto run = kvscope_run({"--help"});
   CHECK(run.code == 0);
   CHECK(run.err.empty());
-  CHECK(std::count(run.out.begin(), run.out.end(), '\n') <= 70);
+  CHECK(std::ranges::count(run.out, '\n') <= 70);
   std::size_t longest = 0, start = 0;
-  for (std::size_t at; (at = run.out.find('\n', start)) != std::string::npos; start = at + 1) {
+  for (std::size_t at; (at = run.out.find('\n', start)) != std::string::npos; start = at + 1)
     longest = std::max(longest, at - start);
-  }
   CHECK(longest <= 100);
   const auto commands = listed_commands();
   for (const char* wanted :
@@ -66,8 +56,7 @@ TEST_CASE("the overview fits a screen and lists the commands of the milestone") 
         "bench prefill", "bench record", "bench decode", "bench select", "version", "help",
         "completion"}) {
     INFO(wanted);
-    CHECK(std::any_of(commands.begin(), commands.end(),
-                      [&](const auto& c) { return joined(c) == wanted; }));
+    CHECK(std::ranges::any_of(commands, [&](const auto& c) { return joined(c) == wanted; }));
   }
 }
 
@@ -241,9 +230,8 @@ TEST_CASE("completions are valid scripts that know every command and option") {
   const std::string script = dir.file("completion.bash");
   const std::string ask =
       "bash -c '. \"$0\"; COMP_WORDS=(kvscope analyze q); COMP_CWORD=2; _kvscope; test "
-      "\"${COMPREPLY[*]}\" = \"quoka quest query-selection\" && "
-      "COMP_WORDS=(kvscope record --max); COMP_CWORD=2; _kvscope; test \"${COMPREPLY[*]}\" = "
-      "--max-tokens' '" +
+      "\"${COMPREPLY[*]}\" = \"quoka quest query-selection\" && COMP_WORDS=(kvscope record --max); "
+      "COMP_CWORD=2; _kvscope; test \"${COMPREPLY[*]}\" = --max-tokens' '" +
       script + "'";
   CHECK(std::system(ask.c_str()) == 0);
 }
@@ -280,5 +268,4 @@ TEST_CASE("missing embedded models are explained") {
   refused({"record", "x.h5"}, 3, {"/no/such/place"}, setup);
 }
 
-}  // namespace
 }  // namespace kvscope::test::usage_test

@@ -1,17 +1,13 @@
 // Dense attention and the lane kernels against three loops in double, on every instruction set
 // of this machine.
 #include <hwy/targets.h>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <cmath>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "core/attention/dense_attention.hpp"
 #include "core/base/cpu.hpp"
 #include "core/tensor/lane_kernels.hpp"
 #include "support/only_target.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::dense_attention_test {
 
@@ -89,7 +85,7 @@ void check_attention(const Problem& p, float scale_of_q) {
 
 }  // namespace
 
-TEST_CASE("dense attention equals three loops in double", "[attention]") {
+TEST_CASE("dense attention equals three loops in double") {
   for (const std::int64_t target : test::testable_targets()) {
     DYNAMIC_SECTION(hwy::TargetName(target)) {
       const test::OnlyTarget only(target);
@@ -114,11 +110,11 @@ TEST_CASE("dense attention equals three loops in double", "[attention]") {
   }
 }
 
-TEST_CASE("attention stays finite for scores far apart", "[attention]") {
+TEST_CASE("attention stays finite for scores far apart") {
   check_attention({2, 2, 16, 0, 150, {}}, 60.0f);
 }
 
-TEST_CASE("products, norms and SwiGLU equal plain loops on every instruction set", "[kernels]") {
+TEST_CASE("products, norms and SwiGLU equal plain loops on every instruction set") {
   for (const std::int64_t target : test::testable_targets()) {
     DYNAMIC_SECTION(hwy::TargetName(target)) {
       const test::OnlyTarget only(target);
@@ -174,7 +170,7 @@ TEST_CASE("products, norms and SwiGLU equal plain loops on every instruction set
   }
 }
 
-TEST_CASE("lanes and rows convert into each other", "[kernels]") {
+TEST_CASE("lanes and rows convert into each other") {
   std::mt19937 rng(5);
   Tensor<float> rows({11, 29}), lanes({29, 16}), back({11, 29});
   fill(rows, rng);

@@ -2,15 +2,13 @@
 // formulas in double.
 #include "core/tensor/gelu_kernel.hpp"
 #include "core/tensor/layer_norm_kernel.hpp"
+#include "tests/support/test.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <numbers>
-#include <vector>
 
 namespace kvscope::test::gelu_kernel_test {
 
-TEST_CASE("the GELU gate equals its formula, far tails included", "[kernels]") {
+TEST_CASE("the GELU gate equals its formula, far tails included") {
   constexpr std::size_t n = 64;
   std::vector<float> gate(n), up(n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -27,7 +25,7 @@ TEST_CASE("the GELU gate equals its formula, far tails included", "[kernels]") {
   }
 }
 
-TEST_CASE("GELU without a gate equals its formula, far tails included", "[kernels]") {
+TEST_CASE("GELU without a gate equals its formula, far tails included") {
   std::vector<float> values;
   for (int i = -60; i <= 60; ++i) values.push_back(static_cast<float>(i) * 0.25f);
   const std::vector<float> before = values;
@@ -39,8 +37,7 @@ TEST_CASE("GELU without a gate equals its formula, far tails included", "[kernel
   }
 }
 
-TEST_CASE("the layer norm of every lane equals its formula, whatever the other lanes hold",
-          "[kernels]") {
+TEST_CASE("the layer norm of every lane equals its formula, whatever the other lanes hold") {
   for (const Index lanes : {16, 32}) {
     for (const Index n : {1, 5, 48}) {
       std::vector<float> x(static_cast<std::size_t>(n * lanes)), weight, bias;

@@ -1,21 +1,19 @@
 #include "core/base/parallel.hpp"
 #include "tests/support/sanitizers.hpp"
+#include "tests/support/test.hpp"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <stdexcept>
-#include <string>
 #include <thread>
-#include <vector>
 
 namespace kvscope::test::parallel_test {
 
-TEST_CASE("every index runs exactly once, for any thread count", "[parallel]") {
+TEST_CASE("every index runs exactly once, for any thread count") {
   for (const int n_threads : {1, 2, 5}) {
     ThreadPool pool(n_threads);
     CHECK(pool.n_threads() == n_threads);
@@ -30,7 +28,7 @@ TEST_CASE("every index runs exactly once, for any thread count", "[parallel]") {
   }
 }
 
-TEST_CASE("an exception in the body comes out of the loop, and the pool works on", "[parallel]") {
+TEST_CASE("an exception in the body comes out of the loop, and the pool works on") {
   ThreadPool pool(3);
   const auto failing = [](std::int64_t i, int) {
     if (i == 40) throw std::runtime_error("forty");
@@ -41,7 +39,7 @@ TEST_CASE("an exception in the body comes out of the loop, and the pool works on
   CHECK(n == 10);
 }
 
-TEST_CASE("of several indices that fail, the first one's exception comes out", "[parallel]") {
+TEST_CASE("of several indices that fail, the first one's exception comes out") {
   for (const int n_threads : {1, 2, 5}) {
     ThreadPool pool(n_threads);
     for (int round = 0; round < 200; ++round) {
@@ -58,7 +56,7 @@ TEST_CASE("of several indices that fail, the first one's exception comes out", "
   }
 }
 
-TEST_CASE("a loop within a loop runs inline, as the worker it is in", "[parallel]") {
+TEST_CASE("a loop within a loop runs inline, as the worker it is in") {
   for (const int n_threads : {1, 2, 5}) {
     ThreadPool pool(n_threads);
     std::atomic<int> sum = 0;
@@ -76,7 +74,7 @@ TEST_CASE("a loop within a loop runs inline, as the worker it is in", "[parallel
   }
 }
 
-TEST_CASE("an exception comes out of a nested loop, and the pool works on", "[parallel]") {
+TEST_CASE("an exception comes out of a nested loop, and the pool works on") {
   ThreadPool pool(3);
   CHECK_THROWS_AS(pool.parallel_for(8,
                                     [&](std::int64_t, int) {
@@ -90,7 +88,7 @@ TEST_CASE("an exception comes out of a nested loop, and the pool works on", "[pa
   CHECK(n == 10);
 }
 
-TEST_CASE("two threads may use one pool at once", "[parallel]") {
+TEST_CASE("two threads may use one pool at once") {
   ThreadPool pool(3);
   std::atomic<int> n = 0;
   const auto work = [&] {
@@ -103,13 +101,13 @@ TEST_CASE("two threads may use one pool at once", "[parallel]") {
   CHECK(n == 2 * 200 * 5);
 }
 
-TEST_CASE("an absurd number of threads is a sensible one", "[parallel]") {
+TEST_CASE("an absurd number of threads is a sensible one") {
   ThreadPool pool(100000);
   CHECK(pool.n_threads() >= 1);
   CHECK(pool.n_threads() <= std::max(64, 4 * available_cores()));
 }
 
-TEST_CASE("where threads cannot be started, a pool works with those it has", "[parallel]") {
+TEST_CASE("where threads cannot be started, a pool works with those it has") {
   if (test::kSanitizer) SKIP("a sanitizer needs more address space than this leaves");
   // A child of its own with too little address space for the stacks; an alarm ends a hang.
   const pid_t child = ::fork();

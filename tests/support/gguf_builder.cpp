@@ -54,9 +54,8 @@ GgufBuilder& GgufBuilder::raw_tensor(std::string_view name, std::uint32_t type,
                                      const std::vector<Index>& shape, std::string_view bytes) {
   ++n_tensors_;
   tensors_ += gguf_string(name) + raw(static_cast<std::uint32_t>(shape.size()));
-  for (auto it = shape.rbegin(); it != shape.rend(); ++it) {
+  for (auto it = shape.rbegin(); it != shape.rend(); ++it)
     tensors_ += raw(static_cast<std::uint64_t>(*it));
-  }
   pad(data_);
   tensors_ += raw(type) + raw(std::uint64_t{data_.size()});
   data_ += bytes;

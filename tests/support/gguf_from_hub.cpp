@@ -70,15 +70,13 @@ class Converter {
   std::string key(const std::string& name) const { return arch_ + "." + name; }
 
   void count(const std::string& name, const char* field) {
-    if (config_.contains(field) && !config_[field].is_null()) {
+    if (config_.contains(field) && !config_[field].is_null())
       builder_.u32(key(name), config_[field].get<std::uint32_t>());
-    }
   }
 
   void number(const std::string& name, const char* field) {
-    if (config_.contains(field) && !config_[field].is_null()) {
+    if (config_.contains(field) && !config_[field].is_null())
       builder_.f32(key(name), config_[field].get<float>());
-    }
   }
 
   void metadata() {
@@ -102,9 +100,8 @@ class Converter {
                    1.0f / std::sqrt(config_["query_pre_attn_scalar"].get<float>()));
     }
     if (type_ == "gemma3_text" || type_ == "gemma2") window_pattern();
-    if (type_ == "gpt_neox") {
+    if (type_ == "gpt_neox")
       builder_.boolean(key("use_parallel_residual"), config_.at("use_parallel_residual"));
-    }
     count("expert_count", "num_local_experts");
     count("expert_used_count", "num_experts_per_tok");
     if (type_ == "qwen3_moe") count("expert_feed_forward_length", "moe_intermediate_size");
@@ -116,9 +113,8 @@ class Converter {
 
   void window_pattern() {
     std::string list = raw(std::uint32_t{7}) + raw(std::uint64_t{config_["layer_types"].size()});
-    for (const json& one : config_["layer_types"]) {
+    for (const json& one : config_["layer_types"])
       list += raw(std::uint8_t{one == "sliding_attention"});
-    }
     builder_.field(key("attention.sliding_window_pattern"), 9, list);
   }
 
@@ -199,9 +195,8 @@ class Converter {
         {"mlp.router", "ffn_gate_inp"},
         {"mlp.gate.", "ffn_gate_inp."}};
     for (const auto& [from, to] : pairs) {
-      if (const std::size_t at = name.find(from); at != std::string::npos) {
+      if (const std::size_t at = name.find(from); at != std::string::npos)
         name.replace(at, from.size(), to);
-      }
     }
     return name;
   }
@@ -211,9 +206,8 @@ class Converter {
     std::string to = replaced(name);
     const bool is_post =
         type_ == "gemma2" || type_ == "gemma3_text" || type_ == "olmo2" || type_ == "gpt_oss";
-    if (const std::size_t at = to.find("post_attention_layernorm"); at != std::string::npos) {
+    if (const std::size_t at = to.find("post_attention_layernorm"); at != std::string::npos)
       to.replace(at, 24, is_post ? "post_attention_norm" : "ffn_norm");
-    }
     std::vector<float> out = values.at;
     const bool turns = type_ == "llama" || type_ == "mistral" || type_ == "smollm3";
     if (turns && to.find("attn_q.") != std::string::npos) out = with_pairs(values, n_heads_);
@@ -297,9 +291,8 @@ class Converter {
     const Index width = both.shape[1] / 2;
     for (Index which = 0; which < 2; ++which) {
       std::vector<float> out;
-      for (std::size_t i = static_cast<std::size_t>(which); i < both.at.size(); i += 2) {
+      for (std::size_t i = static_cast<std::size_t>(which); i < both.at.size(); i += 2)
         out.push_back(both.at[i]);
-      }
       builder_.tensor(block + (which == 0 ? "gate" : "up") + "_exps.bias", {both.shape[0], width},
                       out);
     }
@@ -335,9 +328,8 @@ class Converter {
             values[2 * i] = byte & 15;
             values[2 * i + 1] = byte >> 4;
           }
-          for (std::size_t i = 0; i < 16; ++i) {
+          for (std::size_t i = 0; i < 16; ++i)
             out += static_cast<char>(values[i] | values[i + 16] << 4);
-          }
         }
     return out;
   }

@@ -39,9 +39,8 @@ std::vector<TokenId> read_golden_tokens(const std::filesystem::path& h5_file) {
 }
 
 double max_abs_difference(TensorView<const float> a, TensorView<const float> b) {
-  if (!(a.shape() == b.shape())) {
+  if (!(a.shape() == b.shape()))
     throw std::runtime_error("shapes " + to_string(a.shape()) + " and " + to_string(b.shape()));
-  }
   double worst = 0.0;
   if (a.rank() == 1) {
     for (Index i = 0; i < a.dim(0); ++i) {

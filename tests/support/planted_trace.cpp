@@ -15,9 +15,8 @@ void add(std::span<float> x, std::span<const float> direction, double length) {
   for (float value : direction) norm += static_cast<double>(value) * static_cast<double>(value);
   norm = std::sqrt(norm);
   if (norm == 0.0) return;
-  for (std::size_t c = 0; c < x.size(); ++c) {
+  for (std::size_t c = 0; c < x.size(); ++c)
     x[c] += static_cast<float>(length / norm * static_cast<double>(direction[c]));
-  }
 }
 
 void plant_common(TensorView<float> k, const PlantOptions& options, Random& random) {
@@ -54,9 +53,8 @@ MemoryTrace planted_trace(const PlantOptions& options,
                           const std::function<void(TraceInfo&)>& change) {
   TraceInfo info = make_trace_info(options.n_layers, options.n_q, options.n_kv, options.d_head,
                                    options.n_tokens, options.chunk);
-  for (Index i = 0; options.has_sink_logits && i < options.n_layers * options.n_q; ++i) {
+  for (Index i = 0; options.has_sink_logits && i < options.n_layers * options.n_q; ++i)
     info.sink_logits.push_back(0.4f * static_cast<float>(i) - 1.0f);
-  }
   info.score_cap = static_cast<float>(options.score_cap);
   if (change) change(info);
   MemoryTrace trace(info);
@@ -70,9 +68,8 @@ MemoryTrace planted_trace(const PlantOptions& options,
         for (float& x : v.row(t)) x = static_cast<float>(random.normal());
       }
       if (options.common != 0.0) plant_common(k, options, random);
-      for (const auto& [from, to] : options.duplicates) {
+      for (const auto& [from, to] : options.duplicates)
         std::copy(k.row(from).begin(), k.row(from).end(), k.row(to).begin());
-      }
       for (Index t : options.zero_keys) std::fill(k.row(t).begin(), k.row(t).end(), 0.0f);
     }
     for (Index head = 0; head < options.n_q; ++head) {
@@ -83,9 +80,8 @@ MemoryTrace planted_trace(const PlantOptions& options,
         if (options.sink != 0.0) add(q.row(t), k.row(0), options.sink);
         if (options.band != 0.0) add(q.row(t), k.row(t), options.band);
         for (const Needle& needle : options.needles) {
-          if (t >= needle.first_query && t < needle.last_query) {
+          if (t >= needle.first_query && t < needle.last_query)
             add(q.row(t), k.row(needle.key), options.aim);
-          }
         }
       }
     }
@@ -110,9 +106,8 @@ std::vector<double> naive_scores(const TraceSource& trace, Index layer, Index q_
   std::vector<double> scores;
   for (Index t = 0; t < k.dim(0); ++t) {
     double dot = 0.0;
-    for (Index c = 0; c < info.d_head; ++c) {
+    for (Index c = 0; c < info.d_head; ++c)
       dot += static_cast<double>(q(Index{0}, c)) * static_cast<double>(k(t, c));
-    }
     const double score = static_cast<double>(info.score_scale) * dot;
     const auto cap = static_cast<double>(info.score_cap);
     scores.push_back(cap > 0.0 ? cap * std::tanh(score / cap) : score);

@@ -2,10 +2,7 @@
 // zero keys.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/trace/memory_trace.hpp"
 
 namespace kvscope::test {
@@ -69,3 +66,11 @@ std::vector<double> naive_scores(const TraceSource& trace, Index layer, Index q_
 Index naive_first_visible(const TraceSource& trace, Index layer, Index pos);
 
 }  // namespace kvscope::test
+
+namespace kvscope {
+
+using test::planted_trace;
+using test::PlantOptions;
+using test::Random;
+
+}  // namespace kvscope

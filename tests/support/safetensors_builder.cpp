@@ -21,9 +21,8 @@ SafetensorsBuilder& SafetensorsBuilder::add(std::string_view name, DType dtype,
                                             std::span<const float> values) {
   Index count = 1;
   for (Index n : shape) count *= n;
-  if (static_cast<std::size_t>(count) != values.size()) {
+  if (static_cast<std::size_t>(count) != values.size())
     throw std::logic_error("as many values as the shape says");
-  }
   std::string bytes(values.size() * size_of(dtype), '\0');
   from_float(values.data(), dtype, bytes.data(), values.size());
   const std::string_view names[] = {"F32", "F16", "BF16"};

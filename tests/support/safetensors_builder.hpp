@@ -2,12 +2,7 @@
 // own.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/tensor.hpp"
 

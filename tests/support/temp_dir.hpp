@@ -29,3 +29,10 @@ class TempDir {
 std::string read_file(const std::filesystem::path& path);
 
 }  // namespace kvscope::testing
+
+namespace kvscope {
+
+using testing::read_file;
+using testing::TempDir;
+
+}  // namespace kvscope

@@ -1,17 +1,6 @@
 // What dropped keys cost the answer: surprise of the dense model's tokens with and without them,
 // and what each head's keys bring back.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
-#include "analysis/base/statistics.hpp"
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/selection.hpp"
-#include "analysis/figures/summary_rows.hpp"
-#include "core/base/error.hpp"
-#include "core/trace/result.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope {
 
@@ -21,7 +10,7 @@ namespace {
 std::vector<double> mean_over_prompts(const ResultView& result, std::string_view name) {
   const figures::ArrayData data(result, name);
   if (data.spec.shape.rank < 2 || data.spec.shape[0] < 1)
-    throw FormatError(fmt::format("{}: {} has no prompts", result.name(), name));
+    throw FormatError("{}: {} has no prompts", result.name(), name);
   const auto n = data.values.size() / static_cast<std::size_t>(data.spec.shape[0]);
   std::vector<Mean> means(n);
   for (std::size_t i = 0; i < data.values.size(); ++i) means[i % n].add(data.values[i]);
@@ -56,8 +45,8 @@ plot::Panel heads_panel(const ResultView& result) {
   const auto heads = result.read("q_head");
   const std::vector<double> shares = mean_over_prompts(result, "heads/recovered");
   if (shares.size() != layers.size() * heads.size()) {
-    throw FormatError(fmt::format("{}: {} shares for {} x {} heads", result.name(), shares.size(),
-                                  layers.size(), heads.size()));
+    throw FormatError("{}: {} shares for {} x {} heads", result.name(), shares.size(),
+                      layers.size(), heads.size());
   }
   double most = 0.0;
   for (const double share : shares)

@@ -1,16 +1,8 @@
 // The attention map of one head, and beside it what QuoKA's selected queries made it keep: QuoKA's
 // figure 2a.
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
 
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/selection.hpp"
-#include "core/base/error.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope {
 
@@ -44,12 +36,11 @@ Choice read_choice(const ResultView& quoka, Index layer, Index head, Index n_tok
   const figures::ArrayData chosen(quoka, "selected_queries");
   const auto offsets = quoka.read("selected/offsets");
   const auto available = quoka.read("available");
-  Choice choice;
-  choice.chunk_begin = quoka.read("chunk_begin");
+  Choice choice{.chunk_begin = quoka.read("chunk_begin")};
   if (offsets.size() != choice.chunk_begin.size() + 1 ||
       available.size() != choice.chunk_begin.size()) {
-    throw FormatError(fmt::format("{}: {} offsets and {} sizes for {} chunks", quoka.name(),
-                                  offsets.size(), available.size(), choice.chunk_begin.size()));
+    throw FormatError("{}: {} offsets and {} sizes for {} chunks", quoka.name(), offsets.size(),
+                      available.size(), choice.chunk_begin.size());
   }
   for (std::size_t c = 0; c < choice.chunk_begin.size(); ++c) {
     std::vector<bool> kept(static_cast<std::size_t>(n_tokens), false);
@@ -75,7 +66,7 @@ Choice read_choice(const ResultView& quoka, Index layer, Index head, Index n_tok
 
 /// The chunk that a query belongs to; -1 before the first.
 Index chunk_of(const Choice& choice, double query) {
-  const auto after = std::upper_bound(choice.chunk_begin.begin(), choice.chunk_begin.end(), query);
+  const auto after = std::ranges::upper_bound(choice.chunk_begin, query);
   return after - choice.chunk_begin.begin() - 1;
 }
 
@@ -128,16 +119,12 @@ void hide_dropped(plot::HeatMap& map, const Choice& choice, Index block, Index n
 /// is left out.
 plot::Scatter query_marks(std::vector<double> queries, Index n_tokens) {
   const double step = kStarStep * static_cast<double>(n_tokens);
-  plot::Scatter marks;
-  marks.label = "selected queries";
-  marks.tone = {plot::Role::highlight, 0};
-  marks.size = 0.5;
-  std::sort(queries.begin(), queries.end());
+  plot::Scatter marks{.label = "selected queries", .tone = {plot::Role::highlight, 0}, .size = 0.5};
+  std::ranges::sort(queries);
   std::array<double, kLanes> last;
   last.fill(-step);
   for (const double pos : queries) {
-    const auto lane =
-        std::find_if(last.begin(), last.end(), [&](double other) { return pos - other >= step; });
+    const auto lane = std::ranges::find_if(last, [&](double other) { return pos - other >= step; });
     const double x = pos + step * static_cast<double>(lane - last.begin() + 1);
     if (lane == last.end() || x > static_cast<double>(n_tokens)) continue;
     *lane = pos;
@@ -157,12 +144,10 @@ plot::Figure make_attention_map(const FigureInput& input) {
   const Index block = summary.value("block", Index{1});
   if (weights.spec.shape.rank != 2 || block < 1 || n_tokens < 1 ||
       n_tokens > block * std::min(weights.spec.shape[0], weights.spec.shape[1])) {
-    throw FormatError(fmt::format("{}: a map of shape {} for {} tokens in blocks of {}",
-                                  result.name(), to_string(weights.spec.shape), n_tokens, block));
+    throw FormatError("{}: a map of shape {} for {} tokens in blocks of {}", result.name(),
+                      to_string(weights.spec.shape), n_tokens, block);
   }
-  plot::HeatMap map;
-  map.n_rows = weights.spec.shape[0];
-  map.n_cols = weights.spec.shape[1];
+  plot::HeatMap map{.n_rows = weights.spec.shape[0], .n_cols = weights.spec.shape[1]};
   map.values.assign(weights.values.begin(), weights.values.end());
   map.x = {0.0, static_cast<double>(map.n_cols * block)};
   map.y = {0.0, static_cast<double>(map.n_rows * block)};
@@ -171,8 +156,7 @@ plot::Figure make_attention_map(const FigureInput& input) {
   plot::Figure figure;
   figure.legend = plot::LegendPlace::above;
   figure.caption.push_back(
-      fmt::format("Layer {}, query head {}, {} tokens; weights below 10^-4 are "
-                  "drawn as 10^-4.",
+      fmt::format("Layer {}, query head {}, {} tokens; weights below 10^-4 are drawn as 10^-4.",
                   layer, head, n_tokens));
   if (block > 1) {
     figure.caption.push_back(
@@ -221,8 +205,8 @@ FigureKind figure_attention_map() {
           "the attention map of one head, with QuoKA's selected queries and kept keys (QuoKA, "
           "figure 2a)",
       .needs =
-          "an attention map, and an analysis of QuoKA on the same trace if its choice is to be "
-          "shown",
+          "an attention map, and an analysis of QuoKA on the same trace if its choice is to "
+          "be shown",
       .command = "kvscope analyze attention-map trace.h5 --layers 2 --heads 6 --out attention.h5",
       .kinds = {"attention-map", "quoka?"},
       .make = make_attention_map,

@@ -12,8 +12,8 @@ FigureKind figure_bytes() {
         rows_of(*input.results[0]), input.options,
         figures::along_of(input.options, figures::Along::bytes), "mass,recall10,output_error_rel");
     figure.caption.emplace_back(
-        "Bytes of a call: what scoring reads, and the keys and values that are loaded, divided "
-        "among the query heads of a group.");
+        "Bytes of a call: what scoring reads, and the keys and values that "
+        "are loaded, divided among the query heads of a group.");
     return figure;
   };
   return kind;

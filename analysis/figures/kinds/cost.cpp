@@ -1,17 +1,8 @@
 // Predicted speed: speedup of attention over dense by context, and where the time goes at the
 // longest context. A line per method, budget and card of a report of kvscope cost; a row of panels
 // per batch, since what one sequence costs cannot be seen beside what sixteen do.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <map>
-#include <set>
-
 #include "analysis/cost/predict.hpp"
-#include "analysis/figures/selection.hpp"
-#include "analysis/figures/spec.hpp"
-#include "analysis/plot/rich_text.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope {
 
@@ -47,8 +38,8 @@ std::map<double, CostLines> cost_lines(const Table& table, const FigureOptions& 
     if (budgets_of[selector].size() > 1) label += fmt::format(" {:g}", budgets[r]);
     if (cards.size() > 1) label += ", " + plot::verbatim(table.text("hardware").at(r));
     CostLines& of_batch = lines[batches[r]];
-    auto line = std::find_if(of_batch.begin(), of_batch.end(),
-                             [&](const CostLine& one) { return one.label == label; });
+    auto line =
+        std::ranges::find_if(of_batch, [&](const CostLine& one) { return one.label == label; });
     if (line == of_batch.end())
       line = of_batch.insert(line, {label, selector + ":" + label.substr(n_method), {}});
     line->rows[contexts[r]] = r;
@@ -58,11 +49,10 @@ std::map<double, CostLines> cost_lines(const Table& table, const FigureOptions& 
 }
 
 plot::Panel speedup_panel(const Table& table, const CostLines& lines) {
-  plot::Panel panel;
-  panel.x = figures::length_axis();
-  panel.y.label = "Predicted speedup of attention";
-  panel.y.scale = plot::ScaleKind::log2;
-  panel.aspect = 0.8;
+  plot::Panel panel{
+      .x = figures::length_axis(),
+      .y = {.label = "Predicted speedup of attention", .scale = plot::ScaleKind::log2},
+      .aspect = 0.8};
   const auto speedups = table.numbers("predicted_speedup");
   std::vector<std::string> looks;
   for (const CostLine& line : lines) looks.push_back(line.look);
@@ -81,16 +71,13 @@ plot::Panel speedup_panel(const Table& table, const CostLines& lines) {
 
 /// Stages one after another, a bar per line.
 plot::Panel stages_panel(const Table& table, const CostLines& lines) {
-  plot::Panel panel;
-  panel.x.label = "Microseconds of a layer";
+  plot::Panel panel{.x = {.label = "Microseconds of a layer"}};
   std::vector<std::string> labels;
   for (const CostLine& line : lines) labels.push_back(line.label);
   panel.y = figures::names_axis(labels);
   panel.aspect = 0.8;
   double largest = 0.0;
-  plot::Scatter totals;
-  totals.label = "total";
-  totals.tone = {plot::Role::reference, 0};
+  plot::Scatter totals{.label = "total", .tone = {plot::Role::reference, 0}};
   std::set<std::size_t> named;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::size_t row = lines[i].rows.rbegin()->second;
@@ -101,9 +88,8 @@ plot::Panel stages_panel(const Table& table, const CostLines& lines) {
       if (!(width > 0.0)) continue;
       plot::Area bar;
       bar.opacity = 0.7;
-      if (named.insert(s).second) {
+      if (named.insert(s).second)
         bar.label = kCostStages[s] == "topk" ? "top-$k$" : std::string(kCostStages[s]);
-      }
       bar.tone = {plot::Role::series, static_cast<int>(s)};
       bar.x = {at, at + width};
       bar.low = {y - 0.35, y - 0.35};
@@ -144,10 +130,10 @@ plot::Figure make_cost(const FigureInput& input) {
       "stages at the longest context of each line ({:g} tokens at most).",
       longest));
   const auto scaled = table.numbers("extrapolated");
-  if (std::any_of(scaled.begin(), scaled.end(), [](double x) { return x == 1.0; })) {
+  if (std::ranges::any_of(scaled, [](double x) { return x == 1.0; })) {
     figure.caption.emplace_back(
-        "The recording's own length is measured; at others a budget in tokens stays and everything "
-        "else grows with the context.");
+        "The recording's own length is measured; at others a budget in "
+        "tokens stays and everything else grows with the context.");
   }
   return figure;
 }
@@ -160,8 +146,8 @@ FigureKind figure_cost() {
       .shows = "predicted speedup of attention by context, and where its time goes",
       .needs = "a report of kvscope cost",
       .command =
-          "kvscope cost trace.h5 --selector quest --budget 256 --hardware h100-sxm --context 32768 "
-          "--out cost.json",
+          "kvscope cost trace.h5 --selector quest --budget 256 --hardware h100-sxm "
+          "--context 32768 --out cost.json",
       .kinds = {"cost"},
       .options = {"selector"},
       .make = make_cost,

@@ -1,20 +1,9 @@
 // Where a method pays off: predicted speedup, time to the first token or tokens a second over
 // context and batch, a map per method and card; cells without room on the card are masked. Of one
 // batch the same as curves with the ends of their intervals.
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
-#include <cmath>
-#include <map>
-#include <set>
 
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/selection.hpp"
-#include "analysis/figures/spec.hpp"
-#include "analysis/plot/rich_text.hpp"
-#include "analysis/plot/scale.hpp"
-#include "core/base/nan.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope {
 
@@ -94,10 +83,9 @@ std::vector<double> numbers_with_room(const Table& table, const std::string& col
 plot::Panel map_panel(const CostGrid& grid, const std::vector<double>& values,
                       const CostQuantity& shown, const std::vector<double>& batches,
                       const std::vector<double>& contexts) {
-  plot::HeatMap map;
-  map.print_values = true;
-  map.n_rows = static_cast<Index>(batches.size());
-  map.n_cols = static_cast<Index>(contexts.size());
+  plot::HeatMap map{.n_rows = static_cast<Index>(batches.size()),
+                    .n_cols = static_cast<Index>(contexts.size()),
+                    .print_values = true};
   map.x = {0.0, static_cast<double>(map.n_cols)};
   map.y = {0.0, static_cast<double>(map.n_rows)};
   plot::Boxes faster;

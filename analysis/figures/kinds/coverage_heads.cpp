@@ -1,17 +1,8 @@
 // What every query head keeps under each method at one budget: layer x head.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <map>
 #include <optional>
-#include <set>
 
-#include "analysis/base/statistics.hpp"
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/spec.hpp"
+#include "analysis/figures/kit.hpp"
 #include "analysis/figures/sweep_curves.hpp"
-#include "core/base/error.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope {
@@ -25,15 +16,14 @@ using figures::SweepMetric;
 std::optional<double> choose_budget(const std::set<double>& budgets, const std::string& option,
                                     const std::string& where) {
   if (budgets.empty() && option.empty()) return std::nullopt;
-  if (budgets.empty()) throw ConfigError(fmt::format("{}: no method here has a budget", where));
-  if (option.empty()) {
+  if (budgets.empty()) throw ConfigError("{}: no method here has a budget", where);
+  if (option.empty())
     return *std::next(budgets.begin(), static_cast<std::ptrdiff_t>((budgets.size() - 1) / 2));
-  }
   for (double budget : budgets) {
     if (fmt::format("{}", budget) == option) return budget;
   }
-  throw ConfigError(fmt::format("budget: there is no {} in this table; it has {}", option,
-                                fmt::join(budgets, ", ")));
+  throw ConfigError("budget: there is no {} in this table; it has {}", option,
+                    fmt::join(budgets, ", "));
 }
 
 plot::Figure make_coverage_heads(const FigureInput& input) {

@@ -1,17 +1,6 @@
 // Where attention lies and what a method keeps of it: query block x page of one layer.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
 #include "analysis/base/replay_pairs.hpp"
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/selection.hpp"
-#include "analysis/figures/spec.hpp"
-#include "analysis/plot/rich_text.hpp"
-#include "core/base/error.hpp"
-#include "core/base/nan.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope {
 
@@ -76,8 +65,7 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
   // four decades below the largest page: what lies below is drawn as the low end
   float largest = 0.0F;
   for (float v : attention) largest = std::max(largest, std::isnan(v) ? 0.0F : v);
-  if (!(largest > 0.0F))
-    throw ConfigError(fmt::format("{}: layer {} holds no attention", result.name(), layer));
+  if (!(largest > 0.0F)) throw ConfigError("{}: layer {} holds no attention", result.name(), layer);
   plot::ColourAxis colour = figures::log_colours("Attention per page");
   colour.axis.range =
       plot::Range{1e-4 * static_cast<double>(largest), static_cast<double>(largest)};
@@ -100,8 +88,7 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
     for (std::size_t p = 0; p < n_pairs; ++p) {
       if (!result.summary().contains("pairs") || p >= result.summary()["pairs"].size() ||
           kept.values.size() != mass.values.size() * n_pairs) {
-        throw FormatError(
-            fmt::format("{}: {} does not fit the summary's pairs", result.name(), array));
+        throw FormatError("{}: {} does not fit the summary's pairs", result.name(), array);
       }
       // pairs are objects that hold their name, or names alone
       const auto& entry = result.summary()["pairs"][p];
@@ -119,8 +106,7 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
           map_panel(values, blocks, pages, figures::method_label(name), colour, sentence));
     }
     if (are_chosen && shown.empty()) {
-      throw ConfigError(
-          fmt::format("selector: {} holds none of {}", result.name(), input.options.selector));
+      throw ConfigError("selector: {} holds none of {}", result.name(), input.options.selector);
     }
   }
   figure.panels.back().colour->show_bar = true;

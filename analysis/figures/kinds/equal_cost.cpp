@@ -1,19 +1,8 @@
 // Every method at one measured cost: a dot per method, by family and best first, with the recorded
 // intervals. Of a sweep (mass, errors) or of a closed loop (perplexity, accuracy, acceptance).
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <map>
-#include <set>
-
-#include "analysis/base/statistics.hpp"
-#include "analysis/figures/selection.hpp"
-#include "analysis/figures/spec.hpp"
+#include "analysis/figures/kit.hpp"
 #include "analysis/figures/sweep_curves.hpp"
 #include "analysis/sweep/match_rows.hpp"
-#include "core/base/error.hpp"
-#include "core/base/nan.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope {
@@ -88,9 +77,9 @@ EqualCostMetric live_metric(const Table& table) {
   for (const EqualCostMetric& metric : known) {
     if (table.has(metric.column)) return metric;
   }
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "{}: expected the table of a sweep or of a simulation (perplexity, retrieval, speculative)",
-      table.name()));
+      table.name());
 }
 
 std::vector<EqualCostMetric> metrics_of(const Table& table, const FigureOptions& options) {
@@ -112,14 +101,14 @@ std::string target_shown(const Table& table, const MatchedRows& matched,
   const std::vector<std::string>& known = matched.targets();
   if (known.empty()) {
     throw ConfigError(
-        fmt::format("{}: nothing met a cost here: expected a table made with kvscope sweep --match "
-                    "density=0.05, or a simulation with --match",
-                    table.name()));
+        "{}: nothing met a cost here: expected a table made with kvscope sweep "
+        "--match density=0.05, or a simulation with --match",
+        table.name());
   }
   if (wanted.empty()) return known.front();
-  if (std::find(known.begin(), known.end(), wanted) == known.end()) {
-    throw ConfigError(fmt::format("budget: there is no cost {} in {}; it has {}", wanted,
-                                  table.name(), fmt::join(known, ", ")));
+  if (std::ranges::find(known, wanted) == known.end()) {
+    throw ConfigError("budget: there is no cost {} in {}; it has {}", wanted, table.name(),
+                      fmt::join(known, ", "));
   }
   return wanted;
 }
@@ -202,15 +191,14 @@ plot::Figure make_equal_cost(const FigureInput& input) {
     return has_none;
   });
   if (methods.empty()) figures::fail_empty(table.name(), "no method was measured");
-  std::stable_sort(methods.begin(), methods.end(),
-                   [&](const EqualCostMethod& a, const EqualCostMethod& b) {
-                     const int family_a = heading_of(a.selector).first;
-                     const int family_b = heading_of(b.selector).first;
-                     if (family_a != family_b) return family_a < family_b;
-                     const double x = a.values.front().middle.value();
-                     const double y = b.values.front().middle.value();
-                     return metrics.front().is_better_low ? x < y : x > y;
-                   });
+  std::ranges::stable_sort(methods, [&](const EqualCostMethod& a, const EqualCostMethod& b) {
+    const int family_a = heading_of(a.selector).first;
+    const int family_b = heading_of(b.selector).first;
+    if (family_a != family_b) return family_a < family_b;
+    const double x = a.values.front().middle.value();
+    const double y = b.values.front().middle.value();
+    return metrics.front().is_better_low ? x < y : x > y;
+  });
 
   std::vector<plot::Tick> ticks;
   std::vector<double> places;

@@ -1,17 +1,7 @@
 // Queries and keys of one head along their principal axes, queries coloured by S_q: QuoKA's figure
 // 2b.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
-#include "analysis/base/statistics.hpp"
-#include "analysis/figures/maps.hpp"
+#include "analysis/figures/kit.hpp"
 #include "analysis/figures/query_panels.hpp"
-#include "analysis/figures/selection.hpp"
-#include "core/base/error.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -132,8 +122,8 @@ plot::Figure make_geometry(const FigureInput& input) {
       result.info().config.is_object() ? result.info().config.value("basis", "joint") : "joint"));
   if (wanted_layer < 0 && wanted_head < 0)
     figure.caption.emplace_back(
-        "The head shown is the one whose mean query and mean key lie farthest apart, in spreads "
-        "of both clouds.");
+        "The head shown is the one whose mean query and mean key lie "
+        "farthest apart, in spreads of both clouds.");
   return figure;
 }
 
@@ -143,8 +133,7 @@ FigureKind figure_geometry() {
   return {
       .name = "geometry",
       .shows =
-          "queries and keys along their principal axes, queries coloured by S_q (QuoKA, figure "
-          "2b)",
+          "queries and keys along their principal axes, queries coloured by S_q (QuoKA, figure 2b)",
       .needs = "an analysis of the geometry of q and k",
       .command = "kvscope analyze geometry trace.h5 --out geometry.h5",
       .kinds = {"geometry"},

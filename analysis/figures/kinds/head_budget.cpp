@@ -1,12 +1,5 @@
 // How many keys each head needs: a map, and the sorted profile that one budget for all ignores.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/selection.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope {
 
@@ -14,7 +7,7 @@ namespace {
 
 plot::Line profile(std::vector<double> values, std::string label, int slot) {
   std::erase_if(values, [](double v) { return !std::isfinite(v); });
-  std::sort(values.begin(), values.end(), std::greater<>());
+  std::ranges::sort(values, std::greater<>());
   plot::Line line;
   line.label = std::move(label);
   line.tone = {plot::Role::series, slot};

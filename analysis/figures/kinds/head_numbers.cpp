@@ -1,13 +1,6 @@
 // What every layer and query head does, as one layer x head map per measure.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
 #include "analysis/figures/head_measures.hpp"
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/selection.hpp"
-#include "core/base/error.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope {
 
@@ -26,13 +19,12 @@ plot::Figure make_head_numbers(const FigureInput& input) {
   plot::Figure figure;
   for (const figures::HeadNumbers& numbers : shown) {
     if (numbers.values.size() != layers.size() * heads.size())
-      throw FormatError(fmt::format("{}: {} numbers of {} for {} x {} heads", result.name(),
-                                    numbers.values.size(), numbers.name, layers.size(),
-                                    heads.size()));
+      throw FormatError("{}: {} numbers of {} for {} x {} heads", result.name(),
+                        numbers.values.size(), numbers.name, layers.size(), heads.size());
     plot::ColourAxis colour;
     if (numbers.is_share) {
-      const double most = *std::max_element(numbers.values.begin(), numbers.values.end(),
-                                            [](double a, double b) { return !(a >= b) && b == b; });
+      const double most = *std::ranges::max_element(
+          numbers.values, [](double a, double b) { return !(a >= b) && b == b; });
       colour.axis.range = plot::Range{0.0, most > 0.0 ? most : 1.0};
     }
     figure.panels.push_back(figures::head_panel(

@@ -1,11 +1,6 @@
 // The serving ladder: every concession on a line of its own, alone and together with those above
 // it.
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
-
-#include "analysis/figures/spec.hpp"
-#include "analysis/figures/summary_rows.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope {
 
@@ -36,11 +31,11 @@ plot::Figure make_ladder(const FigureInput& input) {
            [](const auto& config) {
              const std::string budget = figures::text_at(config, "budget");
              return fmt::format(
-                 "{}{}: each concession of an engine alone, and together with those above it (of "
-                 "each kind the last one); means over layers, query heads and the same queries. "
-                 "Bytes: scoring, and K and V of the kept keys, for all heads of a layer; a "
-                 "chunk's are divided among its queries, and its own keys are kept in addition to "
-                 "the budget.",
+                 "{}{}: each concession of an engine alone, and together with those "
+                 "above it (of each kind the last one); means over layers, query "
+                 "heads and the same queries. Bytes: scoring, and K and V of the "
+                 "kept keys, for all heads of a layer; a chunk's are divided among "
+                 "its queries, and its own keys are kept in addition to the budget.",
                  figures::text_at(config, "selector", "?"), budget.empty() ? "" : " " + budget);
            }},
       input);
@@ -52,8 +47,8 @@ FigureKind figure_ladder() {
   return {
       .name = "ladder",
       .shows =
-          "what each concession of a serving engine costs a method: kept attention, output error, "
-          "bytes",
+          "what each concession of a serving engine costs a method: kept attention, output "
+          "error, bytes",
       .needs = "a serving ladder",
       .command = "kvscope ladder trace.h5 --selector quest --budget 256 --out ladder.h5",
       .kinds = {"ladder"},

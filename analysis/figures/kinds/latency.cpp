@@ -6,22 +6,9 @@
 // attention and selection have columns of their own, and ratios were taken turn by turn. Its column
 // `method` tells the dense reference from `full` run as a method, which does the same work through
 // the methods' hooks: a control, whose distance from dense is what hooks and noise make.
-#include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <functional>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "analysis/figures/selection.hpp"
-#include "analysis/figures/spec.hpp"
-#include "analysis/plot/rich_text.hpp"
-#include "core/base/nan.hpp"
-#include "core/trace/result.hpp"
+#include "analysis/figures/kit.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 
@@ -67,8 +54,7 @@ std::vector<Method> methods_of(const Table& table, const figures::Wanted& wanted
   const auto seconds = table.numbers("seconds");
   const TextColumn* names = table.has_text("method") ? &table.text("method") : nullptr;
   const bool names_reference =
-      names != nullptr && std::find(names->categories.begin(), names->categories.end(), "dense") !=
-                              names->categories.end();
+      names != nullptr && std::ranges::find(names->categories, "dense") != names->categories.end();
   std::vector<Method> methods;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string& selector = selectors.at(r);
@@ -78,8 +64,8 @@ std::vector<Method> methods_of(const Table& table, const figures::Wanted& wanted
     const std::string key = is_reference     ? "dense"
                             : budget.empty() ? selector
                                              : selector + ":" + budget;
-    auto at = std::find_if(methods.begin(), methods.end(),
-                           [&](const Method& method) { return method.key == key; });
+    auto at =
+        std::ranges::find_if(methods, [&](const Method& method) { return method.key == key; });
     if (at == methods.end()) {
       const bool is_control = selector == "full" && !is_reference;
       methods.push_back({key,
@@ -124,9 +110,7 @@ bool add_panel(plot::Figure& figure, const std::vector<Method>& methods, const T
   }
   const figures::MethodTones tones(keys);
   const double unit = shown.is_ratio ? 1.0 : 1e3;
-  plot::Panel panel;
-  panel.x = figures::length_axis();
-  panel.y.label = shown.label;
+  plot::Panel panel{.x = figures::length_axis(), .y = {.label = shown.label}};
   if (!shown.is_ratio) panel.y.scale = plot::ScaleKind::log10;
   panel.aspect = 0.62;
   for (const Method& method : methods) {
@@ -233,8 +217,8 @@ plot::Figure make_latency(const FigureInput& input) {
     out.caption.emplace_back(
         "Speedups: seconds of selector full over those of the method; above 1 is faster.");
   }
-  if (std::any_of(methods.begin(), methods.end(),
-                  [](const Method& method) { return method.role == TimedRole::control; }))
+  if (std::ranges::any_of(methods,
+                          [](const Method& method) { return method.role == TimedRole::control; }))
     out.caption.emplace_back(
         "full, as a method: dense attention through the methods' hooks; its distance from dense is "
         "what the hooks and the noise of this machine make.");

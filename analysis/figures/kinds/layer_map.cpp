@@ -1,14 +1,6 @@
 // The divergence between the layers of a verifier and its draft, with the monotone map boxed:
 // SpecAttn's figure 2.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/spec.hpp"
-#include "core/base/error.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope {
 
@@ -29,8 +21,8 @@ plot::Figure make_layer_map(const FigureInput& input) {
   const auto argmax = result.read("argmax_map");
 
   if (monotone.size() != verifier.size() || argmax.size() != verifier.size()) {
-    throw FormatError(fmt::format("{}: maps of {} and {} entries for {} verifier layers",
-                                  result.name(), monotone.size(), argmax.size(), verifier.size()));
+    throw FormatError("{}: maps of {} and {} entries for {} verifier layers", result.name(),
+                      monotone.size(), argmax.size(), verifier.size());
   }
 
   plot::ColourAxis colour;
@@ -43,8 +35,7 @@ plot::Figure make_layer_map(const FigureInput& input) {
   auto& map = std::get<plot::HeatMap>(panel.marks[0]);
   map.print_values = true;
 
-  plot::Boxes boxes;
-  boxes.label = "monotone map";
+  plot::Boxes boxes{.label = "monotone map"};
   plot::Scatter least;
   least.label = "least divergence of its column";
   least.tone = {plot::Role::highlight, 0};
@@ -52,7 +43,7 @@ plot::Figure make_layer_map(const FigureInput& input) {
   for (std::size_t j = 0; j < verifier.size(); ++j) {
     const double x = static_cast<double>(j);
     const auto row_of = [&](double layer) {
-      return static_cast<double>(std::find(draft.begin(), draft.end(), layer) - draft.begin());
+      return static_cast<double>(std::ranges::find(draft, layer) - draft.begin());
     };
     if (monotone[j] >= 0.0) {
       boxes.x.push_back({x, x + 1.0});
@@ -78,8 +69,7 @@ plot::Figure make_layer_map(const FigureInput& input) {
                     totals.value("rows", 0), totals.value("monotone_cost", 0.0),
                     totals.value("argmax_cost", 0.0)));
   }
-  const bool has_dense =
-      std::any_of(monotone.begin(), monotone.end(), [](double m) { return m < 0; });
+  const bool has_dense = std::ranges::any_of(monotone, [](double m) { return m < 0; });
   if (has_dense) figure.caption.emplace_back("Columns without a box: layers that stay dense.");
   return figure;
 }

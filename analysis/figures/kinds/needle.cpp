@@ -4,32 +4,17 @@
 // Columns of the table: selector, budget, length (tokens), depth (0 to 1), accuracy (0 to 1); rows
 // that agree in all of these are averaged; kind, protocol, prompts and budget_kind are named where
 // they are there. A simulation's grids do as well.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "analysis/base/statistics.hpp"
 #include "analysis/figures/beyond_oracle.hpp"
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/selection.hpp"
-#include "analysis/figures/spec.hpp"
-#include "analysis/plot/rich_text.hpp"
-#include "analysis/plot/scale.hpp"
+#include "analysis/figures/kit.hpp"
 #include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/protocol.hpp"
-#include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/selectors/method_spec.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -68,18 +53,17 @@ std::string budget_text(double budget, const std::string& kind) {
 void choose_kind(const Table& table, const std::string& asked, Answers& answers) {
   if (!table.has_text("kind")) {
     if (!asked.empty()) {
-      throw ConfigError(fmt::format("metric: {} does not name the kinds of its prompts, found {}",
-                                    table.name(), quote(asked)));
+      throw ConfigError("metric: {} does not name the kinds of its prompts, found {}", table.name(),
+                        quote(asked));
     }
     return;
   }
   const TextColumn& kinds = table.text("kind");
   if (!asked.empty()) {
     answers.kind = asked;
-    if (std::find(kinds.categories.begin(), kinds.categories.end(), asked) ==
-        kinds.categories.end()) {
-      throw ConfigError(fmt::format("metric: there is no kind {} of prompts in {}; it has {}",
-                                    quote(asked), table.name(), some_of(kinds.categories)));
+    if (std::ranges::find(kinds.categories, asked) == kinds.categories.end()) {
+      throw ConfigError("metric: there is no kind {} of prompts in {}; it has {}", quote(asked),
+                        table.name(), some_of(kinds.categories));
     }
   } else {
     for (std::size_t r = 0; r < table.n_rows() && answers.kind.empty(); ++r) {
@@ -105,8 +89,7 @@ Answers read_answers(const ResultView& result, const std::string& asked) {
     answers.protocol = config["protocol"].get<std::string>();
   }
   const auto answer_of = [&](std::size_t r) {
-    Answer answer;
-    answer.selector = selectors.at(r);
+    Answer answer{.selector = selectors.at(r)};
     if (table.has("kept")) answer.kept = table.numbers("kept")[r];
     if (!table.has("budget")) return answer;
     answer.budget_value = table.numbers("budget")[r];
@@ -127,8 +110,7 @@ Answers read_answers(const ResultView& result, const std::string& asked) {
           static_cast<std::size_t>(p) * (table.has("depth") ? depths.size() : std::size_t{1});
       if (row >= table.n_rows() || lengths.size() != static_cast<std::size_t>(grid.spec.shape[1]) ||
           depths.size() != static_cast<std::size_t>(grid.spec.shape[2])) {
-        throw FormatError(
-            fmt::format("{}: {} does not fit its axes or the table", result.name(), grid_name));
+        throw FormatError("{}: {} does not fit its axes or the table", result.name(), grid_name);
       }
       for (Index l = 0; l < grid.spec.shape[1]; ++l) {
         for (Index d = 0; d < grid.spec.shape[2]; ++d) {
@@ -159,10 +141,10 @@ Answers read_answers(const ResultView& result, const std::string& asked) {
     answer.length = length[r];
     answer.depth = depth[r];
     if (answer.depth < 0.0 || answer.depth > 1.0) {
-      throw ConfigError(fmt::format(
-          "{}: column depth: expected the fact's place as a share of the prompt, from 0 to 1 (0.5 "
-          "is the middle), found {}",
-          table.name(), answer.depth));
+      throw ConfigError(
+          "{}: column depth: expected the fact's place as a share of the prompt, "
+          "from 0 to 1 (0.5 is the middle), found {}",
+          table.name(), answer.depth);
     }
     answer.accuracy = accuracy[r];
     if (table.has("prompts")) {
@@ -209,9 +191,8 @@ std::vector<std::string> caption_of(const Answers& answers) {
     }
   }
   const auto& entries = protocol_entries();
-  const auto named = std::find_if(entries.begin(), entries.end(), [&](const ProtocolEntry& entry) {
-    return entry.protocol.name == answers.protocol;
-  });
+  const auto named = std::ranges::find_if(
+      entries, [&](const ProtocolEntry& entry) { return entry.protocol.name == answers.protocol; });
   const std::string_view words =
       answers.protocol == "decode"    ? "the end of the prompt and the answer run under the method"
       : answers.protocol == "prefill" ? "the prompt runs under the method, the answer is dense"
@@ -265,10 +246,9 @@ plot::Figure make_needle(const FigureInput& input) {
       figures::panels_in_rows(names.size(), figures::balanced_columns(names.size()));
   figure.share_x = figure.share_y = true;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    plot::HeatMap map;
-    map.print_values = true;
-    map.n_rows = static_cast<Index>(depth_list.size());
-    map.n_cols = static_cast<Index>(length_list.size());
+    plot::HeatMap map{.n_rows = static_cast<Index>(depth_list.size()),
+                      .n_cols = static_cast<Index>(length_list.size()),
+                      .print_values = true};
     map.x = {0.0, static_cast<double>(map.n_cols)};
     map.y = {0.0, static_cast<double>(map.n_rows)};
     double sum_all = 0.0;
@@ -333,9 +313,9 @@ plot::Figure make_needle(const FigureInput& input) {
   if (!beyond.empty()) {
     figure.caption.insert(figure.caption.end(), beyond.begin(), beyond.end());
     figure.caption.emplace_back(
-        "An oracle keeps the keys with the largest attention weights. That is no bound on answers: "
-        "methods that keep more keys, or others, can find more facts, and few prompts rank by "
-        "chance.");
+        "An oracle keeps the keys with the largest attention weights. That "
+        "is no bound on answers: methods that keep more keys, or others, "
+        "can find more facts, and few prompts rank by chance.");
   }
   return figure;
 }
@@ -348,8 +328,8 @@ FigureKind figure_needle() {
       .shows =
           "retrieval accuracy over prompt length and depth of the fact (QuoKA, figures 4 and 7)",
       .needs =
-          "a retrieval simulation, or a table with selector, length, depth and accuracy (budget "
-          "optional); --metric names the kind of prompt",
+          "a retrieval simulation, or a table with selector, length, depth and accuracy "
+          "(budget optional); --metric names the kind of prompt",
       .command = "kvscope simulate needle --selector quoka --budget 256 --out needle.h5",
       .kinds = {"simulate-needle|simulate-passkey|simulate-ruler|table"},
       .options = {"metric", "selector", "budget"},

@@ -1,13 +1,5 @@
 // How many keys hold a share p of a row's attention: distribution over rows, and medians by layer.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-
-#include "analysis/base/statistics.hpp"
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/spec.hpp"
-#include "core/base/error.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope {
 
@@ -64,9 +56,8 @@ plot::Figure make_nucleus_size(const FigureInput& input) {
     medians.tone = line.tone;
     for (std::size_t l = 0; l < layers.size(); ++l) {
       std::vector<double> of_heads;
-      for (Index h = 0; h < median.spec.shape[1]; ++h) {
+      for (Index h = 0; h < median.spec.shape[1]; ++h)
         of_heads.push_back(median(static_cast<Index>(l), h, p));
-      }
       medians.x.push_back(layers[l]);
       medians.y.push_back(quantile(of_heads, 0.5));
       medians.low.push_back(quantile(of_heads, 0.25));
@@ -74,7 +65,7 @@ plot::Figure make_nucleus_size(const FigureInput& input) {
     }
     by_layer.marks.emplace_back(std::move(medians));
   }
-  if (n_rows == 0.0) throw ConfigError(fmt::format("{}: no row was counted", result.name()));
+  if (n_rows == 0.0) throw ConfigError("{}: no row was counted", result.name());
   figure.panels.push_back(std::move(shown));
   figure.panels.push_back(std::move(by_layer));
   figure.caption.push_back(

@@ -1,22 +1,11 @@
 // Which keys methods share: a method per row and column, and in the last column all the others.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/selection.hpp"
-#include "analysis/figures/spec.hpp"
-#include "analysis/figures/summary_rows.hpp"
-#include "core/base/error.hpp"
-#include "core/base/nan.hpp"
+#include "analysis/figures/kit.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using figures::text_at;
 
 constexpr const char* kOthers = "others";
@@ -24,8 +13,7 @@ constexpr const char* kOthers = "others";
 plot::Figure make_overlap(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const Json* couples = figures::list_at(result.summary(), "couples");
-  if (couples == nullptr)
-    throw FormatError(fmt::format("{}: the summary has no couples", result.name()));
+  if (couples == nullptr) throw FormatError("{}: the summary has no couples", result.name());
   const std::string metric = input.options.metric.empty() ? "jaccard" : input.options.metric;
   const std::string_view label =
       std::array{"Jaccard index of the keys", "Attention on keys that both keep",

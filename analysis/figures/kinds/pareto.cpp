@@ -1,14 +1,6 @@
 // Predicted time against measured loss: a dot per method and budget with its interval, and the
 // front through those that no faster one beats.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
-#include "analysis/figures/selection.hpp"
-#include "analysis/figures/spec.hpp"
-#include "core/base/nan.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope {
 
@@ -106,8 +98,8 @@ FigureKind figure_pareto() {
       .shows = "predicted time against measured loss: which methods no faster one beats",
       .needs = "what kvscope pareto wrote",
       .command =
-          "kvscope pareto ppl.json --costs cost.json --hardware h100-sxm --metric perplexity --out "
-          "pareto.json",
+          "kvscope pareto ppl.json --costs cost.json --hardware h100-sxm --metric "
+          "perplexity --out pareto.json",
       .kinds = {"pareto|table"},
       .options = {"selector"},
       .make = make_pareto,

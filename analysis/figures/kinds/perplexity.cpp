@@ -3,17 +3,8 @@
 // Arrays: curve/log_perplexity [pair, position] with curve/position, and the table's columns
 // selector, budget_kind and budget, whose row i belongs to pair i. As a table: columns selector,
 // position, log_perplexity (the mean loss in nats up to this position), budget optional.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <map>
-
 #include "analysis/figures/beyond_oracle.hpp"
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/selection.hpp"
-#include "analysis/figures/spec.hpp"
-#include "analysis/plot/scale.hpp"
+#include "analysis/figures/kit.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope {
@@ -59,9 +50,8 @@ std::vector<Curve> read_curves(const ResultView& result) {
                   {},
                   fmt::format("{} {}", kind_of(p), budget_of(p)),
                   table.has("kept") ? table.numbers("kept")[p] : std::nan("")};
-      for (Index i = 0; i < values.spec.shape[1]; ++i) {
+      for (Index i = 0; i < values.spec.shape[1]; ++i)
         curve.perplexity.push_back(std::exp(values(static_cast<Index>(p), i)));
-      }
       curves.push_back(std::move(curve));
     }
     return curves;
@@ -132,9 +122,8 @@ plot::Figure make_perplexity(const FigureInput& input) {
         {oracle.selector, oracle.perplexity.back(), oracle.kept}, others,
         /*is_better_low=*/true);
   }
-  if (!extent.empty()) {
+  if (!extent.empty())
     panel.y.range = plot::padded(extent.range(), plot::ScaleKind::log10, 1.0, /*keep_zero=*/false);
-  }
   plot::Figure figure;
   figure.panels.push_back(std::move(panel));
   figure.caption.emplace_back(

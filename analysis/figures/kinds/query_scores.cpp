@@ -1,17 +1,7 @@
 // S_q against the largest attention weight: QuoKA's figure 2c for one head, and its correlation for
 // every head.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
-#include "analysis/base/statistics.hpp"
-#include "analysis/figures/maps.hpp"
+#include "analysis/figures/kit.hpp"
 #include "analysis/figures/query_panels.hpp"
-#include "analysis/figures/selection.hpp"
-#include "core/base/error.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
@@ -44,8 +34,8 @@ plot::Figure make_query_scores(const FigureInput& input) {
   correlation.require_shape({n_layers, static_cast<Index>(heads.size())});
   log_weight.require_shape(s_q.spec.shape);
   if (positions.size() != static_cast<std::size_t>(s_q.spec.shape[2])) {
-    throw FormatError(fmt::format("{}: {} positions for {} queries", result.name(),
-                                  positions.size(), s_q.spec.shape[2]));
+    throw FormatError("{}: {} positions for {} queries", result.name(), positions.size(),
+                      s_q.spec.shape[2]);
   }
 
   // the head of largest correlation, unless asked for another
@@ -76,8 +66,8 @@ plot::Figure make_query_scores(const FigureInput& input) {
     logs.push_back(log_weight(l, h, i));
   }
   if (points.s_q.empty()) {
-    throw ConfigError(fmt::format("{}: layer {}, query head {} has no finite weight", result.name(),
-                                  layer, head));
+    throw ConfigError("{}: layer {}, query head {} has no finite weight", result.name(), layer,
+                      head);
   }
 
   plot::Figure figure;
@@ -108,8 +98,8 @@ FigureKind figure_query_scores() {
   return {
       .name = "query-scores",
       .shows =
-          "S_q against the largest attention weight, and their correlation in every head (QuoKA, "
-          "figure 2c)",
+          "S_q against the largest attention weight, and their correlation in every head "
+          "(QuoKA, figure 2c)",
       .needs = "an analysis of QuoKA or of its query selection",
       .command = "kvscope analyze quoka trace.h5 --out quoka.h5",
       .kinds = {"quoka|query-selection"},

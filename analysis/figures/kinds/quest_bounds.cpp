@@ -1,14 +1,6 @@
 // Quest's page bound against the true maximum of each page, and how far down the bound ranks the
 // truly best page.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/selection.hpp"
-#include "analysis/plot/scale.hpp"
-#include "core/base/error.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope {
 
@@ -25,8 +17,7 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
   const auto heads =
       figures::slots_of(result.axis("bound", 1), input.options.heads, "heads", result.name());
   if (bound.spec.shape[3] == 0) {
-    throw ConfigError(
-        fmt::format("{}: the result was made with --store-pages false", result.name()));
+    throw ConfigError("{}: the result was made with --store-pages false", result.name());
   }
   std::vector<double> x;
   std::vector<double> y;
@@ -48,23 +39,22 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
       }
     }
   }
-  if (x.empty()) throw ConfigError(fmt::format("{}: the selection is empty", result.name()));
+  if (x.empty()) throw ConfigError("{}: the selection is empty", result.name());
 
   plot::Figure figure;
   figure.columns = 2;
   figure.span = plot::Span::full;
   {
-    plot::Panel panel;
-    panel.title = "Bound of a page";
-    panel.x.label = "True page maximum, $q·k$";
-    panel.y.label = "Bound, $q·k$";
+    plot::Panel panel{.title = "Bound of a page",
+                      .x = {.label = "True page maximum, $q·k$"},
+                      .y = {.label = "Bound, $q·k$"}};
     panel.x.range = panel.y.range = extent.range();
     panel.aspect = 0.8;
     panel.colour = figures::log_colours("Pages per cell");
     plot::HeatMap map = figures::density_of(x, y, extent.range(), extent.range(), 120).map;
-    const float most = *std::max_element(
-        map.values.begin(), map.values.end(),
-        [](float a, float b) { return (std::isnan(a) ? 0.0F : a) < (std::isnan(b) ? 0.0F : b); });
+    const float most = *std::ranges::max_element(map.values, [](float a, float b) {
+      return (std::isnan(a) ? 0.0F : a) < (std::isnan(b) ? 0.0F : b);
+    });
     panel.colour->axis.range = plot::Range{1.0, std::max(2.0, static_cast<double>(most))};
     panel.marks.emplace_back(std::move(map));
     panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::diagonal, 0.0, "bound = maximum"});
@@ -79,10 +69,8 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
     panel.x.scale = plot::ScaleKind::log2;
     panel.y.format = plot::TickFormat::percent;
     panel.aspect = 0.8;
-    std::sort(ranks.begin(), ranks.end());
-    plot::Line line;
-    line.markers = false;
-    line.steps = true;
+    std::ranges::sort(ranks);
+    plot::Line line{.markers = false, .steps = true};
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       const bool is_last = i + 1 == ranks.size() || ranks[i + 1] != ranks[i];
       if (!is_last) continue;

@@ -1,14 +1,6 @@
 // Theorem B.1 on recorded rows: the measured cosine against each of the lower bounds.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/selection.hpp"
-#include "analysis/figures/spec.hpp"
+#include "analysis/figures/kit.hpp"
 #include "analysis/figures/theorem_panel.hpp"
-#include "core/base/error.hpp"
 
 namespace kvscope {
 
@@ -52,9 +44,7 @@ plot::Figure make_theorem_b1(const FigureInput& input) {
       }
     }
     n_rows = x.size();
-    if (n_rows == 0) {
-      throw ConfigError(fmt::format("{}: no row of this selection has a bound", result.name()));
-    }
+    if (n_rows == 0) throw ConfigError("{}: no row of this selection has a bound", result.name());
     const figures::Density density = figures::density_of(x, y, kRange, kRange, kCells);
     for (float v : density.map.values)
       most = std::max(most, static_cast<double>(std::isnan(v) ? 0.0F : v));
@@ -82,8 +72,7 @@ FigureKind figure_theorem_b1() {
   return {
       .name = "theorem-b1",
       .shows =
-          "the measured cosine of query and key against Theorem B.1's bounds, printed and "
-          "repaired",
+          "the measured cosine of query and key against Theorem B.1's bounds, printed and repaired",
       .needs = "an analysis of Theorem B.1",
       .command = "kvscope analyze theorem-b1 trace.h5 --out b1.h5",
       .kinds = {"theorem-b1"},

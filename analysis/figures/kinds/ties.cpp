@@ -1,13 +1,6 @@
 // The census of ties: rows whose cut lies among equal scores, and keys that the order of these
 // decides.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
-#include "analysis/figures/selection.hpp"
-#include "analysis/figures/spec.hpp"
-#include "analysis/figures/summary_rows.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope {
 

@@ -10,8 +10,8 @@ FigureKind figure_top10_recall() {
           "share of the ten heaviest keys that each method keeps, by keys kept (Quest, figure 4)",
       .needs = "the table of a sweep, usually of decode steps",
       .command =
-          "kvscope sweep trace.h5 --phase decode --selector quest,h2o,tova --budget 64,256,1024 "
-          "--out decode.h5",
+          "kvscope sweep trace.h5 --phase decode --selector quest,h2o,tova --budget "
+          "64,256,1024 --out decode.h5",
       .kinds = {"sweep|table"},
       .options = {"selector", "layers", "heads", "phase", "x", "band"},
       .make =

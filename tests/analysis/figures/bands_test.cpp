@@ -1,23 +1,15 @@
 // Bands: every mean of every figure lies in its own, whichever rows a table has.
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <functional>
 
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/sweep/sweep.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
 #include "core/base/lists.hpp"
-#include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
-#include "tests/support/planted_trace.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::bands_test {
 namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 /// A sweep over three layers of four heads, as CSV.
 const std::string& swept() {
@@ -29,9 +21,7 @@ const std::string& swept() {
     options.replay.dense_layers = 0;
     options.n_resamples = 200;
     const auto open = [] {
-      test::PlantOptions plant;
-      plant.n_tokens = 80;
-      plant.n_layers = 3;
+      test::PlantOptions plant{.n_layers = 3, .n_tokens = 80};
       plant.sink = plant.band = 1.0;
       return std::make_unique<MemoryTrace>(test::planted_trace(plant));
     };
@@ -54,7 +44,7 @@ std::string lines_of(const std::string& csv, const std::function<bool(int, int)>
     if (cells.size() < 2) continue;
     if (out.empty()) {
       const auto at = [&](const char* name) {
-        const auto found = std::find(cells.begin(), cells.end(), name);
+        const auto found = std::ranges::find(cells, name);
         return static_cast<std::size_t>(found - cells.begin());
       };
       layer_at = at("layer");
@@ -72,8 +62,7 @@ const std::string kMetrics = "mass,recall10,output_error_rel";
 
 }  // namespace
 
-TEST_CASE("every mean of a sweep's curves lies in its band, whichever rows there are",
-          "[figures]") {
+TEST_CASE("every mean of a sweep's curves lies in its band, whichever rows there are") {
   const struct {
     const char* name;
     std::function<bool(int, int)> is_wanted;
@@ -103,16 +92,14 @@ TEST_CASE("every mean of a sweep's curves lies in its band, whichever rows there
       }
     }
     for (const char* x : {"keys", "bytes", "flops", "budget"}) {
-      FigureOptions options;
-      options.metric = kMetrics;
-      options.x = x;
+      FigureOptions options{.metric = kMetrics, .x = x};
       CHECK(testing::check_bands(
                 testing::drawn(testing::result_of(csv, "sweep"), "budget", options)) > 0);
     }
   }
 }
 
-TEST_CASE("a caption says whose intervals the bands are", "[figures]") {
+TEST_CASE("a caption says whose intervals the bands are") {
   const auto caption = [](const std::string& csv) {
     return testing::caption_of(
         testing::drawn(testing::result_of(csv, "sweep"), "budget", {.metric = "mass"}));
@@ -124,7 +111,7 @@ TEST_CASE("a caption says whose intervals the bands are", "[figures]") {
              ContainsSubstring("each head or layer's mean"));
 }
 
-TEST_CASE("a mean of which one part has no interval has no band", "[figures]") {
+TEST_CASE("a mean of which one part has no interval has no band") {
   const std::string csv =
       "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,mass_low,"
       "mass_high,bytes\n"

@@ -1,18 +1,11 @@
 // The figures of bounds, from arrays with known numbers: violations are those that the analysis
 // stored, whatever the stored bounds look like after rounding.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <limits>
-
 #include "analysis/base/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
-#include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::bounds_kinds_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 /// Notes of a panel, joined.
 std::string notes_of(const plot::Panel& panel) {
@@ -29,7 +22,7 @@ void begin(MemoryResult& result, const std::string& kind, const std::vector<Inde
   write_axis(result, "q_head", heads, "1", "query head");
 }
 
-TEST_CASE("theorem-b1: violations are the stored flags, bounds near -1 say nothing", "[figures]") {
+TEST_CASE("theorem-b1: violations are the stored flags, bounds near -1 say nothing") {
   MemoryResult result;
   begin(result, "theorem-b1", {0, 1});
   const auto write = [&](const std::string& name, std::vector<float> values) {
@@ -45,14 +38,10 @@ TEST_CASE("theorem-b1: violations are the stored flags, bounds near -1 say nothi
   write("cos", {0.5f, 0.25f, 0.1f, 0.9f, 0.5f, 0.5f, 0.5f, 0.5f});
   write("bounds/printed", {-0.995f, 0.250002f, 0.4f, 1.5f, -1.0f, -1.0f, 0.0f, 0.1f});
   flags("violated/printed", {0, 0, 1, 1, 0, 0, 0, 0});
-  FigureOptions options;
-  options.metric = "printed";
-  options.heads = "0";
+  FigureOptions options{.metric = "printed", .heads = "0"};
   const plot::Figure one = testing::drawn(result, "theorem-b1", options);
   REQUIRE(one.panels.size() == 1);
-  CHECK_THAT(notes_of(one.panels[0]), ContainsSubstring("violated: 2 (50%)"));
-  CHECK_THAT(notes_of(one.panels[0]), ContainsSubstring("says nothing: 25%"));
-  CHECK_THAT(notes_of(one.panels[0]), ContainsSubstring("above 1: 25%"));
+  check_has(notes_of(one.panels[0]), {"violated: 2 (50%)", "says nothing: 25%", "above 1: 25%"});
   options.heads = "";
   const plot::Figure both = testing::drawn(result, "theorem-b1", options);
   CHECK_THAT(notes_of(both.panels[0]), ContainsSubstring("violated: 2 (25%)"));
@@ -61,8 +50,7 @@ TEST_CASE("theorem-b1: violations are the stored flags, bounds near -1 say nothi
   CHECK_THAT(both.caption[0], ContainsSubstring("n = 8 query rows over 1 layers and 2 heads"));
 }
 
-TEST_CASE("quest-bounds: violations are the stored flags; the best page's rank adds up",
-          "[figures]") {
+TEST_CASE("quest-bounds: violations are the stored flags; the best page's rank adds up") {
   MemoryResult result;
   begin(result, "quest", {0});
   const Shape shape{1, 1, 2, 3};  // two steps, three pages; the first step has two
@@ -81,8 +69,7 @@ TEST_CASE("quest-bounds: violations are the stored flags; the best page's rank a
   result.write<std::int32_t>("best_rank", 0, std::vector<std::int32_t>{0, 1});
   const plot::Figure figure = testing::drawn(result, "quest-bounds", {});
   REQUIRE(figure.caption.size() == 1);
-  CHECK_THAT(figure.caption[0], ContainsSubstring("n = 5 pages"));
-  CHECK_THAT(figure.caption[0], ContainsSubstring("2 bounds below the true maximum"));
+  check_has(figure.caption[0], {"n = 5 pages", "2 bounds below the true maximum"});
   REQUIRE(figure.panels.size() == 2);
   const auto* line = std::get_if<plot::Line>(&figure.panels[1].marks[0]);
   REQUIRE(line != nullptr);
@@ -90,5 +77,4 @@ TEST_CASE("quest-bounds: violations are the stored flags; the best page's rank a
   CHECK(line->y == std::vector<double>{0.5, 1.0, 1.0});  // steps whose best page is among them
 }
 
-}  // namespace
 }  // namespace kvscope::bounds_kinds_test

@@ -1,24 +1,14 @@
 // What figures draw, from small results whose numbers can be counted.
 #include <fmt/format.h>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <limits>
-
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/selection.hpp"
-#include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::data_kinds_test {
-namespace {
 
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 using testing::begin_result;
 using testing::drawn;
 using testing::mark_of;
@@ -27,7 +17,7 @@ using testing::result_of;
 
 constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
 
-TEST_CASE("query-scores: the head of largest correlation, its queries and weights", "[figures]") {
+TEST_CASE("query-scores: the head of largest correlation, its queries and weights") {
   MemoryResult result;
   begin_result(result, "query-selection");
   write_axis(result, "layer", std::vector<Index>{3, 4}, "1", "layer");
@@ -53,8 +43,7 @@ TEST_CASE("query-scores: the head of largest correlation, its queries and weight
   CHECK(cloud.x[1] == Approx(0.3));
   CHECK(cloud.y[1] == Approx(std::exp(-1.0)));
   CHECK(cloud.value == std::vector<double>{2.0, 6.0});
-  CHECK_THAT(figure.panels[0].title, ContainsSubstring("Layer 4, query head 0"));
-  CHECK_THAT(figure.panels[0].title, ContainsSubstring("$r$\u00A0=\u00A01.00"));
+  check_has(figure.panels[0].title, {"Layer 4, query head 0", "$r$\u00A0=\u00A01.00"});
   const auto& box = mark_of<plot::Boxes>(figure.panels[1]);
   CHECK(box.x == std::vector<plot::Range>{{0.0, 1.0}});
   CHECK(box.y == std::vector<plot::Range>{{1.0, 2.0}});
@@ -64,7 +53,7 @@ TEST_CASE("query-scores: the head of largest correlation, its queries and weight
   CHECK(map.values[2] == Approx(0.8));
 }
 
-TEST_CASE("nucleus-size: shares of rows by size, medians of heads by layer", "[figures]") {
+TEST_CASE("nucleus-size: shares of rows by size, medians of heads by layer") {
   MemoryResult result;
   begin_result(result, "coverage");
   write_axis(result, "layer", std::vector<Index>{5}, "1", "layer");
@@ -92,7 +81,7 @@ TEST_CASE("nucleus-size: shares of rows by size, medians of heads by layer", "[f
   CHECK_THAT(figure.caption[0], ContainsSubstring("n = 10 rows"));
 }
 
-TEST_CASE("head-budget: heads by their need, and one budget for all", "[figures]") {
+TEST_CASE("head-budget: heads by their need, and one budget for all") {
   MemoryResult result;
   begin_result(result, "coverage");
   write_axis(result, "layer", std::vector<Index>{0}, "1", "layer");
@@ -112,8 +101,7 @@ TEST_CASE("head-budget: heads by their need, and one budget for all", "[figures]
   CHECK(mark_of<plot::Rule>(figure.panels[1]).at == 7.0);
 }
 
-TEST_CASE("ladder: every rung has its line, alone and together, and says when it is not taken",
-          "[figures]") {
+TEST_CASE("ladder: every rung has its line, alone and together, and says when it is not taken") {
   MemoryResult result;
   begin_result(result, "ladder");
   const auto rung = [](const std::string& name, const std::string& refused, double mass,
@@ -148,7 +136,7 @@ TEST_CASE("ladder: every rung has its line, alone and together, and says when it
                     ContainsSubstring("choose from mass"));
 }
 
-TEST_CASE("pareto: dots with intervals, the front through the best, dense as a line", "[figures]") {
+TEST_CASE("pareto: dots with intervals, the front through the best, dense as a line") {
   MemoryResult result;
   begin_result(result, "pareto");
   const auto one = [](const std::string& selector, double us, double loss, const char* on_front) {
@@ -174,7 +162,7 @@ TEST_CASE("pareto: dots with intervals, the front through the best, dense as a l
                     ContainsSubstring("no row of these methods"));
 }
 
-TEST_CASE("ties: a point per case and number type", "[figures]") {
+TEST_CASE("ties: a point per case and number type") {
   MemoryResult result;
   begin_result(result, "ties");
   const auto one = [](Index page, const std::string& type, double ties,
@@ -197,8 +185,7 @@ TEST_CASE("ties: a point per case and number type", "[figures]") {
   CHECK(mark_of<plot::Note>(figure.panels[0]).text == "not taken");
 }
 
-TEST_CASE("overlap: a method per row and column, the other way round below the diagonal",
-          "[figures]") {
+TEST_CASE("overlap: a method per row and column, the other way round below the diagonal") {
   MemoryResult result;
   begin_result(result, "overlap");
   const auto couple = [](const char* first, const char* second, const char* budget, double x) {
@@ -236,7 +223,7 @@ TEST_CASE("overlap: a method per row and column, the other way round below the d
   CHECK_THROWS_WITH(drawn(empty, "overlap"), ContainsSubstring("no couples"));
 }
 
-TEST_CASE("top10-recall: means over heads of the recall column", "[figures]") {
+TEST_CASE("top10-recall: means over heads of the recall column") {
   std::string csv =
       "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean,recall10,"
       "output_error_rel,bytes\n";
@@ -278,8 +265,7 @@ std::string equal_cost_csv() {
   return csv;
 }
 
-TEST_CASE("equal-cost: a dot per method, by family and best first, other costs apart",
-          "[figures]") {
+TEST_CASE("equal-cost: a dot per method, by family and best first, other costs apart") {
   const MemoryResult result = result_of(equal_cost_csv(), "sweep");
   const plot::Figure figure = drawn(result, "equal-cost");
   REQUIRE(figure.panels.size() == 2);
@@ -320,7 +306,7 @@ TEST_CASE("equal-cost: a dot per method, by family and best first, other costs a
   CHECK_THROWS_AS(drawn(plain, "equal-cost"), ConfigError);
 }
 
-TEST_CASE("equal-cost: of a closed loop, means over its cells", "[figures]") {
+TEST_CASE("equal-cost: of a closed loop, means over its cells") {
   const std::string csv =
       "model,task,selector,budget_kind,kind,match,knob,match_note,budget,length,accuracy,"
       "accuracy_low,accuracy_high,match_reached\n"
@@ -336,9 +322,8 @@ TEST_CASE("equal-cost: of a closed loop, means over its cells", "[figures]") {
   REQUIRE(figure.panels.size() == 1);
   const plot::Panel& panel = figure.panels[0];
   CHECK(panel.x.label == "Accuracy");
-  CHECK_THAT(testing::caption_of(figure),
-             ContainsSubstring("\n1 method is beyond the oracle: it bounds no answer.\n"));
-  CHECK_THAT(testing::caption_of(figure), ContainsSubstring("Made from m (model).\n"));
+  check_has(testing::caption_of(figure),
+            {"\n1 method is beyond the oracle: it bounds no answer.\n", "Made from m (model).\n"});
   std::vector<std::vector<double>> dots;
   for (const plot::Mark& mark : panel.marks) {
     if (const auto* one = std::get_if<plot::Scatter>(&mark)) dots.push_back(one->x);
@@ -362,7 +347,7 @@ TEST_CASE("equal-cost: of a closed loop, means over its cells", "[figures]") {
   CHECK_THROWS_AS(drawn(result, "equal-cost", {.metric = "mass"}), ConfigError);
 }
 
-TEST_CASE("curves along measured keys, bytes or the nominal budget", "[figures]") {
+TEST_CASE("curves along measured keys, bytes or the nominal budget") {
   const std::string csv =
       "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,bytes\n"
       "t,prefill,full,none,0,0,,0,0,500,1,9000\n"
@@ -372,8 +357,7 @@ TEST_CASE("curves along measured keys, bytes or the nominal budget", "[figures]"
       "t,prefill,oracle-topp,p,0,0,0.8,0,0,100,0.8,1500\n"
       "t,prefill,twilight,p,0,0,0.8,0,0,256,0.8,1500\n";
   const MemoryResult result = result_of(csv, "sweep");
-  FigureOptions options;
-  options.metric = "mass";
+  FigureOptions options{.metric = "mass"};
   const auto x_of = [&](const std::string& figure_name, const std::string& axis,
                         const std::string& label) {
     options.x = axis;
@@ -408,5 +392,4 @@ TEST_CASE("curves along measured keys, bytes or the nominal budget", "[figures]"
   CHECK_THROWS_AS(x_of("budget", "tokens", "quoka"), ConfigError);
 }
 
-}  // namespace
 }  // namespace kvscope::data_kinds_test

@@ -1,27 +1,18 @@
 // The figures of heads, from a small result whose numbers can be counted.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/kinds/heads.hpp"
-#include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::head_kinds_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
 using testing::marks_of;
 
 struct Heads {
   Heads() {
-    test::PlantOptions plant;
-    plant.n_tokens = 64;
+    test::PlantOptions plant{.n_tokens = 64};
     const MemoryTrace trace = test::planted_trace(plant);
     HeadsOptions options;
     options.selector = "quest:page-size=4";
@@ -52,7 +43,7 @@ struct Heads {
   MemoryResult result;
 };
 
-TEST_CASE("heads: each tile is the head's map, upright, with its number", "[figures]") {
+TEST_CASE("heads: each tile is the head's map, upright, with its number") {
   const Heads heads;
   const plot::Figure figure = heads.drawn("heads");
   REQUIRE(figure.panels.size() == 1);
@@ -83,13 +74,12 @@ TEST_CASE("heads: each tile is the head's map, upright, with its number", "[figu
   CHECK(boxes[1].label == "the 5 largest: mean attention distance (tokens)");
 }
 
-TEST_CASE("heads-sorted: the largest number comes first and says whose it is", "[figures]") {
+TEST_CASE("heads-sorted: the largest number comes first and says whose it is") {
   const Heads heads;
-  FigureOptions options;
-  options.metric = "lost_mass";
+  FigureOptions options{.metric = "lost_mass"};
   const plot::Figure figure = heads.drawn("heads-sorted", options);
   const auto lost = heads.result.values<double>("lost_mass");
-  const auto most = std::max_element(lost.begin(), lost.end()) - lost.begin();
+  const auto most = std::ranges::max_element(lost) - lost.begin();
   const auto notes = marks_of<plot::Note>(figure.panels[0]);
   REQUIRE(notes.size() == 8);
   CHECK(notes[0].text.starts_with(fmt::format("L{} H{}\n", most / 4, most % 4)));
@@ -98,8 +88,7 @@ TEST_CASE("heads-sorted: the largest number comes first and says whose it is", "
   CHECK(marks_of<plot::Note>(heads.drawn("heads-sorted", options).panels[0]).size() == 4);
 }
 
-TEST_CASE("heads against: what one method loses more than another, zero in the middle",
-          "[figures]") {
+TEST_CASE("heads against: what one method loses more than another, zero in the middle") {
   const Heads heads(1, {}, "quoka,quest:page-size=4");
   FigureOptions options;
   options.selector = "quoka";
@@ -144,7 +133,7 @@ TEST_CASE("heads against: what one method loses more than another, zero in the m
   CHECK_THROWS_WITH(heads.drawn("heads", options), ContainsSubstring("leave it out"));
 }
 
-TEST_CASE("heads of two results: by place, or by the most similar map", "[figures]") {
+TEST_CASE("heads of two results: by place, or by the most similar map") {
   const Heads first(1, {}, "");
   const Heads second(2, {}, "");
   const Heads upper(1, {1}, "");  // of the first, its upper layer alone
@@ -176,7 +165,7 @@ TEST_CASE("heads of two results: by place, or by the most similar map", "[figure
   CHECK_THROWS_WITH(drawn(second, "names"), ContainsSubstring("place or maps"));
 }
 
-TEST_CASE("head-numbers: one map per measure that says something", "[figures]") {
+TEST_CASE("head-numbers: one map per measure that says something") {
   const Heads heads;
   const plot::Figure all = heads.drawn("head-numbers");
   // distance, entropy, sink, local and the loss; no token repeats and there is no attention sink
@@ -184,8 +173,7 @@ TEST_CASE("head-numbers: one map per measure that says something", "[figures]") 
   CHECK(all.panels[0].title == "Mean attention distance (tokens)");
   CHECK_THAT(all.panels[4].title, ContainsSubstring("Quest"));
   CHECK(all.columns == 3);  // rows that are about equally full
-  FigureOptions options;
-  options.metric = "entropy";
+  FigureOptions options{.metric = "entropy"};
   const plot::Figure one = heads.drawn("head-numbers", options);
   REQUIRE(one.panels.size() == 1);
   CHECK(one.span == plot::Span::column);
@@ -199,5 +187,4 @@ TEST_CASE("head-numbers: one map per measure that says something", "[figures]") 
   CHECK_THROWS_WITH(heads.drawn("heads", options), ContainsSubstring("quest:page-size=4"));
 }
 
-}  // namespace
 }  // namespace kvscope::head_kinds_test

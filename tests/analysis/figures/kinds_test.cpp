@@ -1,10 +1,4 @@
 // Figures from results with known numbers.
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <set>
 #include <tuple>
 
 #include "analysis/figures/figure_kind.hpp"
@@ -12,16 +6,11 @@
 #include "analysis/figures/selection.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "analysis/plot/theme.hpp"
-#include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
-#include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::kinds_test {
-namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 /// A table as a result, and a figure made of it.
 struct TableResult {
@@ -68,7 +57,7 @@ const plot::Line& line_named(const plot::Panel& panel, const std::string& select
   return std::get<plot::Line>(panel.marks[0]);
 }
 
-TEST_CASE("budget curves are means over the heads of layers that are sparse for all", "[figures]") {
+TEST_CASE("budget curves are means over the heads of layers that are sparse for all") {
   const TableResult result(sweep_csv_text(), "sweep");
   const plot::Figure figure = result.make("budget");
   REQUIRE(figure.panels.size() == 3);
@@ -80,18 +69,14 @@ TEST_CASE("budget curves are means over the heads of layers that are sparse for 
   CHECK(oracle.tone.role == plot::Role::reference);
   CHECK(oracle.y[0] == Approx(0.7));  // layer 0 does not count, though it is sparse for the oracle
   CHECK(quest.low.empty());  // heads are no sample: without recorded intervals there is no band
-  CHECK_THAT(testing::caption_of(figure),
-             ContainsSubstring("none are recorded for mass, recall10"));
-  CHECK_THAT(testing::caption_of(figure), ContainsSubstring("n = 2"));
-  FigureOptions options;
-  options.metric = "recall10";
-  options.band = BandKind::range;
+  check_has(testing::caption_of(figure), {"none are recorded for mass, recall10", "n = 2"});
+  FigureOptions options{.metric = "recall10", .band = BandKind::range};
   CHECK(result.make("budget", options).panels.size() == 1);
   const plot::Figure bytes = result.make("bytes");
   CHECK(line_named(bytes.panels[0], "quest").x[0] == Approx(3200.0));
 }
 
-TEST_CASE("selections that leave nothing and unknown choices are refused", "[figures]") {
+TEST_CASE("selections that leave nothing and unknown choices are refused") {
   const TableResult result(sweep_csv_text(), "sweep");
   const auto fails = [&](const std::string& figure, auto change, const std::string& part) {
     FigureOptions options;
@@ -121,11 +106,9 @@ TEST_CASE("selections that leave nothing and unknown choices are refused", "[fig
                     ContainsSubstring("found 0 results"));
 }
 
-TEST_CASE("coverage by head masks what is dense", "[figures]") {
+TEST_CASE("coverage by head masks what is dense") {
   const TableResult result(sweep_csv_text(), "sweep");
-  FigureOptions options;
-  options.budget = "64";
-  options.selector = "quest";
+  FigureOptions options{.selector = "quest", .budget = "64"};
   const plot::Figure figure = result.make("coverage-heads", options);
   const auto& map = std::get<plot::HeatMap>(figure.panels[0].marks[0]);
   REQUIRE(map.values.size() == 4);
@@ -133,7 +116,7 @@ TEST_CASE("coverage by head masks what is dense", "[figures]") {
   CHECK(map.values[3] == Approx(0.7));
 }
 
-TEST_CASE("a budget beyond the context leaves no layer out", "[figures]") {
+TEST_CASE("a budget beyond the context leaves no layer out") {
   // Everything fits at 64: the method answers "all of it" there, which is not a dense layer.
   std::string csv = kSweepHead;
   for (int head : {0, 1}) {
@@ -148,32 +131,30 @@ TEST_CASE("a budget beyond the context leaves no layer out", "[figures]") {
   CHECK(line.y == std::vector<double>{0.5, 1.0});
 }
 
-TEST_CASE("coverage by head shows methods that take no budget", "[figures]") {
+TEST_CASE("coverage by head shows methods that take no budget") {
   std::string csv = kSweepHead;
   csv += "a,prefill,minference,none,0,0,,0,0,0.25,0.5,0.1,3200\n";
   csv += "a,prefill,minference,none,0,1,,0,0,0.75,0.5,0.1,3200\n";
   const plot::Figure figure = TableResult(csv, "sweep").make("coverage-heads");
   const auto& map = std::get<plot::HeatMap>(figure.panels[0].marks[0]);
   CHECK(map.values == std::vector<float>{0.25F, 0.75F});
-  FigureOptions options;
-  options.budget = "64";
+  FigureOptions options{.budget = "64"};
   CHECK_THROWS_WITH(TableResult(csv, "sweep").make("coverage-heads", options),
                     ContainsSubstring("no method here has a budget"));
 }
 
-TEST_CASE("coverage by head names the methods that have no numbers at the budget", "[figures]") {
+TEST_CASE("coverage by head names the methods that have no numbers at the budget") {
   std::string csv = kSweepHead;
   csv += "a,prefill,quest,tokens,0,0,64,0,0,0.25,0.5,0.1,3200\n";
   csv += "a,prefill,snapkv,tokens,0,0,32,0,0,0.75,0.5,0.1,3200\n";
-  FigureOptions options;
-  options.budget = "64";
+  FigureOptions options{.budget = "64"};
   const plot::Figure figure = TableResult(csv, "sweep").make("coverage-heads", options);
-  CHECK(std::any_of(figure.caption.begin(), figure.caption.end(), [](const std::string& sentence) {
+  CHECK(std::ranges::any_of(figure.caption, [](const std::string& sentence) {
     return sentence == "Without numbers at this budget: SnapKV.";
   }));
 }
 
-TEST_CASE("a layer map boxes the monotone cells", "[figures]") {
+TEST_CASE("a layer map boxes the monotone cells") {
   MemoryResult memory;
   ResultInfo info;
   info.kind = "layer-map";
@@ -197,7 +178,7 @@ TEST_CASE("a layer map boxes the monotone cells", "[figures]") {
   CHECK(boxes.y[1] == plot::Range{1.0, 2.0});
 }
 
-TEST_CASE("needle, perplexity and latency are made from plain tables", "[figures]") {
+TEST_CASE("needle, perplexity and latency are made from plain tables") {
   const TableResult needle(
       "selector,budget,length,depth,accuracy\nquoka,64,1024,0,1\nquoka,64,1024,1,0.5\n"
       "quoka,64,2048,0,0\nquoka,64,1024,0,0\n");
@@ -215,7 +196,7 @@ TEST_CASE("needle, perplexity and latency are made from plain tables", "[figures
   CHECK(line_named(latency.panels[1], "quest").y == std::vector<double>{2.0, 4.0});
 }
 
-TEST_CASE("densities count what they show and what lies outside", "[figures]") {
+TEST_CASE("densities count what they show and what lies outside") {
   const std::vector<double> x = {0.0, 0.5, 1.0, 2.0, std::nan("")};
   const auto density = figures::density_of(x, x, {0.0, 1.0}, {0.0, 1.0}, 2);
   CHECK(density.n_shown == 3);
@@ -225,7 +206,7 @@ TEST_CASE("densities count what they show and what lies outside", "[figures]") {
   CHECK(std::isnan(density.map.values[1]));
 }
 
-TEST_CASE("every figure says what it needs, and names are unique", "[figures]") {
+TEST_CASE("every figure says what it needs, and names are unique") {
   std::vector<std::string> names;
   for (const FigureKind& kind : figure_kinds()) {
     names.push_back(kind.name);
@@ -236,13 +217,13 @@ TEST_CASE("every figure says what it needs, and names are unique", "[figures]") 
     CHECK(!kind.kinds.empty());
     CHECK(kind.make);
   }
-  CHECK(std::is_sorted(names.begin(), names.end()));
+  CHECK(std::ranges::is_sorted(names));
   CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
   CHECK(find_figure_kind("layer-map").kinds == std::vector<std::string>{"layer-map"});
   CHECK_THROWS_WITH(find_figure_kind("layermap"), ContainsSubstring("Did you mean layer-map?"));
 }
 
-TEST_CASE("the rows of a result are its columns, its words, or its layers", "[figures]") {
+TEST_CASE("the rows of a result are its columns, its words, or its layers") {
   const TableResult result("selector,x\nquest,1\nfull,2\n");
   const Table rows = rows_of(MemoryResultView(result.memory, "t.csv"));
   CHECK(rows.text("selector").at(1) == "full");
@@ -257,7 +238,7 @@ TEST_CASE("the rows of a result are its columns, its words, or its layers", "[fi
   CHECK_THROWS_AS(rows_of(MemoryResultView(nothing, "x.h5")), FormatError);
 }
 
-TEST_CASE("bands are the intervals that the result records, those of whole layers", "[figures]") {
+TEST_CASE("bands are the intervals that the result records, those of whole layers") {
   const TableResult result(
       "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,mass_low,"
       "mass_high,recall10,bytes\n"
@@ -268,8 +249,7 @@ TEST_CASE("bands are the intervals that the result records, those of whole layer
       "a,decode,quest,tokens,1,0,64,0,0,64,0.6,0.30,0.90,0.5,10\n"
       "a,decode,quest,tokens,1,1,64,0,0,64,0.8,0.50,0.95,0.5,10\n",
       "sweep");
-  FigureOptions options;
-  options.metric = "mass,recall10";
+  FigureOptions options{.metric = "mass,recall10"};
   const plot::Figure figure = result.make("budget", options);
   const plot::Line& quest = line_named(figure.panels[0], "quest");
   CHECK(quest.y[0] == Approx(0.6));
@@ -285,7 +265,7 @@ TEST_CASE("bands are the intervals that the result records, those of whole layer
   CHECK(one.high[0] == Approx(0.95));
 }
 
-TEST_CASE("no method looks like another, and chance is grey", "[figures]") {
+TEST_CASE("no method looks like another, and chance is grey") {
   std::string csv = kSweepHead;
   const std::vector<std::string> methods = {"full", "oracle-topk", "quest",        "sparq",
                                             "loki", "quoka",       "snapkv",       "keydiff",
@@ -310,7 +290,7 @@ TEST_CASE("no method looks like another, and chance is grey", "[figures]") {
         theme.style_of(line_named(figure.panels[0], "oracle-topk").tone).dash);
 }
 
-TEST_CASE("every method has a look of its own, the same in every figure", "[figures]") {
+TEST_CASE("every method has a look of its own, the same in every figure") {
   const plot::Theme theme = plot::make_theme(plot::Venue::icml, plot::Ground::light);
   std::set<std::tuple<int, int, int, int, int>> looks;
   for (const SelectorEntry& entry : selector_registry().entries()) {
@@ -338,28 +318,23 @@ TEST_CASE("every method has a look of its own, the same in every figure", "[figu
   CHECK(two.of("quest:page-size=4").slot % 12 != 1);
 }
 
-TEST_CASE("a method beyond the oracle has its reason in the caption", "[figures]") {
+TEST_CASE("a method beyond the oracle has its reason in the caption") {
   const std::string head =
       "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,bytes\n";
   const std::string oracle = "a,prefill,oracle-topk,tokens,1,0,16,0,0,248,0.538,100\n";
-  FigureOptions options;
-  options.metric = "mass";
-  options.x = "budget";
+  FigureOptions options{.metric = "mass", .x = "budget"};
   const plot::Figure beyond =
       TableResult(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.563,100\n", "sweep")
           .make("budget", options);
   CHECK(beyond.panels[0].title.empty());
-  CHECK_THAT(
-      testing::caption_of(beyond),
-      ContainsSubstring("\nAt budget 16 QuoKA is above the oracle: 308 keys to its 248.\n") &&
-          ContainsSubstring("keep more keys"));
+  check_has(testing::caption_of(beyond),
+            {"\nAt budget 16 QuoKA is above the oracle: 308 keys to its 248.\n", "keep more keys"});
   const plot::Figure below =
       TableResult(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.5,100\n", "sweep")
           .make("budget", options);
   CHECK_THAT(testing::caption_of(below), !ContainsSubstring("above the oracle"));
   // heads beside each other: every panel says its keys, where one is beyond
-  FigureOptions at_budget;
-  at_budget.budget = "16";
+  FigureOptions at_budget{.budget = "16"};
   const plot::Figure heads =
       TableResult(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.563,100\n", "sweep")
           .make("coverage-heads", at_budget);
@@ -372,15 +347,14 @@ TEST_CASE("a method beyond the oracle has its reason in the caption", "[figures]
   CHECK_THAT(usual.panels[1].title, !ContainsSubstring("keys per query"));
 }
 
-TEST_CASE("closed loops: an oracle below a method says why in the caption", "[figures]") {
+TEST_CASE("closed loops: an oracle below a method says why in the caption") {
   const std::string head = "selector,budget_kind,budget,length,depth,accuracy,kept\n";
   const std::string oracle = "oracle-topk,tokens,128,2048,0.5,0.5,128\n";
   const plot::Figure more =
       TableResult(head + oracle + "quoka,tokens,128,2048,0.5,1,210\n", "table").make("needle");
   CHECK_THAT(more.panels[0].title, !ContainsSubstring("above"));
-  CHECK_THAT(testing::caption_of(more),
-             ContainsSubstring("\nQuoKA is above the oracle: 210 keys to its 128.\n") &&
-                 ContainsSubstring("no bound on answers"));
+  check_has(testing::caption_of(more),
+            {"\nQuoKA is above the oracle: 210 keys to its 128.\n", "no bound on answers"});
   const plot::Figure same =
       TableResult(head + oracle + "quoka,tokens,128,2048,0.5,1,128\n", "table").make("needle");
   CHECK_THAT(testing::caption_of(same),
@@ -400,20 +374,19 @@ TEST_CASE("closed loops: an oracle below a method says why in the caption", "[fi
              !ContainsSubstring("the oracle"));
 }
 
-TEST_CASE("against bytes, budgets of every kind stand together", "[figures]") {
+TEST_CASE("against bytes, budgets of every kind stand together") {
   const std::string csv = kSweepHead +
                           "a,decode,quest,tokens,1,0,64,0,0,0.8,0.5,0.1,100\n"
                           "a,decode,quest,tokens,1,0,128,0,0,0.9,0.5,0.1,200\n"
                           "a,decode,twilight,p,1,0,0.9,0,0,0.85,0.5,0.1,150\n";
   const plot::Figure bytes = TableResult(csv, "sweep").make("bytes");
   CHECK(line_named(bytes.panels[0], "twilight").x[0] == Approx(150.0));
-  FigureOptions options;
-  options.selector = "twilight";
+  FigureOptions options{.selector = "twilight"};
   const plot::Figure budget = TableResult(csv, "sweep").make("budget", options);
   CHECK_THAT(budget.panels[0].x.label, ContainsSubstring("share $p$"));
 }
 
-TEST_CASE("needle: the kind, the protocol and the prompts of a cell are said", "[figures]") {
+TEST_CASE("needle: the kind, the protocol and the prompts of a cell are said") {
   const std::string csv =
       "selector,budget_kind,budget,kind,dense_solves,protocol,length,depth,prompts,accuracy\n"
       "full,none,,common_words,no,all,1024,0,1,0\n"
@@ -431,19 +404,16 @@ TEST_CASE("needle: the kind, the protocol and the prompts of a cell are said", "
   CHECK(std::get<plot::HeatMap>(both.make("needle").panels[1].marks[0]).values[0] == 0.5F);
   std::string caption;
   for (const std::string& sentence : figure.caption) caption += sentence + " ";
-  CHECK_THAT(caption, ContainsSubstring("Kind of prompt: passkey.") &&
-                          ContainsSubstring("Protocol all:") &&
-                          ContainsSubstring("Each cell: 2 prompts.") &&
-                          ContainsSubstring("common_words as well"));
-  FigureOptions options;
-  options.metric = "common_words";
+  check_has(caption, {"Kind of prompt: passkey.", "Protocol all:", "Each cell: 2 prompts.",
+                      "common_words as well"});
+  FigureOptions options{.metric = "common_words"};
   CHECK(std::get<plot::HeatMap>(result.make("needle", options).panels[0].marks[0]).values[0] ==
         0.0F);
   options.metric = "common";  // no part of a name
   CHECK_THROWS_WITH(result.make("needle", options), ContainsSubstring("no kind \"common\""));
 }
 
-TEST_CASE("needle: a depth is a share, and a mean says of how many cells", "[figures]") {
+TEST_CASE("needle: a depth is a share, and a mean says of how many cells") {
   const std::string head = "selector,budget,length,depth,accuracy\n";
   CHECK_THROWS_WITH(TableResult(head + "quoka,64,1024,50,1\n").make("needle"),
                     ContainsSubstring("from 0 to 1") && ContainsSubstring("found 50"));
@@ -453,7 +423,7 @@ TEST_CASE("needle: a depth is a share, and a mean says of how many cells", "[fig
   CHECK_THAT(figure.panels[0].title, ContainsSubstring("mean 83% over 3 of 4 cells"));
 }
 
-TEST_CASE("latency: what is plotted, attention apart, ratios as they were taken", "[figures]") {
+TEST_CASE("latency: what is plotted, attention apart, ratios as they were taken") {
   const std::string csv =
       "selector,budget,length,repeat,seconds,seconds_low,seconds_high,ttft_seconds,"
       "attention_seconds,selection_seconds,ttft_ratio,ttft_ratio_low,ttft_ratio_high,attention_"
@@ -475,8 +445,7 @@ TEST_CASE("latency: what is plotted, attention apart, ratios as they were taken"
   CHECK_THAT(plain.caption.front(), ContainsSubstring("column seconds of the table"));
 }
 
-TEST_CASE("latency: full as a method is a control beside dense, and budgets have their kinds",
-          "[figures]") {
+TEST_CASE("latency: full as a method is a control beside dense, and budgets have their kinds") {
   const std::string csv =
       "method,selector,budget,budget_kind,length,seconds,seconds_low,seconds_high,ttft_seconds,"
       "ttft_ratio,ttft_ratio_low,ttft_ratio_high\n"
@@ -495,13 +464,12 @@ TEST_CASE("latency: full as a method is a control beside dense, and budgets have
   const plot::Line& noise = line_named(figure.panels[1], "full, as a method");
   CHECK(noise.y[0] == Approx(0.91));  // the one control there is
   CHECK(noise.high[0] == Approx(1.05));
-  FigureOptions options;
-  options.selector = "quest";
+  FigureOptions options{.selector = "quest"};
   const plot::Figure without = result.make("latency", options);
   CHECK(without.panels[0].marks.size() == 3);  // dense and two budgets
 }
 
-TEST_CASE("a dollar in a method's name is a dollar", "[figures]") {
+TEST_CASE("a dollar in a method's name is a dollar") {
   const std::string csv = kSweepHead + "a,decode,a_b$x_y$,tokens,1,0,64,0,0,0.8,0.5,0.1,100\n";
   const plot::Figure figure = TableResult(csv, "sweep").make("budget");
   const auto* line = std::get_if<plot::Line>(&figure.panels[0].marks[0]);
@@ -512,5 +480,4 @@ TEST_CASE("a dollar in a method's name is a dollar", "[figures]") {
   CHECK(plot::tex_text("$S_q$") == "$S_q$");
 }
 
-}  // namespace
 }  // namespace kvscope::kinds_test

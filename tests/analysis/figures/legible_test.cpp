@@ -1,28 +1,19 @@
 // What makes figures legible to a stranger: names, marks apart from each other, lines and colours
 // that can be told apart, nothing drawn as if it were a little.
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <set>
-
 #include "analysis/base/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/plot/theme.hpp"
-#include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::legible_test {
-namespace {
 
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 using testing::drawn;
 using testing::marks_of;
 using testing::result_of;
 
-TEST_CASE("figures call methods by their names, as tables do", "[figures]") {
+TEST_CASE("figures call methods by their names, as tables do") {
   CHECK(figures::method_label("quoka") == "QuoKA");
   CHECK(figures::method_label("oracle-topk") == "Oracle top-k");
   CHECK(figures::method_label("full") == "Full attention");
@@ -35,7 +26,7 @@ TEST_CASE("figures call methods by their names, as tables do", "[figures]") {
   for (const auto& [id, name] : figures::method_names()) CHECK(figures::method_label(id) == name);
 }
 
-TEST_CASE("attention-map: the stars of many chunks stand apart", "[figures]") {
+TEST_CASE("attention-map: the stars of many chunks stand apart") {
   // 24 chunks of 128 queries; every eighth is chosen
   constexpr Index kChunks = 24;
   constexpr Index kTokens = kChunks * 128;
@@ -92,7 +83,7 @@ TEST_CASE("attention-map: the stars of many chunks stand apart", "[figures]") {
                                " of 384, as many as have room)"));
 }
 
-TEST_CASE("perplexity: long curves are few points, whose dashes can be seen", "[figures]") {
+TEST_CASE("perplexity: long curves are few points, whose dashes can be seen") {
   std::string csv = "selector,position,log_perplexity\n";
   for (int t = 0; t < 2000; ++t) csv += "quest," + std::to_string(t) + ",3\n";
   const plot::Figure figure = drawn(result_of(csv), "perplexity");
@@ -103,7 +94,7 @@ TEST_CASE("perplexity: long curves are few points, whose dashes can be seen", "[
   CHECK_THAT(testing::caption_of(figure), ContainsSubstring("one of 50 positions"));
 }
 
-TEST_CASE("cost: a row of panels per batch, one colour per method", "[figures]") {
+TEST_CASE("cost: a row of panels per batch, one colour per method") {
   std::string csv =
       "selector,budget,batch,context,hardware,predicted_speedup,append_us,score_us,topk_us,"
       "attend_us,estimate_us,extrapolated\n";
@@ -132,7 +123,7 @@ TEST_CASE("cost: a row of panels per batch, one colour per method", "[figures]")
   CHECK(figure.panels[2].legend == plot::LegendPlace::none);
 }
 
-TEST_CASE("what has an order has colours in that order", "[figures]") {
+TEST_CASE("what has an order has colours in that order") {
   for (const plot::Ground ground : {plot::Ground::light, plot::Ground::dark}) {
     const plot::Theme theme = plot::make_theme(plot::Venue::icml, ground);
     double before = -1.0;
@@ -148,5 +139,4 @@ TEST_CASE("what has an order has colours in that order", "[figures]") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::legible_test

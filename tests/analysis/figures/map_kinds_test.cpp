@@ -1,22 +1,12 @@
 // What the figures of maps and clouds draw (geometry, coverage-pages, attention-map), number by
 // number, from small results.
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <limits>
-
 #include "analysis/base/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
-#include "core/base/error.hpp"
-#include "core/trace/result.hpp"
 #include "tests/analysis/figures/drawn.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::map_kinds_test {
-namespace {
 
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 using testing::begin_result;
 using testing::mark_of;
 using testing::put;
@@ -57,12 +47,10 @@ MemoryResult geometry_result() {
   return result;
 }
 
-TEST_CASE("geometry: the clouds of one head, its mean query and the axes' variance", "[figures]") {
+TEST_CASE("geometry: the clouds of one head, its mean query and the axes' variance") {
   const MemoryResult result = geometry_result();
   const MemoryResultView view(result, "g.h5");
-  FigureOptions options;
-  options.layers = "4";
-  options.heads = "2";
+  FigureOptions options{.layers = "4", .heads = "2"};
   const plot::Figure figure = make_figure(find_figure_kind("geometry"), {{&view}, options});
   REQUIRE(figure.panels.size() == 1);
   const plot::Panel& panel = figure.panels[0];
@@ -92,7 +80,7 @@ TEST_CASE("geometry: the clouds of one head, its mean query and the axes' varian
   CHECK_THAT(testing::caption_of(best), ContainsSubstring("farthest apart"));
 }
 
-TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it", "[figures]") {
+TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it") {
   MemoryResult result;
   begin_result(result, "coverage");
   write_axis(result, "layer", std::vector<Index>{0, 7}, "1", "layer");
@@ -114,8 +102,7 @@ TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it
   put(result, "map_selected", ResultType::f32, {2, 2, 2, 3}, dims, selected);
   result.finish({{"pairs", {"quest tokens=64", "quoka tokens=64"}}});
   const MemoryResultView view(result, "c.h5");
-  FigureOptions options;
-  options.layers = "7";
+  FigureOptions options{.layers = "7"};
   plot::Figure figure = make_figure(find_figure_kind("coverage-pages"), {{&view}, options});
   REQUIRE(figure.panels.size() == 3);
   const auto& attention = mark_of<plot::HeatMap>(figure.panels[0]);
@@ -142,8 +129,7 @@ TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it
   CHECK(figure.panels[1].colour->axis.range->high == 1.0);
 }
 
-TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoKA keeps",
-          "[figures]") {
+TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoKA keeps") {
   // 7 tokens in blocks of 2, chunks from 0 and 4.
   MemoryResult map;
   begin_result(map, "attention-map");
@@ -191,7 +177,7 @@ TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoK
   CHECK_THAT(testing::caption_of(both), ContainsSubstring("Right: 68% of the visible pairs"));
 }
 
-TEST_CASE("attention-map: as much of the map is drawn as is kept", "[figures]") {
+TEST_CASE("attention-map: as much of the map is drawn as is kept") {
   // 64 tokens in blocks of 8, one chunk of the last 8: it keeps one key in four before it.
   MemoryResult map;
   begin_result(map, "attention-map");
@@ -223,5 +209,4 @@ TEST_CASE("attention-map: as much of the map is drawn as is kept", "[figures]") 
   CHECK(values[63] == 0.5f);
 }
 
-}  // namespace
 }  // namespace kvscope::map_kinds_test

@@ -1,20 +1,10 @@
 // Values read from small tables whose numbers can be counted.
 #include "analysis/papers/measure.hpp"
-#include "core/trace/result.hpp"
-
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 
 #include "analysis/base/read_table.hpp"
-#include "core/base/error.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::papers::measure_test {
-namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 /// A table in memory as the result of the run "run"; any other run is missing.
 struct Results {
@@ -133,5 +123,4 @@ TEST_CASE("numbers in their units") {
   CHECK(plain_number(48, Unit::tokens) == "48 tokens");
 }
 
-}  // namespace
 }  // namespace kvscope::papers::measure_test

@@ -2,23 +2,16 @@
 // wrong verdicts over worlds in which the truth is known.
 #include "analysis/papers/paired.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <random>
 
 #include "analysis/base/read_table.hpp"
 #include "analysis/papers/doubts.hpp"
 #include "analysis/papers/verdict.hpp"
 #include "analysis/simulate/row_units.hpp"
-#include "core/trace/result.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::papers::paired_test {
-namespace {
 
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 using Rows = std::vector<std::vector<double>>;
 
 /// A table with the units of its rows, as the run "run".
@@ -218,5 +211,4 @@ TEST_CASE("planted worlds: wrong verdicts stay within their nominal share") {
   CHECK(share(Verdict::not_decided, 0.15, 0.05, 1, 12) >= 0.8);
 }
 
-}  // namespace
 }  // namespace kvscope::papers::paired_test

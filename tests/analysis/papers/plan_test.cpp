@@ -1,18 +1,9 @@
 // The plan: what the commands of the runs have to show, counted by hand.
 #include "analysis/papers/plan.hpp"
 
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <nlohmann/json.hpp>
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::papers::plan_test {
-namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("prompts and blocks of a command") {
   CHECK(units_of_command("simulate ruler --kinds a,b --lengths 1,2,3 --depths 5 --trials 4") ==
@@ -52,5 +43,4 @@ TEST_CASE("every check of an item that can be tested is in the plan, with its po
   CHECK_THAT(plan_text(quick), ContainsSubstring("paired over 20 prompts"));
 }
 
-}  // namespace
 }  // namespace kvscope::papers::plan_test

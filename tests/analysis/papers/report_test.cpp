@@ -1,15 +1,11 @@
 // The report: fields of the JSON, texts that are made safe, pictures that do not share ids.
 #include "analysis/papers/report.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
 #include <nlohmann/json.hpp>
 
-namespace kvscope::papers::report_test {
-namespace {
+#include "tests/support/test.hpp"
 
-using Catch::Matchers::ContainsSubstring;
+namespace kvscope::papers::report_test {
 
 struct Made {
   Item item;
@@ -92,16 +88,11 @@ TEST_CASE("the page is one file, with texts as texts") {
   CHECK_THAT(html, !ContainsSubstring("<script>"));
   CHECK_THAT(html, !ContainsSubstring("src="));
   CHECK_THAT(html, !ContainsSubstring("http"));
-  CHECK_THAT(html, ContainsSubstring("Keys &lt;of&gt; &amp; 50_percent"));
-  CHECK_THAT(html, ContainsSubstring("<td><b>99%</b></td>"));
-  CHECK_THAT(html, ContainsSubstring("<td><u>98%</u></td>"));
-  CHECK_THAT(html, ContainsSubstring("Not drawn: there is no column."));
-  CHECK_THAT(html, ContainsSubstring("50 % [40 %, 60 %]"));
-  CHECK_THAT(html, ContainsSubstring("Share of &lt;b&gt; reaches 90 %"));
-  CHECK_THAT(html, ContainsSubstring("paired: -25.0 points [-40.0, -10.0] over 20 prompts"));
-  CHECK_THAT(html, ContainsSubstring("7 trials do not tell."));
-  CHECK_THAT(html, ContainsSubstring("url(#quoka-made-up-0-clip1)"));
-  CHECK_THAT(html, ContainsSubstring("A note. A remark."));
+  check_has(html, {"Keys &lt;of&gt; &amp; 50_percent", "<td><b>99%</b></td>", "<td><u>98%</u></td>",
+                   "Not drawn: there is no column.", "50 % [40 %, 60 %]",
+                   "Share of &lt;b&gt; reaches 90 %",
+                   "paired: -25.0 points [-40.0, -10.0] over 20 prompts", "7 trials do not tell.",
+                   "url(#quoka-made-up-0-clip1)", "A note. A remark."});
   CHECK_THAT(report_tex({.model = "m"}, made.outcomes), ContainsSubstring("A note. A remark."));
 }
 
@@ -114,11 +105,8 @@ TEST_CASE("pictures on one page keep their own ids") {
 TEST_CASE("the TeX escapes what means something there") {
   const Made made;
   const std::string tex = report_tex({.model = "my_model"}, made.outcomes);
-  CHECK_THAT(tex, ContainsSubstring("my\\_model"));
-  CHECK_THAT(tex, ContainsSubstring("\\& 50\\_percent"));
-  CHECK_THAT(tex, ContainsSubstring("\\includegraphics"));
-  CHECK_THAT(tex, ContainsSubstring("\\input{items/quoka-made-up/table.tex}"));
+  check_has(tex, {"my\\_model", "\\& 50\\_percent", "\\includegraphics",
+                  "\\input{items/quoka-made-up/table.tex}"});
 }
 
-}  // namespace
 }  // namespace kvscope::papers::report_test

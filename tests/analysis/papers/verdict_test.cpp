@@ -1,18 +1,10 @@
 // The verdict of items with made-up values: every word, and which check decides.
 #include "analysis/papers/verdict.hpp"
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <set>
-
 #include "analysis/papers/expand.hpp"
-#include "core/base/error.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::papers::verdict_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 Measured number(double value) {
   Measured measured;
@@ -90,8 +82,7 @@ TEST_CASE("every check that decides is in the reason, and sizes that nothing can
   const std::vector<Measured> values = {number(3), number(2), number(1)};
   const auto judged = judge(
       item_of({{Role::form, "b", Op::above, "a"}, {Role::form, "c", Op::above, "a"}}), values);
-  CHECK_THAT(judged.reason, ContainsSubstring("B (2) is not above A (3)."));
-  CHECK_THAT(judged.reason, ContainsSubstring("C (1) is not above A (3)."));
+  check_has(judged.reason, {"B (2) is not above A (3).", "C (1) is not above A (3)."});
   CHECK(judged.checks.size() == 2);
   Item form = item_of({{Role::form, "a", Op::above, "b"}});
   form.only_form = "Bytes stand for seconds.";
@@ -160,8 +151,8 @@ TEST_CASE("methods on the same text are compared by their increase of perplexity
     if (item.id != "specattn-table-1" && item.id != "specattn-fig-5") continue;
     // Paired with the dense model's tokens; the perplexities' own intervals are those of the text.
     for (const char* key : {"spec", "quest"}) {
-      const auto at = std::find_if(item.values.begin(), item.values.end(),
-                                   [&](const Value& value) { return value.key == key; });
+      const auto at =
+          std::ranges::find_if(item.values, [&](const Value& value) { return value.key == key; });
       REQUIRE(at != item.values.end());
       CHECK(at->column == "relative_increase");
       CHECK(at->spread == Spread::recorded);
@@ -197,5 +188,4 @@ TEST_CASE("command lines become words") {
   CHECK(names_in("{a} {b} x{a} {") == std::vector<std::string>{"a", "b"});
 }
 
-}  // namespace
 }  // namespace kvscope::papers::verdict_test

@@ -1,20 +1,17 @@
 // What a claim quotes stands in the paper's own text, four words at a time.
 #include <fmt/format.h>
 
-#include <catch2/catch_test_macros.hpp>
 #include <cctype>
 #include <fstream>
 #include <map>
 #include <set>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "analysis/papers/item.hpp"
 #include "tests/support/golden.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::papers::words_test {
-namespace {
 
 using Words = std::vector<std::string>;
 
@@ -89,5 +86,4 @@ TEST_CASE("a quotation that says more, less or something else is noticed") {
   CHECK(not_said("stays within three points of full attention", numbers_of("quoka")).size() == 4);
 }
 
-}  // namespace
 }  // namespace kvscope::papers::words_test

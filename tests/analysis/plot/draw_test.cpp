@@ -1,24 +1,16 @@
 // Drawings as text: layouts without overlaps, calls in order, and one golden log.
 #include "analysis/plot/draw.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>
 #include <fstream>
-#include <limits>
 
 #include "analysis/plot/cells.hpp"
 #include "analysis/plot/recording_canvas.hpp"
 #include "analysis/plot/rich_text.hpp"
-#include "core/base/error.hpp"
+#include "tests/analysis/kit.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::plot::draw_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -61,14 +53,14 @@ std::string drawn(const Figure& figure, double width) {
   return canvas.log();
 }
 
-TEST_CASE("a figure of every mark is drawn as it was", "[plot]") {
+TEST_CASE("a figure of every mark is drawn as it was") {
   const std::string log = drawn(sample_figure(), 400.0);
   const std::string path = (testing::source_dir() / "tests/golden/figures/sample.txt").string();
   if (std::getenv("KVSCOPE_WRITE_GOLDEN") != nullptr) std::ofstream(path) << log;
   CHECK(log == testing::read_file(path));
 }
 
-TEST_CASE("words stay on the page and apart from each other", "[plot]") {
+TEST_CASE("words stay on the page and apart from each other") {
   const Theme theme = make_theme(Venue::icml, Ground::light);
   const FixedMetrics metrics;
   for (double width : {200.0, 234.0, 486.0, 700.0}) {
@@ -107,7 +99,7 @@ TEST_CASE("words stay on the page and apart from each other", "[plot]") {
   }
 }
 
-TEST_CASE("an axis label that is wider than its frame ends on the page", "[plot]") {
+TEST_CASE("an axis label that is wider than its frame ends on the page") {
   const Theme theme = make_theme(Venue::icml, Ground::light);
   const FixedMetrics metrics;
   Figure figure;
@@ -129,7 +121,7 @@ TEST_CASE("an axis label that is wider than its frame ends on the page", "[plot]
   }
 }
 
-TEST_CASE("names along an axis are all there at any width, and clear of each other", "[plot]") {
+TEST_CASE("names along an axis are all there at any width, and clear of each other") {
   const Theme theme = make_theme(Venue::icml, Ground::light);
   const FixedMetrics metrics;
   for (const double width : {234.0, 486.0}) {
@@ -154,7 +146,7 @@ TEST_CASE("names along an axis are all there at any width, and clear of each oth
   }
 }
 
-TEST_CASE("an interval without a neighbour is a bar, others are surfaces", "[plot]") {
+TEST_CASE("an interval without a neighbour is a bar, others are surfaces") {
   Figure figure;
   Panel panel;
   panel.marks.emplace_back(Line{"one", {Role::series, 0}, {2}, {0.5}, {0.4}, {0.6}});
@@ -165,7 +157,7 @@ TEST_CASE("an interval without a neighbour is a bar, others are surfaces", "[plo
   CHECK(lone_intervals(Line{"", {}, {1}, {1}}).empty());
 }
 
-TEST_CASE("a height that is asked for is kept", "[plot]") {
+TEST_CASE("a height that is asked for is kept") {
   const Theme theme = make_theme(Venue::icml, Ground::light);
   const FixedMetrics metrics;
   const Layout layout = layout_figure(sample_figure(), 486.0, 260.0, theme, metrics);
@@ -186,7 +178,7 @@ TEST_CASE("a height that is asked for is kept", "[plot]") {
   CHECK_THROWS_AS(layout_figure(sample_figure(), 60.0, std::nullopt, theme, metrics), ConfigError);
 }
 
-TEST_CASE("a colour bar's label ends on the page at any height that is asked for", "[plot]") {
+TEST_CASE("a colour bar's label ends on the page at any height that is asked for") {
   const Theme theme = make_theme(Venue::icml, Ground::light);
   const FixedMetrics metrics;
   Figure figure = sample_figure();
@@ -206,7 +198,7 @@ TEST_CASE("a colour bar's label ends on the page at any height that is asked for
   }
 }
 
-TEST_CASE("figures that cannot be drawn are refused in a sentence", "[plot]") {
+TEST_CASE("figures that cannot be drawn are refused in a sentence") {
   Figure empty;
   empty.name = "x";
   CHECK_THROWS_WITH(check_figure(empty), ContainsSubstring("nothing to draw"));
@@ -222,7 +214,7 @@ TEST_CASE("figures that cannot be drawn are refused in a sentence", "[plot]") {
   CHECK_THROWS_WITH(check_figure(bad_log), ContainsSubstring("logarithmic"));
 }
 
-TEST_CASE("a note rises in a low frame until its last line is inside", "[plot]") {
+TEST_CASE("a note rises in a low frame until its last line is inside") {
   const Theme theme = make_theme(Venue::icml, Ground::light);
   const auto lowest = [&](double height) {
     Figure figure;
@@ -243,7 +235,7 @@ TEST_CASE("a note rises in a low frame until its last line is inside", "[plot]")
   CHECK(lowest(300.0) > 0.0);
 }
 
-TEST_CASE("cells with numbers have borders, and boxes leave the inside of small cells", "[plot]") {
+TEST_CASE("cells with numbers have borders, and boxes leave the inside of small cells") {
   const Theme theme = make_theme(Venue::icml, Ground::light);
   RecordingCanvas canvas;
   for (const Index n : {Index{8}, Index{80}}) {
@@ -265,12 +257,11 @@ TEST_CASE("cells with numbers have borders, and boxes leave the inside of small 
   }
 }
 
-TEST_CASE("small maps without numbers may stand closer than other panels", "[plot]") {
+TEST_CASE("small maps without numbers may stand closer than other panels") {
   const Theme theme = make_theme(Venue::icml, Ground::light);
   RecordingCanvas canvas;
   for (const bool has_numbers : {false, true}) {
-    Figure figure;
-    figure.columns = 3;
+    Figure figure{.columns = 3};
     figure.panels.resize(3);
     for (Panel& panel : figure.panels) {
       panel.marks.emplace_back(
@@ -283,13 +274,13 @@ TEST_CASE("small maps without numbers may stand closer than other panels", "[plo
   }
 }
 
-TEST_CASE("masked cells have a colour of their own, zero has another", "[plot]") {
+TEST_CASE("masked cells have a colour of their own, zero has another") {
   const std::string log = drawn(sample_figure(), 400.0);
   CHECK_THAT(log, ContainsSubstring("\"masked\""));
   CHECK(colour_at(ColourMap::sequential, 0.0) != make_theme(Venue::icml, Ground::light).masked);
 }
 
-TEST_CASE("colour maps get lighter evenly, series differ in grey or marker", "[plot]") {
+TEST_CASE("colour maps get lighter evenly, series differ in grey or marker") {
   double before = -1.0;
   for (int i = 0; i <= 20; ++i) {
     const double l = luminance(colour_at(ColourMap::sequential, i / 20.0));
@@ -306,8 +297,7 @@ TEST_CASE("colour maps get lighter evenly, series differ in grey or marker", "[p
   }
 }
 
-TEST_CASE("a million points and a curve of a million are folded to what the page can show",
-          "[plot]") {
+TEST_CASE("a million points and a curve of a million are folded to what the page can show") {
   constexpr std::size_t kN = 1'000'000;
   Figure figure;
   figure.name = "large";
@@ -330,7 +320,7 @@ TEST_CASE("a million points and a curve of a million are folded to what the page
   CHECK(drawn(figure, 486.0).size() < 100'000);  // not written point by point
 }
 
-TEST_CASE("rich text: scripts, widths, LaTeX", "[plot]") {
+TEST_CASE("rich text: scripts, widths, LaTeX") {
   const auto runs = parse_rich("mass_x, $S_q$ and $10^{\u22123}$");
   REQUIRE(runs.size() == 4);
   CHECK(runs[0].text == "mass_x, S");
@@ -344,5 +334,4 @@ TEST_CASE("rich text: scripts, widths, LaTeX", "[plot]") {
   CHECK(wrap_rich(metrics, "one two three", 10.0, 45.0).size() == 2);
 }
 
-}  // namespace
 }  // namespace kvscope::plot::draw_test

@@ -1,15 +1,9 @@
 // Axes: positions there and back, ticks, labels.
 #include "analysis/plot/scale.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <limits>
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::plot::scale_test {
-namespace {
-
-using Catch::Approx;
 
 std::string labels_of(const std::vector<Tick>& ticks) {
   std::string out;
@@ -17,15 +11,14 @@ std::string labels_of(const std::vector<Tick>& ticks) {
   return out;
 }
 
-TEST_CASE("a scale maps its ends to 0 and 1 and back, reversed the other way round", "[plot]") {
+TEST_CASE("a scale maps its ends to 0 and 1 and back, reversed the other way round") {
   for (ScaleKind kind : {ScaleKind::linear, ScaleKind::log10, ScaleKind::log2, ScaleKind::symlog}) {
     for (bool reversed : {false, true}) {
       const Scale scale(kind, {0.5, 300.0}, reversed, 2.0);
       CHECK(scale.to_unit(0.5) == Approx(reversed ? 1.0 : 0.0));
       CHECK(scale.to_unit(300.0) == Approx(reversed ? 0.0 : 1.0));
-      for (double v : {0.5, 1.0, 2.0, 17.0, 299.0}) {
+      for (double v : {0.5, 1.0, 2.0, 17.0, 299.0})
         CHECK(scale.from_unit(scale.to_unit(v)) == Approx(v));
-      }
     }
   }
   const Scale both(ScaleKind::symlog, {-1000.0, 1000.0}, false, 1.0);
@@ -35,7 +28,7 @@ TEST_CASE("a scale maps its ends to 0 and 1 and back, reversed the other way rou
   CHECK(std::isnan(Scale(ScaleKind::log10, {1.0, 10.0}).to_unit(-3.0)));
 }
 
-TEST_CASE("linear ticks are round, lie in the range and have equally many decimals", "[plot]") {
+TEST_CASE("linear ticks are round, lie in the range and have equally many decimals") {
   Axis axis;
   CHECK(labels_of(choose_ticks(axis, {0.0, 1.0}, 5)) == "0.0 0.2 0.4 0.6 0.8 1.0");
   CHECK(labels_of(choose_ticks(axis, {-0.31, 0.29}, 3)) == "\u22120.2 0.0 0.2");
@@ -60,9 +53,8 @@ TEST_CASE("linear ticks are round, lie in the range and have equally many decima
   }
 }
 
-TEST_CASE("logarithmic ticks are powers, fewer when they are many", "[plot]") {
-  Axis axis;
-  axis.scale = ScaleKind::log10;
+TEST_CASE("logarithmic ticks are powers, fewer when they are many") {
+  Axis axis{.scale = ScaleKind::log10};
   CHECK(labels_of(choose_ticks(axis, {0.01, 100.0}, 8)) == "0.01 0.1 1 10 100");
   CHECK(labels_of(choose_ticks(axis, {1e-8, 1.0}, 3)) == "$10^{\u22126}$ $10^{\u22123}$ $10^{0}$");
   CHECK(labels_of(choose_ticks(axis, {0.15, 0.9}, 6)) == "0.2 0.5");
@@ -80,7 +72,7 @@ TEST_CASE("logarithmic ticks are powers, fewer when they are many", "[plot]") {
   CHECK(labels_of(choose_ticks(axis, {512.0, 4096.0}, 8)) == "512 B 1 KiB 2 KiB 4 KiB");
 }
 
-TEST_CASE("an extent skips what has no place and never has zero width", "[plot]") {
+TEST_CASE("an extent skips what has no place and never has zero width") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   Extent linear(ScaleKind::linear);
   CHECK(linear.empty());
@@ -97,5 +89,4 @@ TEST_CASE("an extent skips what has no place and never has zero width", "[plot]"
   CHECK(padded({0.0, 1.0}, ScaleKind::linear, 1.0, /*keep_zero=*/false).low < 0.0);
 }
 
-}  // namespace
 }  // namespace kvscope::plot::scale_test

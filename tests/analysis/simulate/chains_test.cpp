@@ -1,17 +1,10 @@
 // Chains: what follows is known, full takes part, errors are counted where they begin.
 #include "analysis/simulate/chains.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
 #include "core/base/data_dir.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::chains_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using testing::TempDir;
 
 struct World {
   Transformer verifier = Transformer::load(embedded_verifier());
@@ -24,11 +17,9 @@ struct World {
   }
 };
 
-TEST_CASE("chains go on as their prompts begin", "[chains]") {
+TEST_CASE("chains go on as their prompts begin") {
   const World world;
-  ChainOptions options;
-  options.prompt = 220;
-  options.steps = 300;
+  ChainOptions options{.prompt = 220, .steps = 300};
   const Chain copy = make_chain(ChainKind::copy, options, 0, 0, world.models());
   CHECK(copy.prompt.size() == 220);
   CHECK(copy.expected.size() == 300);
@@ -55,18 +46,14 @@ TEST_CASE("chains go on as their prompts begin", "[chains]") {
   CHECK(lines.prompt != make_chain(ChainKind::rewriting, options, 0, 2, world.models()).prompt);
 }
 
-TEST_CASE("a budget of everything decodes what the dense model does, any threads the same",
-          "[chains]") {
+TEST_CASE("a budget of everything decodes what the dense model does, any threads the same") {
   World world;
   SimulationOptions simulation;
   simulation.selectors = {"full", "quest", "streamingllm"};
   simulation.budgets = {Budget::parse("tokens=16"), Budget::parse("tokens=4096")};
   const SimulationSetup setup =
       set_up_simulation(world.models(), simulation, Phase::decode, world.pool);
-  ChainOptions options;
-  options.prompt = 96;
-  options.steps = 40;
-  options.trials = 2;
+  ChainOptions options{.prompt = 96, .steps = 40, .trials = 2};
   const auto task = make_chain_task(setup, options);
   const TempDir dir;
   const auto run = [&](const std::string& journal, int threads) {
@@ -77,8 +64,7 @@ TEST_CASE("a budget of everything decodes what the dense model does, any threads
   CHECK(simulation_json(*task, result).dump() == simulation_json(*task, run("two", 3)).dump());
   const auto& names = result.table.number_names;
   const auto number = [&](const ColumnTable::Row& row, std::string_view name) {
-    return row.numbers.at(
-        static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin()));
+    return row.numbers.at(static_cast<std::size_t>(std::ranges::find(names, name) - names.begin()));
   };
   CHECK(result.table.rows.size() == 3 * 5);
   for (const ColumnTable::Row& row : result.table.rows) {
@@ -91,11 +77,9 @@ TEST_CASE("a budget of everything decodes what the dense model does, any threads
       CHECK(std::isnan(number(row, "first_difference")));
     }
   }
-  CHECK_THAT(task->show(result.units, 1),
-             ContainsSubstring("--- copy, trial 1") && ContainsSubstring("quest tokens=16"));
+  check_has(task->show(result.units, 1), {"--- copy, trial 1", "quest tokens=16"});
   options.steps = 40000;
   CHECK_THROWS_WITH(make_chain_task(setup, options), ContainsSubstring("positions"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::chains_test

@@ -1,14 +1,10 @@
 // Intervals and paired tests against numbers that can be checked by hand, and by enumeration.
 #include "analysis/simulate/intervals.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::intervals_test {
-namespace {
 
-using Catch::Approx;
 using Vector = std::vector<double>;
 
 double binomial(int n, int k, double p) {
@@ -17,7 +13,7 @@ double binomial(int n, int k, double p) {
   return x * std::pow(p, k) * std::pow(1.0 - p, n - k);
 }
 
-TEST_CASE("Wilson's interval: published values, ends, coverage", "[intervals]") {
+TEST_CASE("Wilson's interval: published values, ends, coverage") {
   const Interval all = wilson_interval(5, 5);
   CHECK(all.low == Approx(5.0 / (5.0 + 1.959964 * 1.959964)).epsilon(1e-6));
   CHECK(all.high == 1.0);
@@ -39,7 +35,7 @@ TEST_CASE("Wilson's interval: published values, ends, coverage", "[intervals]") 
   }
 }
 
-TEST_CASE("McNemar's exact test equals the enumeration of all sign flips", "[intervals]") {
+TEST_CASE("McNemar's exact test equals the enumeration of all sign flips") {
   CHECK(mcnemar_exact(0, 0) == 1.0);
   CHECK(mcnemar_exact(0, 5) == Approx(0.0625));
   CHECK(mcnemar_exact(1, 9) == Approx(22.0 / 1024.0));
@@ -58,7 +54,7 @@ TEST_CASE("McNemar's exact test equals the enumeration of all sign flips", "[int
   CHECK(mcnemar_exact(400'000, 500'000) < 1e-6);
 }
 
-TEST_CASE("paired tests count wins, and their intervals are those of differences", "[intervals]") {
+TEST_CASE("paired tests count wins, and their intervals are those of differences") {
   const Vector a = {1, 1, 1, 1, 1, 1, 0, 1, 1, 1};
   const Vector b = {0, 0, 0, 0, 0, 0, 1, 1, 1, 1};
   const PairedTest test = paired_test(a, b, {1});
@@ -78,8 +74,7 @@ TEST_CASE("paired tests count wins, and their intervals are those of differences
   CHECK(std::isnan(paired_test({}, {}, {1}).difference));
 }
 
-TEST_CASE("shares of several answers get a bootstrap, whole answers Wilson's interval",
-          "[intervals]") {
+TEST_CASE("shares of several answers get a bootstrap, whole answers Wilson's interval") {
   const Interval whole = score_interval(Vector{1, 1, 0, 1}, {7});
   CHECK(whole.low == wilson_interval(3, 4).low);
   const Interval parts = score_interval(Vector{0.25, 0.5, 0.75, 0.5}, {7});
@@ -90,7 +85,7 @@ TEST_CASE("shares of several answers get a bootstrap, whole answers Wilson's int
   CHECK(std::isnan(score_interval(Vector{}, {7}).low));
 }
 
-TEST_CASE("intervals over prompts of several texts draw texts first", "[intervals]") {
+TEST_CASE("intervals over prompts of several texts draw texts first") {
   std::vector<double> scores(20, 0.0);
   std::vector<std::size_t> text(20);
   for (std::size_t i = 0; i < scores.size(); ++i) {
@@ -111,7 +106,7 @@ TEST_CASE("intervals over prompts of several texts draw texts first", "[interval
   CHECK(score_interval(ones, {1}, text).low == wilson_interval(20.0, 20.0).low);
 }
 
-TEST_CASE("the bootstrap over texts and their blocks is paired", "[intervals]") {
+TEST_CASE("the bootstrap over texts and their blocks is paired") {
   // three texts that differ much, blocks that differ little: whole texts decide the width
   std::vector<std::vector<std::vector<double>>> values(2);
   for (int text = 0; text < 3; ++text) {
@@ -135,8 +130,7 @@ TEST_CASE("the bootstrap over texts and their blocks is paired", "[intervals]") 
   CHECK(narrow.high - narrow.low < 0.1);
 }
 
-TEST_CASE("texts are drawn above windows and blocks; one text is the bootstrap of its windows",
-          "[intervals]") {
+TEST_CASE("texts are drawn above windows and blocks; one text is the bootstrap of its windows") {
   // [series][text][window][block]; two texts without any spread of their own
   const std::vector<std::vector<std::vector<std::vector<double>>>> values = {
       {{{1, 1, 1}, {1, 1, 1}}, {{5, 5, 5}, {5, 5, 5}}}};
@@ -155,5 +149,4 @@ TEST_CASE("texts are drawn above windows and blocks; one text is the bootstrap o
   CHECK(nested_bootstrap({}, 50, {3}).empty());
 }
 
-}  // namespace
 }  // namespace kvscope::test::intervals_test

@@ -2,23 +2,12 @@
 // on a tiny golden model; what cannot be met is marked, and the rest goes on.
 #include "analysis/simulate/match_live.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/perplexity.hpp"
+#include "tests/analysis/kit.hpp"
 #include "tests/support/golden.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::match_live_test {
-namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
-using testing::TempDir;
 
 constexpr Index kTokens = 64;
 constexpr Index kPrefill = 6;  // a tenth
@@ -55,10 +44,7 @@ struct Tiny {
     return setup;
   }
   static std::unique_ptr<SimulationTask> task(const SimulationSetup& setup) {
-    PerplexityOptions options;
-    options.n_tokens = kTokens;
-    options.offset = 0;
-    options.windows = 2;
+    PerplexityOptions options{.n_tokens = kTokens, .offset = 0, .windows = 2};
     return make_perplexity_task(setup, options);
   }
   static SimulationResult run(const SimulationSetup& setup) {
@@ -77,13 +63,13 @@ const ColumnTable::Row& row_of(const ColumnTable& table, const std::string& sele
 }
 
 double number(const ColumnTable& table, const std::string& selector, std::string_view column) {
-  const auto at = std::find(table.number_names.begin(), table.number_names.end(), column);
+  const auto at = std::ranges::find(table.number_names, column);
   return row_of(table, selector)
       .numbers.at(static_cast<std::size_t>(at - table.number_names.begin()));
 }
 
 std::string text(const ColumnTable& table, const std::string& selector, std::string_view column) {
-  const auto at = std::find(table.text_names.begin(), table.text_names.end(), column);
+  const auto at = std::ranges::find(table.text_names, column);
   return row_of(table, selector).texts.at(static_cast<std::size_t>(at - table.text_names.begin()));
 }
 
@@ -99,8 +85,7 @@ struct ByHand {
   }
 };
 
-TEST_CASE("a matched run costs what was asked for, as counted by hand, dense layers included",
-          "[match]") {
+TEST_CASE("a matched run costs what was asked for, as counted by hand, dense layers included") {
   const Tiny tiny;
   for (const Index dense_layers : {0, 1}) {
     const SimulationSetup setup = tiny.setup(
@@ -131,7 +116,7 @@ TEST_CASE("a matched run costs what was asked for, as counted by hand, dense lay
   }
 }
 
-TEST_CASE("keys and bytes are matched as the columns count them", "[match]") {
+TEST_CASE("keys and bytes are matched as the columns count them") {
   const Tiny tiny;
   const SimulationSetup by_keys = tiny.setup({"streamingllm"}, "keys=12,20", 0);
   REQUIRE(by_keys.pairs.size() == 2);
@@ -155,7 +140,7 @@ TEST_CASE("keys and bytes are matched as the columns count them", "[match]") {
   CHECK(number(table, "streamingllm", "match_reached") == number(table, "streamingllm", "bytes"));
 }
 
-TEST_CASE("a cost that a method cannot have marks its row, and the rest goes on", "[match]") {
+TEST_CASE("a cost that a method cannot have marks its row, and the rest goes on") {
   const Tiny tiny;
   SimulationSetup setup = tiny.setup({"full", "vattention", "oracle-topk"}, "density=0.3", 0);
   const ColumnTable table = Tiny::run(setup).table;
@@ -177,7 +162,7 @@ TEST_CASE("a cost that a method cannot have marks its row, and the rest goes on"
   CHECK(number(rest, "vattention", "perplexity") == number(table, "vattention", "perplexity"));
 }
 
-TEST_CASE("threads change no knob, and budgets beside a match are refused", "[match]") {
+TEST_CASE("threads change no knob, and budgets beside a match are refused") {
   const Tiny tiny;
   const std::vector<MethodSpec> methods = {"full", "quest:page-size=4", "oracle-topp",
                                            "snapkv:window=4"};
@@ -201,5 +186,4 @@ TEST_CASE("threads change no knob, and budgets beside a match are refused", "[ma
                     ContainsSubstring("found both"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::match_live_test

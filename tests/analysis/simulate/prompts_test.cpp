@@ -1,19 +1,10 @@
 // Retrieval prompts: exact lengths, facts where they were asked for, answers that score.
 #include "analysis/simulate/prompts.hpp"
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
 #include "core/base/data_dir.hpp"
-#include "core/base/error.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::prompts_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 struct Source {
   Tokenizer tokenizer = Tokenizer::load(embedded_verifier());
@@ -21,7 +12,7 @@ struct Source {
       tokenizer.encode(testing::read_file(embedded_text()).substr(0, 40000));
 };
 
-TEST_CASE("prompts have the asked length and hold facts, question and answer", "[simulate]") {
+TEST_CASE("prompts have the asked length and hold facts, question and answer") {
   const Source source;
   const auto kind = GENERATE(PromptKind::passkey, PromptKind::multi_key, PromptKind::multi_value,
                              PromptKind::variable_tracking, PromptKind::common_words);
@@ -46,7 +37,7 @@ TEST_CASE("prompts have the asked length and hold facts, question and answer", "
   }
 }
 
-TEST_CASE("the pass key stands at its depth, in the trained wording", "[simulate]") {
+TEST_CASE("the pass key stands at its depth, in the trained wording") {
   const Source source;
   for (const double depth : {0.0, 0.25, 0.5, 1.0}) {
     const Prompt prompt =
@@ -74,7 +65,7 @@ TEST_CASE("the pass key stands at its depth, in the trained wording", "[simulate
         0.0);
 }
 
-TEST_CASE("prompts that cannot be are refused", "[simulate]") {
+TEST_CASE("prompts that cannot be are refused") {
   const Source source;
   const auto make = [&](PromptSpec spec) {
     return make_prompt(spec, source.filler, source.tokenizer);
@@ -87,5 +78,4 @@ TEST_CASE("prompts that cannot be are refused", "[simulate]") {
                     ContainsSubstring("tokens, a prompt of 100000 needs"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::prompts_test

@@ -1,23 +1,14 @@
 // Protocols by name and by parts, and what runs under each of them.
 #include "analysis/simulate/protocol.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <nlohmann/json.hpp>
-
 #include "analysis/simulate/ask_prompt.hpp"
 #include "analysis/simulate/retrieval.hpp"
 #include "core/base/data_dir.hpp"
-#include "core/base/error.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::protocol_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
-using testing::TempDir;
-
-TEST_CASE("protocols are read by name and by parts", "[protocol]") {
+TEST_CASE("protocols are read by name and by parts") {
   CHECK(parse_protocol("all").phase() == Phase::prefill);
   CHECK(parse_protocol("decode").phase() == Phase::decode);
   CHECK(parse_protocol("answer").phase() == Phase::decode);
@@ -56,8 +47,7 @@ struct World {
   }
   SimulationSetup setup(std::vector<MethodSpec> selectors, std::vector<std::string> budgets,
                         std::vector<Phase> phases) {
-    SimulationOptions options;
-    options.selectors = std::move(selectors);
+    SimulationOptions options{.selectors = std::move(selectors)};
     for (const std::string& budget : budgets) options.budgets.push_back(Budget::parse(budget));
     options.chunk = 64;
     return set_up_simulation(models(), options, phases, pool);
@@ -72,7 +62,7 @@ struct World {
 double of(const SimulationResult& result, const std::string& selector, const std::string& protocol,
           std::string_view column) {
   const auto& names = result.table.number_names;
-  const auto at = std::find(names.begin(), names.end(), column) - names.begin();
+  const auto at = std::ranges::find(names, column) - names.begin();
   for (const ColumnTable::Row& row : result.table.rows) {
     if (row.texts[2] == selector && row.texts[6] == protocol)
       return row.numbers.at(static_cast<std::size_t>(at));
@@ -80,8 +70,7 @@ double of(const SimulationResult& result, const std::string& selector, const std
   return std::nan("");
 }
 
-TEST_CASE("every protocol: full finds the key, a window that question and answer see does not",
-          "[protocol]") {
+TEST_CASE("every protocol: full finds the key, a window that question and answer see does not") {
   World world;
   RetrievalOptions options;
   options.protocols = parse_protocols("papers,dense/sparse/dense+unseen");
@@ -108,12 +97,10 @@ TEST_CASE("every protocol: full finds the key, a window that question and answer
         simulation_json(*task, result).dump());
 }
 
-TEST_CASE("inside: one list for the chunk that holds the answer, read off where it stands",
-          "[protocol]") {
+TEST_CASE("inside: one list for the chunk that holds the answer, read off where it stands") {
   World world;
   const SimulationSetup setup = world.setup({"full", "quoka"}, {"tokens=16"}, {Phase::prefill});
-  PromptSpec spec;
-  spec.length = 300;
+  PromptSpec spec{.length = 300};
   const Prompt prompt = make_prompt(spec, world.text, world.tokenizer);
   std::vector<std::size_t> begins;
   const auto expected = answer_tokens(prompt.answers, world.tokenizer, begins);
@@ -143,7 +130,7 @@ TEST_CASE("inside: one list for the chunk that holds the answer, read off where 
   }
 }
 
-TEST_CASE("turns: several questions over one cache, or each from the context again", "[protocol]") {
+TEST_CASE("turns: several questions over one cache, or each from the context again") {
   World world;
   RetrievalOptions options;
   options.task = "needle";
@@ -162,7 +149,7 @@ TEST_CASE("turns: several questions over one cache, or each from the context aga
     const auto result = world.run(*task, setup);
     CHECK(result.table.rows.size() == 2 * 3 * 2);  // protocols, turns, methods
     const auto& names = result.table.number_names;
-    CHECK(std::find(names.begin(), names.end(), "turn") != names.end());
+    CHECK(std::ranges::find(names, "turn") != names.end());
     const auto json = simulation_json(*task, result);
     CHECK(json.at("outcomes").at(0).at("scores").at("full").size() == 3);
     if (shared) CHECK(of(result, "full", "all", "accuracy") == 1.0);
@@ -180,8 +167,7 @@ TEST_CASE("turns: several questions over one cache, or each from the context aga
   CHECK_THROWS_WITH(make_retrieval_task(setup, options), ContainsSubstring("ends the sequence"));
 }
 
-TEST_CASE("a wanted interval adds prompts until it is there, the same after interruptions",
-          "[protocol]") {
+TEST_CASE("a wanted interval adds prompts until it is there, the same after interruptions") {
   World world;
   RetrievalOptions options;
   options.lengths = {200};
@@ -219,5 +205,4 @@ TEST_CASE("a wanted interval adds prompts until it is there, the same after inte
   CHECK_THROWS_WITH(make_retrieval_task(setup, options), ContainsSubstring("wanted interval"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::protocol_test

@@ -4,9 +4,8 @@
 #include "analysis/simulate/prompts.hpp"
 
 namespace kvscope::test::score_answer_test {
-namespace {
 
-TEST_CASE("of a number, neither a part nor more is an answer", "[simulate]") {
+TEST_CASE("of a number, neither a part nor more is an answer") {
   const auto score = [](std::string_view generated) {
     return score_answer(PromptKind::passkey, {"48213"}, generated);
   };
@@ -20,5 +19,4 @@ TEST_CASE("of a number, neither a part nor more is an answer", "[simulate]") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::score_answer_test

@@ -2,24 +2,16 @@
 // that holds fewer sequences than it says.
 #include "analysis/simulate/side_by_side.hpp"
 
-#include <algorithm>
 #include <atomic>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers.hpp>
 #include <mutex>
 #include <thread>
 
 #include "analysis/simulate/perplexity.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/device_memory.hpp"
-#include "core/base/error.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::side_by_side_test {
-namespace {
-
-using testing::TempDir;
 
 /// Counts how many are inside, and how many were at most.
 class Room {
@@ -71,8 +63,7 @@ Runs run_all(std::span<const CaseWork> cases, std::size_t n_sequences, int n_thr
   return seen;
 }
 
-TEST_CASE("every pair of every case runs once, with no more sequences and threads than there are",
-          "[simulate]") {
+TEST_CASE("every pair of every case runs once, with no more sequences and threads than there are") {
   const std::size_t n_sequences = GENERATE(1, 2, 3, 5, 1000);
   const int n_threads = GENERATE(1, 4);
   const std::vector<CaseWork> cases = grid(5, 3);
@@ -87,7 +78,7 @@ TEST_CASE("every pair of every case runs once, with no more sequences and thread
     room.leave();
     n_at_work -= own.n_threads();
   });
-  std::sort(seen.begin(), seen.end());
+  std::ranges::sort(seen);
   Runs expected;
   for (const CaseWork& work : cases)
     for (const std::size_t p : work.pairs) expected.emplace_back(work.index, p);
@@ -97,7 +88,7 @@ TEST_CASE("every pair of every case runs once, with no more sequences and thread
   CHECK(room.most() <= static_cast<int>(std::max<std::size_t>(n_sequences, 2)) - 1);
 }
 
-TEST_CASE("a slow pair keeps no thread from the next cases", "[simulate]") {
+TEST_CASE("a slow pair keeps no thread from the next cases") {
   std::atomic<int> n_waiting{0}, n_threads{0};
   std::atomic<bool> is_late{false};
   run_all(grid(4, 2), 1000, 4, [&](auto, std::size_t p, ThreadPool& own) {
@@ -114,7 +105,7 @@ TEST_CASE("a slow pair keeps no thread from the next cases", "[simulate]") {
   CHECK(n_threads == 4);
 }
 
-TEST_CASE("fewer runs than threads share them", "[simulate]") {
+TEST_CASE("fewer runs than threads share them") {
   std::mutex mutex;
   std::vector<int> threads;
   const auto note = [&](auto, auto, ThreadPool& own) {
@@ -128,7 +119,7 @@ TEST_CASE("fewer runs than threads share them", "[simulate]") {
   CHECK(threads == std::vector(6, 4));
 }
 
-TEST_CASE("what has no memory beside others is tried again with fewer", "[simulate]") {
+TEST_CASE("what has no memory beside others is tried again with fewer") {
   const int n_threads = GENERATE(1, 4);
   const std::vector<CaseWork> cases = grid(3, 4);
   Room room;
@@ -140,14 +131,14 @@ TEST_CASE("what has no memory beside others is tried again with fewer", "[simula
     if (is_crowded) throw DeviceMemoryError("no room");
   });
   CHECK(seen.size() == 12);
-  std::sort(seen.begin(), seen.end());
+  std::ranges::sort(seen);
   CHECK(std::unique(seen.begin(), seen.end()) == seen.end());
   CHECK_THROWS_AS(run_all(cases, 1000, n_threads,
                           [](auto, auto, ThreadPool&) { throw DeviceMemoryError("none"); }),
                   DeviceMemoryError);
 }
 
-TEST_CASE("what had no memory beside a run that has ended since is tried again", "[simulate]") {
+TEST_CASE("what had no memory beside a run that has ended since is tried again") {
   std::atomic<int> n_tries{0};
   std::atomic<bool> is_over{false};
   const Runs seen = run_all(grid(1, 2), 1000, 2, [&](auto, std::size_t p, ThreadPool&) {
@@ -167,8 +158,7 @@ TEST_CASE("what had no memory beside a run that has ended since is tried again",
   CHECK(n_tries == 2);
 }
 
-TEST_CASE("the failure that is told is the first of all, whichever thread is quicker",
-          "[simulate]") {
+TEST_CASE("the failure that is told is the first of all, whichever thread is quicker") {
   const int n_threads = GENERATE(1, 4);
   for (int i = 0; i < 20; ++i) {
     std::atomic<int> n_begun{0};
@@ -183,7 +173,7 @@ TEST_CASE("the failure that is told is the first of all, whichever thread is qui
   }
 }
 
-TEST_CASE("nothing begins when results cannot be handed over", "[simulate]") {
+TEST_CASE("nothing begins when results cannot be handed over") {
   ThreadPool pool(2);
   std::atomic<int> n_begun{0};
   const auto open = [&](std::size_t, ThreadPool&) -> OpenCase {
@@ -252,21 +242,17 @@ std::vector<ColumnTable::Row> perplexity_rows(const BackendFactory& backend) {
   const std::vector<TokenId> text =
       tokenizer.encode(testing::read_file(embedded_text()).substr(0, 8000));
   ThreadPool pool(3);
-  SimulationOptions options;
-  options.selectors = {"full", "streamingllm", "oracle-topk", "quest", "snapkv"};
-  options.budgets = {Budget::parse("tokens=32")};
+  SimulationOptions options{.selectors = {"full", "streamingllm", "oracle-topk", "quest", "snapkv"},
+                            .budgets = {Budget::parse("tokens=32")}};
   SimulationModels models{&verifier, nullptr, &tokenizer, "verifier", "", text, "book", {}};
   const SimulationSetup setup = set_up_simulation(models, options, Phase::decode, pool);
-  PerplexityOptions of_task;
-  of_task.n_tokens = 48;
-  of_task.windows = 3;
-  of_task.offset = 0;
+  PerplexityOptions of_task{.n_tokens = 48, .offset = 0, .windows = 3};
   const auto task = make_perplexity_task(setup, of_task);
   const TempDir dir;
   return run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, pool).table.rows;
 }
 
-TEST_CASE("a device that holds fewer runs than planned gives the same rows", "[simulate]") {
+TEST_CASE("a device that holds fewer runs than planned gives the same rows") {
   const auto expected = perplexity_rows(make_lane_backend);
   const auto on_device = [](int n_stores) -> BackendFactory {
     return [=](const ModelConfig& config, const ModelWeights& weights) {
@@ -289,5 +275,4 @@ TEST_CASE("a device that holds fewer runs than planned gives the same rows", "[s
   CHECK_THROWS_AS(perplexity_rows(on_device(1)), DeviceMemoryError);
 }
 
-}  // namespace
 }  // namespace kvscope::test::side_by_side_test

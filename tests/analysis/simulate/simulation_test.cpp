@@ -1,29 +1,17 @@
 // Simulations on the embedded pair: dense results are the plain model's, results do not depend on
 // threads or interruptions, the oracle is ahead of other methods.
 #include "analysis/simulate/simulation.hpp"
-#include "core/trace/result.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_floating_point.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/simulate/perplexity.hpp"
 #include "analysis/simulate/retrieval.hpp"
 #include "analysis/simulate/speculative.hpp"
 #include "core/base/data_dir.hpp"
-#include "core/base/error.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::simulation_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::WithinRel;
-using testing::TempDir;
 
 struct World {
   Transformer verifier = Transformer::load(embedded_verifier());
@@ -38,8 +26,7 @@ struct World {
   }
   SimulationSetup setup(std::vector<MethodSpec> selectors, std::vector<std::string> budgets,
                         Phase phase) {
-    SimulationOptions options;
-    options.selectors = std::move(selectors);
+    SimulationOptions options{.selectors = std::move(selectors)};
     for (const std::string& budget : budgets) options.budgets.push_back(Budget::parse(budget));
     options.n_calibration = 100;
     return set_up_simulation(models(), options, phase, pool);
@@ -55,19 +42,17 @@ const ColumnTable::Row& row_of(const SimulationResult& result, const std::string
 
 double number(const SimulationResult& result, const std::string& selector, std::string_view name) {
   const auto& names = result.table.number_names;
-  const auto at = std::find(names.begin(), names.end(), name) - names.begin();
+  const auto at = std::ranges::find(names, name) - names.begin();
   return row_of(result, selector).numbers.at(static_cast<std::size_t>(at));
 }
 
-TEST_CASE("perplexity: full is the plain model, reductions are ratios of totals", "[simulate]") {
+TEST_CASE("perplexity: full is the plain model, reductions are ratios of totals") {
   World world;
   const TempDir dir;
   const SimulationSetup setup = world.setup({"full", "streamingllm", "oracle-topk", "specattn"},
                                             {"tokens=32", "p=0.6"}, Phase::decode);
   CHECK(setup.skipped.size() == 3);
-  PerplexityOptions options;
-  options.n_tokens = 200;
-  options.offset = 100;
+  PerplexityOptions options{.n_tokens = 200, .offset = 100};
   const auto task = make_perplexity_task(setup, options);
   const auto result =
       run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
@@ -95,15 +80,12 @@ TEST_CASE("perplexity: full is the plain model, reductions are ratios of totals"
   CHECK(std::isnan(number(result, "full", "budget")));
 }
 
-TEST_CASE("results are the same for any threads and any interruption", "[simulate]") {
+TEST_CASE("results are the same for any threads and any interruption") {
   World world;
   const TempDir dir;
   const SimulationSetup setup =
       world.setup({"full", "quest", "tova"}, {"tokens=32", "tokens=64"}, Phase::decode);
-  PerplexityOptions options;
-  options.n_tokens = 60;
-  options.windows = 2;
-  options.offset = 0;
+  PerplexityOptions options{.n_tokens = 60, .offset = 0, .windows = 2};
   const auto task = make_perplexity_task(setup, options);
   const auto run = [&](const std::string& journal, JournalMode mode, int threads,
                        std::stop_token stop = {}, const ProgressFn& progress = {}) {
@@ -133,8 +115,7 @@ TEST_CASE("results are the same for any threads and any interruption", "[simulat
       ContainsSubstring("belongs to another simulation: pairs was"));
 }
 
-TEST_CASE("journals with units of another size are refused, whatever their checksums",
-          "[simulate]") {
+TEST_CASE("journals with units of another size are refused, whatever their checksums") {
   World world;
   const TempDir dir;
   const SimulationSetup setup = world.setup({"full", "recent"}, {"tokens=16"}, Phase::decode);
@@ -166,47 +147,37 @@ TEST_CASE("journals with units of another size are refused, whatever their check
     std::ofstream(journal) << lines[0] << "\n" << lines[1] << "\n" << lines[2] << "\n";
     CHECK_NOTHROW(run_simulation(task, setup, journal, JournalMode::resume, world.pool));
   };
-  PerplexityOptions perplexity;
-  perplexity.n_tokens = 40;
+  PerplexityOptions perplexity{.n_tokens = 40};
   check(*make_perplexity_task(setup, perplexity));
   RetrievalOptions retrieval;
   retrieval.lengths = {96};
   retrieval.n_depths = 1;
   retrieval.trials = 1;
   check(*make_retrieval_task(setup, retrieval));
-  SpeculativeOptions speculative;
-  speculative.prompt = 40;
-  speculative.n_new = 4;
-  speculative.prompts = 1;
-  speculative.offset = 0;
+  SpeculativeOptions speculative{.prompt = 40, .n_new = 4, .prompts = 1, .offset = 0};
   check(*make_speculative_task(setup, speculative, {2}));
 }
 
-TEST_CASE("absurd counts of prompts are refused before memory is taken", "[simulate]") {
+TEST_CASE("absurd counts of prompts are refused before memory is taken") {
   World world;
   const SimulationSetup setup = world.setup({"full"}, {}, Phase::decode);
   for (Index RetrievalOptions::*count : {&RetrievalOptions::n_depths, &RetrievalOptions::trials}) {
-    RetrievalOptions options;
-    options.lengths = {96};
+    RetrievalOptions options{.lengths = {96}};
     options.*count = 99'999'999'999;
     CHECK_THROWS_AS(make_retrieval_task(setup, options), ConfigError);
   }
-  PerplexityOptions windows;
-  windows.windows = 99'999'999'999;
+  PerplexityOptions windows{.windows = 99'999'999'999};
   CHECK_THROWS_AS(make_perplexity_task(setup, windows), ConfigError);
-  SpeculativeOptions prompts;
-  prompts.prompts = 99'999'999'999;
+  SpeculativeOptions prompts{.prompts = 99'999'999'999};
   CHECK_THROWS_AS(make_speculative_task(setup, prompts, {2}), ConfigError);
 }
 
-TEST_CASE("pass keys: dense finds them, a window does not, pages do", "[simulate]") {
+TEST_CASE("pass keys: dense finds them, a window does not, pages do") {
   World world;
   const TempDir dir;
   const SimulationSetup setup = world.setup({"full", "quest", "streamingllm", "specattn"},
                                             {"tokens=128", "p=0.9"}, Phase::decode);
-  RetrievalOptions options;
-  options.lengths = {600};
-  options.n_depths = 2;
+  RetrievalOptions options{.lengths = {600}, .n_depths = 2};
   const auto task = make_retrieval_task(setup, options);
   const auto result =
       run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
@@ -225,7 +196,7 @@ TEST_CASE("pass keys: dense finds them, a window does not, pages do", "[simulate
   CHECK(output.values<double>("rows/accuracy").size() == 4);
 }
 
-TEST_CASE("needles: several facts under chunked prefill", "[simulate]") {
+TEST_CASE("needles: several facts under chunked prefill") {
   World world;
   const TempDir dir;
   const SimulationSetup setup = world.setup({"full", "quoka"}, {"tokens=4096"}, Phase::prefill);
@@ -246,15 +217,11 @@ TEST_CASE("needles: several facts under chunked prefill", "[simulate]") {
   CHECK(number(result, "quoka", "depth") == 0.5);
 }
 
-TEST_CASE("speculative: dense verification gives the greedy tokens", "[simulate]") {
+TEST_CASE("speculative: dense verification gives the greedy tokens") {
   World world;
   const TempDir dir;
   const SimulationSetup setup = world.setup({"full", "specattn"}, {"p=0.5"}, Phase::verify);
-  SpeculativeOptions options;
-  options.prompt = 100;
-  options.n_new = 12;
-  options.prompts = 2;
-  options.offset = 0;
+  SpeculativeOptions options{.prompt = 100, .n_new = 12, .prompts = 2, .offset = 0};
   const auto task = make_speculative_task(setup, options, {2, 4});
   const auto result =
       run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
@@ -267,8 +234,7 @@ TEST_CASE("speculative: dense verification gives the greedy tokens", "[simulate]
   CHECK(number(result, "greedy", "tokens_per_second") > 0.0);
 }
 
-TEST_CASE("retrieval over several texts: trials take them in turn, intervals are over texts",
-          "[simulate]") {
+TEST_CASE("retrieval over several texts: trials take them in turn, intervals are over texts") {
   World world;
   const TempDir dir;
   SimulationSetup setup = world.setup({"full", "streamingllm"}, {"tokens=32"}, Phase::decode);
@@ -306,17 +272,12 @@ TEST_CASE("retrieval over several texts: trials take them in turn, intervals are
                     ContainsSubstring("expected at least 2 trials, one per text, found 1"));
 }
 
-TEST_CASE("speculative over several texts: prompts of each, an interval of the acceptance length",
-          "[simulate]") {
+TEST_CASE("speculative over several texts: prompts of each, an interval of the acceptance length") {
   World world;
   const TempDir dir;
   SimulationSetup setup = world.setup({"full"}, {}, Phase::verify);
   const std::vector<TokenId> other(world.text.begin() + 3000, world.text.end());
-  SpeculativeOptions options;
-  options.prompt = 60;
-  options.n_new = 10;
-  options.prompts = 2;
-  options.offset = 0;
+  SpeculativeOptions options{.prompt = 60, .n_new = 10, .prompts = 2, .offset = 0};
   const auto run = [&](const char* journal) {
     const auto task = make_speculative_task(setup, options, {3});
     return run_simulation(*task, setup, dir.path() / journal, JournalMode::fresh, world.pool);
@@ -337,39 +298,32 @@ TEST_CASE("speculative over several texts: prompts of each, an interval of the a
   CHECK(number(both, "full", "acceptance_length_high") >= length);
 }
 
-TEST_CASE("simulations that cannot be are refused in a sentence", "[simulate]") {
+TEST_CASE("simulations that cannot be are refused in a sentence") {
   World world;
   const SimulationSetup setup = world.setup({"full"}, {}, Phase::decode);
   const auto perplexity = [&](PerplexityOptions options) {
     return make_perplexity_task(setup, options);
   };
-  PerplexityOptions options;
-  options.n_tokens = 100000;
+  PerplexityOptions options{.n_tokens = 100000};
   CHECK_THROWS_WITH(perplexity(options), ContainsSubstring("expected at least 105000"));
   options = {};
   options.n_tokens = 100;
   options.prefill = 1.0;
   CHECK_THROWS_WITH(perplexity(options), ContainsSubstring("leaves none to score"));
-  RetrievalOptions retrieval;
-  retrieval.lengths = {40000};
+  RetrievalOptions retrieval{.lengths = {40000}};
   CHECK_THROWS_AS(make_retrieval_task(setup, retrieval), ConfigError);
   retrieval.lengths = {10};
   CHECK_THROWS_WITH(make_retrieval_task(setup, retrieval),
                     ContainsSubstring("too few for a passkey prompt"));
   CHECK_THROWS_AS(make_speculative_task(setup, {}, {0}), ConfigError);
-  SpeculativeOptions speculative;
-  speculative.prompt = 5000;
-  speculative.prompts = 40;
+  SpeculativeOptions speculative{.prompt = 5000, .prompts = 40};
   CHECK_THROWS_WITH(make_speculative_task(setup, speculative, {4}),
                     ContainsSubstring("expected at least"));
   SimulationModels alone = world.models();
   alone.draft = nullptr;
-  SimulationOptions needs_draft;
-  needs_draft.selectors = {"specattn"};
-  needs_draft.budgets = {Budget::parse("p=0.9")};
+  SimulationOptions needs_draft{.selectors = {"specattn"}, .budgets = {Budget::parse("p=0.9")}};
   CHECK_THROWS_WITH(set_up_simulation(alone, needs_draft, Phase::decode, world.pool),
                     ContainsSubstring("needs a draft model"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::simulation_test

@@ -1,21 +1,13 @@
 // Kinds of prompts: exact lengths, answers that stand in the text and are the answer,
 // files of examples.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <map>
-#include <set>
 
 #include "analysis/simulate/local_prompts.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "core/base/data_dir.hpp"
-#include "core/base/error.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::tasks_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using testing::TempDir;
 
 struct Source {
   Tokenizer tokenizer = Tokenizer::load(embedded_verifier());
@@ -44,7 +36,7 @@ std::map<std::string, int> word_counts(const std::string& text) {
   return counts;
 }
 
-TEST_CASE("every kind has exactly the asked tokens, and answers that score", "[tasks]") {
+TEST_CASE("every kind has exactly the asked tokens, and answers that score") {
   const Source source;
   for (std::size_t i = 0; i + 1 < EnumNames<PromptKind>::value.size(); ++i) {
     const auto kind = static_cast<PromptKind>(i);
@@ -72,7 +64,7 @@ TEST_CASE("every kind has exactly the asked tokens, and answers that score", "[t
   }
 }
 
-TEST_CASE("the common words are the most frequent ones, in every prompt", "[tasks]") {
+TEST_CASE("the common words are the most frequent ones, in every prompt") {
   const Source source;
   for (const Index length : {512, 1024, 2048, 4096, 8192}) {
     for (Index trial = 0; trial < 20; ++trial) {
@@ -92,7 +84,7 @@ TEST_CASE("the common words are the most frequent ones, in every prompt", "[task
   }
 }
 
-TEST_CASE("coded words fall as Zipf's law, the three asked are the first three", "[tasks]") {
+TEST_CASE("coded words fall as Zipf's law, the three asked are the first three") {
   const Source source;
   for (const Index length : {512, 4096}) {
     const Prompt prompt = source.make(PromptKind::fwe, length, 0.5);
@@ -113,7 +105,7 @@ TEST_CASE("coded words fall as Zipf's law, the three asked are the first three",
   }
 }
 
-TEST_CASE("lists: the largest number, the value of a chain, the journey's answers", "[tasks]") {
+TEST_CASE("lists: the largest number, the value of a chain, the journey's answers") {
   const Source source;
   for (Index trial = 0; trial < 10; ++trial) {
     const Prompt largest = source.make(PromptKind::math_find, 1024, 0.3, trial);
@@ -156,7 +148,7 @@ TEST_CASE("lists: the largest number, the value of a chain, the journey's answer
   }
 }
 
-TEST_CASE("turns ask different questions, special tokens stand in front", "[tasks]") {
+TEST_CASE("turns ask different questions, special tokens stand in front") {
   const Source source;
   for (const PromptKind kind : {PromptKind::multi_key, PromptKind::kv_pairs,
                                 PromptKind::niah_multikey_2, PromptKind::story_retrieval}) {
@@ -176,7 +168,7 @@ TEST_CASE("turns ask different questions, special tokens stand in front", "[task
   CHECK(leading_special_tokens(source.tokenizer).empty());  // no template in this tokenizer
 }
 
-TEST_CASE("kinds are read by name and by family", "[tasks]") {
+TEST_CASE("kinds are read by name and by family") {
   CHECK(parse_prompt_kinds("ruler").size() == 11);
   CHECK(parse_prompt_kinds("infinitebench").size() == 5);
   CHECK(parse_prompt_kinds("story,vt").size() == 4);
@@ -187,7 +179,7 @@ TEST_CASE("kinds are read by name and by family", "[tasks]") {
   CHECK_THROWS_WITH(parse_prompt_kinds("ruler,vt"), ContainsSubstring("given twice"));
 }
 
-TEST_CASE("examples of a file: fields, cuts in the middle, wrong lines", "[tasks]") {
+TEST_CASE("examples of a file: fields, cuts in the middle, wrong lines") {
   const Source source;
   const TempDir dir;
   const auto file = dir.write(
@@ -199,8 +191,7 @@ TEST_CASE("examples of a file: fields, cuts in the middle, wrong lines", "[tasks
   REQUIRE(examples.size() == 2);
   CHECK(examples[0].answers == std::vector<std::string>{"red", "crimson"});
   CHECK(examples[1].max_new_tokens == 32);
-  PromptSpec spec;
-  spec.kind = PromptKind::local;
+  PromptSpec spec{.kind = PromptKind::local};
   const Prompt whole = make_local_prompt(examples[0], spec, source.tokenizer);
   CHECK(source.text(whole) == "Once there was a stone. It was red. Which colour? It is");
   CHECK(whole.n_answer_tokens == 4);
@@ -224,5 +215,4 @@ TEST_CASE("examples of a file: fields, cuts in the middle, wrong lines", "[tasks
                     ContainsSubstring("b.jsonl, line 2") && ContainsSubstring("context"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::tasks_test

@@ -1,21 +1,10 @@
 // Perplexity over several texts, on a tiny golden model: one mean over all, intervals that
 // draw texts first.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_floating_point.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <nlohmann/json.hpp>
-
 #include "analysis/simulate/perplexity.hpp"
+#include "tests/analysis/kit.hpp"
 #include "tests/support/golden.hpp"
-#include "tests/support/temp_dir.hpp"
 
 namespace kvscope::test::texts_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::WithinRel;
-using testing::TempDir;
 
 std::vector<TokenId> numbers_text(Index step) {
   std::vector<TokenId> ids;
@@ -23,14 +12,13 @@ std::vector<TokenId> numbers_text(Index step) {
   return ids;
 }
 
-TEST_CASE("perplexity over several texts: one mean over all, intervals over texts", "[texts]") {
+TEST_CASE("perplexity over several texts: one mean over all, intervals over texts") {
   const Transformer model = Transformer::load(golden_dir() / "llama3_gqa");
   const std::vector<TokenId> first = numbers_text(31);
   const std::vector<TokenId> second = numbers_text(0);
   ThreadPool pool(1);
   const TempDir dir;
-  PerplexityOptions options;
-  options.n_tokens = 70;
+  PerplexityOptions options{.n_tokens = 70};
   options.windows = 4;  // a block of 64 in each: eight in all
   options.offset = 10;
   const auto run = [&](std::span<const TokenId> text, std::vector<FurtherText> more,
@@ -50,7 +38,7 @@ TEST_CASE("perplexity over several texts: one mean over all, intervals over text
   };
   const auto number = [](const SimulationResult& result, std::string_view column) {
     const auto& names = result.table.number_names;
-    const auto at = std::find(names.begin(), names.end(), column) - names.begin();
+    const auto at = std::ranges::find(names, column) - names.begin();
     return result.table.rows.at(0).numbers.at(static_cast<std::size_t>(at));
   };
   const SimulationResult both = run(first, {{second, "another"}}, "both");
@@ -68,5 +56,4 @@ TEST_CASE("perplexity over several texts: one mean over all, intervals over text
                     ContainsSubstring("another has 200 tokens, expected at least 290"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::texts_test

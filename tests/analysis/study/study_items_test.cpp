@@ -1,23 +1,16 @@
 // What a study expands to, what its keys depend on, and what a forecast makes of measured items.
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "analysis/study/study_forecast.hpp"
 #include "analysis/study/study_heads.hpp"
 #include "analysis/study/study_items.hpp"
 #include "analysis/study/study_state.hpp"
 #include "analysis/study/study_table.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/analysis/kit.hpp"
 
 namespace kvscope::test::study_items_test {
-namespace {
 
 using Json = nlohmann::ordered_json;
-using testing::TempDir;
 
 constexpr const char* kText = R"(
 models = { a = "verifier", b = { model = "draft", draft = "draft" } }
@@ -179,12 +172,11 @@ TEST_CASE("what a store keeps of heads gives the paired difference of two method
   double squares = 0.0;
   for (const double x : d) squares += (x - mean) * (x - mean);
   const double half = 4.30265 * std::sqrt(squares / 2.0 / 3.0);  // Student's t of two degrees
-  CHECK(differences[0].mean == Catch::Approx(mean));
-  CHECK(differences[0].low == Catch::Approx(mean - half).epsilon(1e-4));
-  CHECK(differences[0].high == Catch::Approx(mean + half).epsilon(1e-4));
+  CHECK(differences[0].mean == Approx(mean));
+  CHECK(differences[0].low == Approx(mean - half).epsilon(1e-4));
+  CHECK(differences[0].high == Approx(mean + half).epsilon(1e-4));
   CHECK(head_differences(heads, {{"mass_mean", {0.4}}}).empty());  // other heads
   CHECK(head_differences(heads, nullptr).empty());
 }
 
-}  // namespace
 }  // namespace kvscope::test::study_items_test

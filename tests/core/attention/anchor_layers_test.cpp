@@ -1,14 +1,10 @@
 // Anchor layers by dynamic programming against all subsets.
 #include "core/attention/anchor_layers.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-
-#include "core/base/error.hpp"
 #include "core/base/rng.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::anchor_layers_test {
-namespace {
 
 /// The best score of all divisions, and the first division in order of its layers that has it.
 AnchorLayers naive_best(const Tensor<double>& sim, Index n_anchors) {
@@ -31,7 +27,7 @@ AnchorLayers naive_best(const Tensor<double>& sim, Index n_anchors) {
   return best;
 }
 
-TEST_CASE("anchor layers have the largest sum of all divisions", "[kascade]") {
+TEST_CASE("anchor layers have the largest sum of all divisions") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const Index n = 1 + static_cast<Index>(seed % 7);
     const CounterRng rng({seed});
@@ -48,8 +44,7 @@ TEST_CASE("anchor layers have the largest sum of all divisions", "[kascade]") {
   }
 }
 
-TEST_CASE("equal divisions take the lowest layers; there are never more anchors than layers",
-          "[kascade]") {
+TEST_CASE("equal divisions take the lowest layers; there are never more anchors than layers") {
   Tensor<double> sim(Shape{5, 5});
   std::fill_n(sim.data(), sim.count(), 1.0);
   CHECK(best_anchor_layers(sim.view(), 3).anchors == std::vector<Index>{0, 1, 2});
@@ -57,5 +52,4 @@ TEST_CASE("equal divisions take the lowest layers; there are never more anchors 
   CHECK_THROWS_AS(best_anchor_layers(Tensor<double>(Shape{2, 3}).view(), 1), ShapeError);
 }
 
-}  // namespace
 }  // namespace kvscope::test::anchor_layers_test

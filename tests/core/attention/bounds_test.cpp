@@ -1,19 +1,12 @@
 // QuoKA's theorems as pure functions: published vectors, counterexamples, and properties on
 // random data.
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <cmath>
 #include <numeric>
 
 #include "core/attention/theorem_b1.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::bounds_test {
-namespace {
-
-using Catch::Approx;
-using test::Random;
 
 /// A row from vectors, by the definitions: unit query, scale 1.
 TheoremB1Row row_of(const std::vector<double>& q, const std::vector<std::vector<double>>& keys,
@@ -31,8 +24,7 @@ TheoremB1Row row_of(const std::vector<double>& q, const std::vector<std::vector<
                         1.0);
 }
 
-TEST_CASE("theorem B.1 as printed: both published counterexamples break it, the repairs hold",
-          "[theorem_b1]") {
+TEST_CASE("theorem B.1 as printed: both published counterexamples break it, the repairs hold") {
   SECTION("unequal norms") {
     const TheoremB1Row row = row_of({1, 0}, {{-1, 0}, {-0.001, 0}}, 1);
     REQUIRE(row.n == 1);
@@ -53,7 +45,7 @@ TEST_CASE("theorem B.1 as printed: both published counterexamples break it, the 
   }
 }
 
-TEST_CASE("theorem B.1: how little each form says for n = 4095, N = 10", "[theorem_b1]") {
+TEST_CASE("theorem B.1: how little each form says for n = 4095, N = 10") {
   // scores built so that k* has the wanted weight among 4095 equal others
   const auto row_with_weight = [](double w) {
     const double n = 4095.0;
@@ -71,8 +63,7 @@ TEST_CASE("theorem B.1: how little each form says for n = 4095, N = 10", "[theor
   REQUIRE(most.worst == Approx(0.291).margin(1e-3));
 }
 
-TEST_CASE("theorem B.1: random rows never break Jensen, worst case or the exact identity",
-          "[theorem_b1]") {
+TEST_CASE("theorem B.1: random rows never break Jensen, worst case or the exact identity") {
   Random random(11);
   const double longest = GENERATE(0.4, 5.0, 40.0);
   Index printed_violations = 0;
@@ -112,8 +103,7 @@ TEST_CASE("theorem B.1: random rows never break Jensen, worst case or the exact 
   if (longest < 1.0) REQUIRE(printed_violations > 0);  // short keys are where the print fails
 }
 
-TEST_CASE("theorem B.1: equal norms of at least one half keep the printed form safe",
-          "[theorem_b1]") {
+TEST_CASE("theorem B.1: equal norms of at least one half keep the printed form safe") {
   Random random(12);
   for (int trial = 0; trial < 4000; ++trial) {
     const double length = 0.5 + 4.0 * random.uniform();
@@ -128,7 +118,7 @@ TEST_CASE("theorem B.1: equal norms of at least one half keep the printed form s
   }
 }
 
-TEST_CASE("theorem B.1: weights that round to 1 keep their log-odds", "[theorem_b1]") {
+TEST_CASE("theorem B.1: weights that round to 1 keep their log-odds") {
   const std::vector<double> scores = {500.0, 0.0, -3.0};
   const TheoremB1Row row = theorem_b1_row(scores, 0, 1.0, 500.0, 500.0, 1.0);
   REQUIRE(row.weight == 1.0);
@@ -141,7 +131,7 @@ TEST_CASE("theorem B.1: weights that round to 1 keep their log-odds", "[theorem_
   REQUIRE(weak.cos == Approx(-1.0));
 }
 
-TEST_CASE("theorem B.1: zero vectors and lonely rows say nothing, and say so", "[theorem_b1]") {
+TEST_CASE("theorem B.1: zero vectors and lonely rows say nothing, and say so") {
   const TheoremB1Row zero = theorem_b1_row(std::vector<double>{0.0, 0.0}, 1, 0.0, 0.0, 0.0, 1.0);
   REQUIRE(zero.cos == 0.0);
   REQUIRE(zero.printed == -1.0);
@@ -152,7 +142,7 @@ TEST_CASE("theorem B.1: zero vectors and lonely rows say nothing, and say so", "
   REQUIRE(std::isnan(lonely.cos));
 }
 
-TEST_CASE("main-text theorem: both bounds hold, the exact one is the tighter", "[theorem_b1]") {
+TEST_CASE("main-text theorem: both bounds hold, the exact one is the tighter") {
   Random random(13);
   const auto unit = [&] {
     std::vector<double> x = {random.normal(), random.normal(), random.normal()};
@@ -173,5 +163,4 @@ TEST_CASE("main-text theorem: both bounds hold, the exact one is the tighter", "
   }
 }
 
-}  // namespace
 }  // namespace kvscope::bounds_test

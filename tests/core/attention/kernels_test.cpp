@@ -1,22 +1,13 @@
 // Row kernels, score rows, top-k and the layer map against loops that are too simple to be wrong.
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <limits>
-
 #include "core/attention/monotone_map.hpp"
 #include "core/attention/score_rows.hpp"
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::kernels_test {
-namespace {
 
-using Catch::Approx;
-using test::Random;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::vector<double> random_row(Random& random, Index n, double scale = 1.0) {
@@ -25,7 +16,7 @@ std::vector<double> random_row(Random& random, Index n, double scale = 1.0) {
   return x;
 }
 
-TEST_CASE("row kernels equal plain loops at every length", "[row_kernels]") {
+TEST_CASE("row kernels equal plain loops at every length") {
   Random random(1);
   for (Index n = 0; n <= 70; ++n) {
     const auto x = random_row(random, n, 20.0);
@@ -50,22 +41,19 @@ TEST_CASE("row kernels equal plain loops at every length", "[row_kernels]") {
     REQUIRE(exp_sums(x, shift).weighted == Approx(e_weighted).margin(1e-10));
     std::vector<double> out(x.size());
     REQUIRE(exp_row(x, shift, out).sum == exp_sums(x, shift).sum);
-    for (std::size_t i = 0; i < x.size(); ++i) {
+    for (std::size_t i = 0; i < x.size(); ++i)
       REQUIRE(out[i] == Approx(std::exp(x[i] - shift)).epsilon(1e-13));
-    }
     log_row(out, out);
-    for (std::size_t i = 0; i < x.size(); ++i) {
+    for (std::size_t i = 0; i < x.size(); ++i)
       REQUIRE(out[i] == Approx(x[i] - shift).margin(1e-12));
-    }
     std::vector<double> accumulated = y;
     add_scaled(x, 0.5, accumulated);
-    for (std::size_t i = 0; i < x.size(); ++i) {
+    for (std::size_t i = 0; i < x.size(); ++i)
       REQUIRE(accumulated[i] == Approx(y[i] + 0.5 * x[i]).margin(1e-12));
-    }
   }
 }
 
-TEST_CASE("exponentials and logarithms at the ends of the range", "[row_kernels]") {
+TEST_CASE("exponentials and logarithms at the ends of the range") {
   std::vector<double> x = {0.0, -kInf, -1e6, -700.0, -745.0, 1.0};
   std::vector<double> out(x.size());
   const ExpSums sums = exp_row(x, 0.0, out);
@@ -80,7 +68,7 @@ TEST_CASE("exponentials and logarithms at the ends of the range", "[row_kernels]
   REQUIRE(p[2] == Approx(-690.7755278982137));
 }
 
-TEST_CASE("score rows equal plain dot products for every range", "[score_rows]") {
+TEST_CASE("score rows equal plain dot products for every range") {
   Random random(2);
   for (Index d : {1, 3, 8, 65}) {
     const Index n = 53;
@@ -97,9 +85,8 @@ TEST_CASE("score rows equal plain dot products for every range", "[score_rows]")
           const auto row = scores.row(r, range);
           for (Index t = range.begin; t < range.end; ++t) {
             double dot = 0.0;
-            for (Index c = 0; c < d; ++c) {
+            for (Index c = 0; c < d; ++c)
               dot += q[static_cast<std::size_t>(r * d + c)] * static_cast<double>(k(t, c));
-            }
             REQUIRE(row[static_cast<std::size_t>(t - range.begin)] == Approx(dot).margin(1e-10));
           }
         }
@@ -110,7 +97,7 @@ TEST_CASE("score rows equal plain dot products for every range", "[score_rows]")
   }
 }
 
-TEST_CASE("softmax and log-sum-exp survive large scores", "[score_rows]") {
+TEST_CASE("softmax and log-sum-exp survive large scores") {
   std::vector<double> x = {1000.0, 1000.0, -1000.0};
   REQUIRE(log_sum_exp(x) == Approx(1000.0 + std::log(2.0)));
   REQUIRE(softmax_in_place(x) == Approx(1000.0 + std::log(2.0)));
@@ -119,7 +106,7 @@ TEST_CASE("softmax and log-sum-exp survive large scores", "[score_rows]") {
   REQUIRE(log_sum_exp({}) == -kInf);
 }
 
-TEST_CASE("top-k: falling score, then rising index; -inf is not a candidate", "[topk]") {
+TEST_CASE("top-k: falling score, then rising index; -inf is not a candidate") {
   const std::vector<double> scores = {1, 5, 5, -kInf, 5, 0};
   REQUIRE(top_k(scores, 2) == std::vector<Index>{1, 2});
   REQUIRE(top_k(scores, 4) == std::vector<Index>{1, 2, 4, 0});
@@ -133,14 +120,14 @@ TEST_CASE("top-k: falling score, then rising index; -inf is not a candidate", "[
   REQUIRE(rank_of(scores, 0) == 3);
 }
 
-TEST_CASE("top-k equals a full stable sort", "[topk]") {
+TEST_CASE("top-k equals a full stable sort") {
   Random random(3);
   for (int trial = 0; trial < 200; ++trial) {
     std::vector<double> scores(static_cast<std::size_t>(1 + random.below(60)));
     for (double& s : scores) s = static_cast<double>(random.below(6));
     std::vector<Index> order(scores.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Index>(i);
-    std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+    std::ranges::stable_sort(order, [&](Index a, Index b) {
       return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
     });
     const Index k = random.below(70);
@@ -150,7 +137,7 @@ TEST_CASE("top-k equals a full stable sort", "[topk]") {
   }
 }
 
-TEST_CASE("visible keys: causal, and at most the window", "[visible]") {
+TEST_CASE("visible keys: causal, and at most the window") {
   REQUIRE(visible_keys(5, std::nullopt) == TokenRange{0, 6});
   REQUIRE(visible_keys(5, 4) == TokenRange{2, 6});
   REQUIRE(visible_keys(5, 1) == TokenRange{5, 6});
@@ -164,19 +151,17 @@ void best_by_force(const Tensor<double>& cost, Index column, Index lowest, doubl
     best = std::min(best, so_far);
     return;
   }
-  for (Index i = lowest; i < cost.dim(0); ++i) {
+  for (Index i = lowest; i < cost.dim(0); ++i)
     best_by_force(cost, column + 1, i, so_far + cost(i, column), best);
-  }
 }
 
-TEST_CASE("monotone map equals brute force on random instances", "[monotone_map]") {
+TEST_CASE("monotone map equals brute force on random instances") {
   Random random(4);
   for (int trial = 0; trial < 600; ++trial) {
     Tensor<double> cost({1 + random.below(5), 1 + random.below(6)});
     const bool ties = trial % 3 == 0;
-    for (double& x : cost.flat()) {
+    for (double& x : cost.flat())
       x = ties ? static_cast<double>(random.below(3)) : random.uniform();
-    }
     const LayerAssignment map = monotone_layer_map(cost.view());
     double best = kInf;
     best_by_force(cost, 0, 0, 0.0, best);
@@ -192,9 +177,7 @@ TEST_CASE("monotone map equals brute force on random instances", "[monotone_map]
     // it
     const LayerAssignment free = unconstrained_layer_map(cost.view());
     REQUIRE(free.cost <= map.cost + 1e-12);
-    if (std::is_sorted(free.draft_of.begin(), free.draft_of.end())) {
-      REQUIRE(free.cost == Approx(map.cost).margin(1e-12));
-    }
+    if (std::ranges::is_sorted(free.draft_of)) REQUIRE(free.cost == Approx(map.cost).margin(1e-12));
     for (Index i = 0; i < cost.dim(0); ++i) {
       double constant = 0.0;
       for (Index j = 0; j < cost.dim(1); ++j) constant += cost(i, j);
@@ -203,8 +186,7 @@ TEST_CASE("monotone map equals brute force on random instances", "[monotone_map]
   }
 }
 
-TEST_CASE("monotone map: infinite costs are avoided, NaN and empty matrices refused",
-          "[monotone_map]") {
+TEST_CASE("monotone map: infinite costs are avoided, NaN and empty matrices refused") {
   Tensor<double> cost({2, 2});
   cost(Index{0}, Index{0}) = kInf;
   cost(Index{1}, Index{1}) = 3.0;
@@ -217,5 +199,4 @@ TEST_CASE("monotone map: infinite costs are avoided, NaN and empty matrices refu
   REQUIRE_THROWS_AS(monotone_layer_map(Tensor<double>(Shape{0, 2}).view()), ShapeError);
 }
 
-}  // namespace
 }  // namespace kvscope::kernels_test

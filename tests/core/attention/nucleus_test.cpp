@@ -1,11 +1,8 @@
 #include "core/attention/nucleus.hpp"
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <random>
 
-#include "core/base/error.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::nucleus_test {
 
@@ -55,7 +52,7 @@ TEST_CASE("exact nucleus has the size that sorting gives and reaches the target"
       const auto kept = nucleus(row, p, NucleusMode::exact);
       CHECK(kept.size() == size_by_sorting(row, p));
       CHECK(mass_of(row, kept) >= p * total_of(row) - 1e-12);
-      CHECK(std::is_sorted(kept.begin(), kept.end()));
+      CHECK(std::ranges::is_sorted(kept));
     }
   }
 }

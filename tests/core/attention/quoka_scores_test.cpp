@@ -1,20 +1,14 @@
 // QuoKA's choice of queries: the golden vector of the specification. Its key scores are tested
 // with the selector.
 #include "core/attention/quoka_scores.hpp"
-
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
+#include "tests/support/test.hpp"
 
 namespace kvscope::quoka_scores_test {
-namespace {
-
-using Catch::Approx;
 
 Tensor<float> rows_of(const std::vector<std::vector<float>>& rows) {
   Tensor<float> x({static_cast<Index>(rows.size()), static_cast<Index>(rows[0].size())});
-  for (std::size_t i = 0; i < rows.size(); ++i) {
+  for (std::size_t i = 0; i < rows.size(); ++i)
     std::copy(rows[i].begin(), rows[i].end(), x.view().row(static_cast<Index>(i)).begin());
-  }
   return x;
 }
 
@@ -27,14 +21,13 @@ struct Golden {
 
 void require_close(std::span<const double> found, const std::vector<double>& expected) {
   REQUIRE(found.size() == expected.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
+  for (std::size_t i = 0; i < found.size(); ++i)
     REQUIRE(found[i] == Approx(expected[i]).margin(1.5e-6));
-  }
 }
 
 using Picks = std::vector<std::vector<Index>>;
 
-TEST_CASE("quoka golden vector: cosines, choices, averages", "[quoka]") {
+TEST_CASE("quoka golden vector: cosines, choices, averages") {
   const Golden golden;
   require_close(golden.cosines.heads[0], {1.0, -0.980581, -0.707107, 0.894427});
   require_close(golden.cosines.heads[1], {0.316228, 0.0, -0.447214, 1.0});
@@ -45,7 +38,7 @@ TEST_CASE("quoka golden vector: cosines, choices, averages", "[quoka]") {
                 {-0.277350, 0.916025, 0.223607, 0.052786});
 }
 
-TEST_CASE("quoka golden vector: pairing by position, or shared tokens", "[quoka]") {
+TEST_CASE("quoka golden vector: pairing by position, or shared tokens") {
   const Golden golden;
   CHECK(quoka_pick_slots(golden.cosines.heads, 2, QuokaPairing::position_sorted) ==
         Picks{{1, 2}, {1, 2}});
@@ -54,14 +47,13 @@ TEST_CASE("quoka golden vector: pairing by position, or shared tokens", "[quoka]
         Picks{{2, 1}, {2, 1}});
 }
 
-TEST_CASE("quoka: as many queries as tokens means all of them, in order", "[quoka]") {
+TEST_CASE("quoka: as many queries as tokens means all of them, in order") {
   const Golden golden;
   REQUIRE(quoka_pick_slots(golden.cosines.heads, 4, QuokaPairing::rank) ==
           Picks{{0, 1, 2, 3}, {0, 1, 2, 3}});
 }
 
-TEST_CASE("quoka: the mean of raw queries weighs long ones, the mean of unit ones does not",
-          "[quoka]") {
+TEST_CASE("quoka: the mean of raw queries weighs long ones, the mean of unit ones does not") {
   const Tensor<float> q = rows_of({{10, 0}, {0, 1}, {0, 1}});
   const auto raw = quoka_mean_query(q.view(), QuokaMean::raw, 1e-12);
   const auto unit = quoka_mean_query(q.view(), QuokaMean::unit, 1e-12);
@@ -71,8 +63,7 @@ TEST_CASE("quoka: the mean of raw queries weighs long ones, the mean of unit one
   REQUIRE(quoka_pick(quoka_cosines(q.view(), unit, 1e-12), 1) == std::vector<Index>{0});
 }
 
-TEST_CASE("quoka: opposite queries cancel: cosines are 0 and the first tokens are taken",
-          "[quoka]") {
+TEST_CASE("quoka: opposite queries cancel: cosines are 0 and the first tokens are taken") {
   const Tensor<float> q = rows_of({{1, 0}, {-1, 0}, {0, 2}, {0, -2}});
   const std::vector<TensorView<const float>> views = {q.view()};
   const QuokaCosines cosines = quoka_group_cosines(views, QuokaMean::raw, 1e-12);
@@ -81,5 +72,4 @@ TEST_CASE("quoka: opposite queries cancel: cosines are 0 and the first tokens ar
   for (double c : cosines.heads[0]) REQUIRE(c == 0.0);
 }
 
-}  // namespace
 }  // namespace kvscope::quoka_scores_test

@@ -2,18 +2,13 @@
 // conversion of bf16.
 #include "core/attention/rounded_scores.hpp"
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <random>
-#include <vector>
 
 #include "core/tensor/dtype.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::rounded_scores_test {
-namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -28,7 +23,7 @@ std::vector<double> all_e4m3() {
     all.push_back(x);
     if (x != 0.0) all.push_back(-x);
   }
-  std::sort(all.begin(), all.end());
+  std::ranges::sort(all);
   return all;
 }
 
@@ -49,7 +44,7 @@ double nearest_e4m3(double x) {
   return best;
 }
 
-TEST_CASE("e4m3: every number stays, every other goes to the nearest, ties to even", "[rounded]") {
+TEST_CASE("e4m3: every number stays, every other goes to the nearest, ties to even") {
   for (const double x : all_e4m3()) CHECK(rounded_score(x, ScoreType::fp8) == x);
   CHECK(all_e4m3().back() == 448.0);
   std::mt19937 rng(3);
@@ -69,7 +64,7 @@ TEST_CASE("e4m3: every number stays, every other goes to the nearest, ties to ev
   CHECK(rounded_score(std::ldexp(1.0, -10), ScoreType::fp8) == 0.0);
 }
 
-TEST_CASE("bf16 and f32 are what the storage conversions give", "[rounded]") {
+TEST_CASE("bf16 and f32 are what the storage conversions give") {
   std::mt19937 rng(4);
   std::uniform_int_distribution<std::uint32_t> bits;
   for (int i = 0; i < 20000; ++i) {
@@ -91,7 +86,7 @@ TEST_CASE("bf16 and f32 are what the storage conversions give", "[rounded]") {
         static_cast<double>(std::numeric_limits<float>::max()));
 }
 
-TEST_CASE("what is no number stays; steps are the distances of neighbours", "[rounded]") {
+TEST_CASE("what is no number stays; steps are the distances of neighbours") {
   for (const ScoreType type : {ScoreType::f64, ScoreType::f32, ScoreType::bf16, ScoreType::fp8}) {
     CHECK(rounded_score(-kInf, type) == -kInf);
     CHECK(rounded_score(kInf, type) == kInf);
@@ -107,7 +102,7 @@ TEST_CASE("what is no number stays; steps are the distances of neighbours", "[ro
   CHECK(rounding_step(1.5, ScoreType::f64) == 0.0);
 }
 
-TEST_CASE("a row in fp8 is scaled by a power of two that just fits", "[rounded]") {
+TEST_CASE("a row in fp8 is scaled by a power of two that just fits") {
   const auto scaled = [](std::vector<double> row) { return row_scale(row, ScoreType::fp8); };
   CHECK(scaled({448.0, 1.0}) == 1.0);
   CHECK(scaled({448.1, -kInf}) == 2.0);
@@ -125,5 +120,4 @@ TEST_CASE("a row in fp8 is scaled by a power of two that just fits", "[rounded]"
   CHECK(std::isnan(row[4]));
 }
 
-}  // namespace
 }  // namespace kvscope::test::rounded_scores_test

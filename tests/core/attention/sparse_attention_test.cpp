@@ -1,18 +1,14 @@
 // Sparse attention against three loops in double, and against dense attention bit for bit.
 #include "core/attention/sparse_attention.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <cmath>
-#include <limits>
 #include <random>
 
 #include "core/attention/dense_attention.hpp"
 #include "core/tensor/lane_kernels.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::sparse_attention_test {
-namespace {
 
 /// A call with outputs of its own, in rows.
 struct Problem {
@@ -87,9 +83,8 @@ void check_against_loops(Problem& problem, const Selection& selection) {
       std::vector<double> expected(static_cast<std::size_t>(f.v.dim(2)), 0.0);
       const auto add = [&](double score, const float* value) {
         sum += std::exp(score);
-        for (std::size_t c = 0; c < expected.size(); ++c) {
+        for (std::size_t c = 0; c < expected.size(); ++c)
           expected[c] += std::exp(score) * static_cast<double>(value[c]);
-        }
       };
       for (std::size_t i = 0; i < list.keys.size(); ++i) {
         const Index pos = list.keys[i];
@@ -139,7 +134,7 @@ Summaries random_summaries(const CallFixture& f, std::initializer_list<Index> co
   return out;
 }
 
-TEST_CASE("sparse attention equals three loops in double", "[sparse]") {
+TEST_CASE("sparse attention equals three loops in double") {
   std::mt19937 rng(7);
   ThreadPool pool(2);
   for (const auto& [n_past, n_tok] :
@@ -159,7 +154,7 @@ TEST_CASE("sparse attention equals three loops in double", "[sparse]") {
   }
 }
 
-TEST_CASE("a stated share mixes the summary in, also where the list is empty", "[sparse]") {
+TEST_CASE("a stated share mixes the summary in, also where the list is empty") {
   std::mt19937 rng(3);
   ThreadPool pool(1);
   Problem problem({.n_past = 20, .n_tok = 3});
@@ -173,7 +168,7 @@ TEST_CASE("a stated share mixes the summary in, also where the list is empty", "
   check_against_loops(problem, selection);
 }
 
-TEST_CASE("log-weights and summaries join the softmax", "[sparse]") {
+TEST_CASE("log-weights and summaries join the softmax") {
   const bool has_weights = GENERATE(false, true);
   const bool has_summaries = GENERATE(false, true);
   const float cap = GENERATE(0.0f, 1.5f);  // of scores; weights and sizes join behind it
@@ -200,7 +195,7 @@ TEST_CASE("log-weights and summaries join the softmax", "[sparse]") {
   }
 }
 
-TEST_CASE("a list of every key has the bits of dense attention", "[sparse]") {
+TEST_CASE("a list of every key has the bits of dense attention") {
   const auto threads = GENERATE(1, 3);
   const float cap = GENERATE(0.0f, 1.5f);
   ThreadPool pool(threads);
@@ -227,5 +222,4 @@ TEST_CASE("a list of every key has the bits of dense attention", "[sparse]") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::sparse_attention_test

@@ -1,10 +1,5 @@
 // Cuts of Top_k and selection kernels against sorting.
-#include <algorithm>
 #include <array>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <limits>
 
 #include "core/attention/key_kernels.hpp"
 #include "core/attention/list_kernels.hpp"
@@ -12,12 +7,10 @@
 #include "core/attention/topk.hpp"
 #include "core/selectors/candidates.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::top_cuts_test {
-namespace {
 
-using Catch::Approx;
-using test::Random;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// The k best by sorting all: score falling, index rising, without -inf; ascending.
@@ -26,11 +19,11 @@ std::vector<Index> sorted_best(const std::vector<double>& scores, Index k) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
     if (scores[i] > -kInf) order.push_back(static_cast<Index>(i));
   }
-  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+  std::ranges::stable_sort(order, [&](Index a, Index b) {
     return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
   });
   order.resize(static_cast<std::size_t>(std::clamp<Index>(k, 0, static_cast<Index>(order.size()))));
-  std::sort(order.begin(), order.end());
+  std::ranges::sort(order);
   return order;
 }
 
@@ -49,7 +42,7 @@ std::vector<std::vector<double>> rows(Random& random, Index n) {
   return out;
 }
 
-TEST_CASE("cuts name the same sets as sorting, for many k at once", "[top_cuts]") {
+TEST_CASE("cuts name the same sets as sorting, for many k at once") {
   Random random(7);
   TopCuts finder;
   for (const Index n : {1, 2, 9, 100, 2047, 2048, 5000}) {
@@ -72,13 +65,13 @@ TEST_CASE("cuts name the same sets as sorting, for many k at once", "[top_cuts]"
   }
 }
 
-TEST_CASE("no scores, no members", "[top_cuts]") {
+TEST_CASE("no scores, no members") {
   const std::vector<double> none;
   CHECK(top_k_sorted_by_index(none, 3).empty());
   CHECK(top_k_sorted_by_index(std::vector<double>{-kInf, -kInf}, 1).empty());
 }
 
-TEST_CASE("lists of several budgets are those of each one alone", "[top_cuts]") {
+TEST_CASE("lists of several budgets are those of each one alone") {
   Random random(8);
   for (const auto& scores : rows(random, 300)) {
     const std::vector<Index> ks = {16, 300, 1, 64, 64, 0, 299, 1000};
@@ -93,7 +86,7 @@ TEST_CASE("lists of several budgets are those of each one alone", "[top_cuts]") 
   }
 }
 
-TEST_CASE("kernels over keys as they lie equal plain loops", "[key_kernels]") {
+TEST_CASE("kernels over keys as they lie equal plain loops") {
   Random random(9);
   for (const Index d : {1, 7, 8, 33, 64, 72, 128}) {
     for (const Index n : {0, 1, 3, 4, 21}) {
@@ -147,8 +140,7 @@ TEST_CASE("kernels over keys as they lie equal plain loops", "[key_kernels]") {
   }
 }
 
-TEST_CASE("several rows of weights over the same keys get the bits of one row at a time",
-          "[key_kernels]") {
+TEST_CASE("several rows of weights over the same keys get the bits of one row at a time") {
   Random random(10);
   for (const Index d : {1, 8, 33, 64, 72, 128}) {
     for (const std::size_t n_rows : {1u, 2u, 3u, 4u, 7u, 8u}) {
@@ -182,7 +174,7 @@ TEST_CASE("several rows of weights over the same keys get the bits of one row at
   }
 }
 
-TEST_CASE("kernels over lists equal plain loops", "[top_cuts]") {
+TEST_CASE("kernels over lists equal plain loops") {
   Random random(11);
   for (const Index n : {0, 1, 7, 8, 9, 31, 200}) {
     for (const auto& scores : rows(random, n)) {
@@ -218,5 +210,4 @@ TEST_CASE("kernels over lists equal plain loops", "[top_cuts]") {
   CHECK_FALSE(is_ascending(std::array<std::int32_t, 3>{0, 2147483647, -2147483647 - 1}));
 }
 
-}  // namespace
 }  // namespace kvscope::top_cuts_test

@@ -1,18 +1,11 @@
 // Prefix masses and nucleus sizes against loops and against nucleus().
 #include "core/attention/top_mass.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <vector>
-
 #include "core/attention/nucleus.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::top_mass_test {
-namespace {
-
-using Catch::Approx;
 
 /// The k largest, picked one after another.
 double naive_mass(std::vector<double> weights, Index k) {
@@ -27,7 +20,7 @@ double naive_mass(std::vector<double> weights, Index k) {
   return mass;
 }
 
-TEST_CASE("masses and sizes equal loops and the exact nucleus", "[top_mass]") {
+TEST_CASE("masses and sizes equal loops and the exact nucleus") {
   test::Random random(3);
   for (int round = 0; round < 40; ++round) {
     std::vector<double> row(static_cast<std::size_t>(1 + random.below(50)));
@@ -39,13 +32,12 @@ TEST_CASE("masses and sizes equal loops and the exact nucleus", "[top_mass]") {
     REQUIRE(top.n_weights() == static_cast<Index>(row.size()));
     for (Index k = 0; k <= top.n_weights() + 1; ++k)
       CHECK(top.mass(k) == Approx(naive_mass(row, k)));
-    for (const double p : {1e-9, 0.3, 0.5, 0.9, 0.99, 1.0}) {
+    for (const double p : {1e-9, 0.3, 0.5, 0.9, 0.99, 1.0})
       CHECK(top.keys_for(p) == static_cast<Index>(nucleus(weights, p, NucleusMode::exact).size()));
-    }
   }
 }
 
-TEST_CASE("rows without mass have size 0, and p must be positive", "[top_mass]") {
+TEST_CASE("rows without mass have size 0, and p must be positive") {
   std::vector<double> zeros(4, 0.0);
   CHECK(TopMass(zeros).keys_for(0.9) == 0);
   std::vector<double> none;
@@ -56,5 +48,4 @@ TEST_CASE("rows without mass have size 0, and p must be positive", "[top_mass]")
   CHECK_THROWS_AS(TopMass(row).keys_for(0.0), ConfigError);
 }
 
-}  // namespace
 }  // namespace kvscope::top_mass_test

@@ -1,15 +1,11 @@
 #include "core/base/data_dir.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>
 
-#include "core/base/error.hpp"
 #include "tests/support/places.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::data_dir_test {
-namespace {
 
 struct DataVariable {
   explicit DataVariable(const std::string& value) {
@@ -37,5 +33,4 @@ TEST_CASE("KVSCOPE_DATA decides alone, right or wrong") {
   CHECK_THROWS_AS(embedded_text(), IoError);
 }
 
-}  // namespace
 }  // namespace kvscope::data_dir_test

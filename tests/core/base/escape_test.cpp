@@ -7,9 +7,8 @@
 #include "core/base/utf8.hpp"
 
 namespace kvscope::escape_test {
-namespace {
 
-TEST_CASE("text from outside becomes UTF-8 that any format carries", "[escape]") {
+TEST_CASE("text from outside becomes UTF-8 that any format carries") {
   CHECK(clean_text("plain α 中 😀\n\t") == "plain α 中 😀\n\t");
   CHECK(clean_text("a\r\nb\rc\n") == "a\nb\nc\n");
   const std::string mark = "\xEF\xBF\xBD";
@@ -25,7 +24,7 @@ TEST_CASE("text from outside becomes UTF-8 that any format carries", "[escape]")
   CHECK(clean_text("\xc2\x9b") == mark);  // CSI of 8 bits
 }
 
-TEST_CASE("any bytes become well-formed text in every format", "[escape]") {
+TEST_CASE("any bytes become well-formed text in every format") {
   std::uint32_t state = 1;
   for (int round = 0; round < 3000; ++round) {
     std::string text;
@@ -48,7 +47,7 @@ TEST_CASE("any bytes become well-formed text in every format", "[escape]") {
   }
 }
 
-TEST_CASE("TeX sees text, never commands", "[escape]") {
+TEST_CASE("TeX sees text, never commands") {
   CHECK(tex_escape("\\input{/etc/passwd}") == "\\textbackslash{}input\\{/etc/passwd\\}");
   CHECK(tex_escape("\\^^69") == "\\textbackslash{}\\textasciicircum{}\\textasciicircum{}69");
   CHECK(tex_escape("50% of $x_1$ & {y} #2 ~ ^ \\ <a> ± 1") ==
@@ -66,20 +65,20 @@ TEST_CASE("TeX sees text, never commands", "[escape]") {
   CHECK(tex_character("\n", /*in_math=*/true) == "\\ ");
 }
 
-TEST_CASE("XML, HTML and Markdown get no markup from text", "[escape]") {
+TEST_CASE("XML, HTML and Markdown get no markup from text") {
   CHECK(xml_escape("<a b=\"c\">&'\n") == "&lt;a b=&quot;c&quot;&gt;&amp;&#39; ");
   CHECK(markdown_escape("a|b <script> [x](y) `c`\n*d*") ==
         "a\\|b &lt;script\\> \\[x\\](y) \\`c\\` \\*d\\*");
 }
 
-TEST_CASE("terminals get nothing that moves or hides", "[escape]") {
+TEST_CASE("terminals get nothing that moves or hides") {
   CHECK(terminal_text("a\nb\tα中😀") == "a\nb\tα中😀");
   CHECK(terminal_text("\x1b]0;title\x07\x1b[2J\r") == "\\u001b]0;title\\u0007\\u001b[2J\\u000d");
   CHECK(terminal_text("\xc2\x9b") == "\\u009b");
   CHECK(terminal_text("\xff\u202e") == "\\xff\\u202e");
 }
 
-TEST_CASE("long words and long messages are cut between characters", "[escape]") {
+TEST_CASE("long words and long messages are cut between characters") {
   CHECK(shortened("abc", 10) == "abc");
   const std::string word = shortened(std::string(10000, 'x'), 100);
   CHECK(word.size() <= 100);
@@ -95,7 +94,7 @@ TEST_CASE("long words and long messages are cut between characters", "[escape]")
   CHECK(short_message("a short one: two  blanks\n") == "a short one: two  blanks\n");
 }
 
-TEST_CASE("lists in messages name a few", "[escape]") {
+TEST_CASE("lists in messages name a few") {
   CHECK(some_of({"a", "b"}) == "a, b");
   CHECK(some_of({"a", "b", "c", "d", "e"}, 2) == "a, b and 3 more");
   CHECK(some_of({"a", "b", "c"}, 2) == "a, b, c");
@@ -114,7 +113,7 @@ std::string unquoted(const std::string& field) {
   return out;
 }
 
-TEST_CASE("CSV cells are no formulas, and read back as they were", "[escape]") {
+TEST_CASE("CSV cells are no formulas, and read back as they were") {
   for (const char* cell :
        {"=1+1", "@sum", "+cmd|' /C calc'!A0", "-2+3", "\tx", "'=x", "'''=x", "=\"a,b\""}) {
     CHECK(csv_field(cell).find('\'') != std::string::npos);
@@ -126,5 +125,4 @@ TEST_CASE("CSV cells are no formulas, and read back as they were", "[escape]") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::escape_test

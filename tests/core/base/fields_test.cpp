@@ -1,13 +1,8 @@
 // Options that stand once: what a type's list holds, and that its objects stay plain values.
-#include <catch2/catch_test_macros.hpp>
-#include <string>
-#include <vector>
-
-#include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::fields_test {
-namespace {
 
 enum class Colour { red, dark_blue };
 
@@ -38,7 +33,7 @@ std::vector<std::string> names_of(std::span<const Option> options) {
   return names;
 }
 
-TEST_CASE("a type lists its options in order, those of a shared base last", "[fields]") {
+TEST_CASE("a type lists its options in order, those of a shared base last") {
   CHECK(names_of(options_of<Options>()) ==
         std::vector<std::string>{"colour", "share", "the-name", "flag", "bits", "seed"});
   CHECK(names_of(options_of<Shared>()) == std::vector<std::string>{"seed"});
@@ -52,8 +47,7 @@ struct Sometimes {
   }
 };
 
-TEST_CASE("a constructor that throws leaves nobody looking on, and may be tried again",
-          "[fields]") {
+TEST_CASE("a constructor that throws leaves nobody looking on, and may be tried again") {
   CHECK_THROWS_AS(options_of<Sometimes>(), ConfigError);
   REQUIRE(detail::option_recorder() == nullptr);
   const Options plain;
@@ -63,7 +57,7 @@ TEST_CASE("a constructor that throws leaves nobody looking on, and may be tried 
   CHECK(detail::option_recorder() == nullptr);
 }
 
-TEST_CASE("options are read and set where they lie, in copies too", "[fields]") {
+TEST_CASE("options are read and set where they lie, in copies too") {
   const Options defaults;
   Options options = defaults;
   CHECK(options == defaults);
@@ -81,7 +75,7 @@ TEST_CASE("options are read and set where they lie, in copies too", "[fields]") 
   CHECK(fields_to_json(defaults)["colour"] == "dark_blue");
 }
 
-TEST_CASE("a value that does not fit is refused with the option's name", "[fields]") {
+TEST_CASE("a value that does not fit is refused with the option's name") {
   Options options;
   const auto set = [&](std::string_view name, std::string_view text) {
     visit_fields(options, [&](const Field& field, auto& value) {
@@ -99,5 +93,4 @@ TEST_CASE("a value that does not fit is refused with the option's name", "[field
   CHECK_THROWS_AS(set("seed", "-1"), ConfigError);
 }
 
-}  // namespace
 }  // namespace kvscope::test::fields_test

@@ -8,7 +8,6 @@
 #include "core/model/transformer.hpp"
 
 namespace kvscope::test::host_memory_test {
-namespace {
 
 TEST_CASE("what this process may still take is some of the machine's memory") {
   const auto free = available_memory();
@@ -33,5 +32,4 @@ TEST_CASE("a sequence on the CPU takes its keys and values, and the memory of a 
   CHECK(many->needed < 10 * 1100 * cache);
 }
 
-}  // namespace
 }  // namespace kvscope::test::host_memory_test

@@ -1,22 +1,16 @@
 #include "core/base/json_reader.hpp"
 
 #include <fmt/format.h>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::json_reader_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::Message;
-using Catch::Matchers::MessageMatches;
 
-TEST_CASE("messages name field, file, expected and found", "[json_reader]") {
+TEST_CASE("messages name field, file, expected and found") {
   const auto value = parse_json(R"({"a":{"n":7,"s":"x"}})", "f.json");
   const JsonObject a = JsonObject(value, "f.json").object("a");
   CHECK(a.integer("n", 0, 9) == 7);
@@ -29,7 +23,7 @@ TEST_CASE("messages name field, file, expected and found", "[json_reader]") {
                        Message("a.t (f.json): expected a string, found nothing"));
 }
 
-TEST_CASE("numbers beyond 64 bits and repeated keys are refused", "[json_reader]") {
+TEST_CASE("numbers beyond 64 bits and repeated keys are refused") {
   const auto value = parse_json(R"({"u":18446744073709551615,"n":null})", "f.json");
   const JsonObject object(value, "f.json");
   CHECK_THROWS_AS(object.integer("u", 0, 9), FormatError);
@@ -50,7 +44,7 @@ std::string nested(std::size_t depth, const std::string& open, const std::string
   return text;
 }
 
-TEST_CASE("brackets nest to a fixed depth, in lists and objects", "[json_reader]") {
+TEST_CASE("brackets nest to a fixed depth, in lists and objects") {
   for (const auto& [open, close] :
        {std::pair<std::string, std::string>{"[", "]"}, {"{\"a\":", "}"}}) {
     const std::string allowed = nested(kMostJsonDepth, open, close);
@@ -66,7 +60,7 @@ TEST_CASE("brackets nest to a fixed depth, in lists and objects", "[json_reader]
   }
 }
 
-TEST_CASE("ordered and sorted JSON are what nlohmann reads", "[json_reader]") {
+TEST_CASE("ordered and sorted JSON are what nlohmann reads") {
   const std::string text =
       R"( {"z":[1,-2,3.5,"x\u00e9\n",true,null,{}],"a":{"c":18446744073709551615,"b":[[]]}} )";
   CHECK(parse_json(text, "f") == nlohmann::json::parse(text));
@@ -80,7 +74,7 @@ TEST_CASE("ordered and sorted JSON are what nlohmann reads", "[json_reader]") {
   }
 }
 
-TEST_CASE("long lists and wide objects take time that grows with the text", "[json_reader]") {
+TEST_CASE("long lists and wide objects take time that grows with the text") {
   // Quadratic readers take minutes here; the limit of time is the test program's.
   std::string rows = "[";
   std::string fields = "{";
@@ -95,11 +89,10 @@ TEST_CASE("long lists and wide objects take time that grows with the text", "[js
   CHECK_THROWS_AS(parse_ordered_json(fields + ",\"k7\":0}", "f"), FormatError);
 }
 
-TEST_CASE("quoted text is printable and of bounded length", "[json_reader]") {
+TEST_CASE("quoted text is printable and of bounded length") {
   CHECK(quote("a\"b\\") == R"("a\"b\\")");
   CHECK(quote("\x1b\xff") == R"("\x1b\xff")");
   CHECK(quote(std::string(100, 'x'), 3) == "\"xxx...\"");
 }
 
-}  // namespace
 }  // namespace kvscope::json_reader_test

@@ -1,19 +1,14 @@
 // Lists, numbers and words as people type them.
 #include "core/base/lists.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
 #include "core/base/csv_text.hpp"
-#include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/suggest.hpp"
 #include "core/selectors/spec_lists.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::lists_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
 using Numbers = std::vector<Index>;
 using Words = std::vector<std::string>;
 
@@ -93,5 +88,4 @@ TEST_CASE("the nearest word is suggested, a far one is not") {
   CHECK(did_you_mean("H100-SXM", {"h100", "h100-sxm"}) == ". Did you mean h100-sxm?");
 }
 
-}  // namespace
 }  // namespace kvscope::lists_test

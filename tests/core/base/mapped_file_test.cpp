@@ -3,16 +3,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <catch2/catch_test_macros.hpp>
 #include <utility>
 
-#include "core/base/error.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::mapped_file_test {
-namespace {
 
-TEST_CASE("a mapped file shows the bytes of the file", "[mapped_file]") {
+TEST_CASE("a mapped file shows the bytes of the file") {
   const testing::TempDir dir;
   const std::string contents = std::string("with a \0 byte", 13) + std::string(10000, 'x');
   const MappedFile file(dir.write("data", contents));
@@ -20,7 +17,7 @@ TEST_CASE("a mapped file shows the bytes of the file", "[mapped_file]") {
   CHECK(file.bytes().size() == contents.size());
 }
 
-TEST_CASE("an address of a mapping tells its file, while it lasts", "[mapped_file]") {
+TEST_CASE("an address of a mapping tells its file, while it lasts") {
   const testing::TempDir dir;
   const auto path = dir.write("data", std::string(10000, 'x'));
   const void* inside = nullptr;
@@ -46,7 +43,7 @@ TEST_CASE("forgotten bytes of a mapping come back, and other memory is left alon
   CHECK(own == contents);
 }
 
-TEST_CASE("an empty file maps to no bytes", "[mapped_file]") {
+TEST_CASE("an empty file maps to no bytes") {
   const testing::TempDir dir;
   const MappedFile file(dir.write("empty", ""));
   CHECK(file.size() == 0);
@@ -54,7 +51,7 @@ TEST_CASE("an empty file maps to no bytes", "[mapped_file]") {
   CHECK(MappedFile().bytes().empty());
 }
 
-TEST_CASE("moving a mapping keeps its bytes where they are", "[mapped_file]") {
+TEST_CASE("moving a mapping keeps its bytes where they are") {
   const testing::TempDir dir;
   MappedFile first(dir.write("a", "aaa"));
   const std::byte* address = first.bytes().data();
@@ -65,7 +62,7 @@ TEST_CASE("moving a mapping keeps its bytes where they are", "[mapped_file]") {
   CHECK(third.text() == "aaa");
 }
 
-TEST_CASE("what cannot be mapped is an IoError", "[mapped_file]") {
+TEST_CASE("what cannot be mapped is an IoError") {
   const testing::TempDir dir;
   CHECK_THROWS_AS(MappedFile(dir.path() / "missing"), IoError);
   CHECK_THROWS_AS(MappedFile(dir.path()), IoError);
@@ -77,5 +74,4 @@ TEST_CASE("what cannot be mapped is an IoError", "[mapped_file]") {
   if (::geteuid() != 0) CHECK_THROWS_AS(MappedFile(secret), IoError);  // root may read everything
 }
 
-}  // namespace
 }  // namespace kvscope::mapped_file_test

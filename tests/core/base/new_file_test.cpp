@@ -4,27 +4,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <csignal>
 #include <random>
 #include <thread>
-#include <vector>
 
-#include "core/base/error.hpp"
 #include "core/base/whole_file.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::new_file_test {
-namespace {
-
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
-using testing::read_file;
-using testing::TempDir;
 
 std::size_t n_files(const TempDir& dir) {
   return static_cast<std::size_t>(
@@ -197,5 +185,4 @@ TEST_CASE("temporary files of killed processes go, those of living ones and of t
   CHECK(!fs::exists(dir.path() / "b.txt.0123456789abcdef.part"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::new_file_test

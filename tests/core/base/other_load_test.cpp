@@ -10,7 +10,6 @@
 #include <thread>
 
 namespace kvscope::test::other_load_test {
-namespace {
 
 TEST_CASE("what others do with the processors is told from what this program does") {
   const pid_t child = ::fork();
@@ -28,5 +27,4 @@ TEST_CASE("what others do with the processors is told from what this program doe
   CHECK(beside <= 1.1 * std::thread::hardware_concurrency() + 0.1);
 }
 
-}  // namespace
 }  // namespace kvscope::test::other_load_test

@@ -1,24 +1,12 @@
 // The registry of files that were read: nothing new takes the place of one of them.
 #include "core/base/read_files.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
-#include "core/base/error.hpp"
 #include "core/base/mapped_file.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/whole_file.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::read_files_test {
-namespace {
-
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
-using testing::read_file;
-using testing::TempDir;
 
 void replace(const fs::path& file) {
   write_new_file(file, "new", /*overwrite=*/true);
@@ -84,5 +72,4 @@ TEST_CASE("the number of a file that is gone says nothing of the file that has i
   CHECK(!files.behind(file));
 }
 
-}  // namespace
 }  // namespace kvscope::test::read_files_test

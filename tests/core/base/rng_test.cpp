@@ -8,15 +8,14 @@
 #include "core/base/splitmix64.hpp"
 
 namespace kvscope::test::rng_test {
-namespace {
 
-TEST_CASE("rng: SplitMix64 gives the published generator's numbers for seed 0", "[rng]") {
+TEST_CASE("rng: SplitMix64 gives the published generator's numbers for seed 0") {
   CHECK(splitmix64_mix(1 * kSplitMix64Step) == 0xe220a8397b1dcdafULL);
   CHECK(splitmix64_mix(2 * kSplitMix64Step) == 0x6e789e6aa1b965f4ULL);
   CHECK(splitmix64_mix(3 * kSplitMix64Step) == 0x06c45d188009454fULL);
 }
 
-TEST_CASE("rng: the numbers never change", "[rng]") {
+TEST_CASE("rng: the numbers never change") {
   const CounterRng rng({1, 2, 3});
   CHECK(rng.bits(0) == 0x19846510274973feULL);
   CHECK(rng.bits(1) == 0xb014ae25843115a0ULL);
@@ -25,7 +24,7 @@ TEST_CASE("rng: the numbers never change", "[rng]") {
   CHECK(CounterRng({1, 2, 3, 0}).bits(0) != rng.bits(0));
 }
 
-TEST_CASE("rng: uniform in every bit and unrelated between streams and counters", "[rng]") {
+TEST_CASE("rng: uniform in every bit and unrelated between streams and counters") {
   constexpr int kN = 20000;
   for (int bit = 0; bit < 64; bit += 7) {
     int n_set = 0;
@@ -44,7 +43,7 @@ TEST_CASE("rng: uniform in every bit and unrelated between streams and counters"
   }
 }
 
-TEST_CASE("rng: uniform and normal have their moments", "[rng]") {
+TEST_CASE("rng: uniform and normal have their moments") {
   const CounterRng rng({5});
   constexpr int kN = 40000;
   double mean = 0.0;
@@ -62,5 +61,4 @@ TEST_CASE("rng: uniform and normal have their moments", "[rng]") {
   CHECK(std::abs(normal_square - 1.0) < 0.04);
 }
 
-}  // namespace
 }  // namespace kvscope::test::rng_test

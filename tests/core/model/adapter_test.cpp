@@ -2,32 +2,21 @@
 // (tests/golden/make_adapters.py), and folders that are broken.
 #include "core/model/adapter.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
 #include "core/model/model_hash.hpp"
 #include "core/model/transformer.hpp"
 #include "support/golden.hpp"
 #include "tests/support/gguf_from_hub.hpp"
 #include "tests/support/model_capture.hpp"
 #include "tests/support/safetensors_builder.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::adapter_test {
-namespace {
 
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 using nlohmann::json;
 using testing::SafetensorsBuilder;
-using testing::TempDir;
 
 test::Capture logits_of(const fs::path& model, const std::vector<TokenId>& tokens,
                         const BackendFactory& backend = make_lane_backend,
@@ -35,7 +24,7 @@ test::Capture logits_of(const fs::path& model, const std::vector<TokenId>& token
   return test::run(Transformer::load(model, backend, copies), tokens, /*chunk=*/0, 2);
 }
 
-TEST_CASE("an adapter's folder gives the logits of the model that peft merges", "[adapter]") {
+TEST_CASE("an adapter's folder gives the logits of the model that peft merges") {
   const std::string name = GENERATE("plain", "patterns", "dora", "embedding");
   INFO(name);
   const fs::path folder = test::golden_dir() / "adapters" / name;
@@ -90,7 +79,7 @@ void check_refused(const Case& one, const std::string& message) {
                        MessageMatches(ContainsSubstring(message)));
 }
 
-TEST_CASE("a merged weight is W + s B A, over files of any kind", "[adapter]") {
+TEST_CASE("a merged weight is W + s B A, over files of any kind") {
   const Case one;
   const fs::path folder = one.write();
   const std::string name = "model.layers.0.self_attn.q_proj.weight";
@@ -117,7 +106,7 @@ TEST_CASE("a merged weight is W + s B A, over files of any kind", "[adapter]") {
                         logits_of(folder, tokens, halves, Kept::as_f32));
 }
 
-TEST_CASE("adapters that are not computed are refused in a sentence", "[adapter]") {
+TEST_CASE("adapters that are not computed are refused in a sentence") {
   const auto with = [](const char* field, const json& value) {
     Case one;
     one.config[field] = value;
@@ -141,7 +130,7 @@ TEST_CASE("adapters that are not computed are refused in a sentence", "[adapter]
   CHECK_NOTHROW(Transformer::load(with("target_modules", ".*\\.q_proj").write()));
 }
 
-TEST_CASE("adapters that do not fit their model are refused in a sentence", "[adapter]") {
+TEST_CASE("adapters that do not fit their model are refused in a sentence") {
   Case one;
   SECTION("another shape") {
     one.n_rows = 32;
@@ -193,5 +182,4 @@ TEST_CASE("adapters that do not fit their model are refused in a sentence", "[ad
   }
 }
 
-}  // namespace
 }  // namespace kvscope::adapter_test

@@ -2,26 +2,16 @@
 // theirs.
 #include "core/model/chat/chat_template.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/base/data_dir.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/gguf_builder.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::chat_template_test {
-namespace {
 
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 using nlohmann::ordered_json;
 
 const fs::path kGolden = testing::source_dir() / "tests/golden/chat";
@@ -51,7 +41,7 @@ std::string rendered(const std::string& source, const std::string& words = "Hi")
   return chat.render({&message, 1});
 }
 
-TEST_CASE("templates give the bytes that Python's jinja2 gives", "[chat]") {
+TEST_CASE("templates give the bytes that Python's jinja2 gives") {
   const ordered_json golden = ordered_json::parse(testing::read_file(kGolden / "cases.json"));
   ChatTemplate::SpecialTokens special;
   for (const auto& [name, text] : golden["special"].items())
@@ -79,7 +69,7 @@ TEST_CASE("templates give the bytes that Python's jinja2 gives", "[chat]") {
   CHECK(n_compared == 81);
 }
 
-TEST_CASE("a template that does not end, or grows, is stopped with a sentence", "[chat]") {
+TEST_CASE("a template that does not end, or grows, is stopped with a sentence") {
   const std::string source = GENERATE(
       "{% for i in range(100000) %}{% for j in range(100000) %}{{ i }}{% endfor %}{% endfor %}",
       "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
@@ -107,7 +97,7 @@ TEST_CASE("a template that does not end, or grows, is stopped with a sentence", 
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
 }
 
-TEST_CASE("what nests too deep to run or to read is refused", "[chat]") {
+TEST_CASE("what nests too deep to run or to read is refused") {
   const auto repeated = [](const std::string& text, int n) {
     std::string all;
     for (int i = 0; i < n; ++i) all += text;
@@ -129,7 +119,7 @@ TEST_CASE("what nests too deep to run or to read is refused", "[chat]") {
   CHECK(rendered("{% set a = namespace() %}{% set a.a = a %}{{ a.a.a is defined }}") == "True");
 }
 
-TEST_CASE("what is no template is refused with the line and what was expected", "[chat]") {
+TEST_CASE("what is no template is refused with the line and what was expected") {
   const std::pair<const char*, const char*> cases[] = {
       {"a\n{% if %}", "line 2: expected a value, found %}"},
       {"{% if 1 %}", "expected {% elif or else or endif %}, found its end"},
@@ -155,7 +145,7 @@ TEST_CASE("what is no template is refused with the line and what was expected", 
   CHECK_THROWS_AS(rendered("\xFF"), FormatError);
 }
 
-TEST_CASE("a frame is what stands around a user's words", "[chat]") {
+TEST_CASE("a frame is what stands around a user's words") {
   const ChatTemplate chat(testing::read_file(kGolden / "frame.jinja"), {}, "M");
   const ChatFrame frame = chat_frame(chat);
   CHECK(frame.before == "[rules] none [end]\n[user] ");
@@ -170,7 +160,7 @@ TEST_CASE("a frame is what stands around a user's words", "[chat]") {
                        MessageMatches(ContainsSubstring("found them twice")));
 }
 
-TEST_CASE("a model's template is found where the hub and GGUF files keep it", "[chat]") {
+TEST_CASE("a model's template is found where the hub and GGUF files keep it") {
   const testing::TempDir dir;
   const Tokenizer tokenizer = Tokenizer::load(embedded_verifier());
   const ChatMessage message{"user", "Hi"};
@@ -203,7 +193,7 @@ TEST_CASE("a model's template is found where the hub and GGUF files keep it", "[
   CHECK_THROWS_AS(said(), FormatError);
 }
 
-TEST_CASE("a GGUF file's template knows the file's special tokens", "[chat]") {
+TEST_CASE("a GGUF file's template knows the file's special tokens") {
   const testing::TempDir dir;
   testing::GgufBuilder builder;
   const fs::path file =
@@ -222,11 +212,10 @@ TEST_CASE("a GGUF file's template knows the file's special tokens", "[chat]") {
   CHECK(chat->render({&message, 1}) == "<s></s>!");
 }
 
-TEST_CASE("long conversations are no hostile ones", "[chat]") {
+TEST_CASE("long conversations are no hostile ones") {
   const std::string words(3'000'000, 'x');
   CHECK(rendered("{% for m in messages %}{{ '<u>' + m.content.strip() + '</u>' }}{% endfor %}",
                  words) == "<u>" + words + "</u>");
 }
 
-}  // namespace
 }  // namespace kvscope::chat_template_test

@@ -9,7 +9,6 @@
 #include "tests/support/places.hpp"
 
 namespace kvscope::test::config_plan_test {
-namespace {
 
 using nlohmann::json;
 
@@ -35,7 +34,7 @@ void check_refused(json config, const std::string& field, const json& value,
   }
 }
 
-TEST_CASE("models of texts and pictures: the part of text", "[config]") {
+TEST_CASE("models of texts and pictures: the part of text") {
   // As Gemma 3 4B writes it: what the config class assumes is left out.
   const json gemma = {{"model_type", "gemma3"},
                       {"eos_token_id", {1, 106}},
@@ -71,7 +70,7 @@ TEST_CASE("models of texts and pictures: the part of text", "[config]") {
                 "found \"llava\"");
 }
 
-TEST_CASE("Qwen-VL: the part of text, flat or in a field, with one position", "[config]") {
+TEST_CASE("Qwen-VL: the part of text, flat or in a field, with one position") {
   // As Qwen2.5-VL 7B is published: no text_config, three positions.
   json flat = {{"model_type", "qwen2_5_vl"},
                {"hidden_size", 3584},
@@ -101,7 +100,7 @@ TEST_CASE("Qwen-VL: the part of text, flat or in a field, with one position", "[
   CHECK(parse(third).qk_norm);
 }
 
-TEST_CASE("Gemma 3: two rotary settings, norms on both sides, scales", "[config]") {
+TEST_CASE("Gemma 3: two rotary settings, norms on both sides, scales") {
   json config = small("gemma3_text");
   config["num_key_value_heads"] = 4;
   config["head_dim"] = 16;
@@ -146,7 +145,7 @@ TEST_CASE("Gemma 3: two rotary settings, norms on both sides, scales", "[config]
   check_refused(config, "use_bidirectional_attention", true, "causal");
 }
 
-TEST_CASE("Gemma 2: soft caps on scores and logits, every second layer with a window", "[config]") {
+TEST_CASE("Gemma 2: soft caps on scores and logits, every second layer with a window") {
   json config = small("gemma2");
   config["num_key_value_heads"] = 4;
   config["head_dim"] = 16;
@@ -165,7 +164,7 @@ TEST_CASE("Gemma 2: soft caps on scores and logits, every second layer with a wi
   CHECK_THROWS_AS(parse(config), FormatError);
 }
 
-TEST_CASE("Phi-3 and OLMo 2: partial rotation, fused weights, norms behind", "[config]") {
+TEST_CASE("Phi-3 and OLMo 2: partial rotation, fused weights, norms behind") {
   json config = small("phi3");
   config["partial_rotary_factor"] = 0.75;
   const ModelConfig phi3 = parse(config);
@@ -188,7 +187,7 @@ TEST_CASE("Phi-3 and OLMo 2: partial rotation, fused weights, norms behind", "[c
   CHECK(olmo2.rotary_dim == 8);
 }
 
-TEST_CASE("GPT-NeoX: parallel branches, layer norms, an MLP without a gate", "[config]") {
+TEST_CASE("GPT-NeoX: parallel branches, layer norms, an MLP without a gate") {
   json config = small("gpt_neox");
   config["layer_norm_eps"] = 1e-3;
   const ModelConfig plain = parse(config);
@@ -225,8 +224,7 @@ TEST_CASE("GPT-NeoX: parallel branches, layer norms, an MLP without a gate", "[c
   check_refused(config, "num_key_value_heads", 2, "of each head together");
 }
 
-TEST_CASE("a small checkpoint of every family stores as many parameters as its shape implies",
-          "[config]") {
+TEST_CASE("a small checkpoint of every family stores as many parameters as its shape implies") {
   const auto golden = testing::source_dir() / "tests/golden";
   for (const char* name : {"llama3_gqa", "qwen3", "qwen3_moe", "gpt_oss", "gemma2", "gemma3",
                            "phi3", "olmo2", "gpt_neox", "gpt_neox_serial"}) {
@@ -236,5 +234,4 @@ TEST_CASE("a small checkpoint of every family stores as many parameters as its s
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::config_plan_test

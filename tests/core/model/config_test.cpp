@@ -1,23 +1,14 @@
 #include "core/model/config.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
 #include "core/model/layer_weights.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::config_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 using nlohmann::json;
 
 const std::filesystem::path kConfigs = testing::source_dir() / "tests/golden/configs";
@@ -44,7 +35,7 @@ void check_refused(json config, const std::string& field, const json& value,
                      ContainsSubstring(message)));
 }
 
-TEST_CASE("published configs give the published numbers of parameters", "[config]") {
+TEST_CASE("published configs give the published numbers of parameters") {
   const std::map<std::string, std::int64_t> expected = {
       {"Llama-2-7b-hf", 6738415616},
       {"Llama-3.1-70B", 70553706496},
@@ -71,7 +62,7 @@ TEST_CASE("published configs give the published numbers of parameters", "[config
   }
 }
 
-TEST_CASE("gpt-oss configs: parameters, alternating windows, sinks and YaRN", "[config]") {
+TEST_CASE("gpt-oss configs: parameters, alternating windows, sinks and YaRN") {
   struct Published {
     const char* name;
     Index n_layers;
@@ -112,7 +103,7 @@ TEST_CASE("gpt-oss configs: parameters, alternating windows, sinks and YaRN", "[
   }
 }
 
-TEST_CASE("Qwen3-MoE and SmolLM3 configs: experts, and layers without RoPE", "[config]") {
+TEST_CASE("Qwen3-MoE and SmolLM3 configs: experts, and layers without RoPE") {
   const ModelConfig qwen = parse_model_config(
       testing::read_file(kConfigs / "Qwen3-30B-A3B-Instruct-2507.config.json"), "Qwen3-30B-A3B");
   CHECK(qwen.moe.n_experts == 128);
@@ -128,7 +119,7 @@ TEST_CASE("Qwen3-MoE and SmolLM3 configs: experts, and layers without RoPE", "[c
   CHECK(smol.n_active_parameters() == smol.n_parameters());
 }
 
-TEST_CASE("other architectures are refused with the list of what is computed", "[config]") {
+TEST_CASE("other architectures are refused with the list of what is computed") {
   for (const char* name : {"Mixtral-8x7B-v0.1", "Phi-mini-MoE-instruct"}) {
     CAPTURE(name);
     const std::string text = testing::read_file(kConfigs / (std::string(name) + ".config.json"));
@@ -153,7 +144,7 @@ json small_gpt_oss() {
   return config;
 }
 
-TEST_CASE("which layers have experts, and what their fields must be", "[config]") {
+TEST_CASE("which layers have experts, and what their fields must be") {
   CHECK(parse(small_moe()).has_experts == std::vector<bool>(4, true));
   CHECK(parse(small_moe()).moe.weights == MoeConfig::Weights::softmax_of_all);
   CHECK(parse(small("llama")).has_experts == std::vector<bool>(4, false));
@@ -182,7 +173,7 @@ TEST_CASE("which layers have experts, and what their fields must be", "[config]"
   CHECK(parse(config).moe.n_experts == 8);
 }
 
-TEST_CASE("layers without RoPE, given as a list or by an interval", "[config]") {
+TEST_CASE("layers without RoPE, given as a list or by an interval") {
   json config = small("smollm3");
   CHECK(parse(config).has_rope == std::vector<bool>{true, true, true, false});
   CHECK(parse(config).tied_embeddings);
@@ -200,7 +191,7 @@ TEST_CASE("layers without RoPE, given as a list or by an interval", "[config]") 
                              "0 (no RoPE) or 1");
 }
 
-TEST_CASE("YaRN's constants", "[config]") {
+TEST_CASE("YaRN's constants") {
   json config = small_gpt_oss();
   const RopeConfig absent = parse(config).rope;
   CHECK(absent.kind == RopeConfig::Kind::yarn);
@@ -224,7 +215,7 @@ TEST_CASE("YaRN's constants", "[config]") {
   CHECK_THROWS_AS(parse(config), ConfigError);
 }
 
-TEST_CASE("gpt-oss windows: alternating unless layer_types says otherwise", "[config]") {
+TEST_CASE("gpt-oss windows: alternating unless layer_types says otherwise") {
   using Windows = std::vector<std::optional<Index>>;
   json config = small_gpt_oss();
   CHECK(parse(config).window == Windows{128, std::nullopt, 128, std::nullopt});
@@ -241,7 +232,7 @@ TEST_CASE("gpt-oss windows: alternating unless layer_types says otherwise", "[co
   CHECK(parse(moe).window == Windows(4, 8));
 }
 
-TEST_CASE("fields of a published config", "[config]") {
+TEST_CASE("fields of a published config") {
   const ModelConfig config = parse_model_config(
       testing::read_file(kConfigs / "Llama-3.1-8B-Instruct.config.json"), "Llama-3.1-8B");
   CHECK(config.family == ModelFamily::llama);
@@ -267,7 +258,7 @@ TEST_CASE("fields of a published config", "[config]") {
   CHECK(config.score_scale() == static_cast<float>(1.0 / std::sqrt(128.0)));
 }
 
-TEST_CASE("absent fields get the defaults of transformers", "[config]") {
+TEST_CASE("absent fields get the defaults of transformers") {
   const ModelConfig llama = parse(small("llama"));
   CHECK(llama.n_kv == 8);
   CHECK(llama.d_head == 8);
@@ -291,7 +282,7 @@ TEST_CASE("absent fields get the defaults of transformers", "[config]") {
   CHECK(parse(qwen3).d_head == 8);
 }
 
-TEST_CASE("biases and norms of each family", "[config]") {
+TEST_CASE("biases and norms of each family") {
   for (bool on : {false, true}) {
     json config = small("llama");
     config["attention_bias"] = on;
@@ -318,7 +309,7 @@ TEST_CASE("biases and norms of each family", "[config]") {
   }
 }
 
-TEST_CASE("every bias and norm counts in n_parameters", "[config]") {
+TEST_CASE("every bias and norm counts in n_parameters") {
   json config = small("llama");
   config["num_key_value_heads"] = 2;
   // Widths: d_model 64, q 64, kv 16, d_ff 160; 4 layers.
@@ -338,7 +329,7 @@ TEST_CASE("every bias and norm counts in n_parameters", "[config]") {
   CHECK(parse(config).n_parameters() == plain + 4 * 2 * 8);
 }
 
-TEST_CASE("rotary settings in both styles", "[config]") {
+TEST_CASE("rotary settings in both styles") {
   const json llama3 = {{"factor", 8.0},
                        {"low_freq_factor", 1.0},
                        {"high_freq_factor", 4.0},
@@ -386,7 +377,7 @@ TEST_CASE("rotary settings in both styles", "[config]") {
   check_refused<FormatError>(small("llama"), "rope_theta", 0.0, "expected a number");
 }
 
-TEST_CASE("sliding windows", "[config]") {
+TEST_CASE("sliding windows") {
   using Windows = std::vector<std::optional<Index>>;
   const Windows none(4);
   json mistral = small("mistral");
@@ -433,7 +424,7 @@ TEST_CASE("sliding windows", "[config]") {
   CHECK(parse(mistral).window == Windows(4, 12));
 }
 
-TEST_CASE("token ids", "[config]") {
+TEST_CASE("token ids") {
   json config = small("llama");
   config["eos_token_id"] = {3, 4};
   config["bos_token_id"] = nullptr;
@@ -449,7 +440,7 @@ TEST_CASE("token ids", "[config]") {
                              "expected a token id");
 }
 
-TEST_CASE("missing, ill-typed and out-of-range fields name themselves", "[config]") {
+TEST_CASE("missing, ill-typed and out-of-range fields name themselves") {
   for (const char* field : {"model_type", "hidden_size", "num_hidden_layers", "num_attention_heads",
                             "intermediate_size", "vocab_size"}) {
     json config = small("llama");
@@ -481,7 +472,7 @@ TEST_CASE("missing, ill-typed and out-of-range fields name themselves", "[config
   }
 }
 
-TEST_CASE("models that are not computed are refused", "[config]") {
+TEST_CASE("models that are not computed are refused") {
   check_refused<ConfigError>(small("llama"), "num_key_value_heads", 3, "divisor");
   check_refused<ConfigError>(small("llama"), "num_key_value_heads", 16, "divisor");
   check_refused<ConfigError>(small("llama"), "head_dim", 7, "even");
@@ -495,7 +486,7 @@ TEST_CASE("models that are not computed are refused", "[config]") {
   check_refused<ConfigError>(wide, "head_dim", 4096, "over all heads");
 }
 
-TEST_CASE("quantization_config: how weights are stored", "[config]") {
+TEST_CASE("quantization_config: how weights are stored") {
   using Kind = QuantizationConfig::Kind;
   json config = small("llama");
   CHECK(parse(config).quantization.method.empty());
@@ -527,8 +518,7 @@ TEST_CASE("quantization_config: how weights are stored", "[config]") {
   CHECK(parse(oss).quantization.kind == Kind::mxfp4);
 }
 
-TEST_CASE("quantised checkpoints that are not computed: the shape is read, the way out is told",
-          "[config]") {
+TEST_CASE("quantised checkpoints that are not computed: the shape is read, the way out is told") {
   json config = small("llama");
   const auto refused = [&](const json& settings, const std::string& message) {
     config["quantization_config"] = settings;
@@ -559,7 +549,7 @@ TEST_CASE("quantised checkpoints that are not computed: the shape is read, the w
   }
 }
 
-TEST_CASE("config.json of a folder", "[config]") {
+TEST_CASE("config.json of a folder") {
   const testing::TempDir dir;
   CHECK_THROWS_AS(load_model_config(dir.path()), IoError);
   dir.write("config.json", "");
@@ -570,7 +560,7 @@ TEST_CASE("config.json of a folder", "[config]") {
   CHECK(load_model_config(dir.path()).n_layers == 4);
 }
 
-TEST_CASE("names of families and rotary kinds", "[config]") {
+TEST_CASE("names of families and rotary kinds") {
   CHECK(name_of(ModelFamily::qwen2) == "qwen2");
   CHECK(name_of(ModelFamily::olmo2) == "olmo2");
   CHECK(name_of(ModelFamily::gpt_neox) == "gpt_neox");
@@ -578,5 +568,4 @@ TEST_CASE("names of families and rotary kinds", "[config]") {
   CHECK(name_of(RopeConfig::Kind::llama3) == "llama3");
 }
 
-}  // namespace
 }  // namespace kvscope::config_test

@@ -3,7 +3,6 @@
 #include <catch2/catch_test_macros.hpp>
 
 namespace kvscope::flop_count_test {
-namespace {
 
 ModelConfig small_config() {
   ModelConfig config;
@@ -57,11 +56,9 @@ TEST_CASE("chunks add up to the whole") {
   const ModelConfig config = small_config();
   const double whole = count_forward_flops(config, 0, 20, 0).total();
   double sum = 0;
-  for (Index begin = 0; begin < 20; begin += 6) {
+  for (Index begin = 0; begin < 20; begin += 6)
     sum += count_forward_flops(config, begin, std::min<Index>(6, 20 - begin), 0).total();
-  }
   CHECK(sum == whole);
 }
 
-}  // namespace
 }  // namespace kvscope::flop_count_test

@@ -3,20 +3,13 @@
 #include "core/model/gguf/gguf_file.hpp"
 
 #include <bit>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "core/base/error.hpp"
 #include "support/golden.hpp"
 #include "tests/support/gguf_builder.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gguf_file_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 using testing::gguf_string;
 using testing::GgufBuilder;
 using testing::raw;
@@ -36,7 +29,7 @@ const GgufTensor& tensor_of(const GgufFile& file, std::string_view name) {
   throw std::runtime_error("no tensor " + std::string(name));
 }
 
-TEST_CASE("every type widens to the bits of the gguf package", "[gguf]") {
+TEST_CASE("every type widens to the bits of the gguf package") {
   const std::string bytes = testing::read_file(test::golden_dir() / "gguf/types.gguf");
   const GgufFile file = parse(bytes);
   REQUIRE(file.tensors.size() == 2 * kNumStoredTypes);
@@ -56,15 +49,14 @@ TEST_CASE("every type widens to the bits of the gguf package", "[gguf]") {
     for (std::size_t k = 0; k < found.size(); ++k) {
       // Zeros may differ in their sign.
       if (found[k] == 0.0f && wanted[k] == 0.0f) continue;
-      if (std::bit_cast<std::uint32_t>(found[k]) != std::bit_cast<std::uint32_t>(wanted[k])) {
+      if (std::bit_cast<std::uint32_t>(found[k]) != std::bit_cast<std::uint32_t>(wanted[k]))
         ++n_different;
-      }
     }
     CHECK(n_different == 0);
   }
 }
 
-TEST_CASE("metadata of every type comes back", "[gguf]") {
+TEST_CASE("metadata of every type comes back") {
   const std::string bytes = testing::read_file(test::golden_dir() / "gguf/types.gguf");
   const GgufFile file = parse(bytes);
   CHECK(file.version == 3);
@@ -95,7 +87,7 @@ TEST_CASE("metadata of every type comes back", "[gguf]") {
       MessageMatches(ContainsSubstring("expected a list of numbers, found a list of 3 strings")));
 }
 
-TEST_CASE("versions 2 and 3 are read, other files are told apart", "[gguf]") {
+TEST_CASE("versions 2 and 3 are read, other files are told apart") {
   const GgufBuilder builder = GgufBuilder().u32("a", 7);
   CHECK(parse(builder.bytes(2)).metadata.integer("a", 0, 9) == 7);
   check_refused(builder.bytes(1), "expected version 2 or 3 of GGUF, found version 1");
@@ -105,7 +97,7 @@ TEST_CASE("versions 2 and 3 are read, other files are told apart", "[gguf]") {
   check_refused("GGU", "expected a GGUF file");
 }
 
-TEST_CASE("a file that is cut anywhere is refused", "[gguf]") {
+TEST_CASE("a file that is cut anywhere is refused") {
   const std::vector<float> values(64, 1.0f);
   const std::string whole = GgufBuilder()
                                 .string("name", "value")
@@ -120,7 +112,7 @@ TEST_CASE("a file that is cut anywhere is refused", "[gguf]") {
   }
 }
 
-TEST_CASE("hostile headers cost nothing", "[gguf]") {
+TEST_CASE("hostile headers cost nothing") {
   const std::uint64_t huge = ~std::uint64_t{0};
   const std::vector<float> values(64, 1.0f);
   const auto header = [](std::uint64_t n_tensors, std::uint64_t n_fields) {
@@ -151,7 +143,7 @@ TEST_CASE("hostile headers cost nothing", "[gguf]") {
   check_refused(GgufBuilder().tensor("t", {65}, values).bytes(), "the file is truncated");
 }
 
-TEST_CASE("tensors lie apart, at aligned places", "[gguf]") {
+TEST_CASE("tensors lie apart, at aligned places") {
   const std::vector<float> values(64, 1.0f);
   const auto place = [&](std::uint64_t second) {
     std::string tensors;
@@ -172,7 +164,7 @@ TEST_CASE("tensors lie apart, at aligned places", "[gguf]") {
   check_refused(place(std::uint64_t{1} << 63), "do not fit");
 }
 
-TEST_CASE("types that are not read are kept by name", "[gguf]") {
+TEST_CASE("types that are not read are kept by name") {
   const GgufFile file = parse(GgufBuilder()
                                   .raw_tensor("a", 16, {256}, std::string(66, 'x'))
                                   .raw_tensor("b", 99, {256}, std::string(10, 'x'))
@@ -183,5 +175,4 @@ TEST_CASE("types that are not read are kept by name", "[gguf]") {
   CHECK(file.tensors[1].type_name == "type 99");
 }
 
-}  // namespace
 }  // namespace kvscope::gguf_file_test

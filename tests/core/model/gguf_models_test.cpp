@@ -1,33 +1,22 @@
 // Every family from a GGUF file, against Hugging Face transformers and against the same model in
 // the hub's format.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-
-#include "core/base/error.hpp"
 #include "core/model/gguf/gguf_checkpoint.hpp"
 #include "core/model/gguf/rope_freqs.hpp"
 #include "core/model/transformer.hpp"
 #include "support/golden.hpp"
 #include "tests/support/gguf_from_hub.hpp"
 #include "tests/support/model_capture.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gguf_models_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 using testing::GgufBuilder;
-using testing::TempDir;
 
 Transformer load(const TempDir& dir, const GgufBuilder& builder) {
   return Transformer::load(dir.write("model.gguf", builder.bytes()));
 }
 
-TEST_CASE("a GGUF file gives the numbers of transformers and of the hub's files", "[gguf]") {
+TEST_CASE("a GGUF file gives the numbers of transformers and of the hub's files") {
   const std::string name =
       GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window", "qwen2",
                "qwen3", "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3",
@@ -57,7 +46,7 @@ TEST_CASE("a GGUF file gives the numbers of transformers and of the hub's files"
   CHECK(model.config().eos_ids == hub.config().eos_ids);
 }
 
-TEST_CASE("large models are widened row by row: the same bits as widened at once", "[gguf]") {
+TEST_CASE("large models are widened row by row: the same bits as widened at once") {
   // Matrix decides by its argument; here both ways on the permuted rows of q.
   const TempDir dir;
   const auto path =
@@ -79,7 +68,7 @@ TEST_CASE("large models are widened row by row: the same bits as widened at once
   }
 }
 
-TEST_CASE("the parts of a split file are found from any of them", "[gguf]") {
+TEST_CASE("the parts of a split file are found from any of them") {
   const TempDir dir;
   const float one = 1.0f;
   const auto part = [&](std::uint32_t no, std::string_view name) {
@@ -107,7 +96,7 @@ TEST_CASE("the parts of a split file are found from any of them", "[gguf]") {
                        MessageMatches(ContainsSubstring("m-00001-of-00002.gguf, other.gguf")));
 }
 
-TEST_CASE("Llama 3's settings follow from the divisors that a file stores", "[gguf][rope]") {
+TEST_CASE("Llama 3's settings follow from the divisors that a file stores") {
   // As published for Llama 3.1 and 3.2: theta 500000, heads of 128 and 64.
   for (const auto& [factor, d_head] : {std::pair{8.0, Index{128}}, std::pair{32.0, Index{64}}}) {
     std::vector<float> factors;
@@ -134,7 +123,7 @@ TEST_CASE("Llama 3's settings follow from the divisors that a file stores", "[gg
   CHECK(llama3_scaling(std::vector<float>(32, 1.0f), 1e4, 64)->factor == 1.0);
 }
 
-TEST_CASE("what a GGUF file holds and kvscope does not compute is named", "[gguf]") {
+TEST_CASE("what a GGUF file holds and kvscope does not compute is named") {
   const TempDir dir;
   const auto refused = [&](const GgufBuilder& builder, const std::string& message) {
     CHECK_THROWS_MATCHES(load(dir, builder), Error, MessageMatches(ContainsSubstring(message)));
@@ -181,5 +170,4 @@ TEST_CASE("what a GGUF file holds and kvscope does not compute is named", "[gguf
           "\"IQ2_XXS\" (model.gguf)");
 }
 
-}  // namespace
 }  // namespace kvscope::gguf_models_test

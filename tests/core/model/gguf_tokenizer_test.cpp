@@ -1,28 +1,19 @@
 // Tokenizers from a GGUF file's tables against the tokenizers library's ids of the same tables.
 #include "core/model/gguf/gguf_tokenizer.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
 #include "core/model/gguf/derived_merges.hpp"
 #include "core/model/tokenizer.hpp"
 #include "tests/support/gguf_builder.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::gguf_tokenizer_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 using nlohmann::json;
 using testing::GgufBuilder;
-using testing::TempDir;
 using Ids = std::vector<TokenId>;
 
 const std::filesystem::path kGolden = testing::source_dir() / "tests/golden/tokenizer";
@@ -74,7 +65,7 @@ Tokenizer load(const GgufBuilder& builder) {
   return Tokenizer::load(dir.write("t.gguf", builder.bytes()));
 }
 
-TEST_CASE("a file's own tables give the ids and texts of the tokenizers library", "[gguf]") {
+TEST_CASE("a file's own tables give the ids and texts of the tokenizers library") {
   struct Case {
     const char* family;
     const char* model;
@@ -86,9 +77,8 @@ TEST_CASE("a file's own tables give the ids and texts of the tokenizers library"
   CAPTURE(one.family);
   const json entry = family_json(one.family);
   json tokenizer = read_json(entry.at("base").get<std::string>());
-  if (entry.at("change").contains("added_tokens")) {
+  if (entry.at("change").contains("added_tokens"))
     tokenizer["added_tokens"] = entry["change"]["added_tokens"];
-  }
   GgufBuilder builder = tables_of(tokenizer, one.model, one.pre);
   const bool is_llama = std::string_view(one.model) == "llama";
   const bool has_bos = std::string_view(one.family).starts_with("llama");
@@ -105,7 +95,7 @@ TEST_CASE("a file's own tables give the ids and texts of the tokenizers library"
   }
 }
 
-TEST_CASE("digits are pieces of their own where the file says smollm", "[gguf]") {
+TEST_CASE("digits are pieces of their own where the file says smollm") {
   // A vocabulary in which "12" is a token: GPT-2's pieces use it, SmolLM's cannot.
   const auto tables = [](const char* pre) {
     return GgufBuilder()
@@ -119,21 +109,19 @@ TEST_CASE("digits are pieces of their own where the file says smollm", "[gguf]")
   CHECK(load(tables("smollm")).encode("1x2") == Ids{0, 1});  // no token, no unknown: dropped
 }
 
-TEST_CASE("merges follow from scores: the best token first, the longest left part of it",
-          "[gguf]") {
+TEST_CASE("merges follow from scores: the best token first, the longest left part of it") {
   const std::vector<std::string> tokens = {"a", "b", "ab", "abb", "bb", "\u2581"};
   const std::vector<double> scores = {-9, -9, -2, -3, -1, -9};
   StringMap<TokenId> ids;
   for (std::size_t i = 0; i < tokens.size(); ++i) ids[tokens[i]] = static_cast<TokenId>(i);
   std::vector<std::array<TokenId, 3>> found;
-  for (const auto& merge : merges_from_scores(tokens, scores, ids)) {
+  for (const auto& merge : merges_from_scores(tokens, scores, ids))
     found.push_back({merge.left, merge.right, merge.merged});
-  }
   // bb; ab; then abb as ab + b (longer left part), as a + bb.
   CHECK(found == std::vector<std::array<TokenId, 3>>{{1, 1, 4}, {0, 1, 2}, {2, 1, 3}, {0, 4, 3}});
 }
 
-TEST_CASE("SentencePiece tables: spaces, bytes, BOS, EOS, a template", "[gguf]") {
+TEST_CASE("SentencePiece tables: spaces, bytes, BOS, EOS, a template") {
   const auto tables = [] {
     return GgufBuilder()
         .string("general.architecture", "gemma3")
@@ -159,7 +147,7 @@ TEST_CASE("SentencePiece tables: spaces, bytes, BOS, EOS, a template", "[gguf]")
   CHECK(with_prefix.decode(Ids{4, 8}) == "ab");
 }
 
-TEST_CASE("tables that are broken or of another kind are refused by name", "[gguf]") {
+TEST_CASE("tables that are broken or of another kind are refused by name") {
   const auto refused = [](const GgufBuilder& builder, const std::string& message) {
     CHECK_THROWS_MATCHES(load(builder), Error, MessageMatches(ContainsSubstring(message)));
   };
@@ -195,5 +183,4 @@ TEST_CASE("tables that are broken or of another kind are refused by name", "[ggu
   refused(spm({1, 2, std::nanf("")}), "expected finite numbers");
 }
 
-}  // namespace
 }  // namespace kvscope::gguf_tokenizer_test

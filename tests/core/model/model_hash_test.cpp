@@ -1,18 +1,12 @@
 // The fingerprint of a checkpoint: what changes it, and what must not.
 #include "core/model/model_hash.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <string>
-#include <vector>
-
 #include "tests/support/safetensors_builder.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::model_hash_test {
-namespace {
 
 using testing::SafetensorsBuilder;
-using testing::TempDir;
 
 const std::vector<float> kLong(100'000, 0.5f);  // 400 kB in f32: more than both ends
 
@@ -78,5 +72,4 @@ TEST_CASE("how tensors are divided into files does not show in a model's hash") 
   CHECK(model_hash(whole.path()) == model_hash(divided.path()));
 }
 
-}  // namespace
 }  // namespace kvscope::test::model_hash_test

@@ -4,22 +4,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <vector>
 
 #include "core/model/mxfp4.hpp"
 #include "core/model/transformer.hpp"
 #include "core/tensor/lane_kernels.hpp"
 #include "support/golden.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::moe_test {
-namespace {
 
 // The router's logits of one token in lane `lane` of a narrow block; other lanes hold nonsense.
 Tensor<float> one_token(const std::vector<float>& logits, Index lane) {
@@ -31,10 +27,8 @@ Tensor<float> one_token(const std::vector<float>& logits, Index lane) {
   return block;
 }
 
-TEST_CASE("the largest logits are picked; their weights as the family defines them", "[moe]") {
-  MoeConfig moe;
-  moe.n_experts = 5;
-  moe.n_picked = 3;
+TEST_CASE("the largest logits are picked; their weights as the family defines them") {
+  MoeConfig moe{.n_experts = 5, .n_picked = 3};
   const std::vector<float> logits = {0.5f, 2.0f, -1.0f, 2.0f, 1.0f};
   const Tensor<float> block = one_token(logits, 0);
   double sum_of_all = 0.0;
@@ -54,10 +48,8 @@ TEST_CASE("the largest logits are picked; their weights as the family defines th
   }
 }
 
-TEST_CASE("logits far apart give finite weights", "[moe]") {
-  MoeConfig moe;
-  moe.n_experts = 3;
-  moe.n_picked = 2;
+TEST_CASE("logits far apart give finite weights") {
+  MoeConfig moe{.n_experts = 3, .n_picked = 2};
   const Tensor<float> block = one_token({-3e4f, 3e4f, 2e4f}, 0);
   const Routing routing = pick_experts(moe, block.data(), /*n_tok=*/1, kNarrowLanes);
   CHECK(routing.expert(0, 0) == 1);
@@ -65,7 +57,7 @@ TEST_CASE("logits far apart give finite weights", "[moe]") {
   CHECK(routing.weight(0, 1) == 0.0f);
 }
 
-TEST_CASE("MXFP4: low half first, sixteen values, a power of two per block", "[mxfp4]") {
+TEST_CASE("MXFP4: low half first, sixteen values, a power of two per block") {
   const float table[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                            -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
   std::vector<std::uint8_t> blocks(4 * 16);
@@ -94,9 +86,8 @@ class RoutingWatch final : public Observer {
   void on_routing(const RoutingEvent& e) override {
     CHECK(e.expert.shape() == e.weight.shape());
     for (Index t = 0; t < e.expert.dim(0); ++t) {
-      for (const std::int32_t expert : e.expert.row(t)) {
+      for (const std::int32_t expert : e.expert.row(t))
         picked[static_cast<std::size_t>(e.layer)].insert(expert);
-      }
     }
   }
   std::vector<std::set<Index>> picked;
@@ -152,7 +143,7 @@ std::pair<const std::byte*, std::size_t> place_of(const Transformer& model, Inde
   return {all.data + static_cast<std::size_t>(expert) * n, n};
 }
 
-TEST_CASE("experts that no token is routed to are not read", "[moe]") {
+TEST_CASE("experts that no token is routed to are not read") {
   const std::string name = GENERATE("qwen3_moe", "gpt_oss", "gpt_oss_mxfp4");
   INFO(name);
   const Transformer model = Transformer::load(test::golden_dir() / name);
@@ -187,7 +178,7 @@ TEST_CASE("experts that no token is routed to are not read", "[moe]") {
   // only where they are touched.
 }
 
-TEST_CASE("many tokens in several batches of experts equal one token after another", "[moe]") {
+TEST_CASE("many tokens in several batches of experts equal one token after another") {
   const Transformer model = Transformer::load(test::golden_dir() / "qwen3_moe");
   std::vector<TokenId> tokens;
   for (int i = 0; i < 512; ++i) tokens.push_back((i * 7919 + 13) % 320);
@@ -201,5 +192,4 @@ TEST_CASE("many tokens in several batches of experts equal one token after anoth
   }
 }
 
-}  // namespace
 }  // namespace kvscope::moe_test

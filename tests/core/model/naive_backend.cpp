@@ -1,12 +1,9 @@
 #include "tests/core/model/naive_backend.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <numbers>
-#include <vector>
 
-#include "core/base/error.hpp"
 #include "core/model/rope.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test {
 namespace {
@@ -196,9 +193,8 @@ class RowCall final : public BackendCall {
   TensorView<const float> to_host_rows(const Block& q) override {
     rows_ = Tensor<float>({c_.n_q, n_, c_.d_head});
     for_each_query([&](Index h, Index t) {
-      for (Index f = 0; f < c_.d_head; ++f) {
+      for (Index f = 0; f < c_.d_head; ++f)
         rows_(h, t, f) = static_cast<float>(of(q).row(t)[h * c_.d_head + f]);
-      }
     });
     return rows_.view();
   }
@@ -283,13 +279,11 @@ class RowCall final : public BackendCall {
       if (most > 0.0) score = most * std::tanh(score / most);
       const double e = std::exp(score);
       sum += e;
-      for (Index f = 0; f < d; ++f) {
+      for (Index f = 0; f < d; ++f)
         mix[static_cast<std::size_t>(f)] += e * static_cast<double>(row(stored.v, pos)[f]);
-      }
     }
-    for (Index f = 0; f < d; ++f) {
+    for (Index f = 0; f < d; ++f)
       out.row(t)[h * d + f] = keys.empty() ? 0.0 : mix[static_cast<std::size_t>(f)] / sum;
-    }
     lse_(h, t) = static_cast<float>(keys.empty() ? -INFINITY : std::log(sum));
   }
   double activate(double g) const {

@@ -1,17 +1,14 @@
 // The running model against Hugging Face transformers in float64 (tests/golden),
 // and against itself.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/base/data_dir.hpp"
-#include "core/base/error.hpp"
 #include "core/model/transformer.hpp"
 #include "support/golden.hpp"
 #include "tests/core/model/naive_backend.hpp"
 #include "tests/support/model_capture.hpp"
 #include "tests/support/sanitizers.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::parity_test {
 
@@ -56,7 +53,7 @@ bool has_experts(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("q, k, v, attention and logits equal Hugging Face transformers", "[parity]") {
+TEST_CASE("q, k, v, attention and logits equal Hugging Face transformers") {
   const std::string name =
       GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window", "qwen2",
                "qwen3", "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3",
@@ -86,8 +83,7 @@ TEST_CASE("q, k, v, attention and logits equal Hugging Face transformers", "[par
                                  test::read_golden(dir / "golden.h5", "/logits").view()) < 4e-4);
 }
 
-TEST_CASE("chunked prefill, decode and any thread count give the same bits as one call",
-          "[parity]") {
+TEST_CASE("chunked prefill, decode and any thread count give the same bits as one call") {
   const std::string name =
       GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window", "qwen3",
                "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3", "phi3",
@@ -105,8 +101,7 @@ TEST_CASE("chunked prefill, decode and any thread count give the same bits as on
   check_same_bits(whole, run(model, tokens, /*chunk=*/33, /*n_threads=*/2));
 }
 
-TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to f32, less memory",
-          "[parity][bf16]") {
+TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to f32, less memory") {
   const auto i = GENERATE(0u, 1u, 2u, 3u);
   if (i >= bf16_backends().size()) return;
   const NamedBackend& backend = bf16_backends()[i];
@@ -119,9 +114,8 @@ TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to f32, 
   std::vector<TokenId> tokens;
   // Several spans of keys in the one that is quick; a sanitizer takes minutes for as many.
   const Index n_long = test::kSanitizer ? 300 : 1200;
-  for (Index t = 0; t < (name == "embedded draft" ? n_long : 200); ++t) {
+  for (Index t = 0; t < (name == "embedded draft" ? n_long : 200); ++t)
     tokens.push_back(static_cast<TokenId>((t * 37 + 11 + t * t / 7) % model.config().n_vocab));
-  }
   const auto store = model.make_store(64);
   CHECK(store->dtype() == DType::bf16);
   const Capture whole = run(model, tokens, /*chunk=*/0, /*n_threads=*/1);
@@ -147,7 +141,7 @@ TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to f32, 
   CHECK(sum / n < 0.05 * std::sqrt(squares / n));
 }
 
-TEST_CASE("the same bits over many key blocks and past the sliding window", "[parity]") {
+TEST_CASE("the same bits over many key blocks and past the sliding window") {
   const std::string name =
       GENERATE("llama3_gqa", "mistral_window", "qwen3_moe", "gpt_oss_mxfp4", "gemma2", "gemma3");
   INFO(name);
@@ -159,7 +153,7 @@ TEST_CASE("the same bits over many key blocks and past the sliding window", "[pa
   check_same_bits(whole, run(model, tokens, /*chunk=*/1, /*n_threads=*/1));
 }
 
-TEST_CASE("a policy that chooses every key changes no bit", "[policy]") {
+TEST_CASE("a policy that chooses every key changes no bit") {
   class Every final : public AttentionPolicy {
    public:
     Every(const ModelConfig& config, bool by_lists) : config_(config), by_lists_(by_lists) {}
@@ -175,9 +169,8 @@ TEST_CASE("a policy that chooses every key changes no bit", "[policy]") {
       if (selection_.is_dense) return selection_;
       selection_ = Selection(ListOwner::kv_head, question.n_tok, question.n_tok);
       KeyList list;
-      for (Index pos = 0; pos < question.k.dim(1); ++pos) {
+      for (Index pos = 0; pos < question.k.dim(1); ++pos)
         list.scored.push_back(static_cast<KeyPos>(pos));
-      }
       for (Index kv_head = 0; kv_head < config_.n_kv; ++kv_head) selection_.add(list);
       return selection_;
     }

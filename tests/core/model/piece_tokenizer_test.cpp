@@ -1,32 +1,23 @@
 // tokenizer.model and tekken.json against the ids of sentencepiece and mistral-common
 // (tests/golden/tokenizer/make_pieces.py), and files that are broken.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
 #include "core/model/sentencepiece/character_map.hpp"
 #include "core/model/sentencepiece/sentencepiece_tokenizer.hpp"
 #include "core/model/tekken.hpp"
 #include "core/model/tokenizer.hpp"
 #include "core/model/unigram.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::piece_tokenizer_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 using nlohmann::json;
-using testing::TempDir;
 using Ids = std::vector<TokenId>;
 
 const std::filesystem::path kGolden = testing::source_dir() / "tests/golden/tokenizer";
 
-TEST_CASE("files of SentencePiece and Mistral give the ids and texts of their libraries",
-          "[tokenizer]") {
+TEST_CASE("files of SentencePiece and Mistral give the ids and texts of their libraries") {
   const json all = json::parse(testing::read_file(kGolden / "pieces.json"));
   REQUIRE(all.size() == 5);
   for (const auto& [name, cases] : all.items()) {
@@ -37,14 +28,13 @@ TEST_CASE("files of SentencePiece and Mistral give the ids and texts of their li
       CAPTURE(one.at(0).dump());
       const auto ids = one.at(1).get<Ids>();
       CHECK(tokenizer.encode(one.at(0).get<std::string>()) == ids);
-      const bool has_unknown =
-          name != "tekken" && std::find(ids.begin(), ids.end(), 0) != ids.end();
+      const bool has_unknown = name != "tekken" && std::ranges::find(ids, 0) != ids.end();
       if (!has_unknown) CHECK(tokenizer.decode(ids) == one.at(2).get<std::string>());
     }
   }
 }
 
-TEST_CASE("special tokens are found in texts, and one begins them", "[tokenizer]") {
+TEST_CASE("special tokens are found in texts, and one begins them") {
   const Tokenizer pieces = Tokenizer::load(kGolden / "pieces_bpe.model");
   const Ids hi = pieces.encode("Hi");
   REQUIRE(pieces.id_of("[INST]").has_value());
@@ -62,7 +52,7 @@ TEST_CASE("special tokens are found in texts, and one begins them", "[tokenizer]
   CHECK(tekken.n_ids() == 630);  // default_vocab_size, less than the file lists
 }
 
-TEST_CASE("tokenizer_config.json adds tokens and says what begins a text", "[tokenizer]") {
+TEST_CASE("tokenizer_config.json adds tokens and says what begins a text") {
   const TempDir dir;
   std::filesystem::copy(kGolden / "pieces_bpe.model", dir.path() / "tokenizer.model");
   const auto load = [&](const json& settings) {
@@ -89,7 +79,7 @@ TEST_CASE("tokenizer_config.json adds tokens and says what begins a text", "[tok
   CHECK_THROWS_AS(Tokenizer::load(dir.path()), FormatError);
 }
 
-TEST_CASE("of a folder's tokenizers tokenizer.json comes first", "[tokenizer]") {
+TEST_CASE("of a folder's tokenizers tokenizer.json comes first") {
   const TempDir dir;
   CHECK_FALSE(tokenizer_file(dir.path()).has_value());
   for (const char* name : {"spiece.model", "tokenizer.model", "tekken.json", "tokenizer.json"}) {
@@ -129,7 +119,7 @@ void check_refused(const std::string& bytes, const std::string& message) {
                        MessageMatches(ContainsSubstring(message) && ContainsSubstring("t.model")));
 }
 
-TEST_CASE("tokenizer.model files that are broken are refused in a sentence", "[tokenizer]") {
+TEST_CASE("tokenizer.model files that are broken are refused in a sentence") {
   const std::string good = piece("<unk>", 2) + piece("a") + piece("b");
   CHECK_NOTHROW(sentencepiece_tokenizer(good, "t.model", "", ""));
   check_refused("", "found no pieces");
@@ -154,7 +144,7 @@ TEST_CASE("tokenizer.model files that are broken are refused in a sentence", "[t
                 "each with a zero byte behind it");
 }
 
-TEST_CASE("a table of characters that leads nowhere is passed by", "[tokenizer]") {
+TEST_CASE("a table of characters that leads nowhere is passed by") {
   // Units whose offsets point outside, and a value that is no place in the texts.
   for (const std::uint32_t unit : {0xffffffffu, 0x7fffffffu, 0x00000561u, 0x80000000u}) {
     std::string blob("\x00\x04\0\0", 4);
@@ -165,7 +155,7 @@ TEST_CASE("a table of characters that leads nowhere is passed by", "[tokenizer]"
   }
 }
 
-TEST_CASE("the best cut of a text is that of trying all of them", "[tokenizer]") {
+TEST_CASE("the best cut of a text is that of trying all of them") {
   UnigramTables tables;
   tables.pieces = {{"a", -2.0f, 1, false},  {"b", -2.5f, 2, false},   {"ab", -3.0f, 3, false},
                    {"ba", -3.5f, 4, false}, {"aba", -5.0f, 5, false}, {"bb", -9.0f, 6, false}};
@@ -196,8 +186,7 @@ TEST_CASE("the best cut of a text is that of trying all of them", "[tokenizer]")
   CHECK(unknown == Ids{0, 1, 0});  // a run is one
 }
 
-TEST_CASE("sums are floats that begin anew far into a text, as SentencePiece has them",
-          "[tokenizer]") {
+TEST_CASE("sums are floats that begin anew far into a text, as SentencePiece has them") {
   UnigramTables tables;
   tables.pieces = {{"x", -40000.0f, 1, false},    {"i", -5.5207419f, 2, false},
                    {"ca", -6.7107787f, 3, false}, {"ic", -7.2259493f, 4, false},
@@ -221,7 +210,7 @@ TEST_CASE("sums are floats that begin anew far into a text, as SentencePiece has
   CHECK(behind == Ids{1, 1, 1, 4, 5});
 }
 
-TEST_CASE("tekken.json files that are broken are refused in a sentence", "[tokenizer]") {
+TEST_CASE("tekken.json files that are broken are refused in a sentence") {
   const json good = json::parse(testing::read_file(kGolden / "tekken/tekken.json"));
   const auto refused = [](const json& file, const std::string& message) {
     CHECK_THROWS_MATCHES(tekken_tokenizer(file.dump(), "tekken.json"), Error,
@@ -247,5 +236,4 @@ TEST_CASE("tekken.json files that are broken are refused in a sentence", "[token
           "tokens of their own");
 }
 
-}  // namespace
 }  // namespace kvscope::piece_tokenizer_test

@@ -1,28 +1,18 @@
 // Quantised checkpoints of the hub against NumPy's reading of the stored numbers and transformers'
 // logits (tests/golden/make_quantized.py), and files that are broken.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
 #include "core/model/quantized_rows.hpp"
 #include "core/model/transformer.hpp"
 #include "core/tensor/dtype.hpp"
 #include "support/golden.hpp"
 #include "tests/support/model_capture.hpp"
 #include "tests/support/safetensors_builder.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::quantized_models_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 using testing::SafetensorsBuilder;
-using testing::TempDir;
 using Kind = QuantizationConfig::Kind;
 
 double rms(TensorView<const float> values) {
@@ -37,8 +27,7 @@ std::string any_kind() {
   return GENERATE("fp8_block", "fp8_tensor", "fp8_row", "gptq", "gptq_act_order", "awq");
 }
 
-TEST_CASE("quantised checkpoints give the weights of their formulas and transformers' logits",
-          "[quantized]") {
+TEST_CASE("quantised checkpoints give the weights of their formulas and transformers' logits") {
   const std::string name = any_kind();
   INFO(name);
   const auto folder = test::golden_dir() / "quantized" / name;
@@ -80,7 +69,7 @@ TEST_CASE("quantised checkpoints give the weights of their formulas and transfor
         2e-4 * rms(expected.view()));
 }
 
-TEST_CASE("a copy in bf16 gives the bits of rounding while multiplying", "[quantized][bf16]") {
+TEST_CASE("a copy in bf16 gives the bits of rounding while multiplying") {
   const std::string name = any_kind();
   for (const Matmul matmul : {Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
     if (!is_available(matmul)) continue;
@@ -97,7 +86,7 @@ TEST_CASE("a copy in bf16 gives the bits of rounding while multiplying", "[quant
   }
 }
 
-TEST_CASE("what is kept in bf16 still gives exact rows in f32", "[quantized][bf16]") {
+TEST_CASE("what is kept in bf16 still gives exact rows in f32") {
   const auto folder = test::golden_dir() / "quantized/fp8_block";
   const ModelConfig config = load_model_config(folder);
   const WeightFiles files = WeightFiles::open(folder);
@@ -133,9 +122,8 @@ QuantizationConfig settings(Kind kind) {
 
 std::string words(std::size_t n, std::int32_t value = 0) {
   std::string bytes;
-  for (std::size_t i = 0; i < n; ++i) {
+  for (std::size_t i = 0; i < n; ++i)
     bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
   return bytes;
 }
 
@@ -151,7 +139,7 @@ void check_refused(const SafetensorsBuilder& builder, const QuantizationConfig& 
   CHECK_THROWS_MATCHES(open(), FormatError, MessageMatches(ContainsSubstring(message)));
 }
 
-TEST_CASE("FP8: scales that are missing or do not fit, values that are none", "[quantized]") {
+TEST_CASE("FP8: scales that are missing or do not fit, values that are none") {
   const std::string ones(256, '\x38');
   const auto weight = [&] {
     return SafetensorsBuilder().add_raw("a.weight", "F8_E4M3", {16, 16}, ones);
@@ -187,7 +175,7 @@ TEST_CASE("FP8: scales that are missing or do not fit, values that are none", "[
                 config, "expected shape [16, 16], found [16, 8]");
 }
 
-TEST_CASE("GPTQ and AWQ: tables that are missing or do not fit", "[quantized]") {
+TEST_CASE("GPTQ and AWQ: tables that are missing or do not fit") {
   const std::vector<float> scales(32, 1.0f);
   const auto gptq = [&](const std::string& without, const std::string& groups) {
     SafetensorsBuilder builder;
@@ -219,5 +207,4 @@ TEST_CASE("GPTQ and AWQ: tables that are missing or do not fit", "[quantized]") 
                        MessageMatches(ContainsSubstring("a multiple of 8 columns")));
 }
 
-}  // namespace
 }  // namespace kvscope::quantized_models_test

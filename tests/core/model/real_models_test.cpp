@@ -1,17 +1,13 @@
 // Two models that people know, as a package registry serves them, against Hugging Face transformers
 // (tests/golden/real): ids of texts in all scripts, and logits.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/model/transformer.hpp"
 #include "support/golden.hpp"
 #include "tests/support/real_models.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::real_models_test {
-namespace {
 
 using nlohmann::json;
 
@@ -36,9 +32,8 @@ void check_logits(const json& expected, const Transformer& model) {
   const TensorView<const float> rows = logits.view();
   std::vector<TokenId> largest;
   double sum = 0.0;
-  for (Index row = 0; row < rows.dim(0); ++row) {
+  for (Index row = 0; row < rows.dim(0); ++row)
     largest.push_back(argmax({&rows(row, Index{0}), static_cast<std::size_t>(rows.dim(1))}));
-  }
   for (const float x : logits.flat()) sum += double{x} * x;
   CHECK(largest == expected.at("largest").get<std::vector<TokenId>>());
   const double rms = expected.at("rms");
@@ -72,5 +67,4 @@ TEST_CASE("Gemma 3 in Q4_K_M gives the ids and logits of transformers", "[real][
   check_model("gemma3");
 }
 
-}  // namespace
 }  // namespace kvscope::real_models_test

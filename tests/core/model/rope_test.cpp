@@ -1,15 +1,10 @@
 #include "core/model/rope.hpp"
 
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::rope_test {
 
-using Catch::Approx;
-
-TEST_CASE("plain RoPE frequencies fall from 1 to about 1 / theta", "[rope]") {
+TEST_CASE("plain RoPE frequencies fall from 1 to about 1 / theta") {
   const auto f = rope_frequencies({RopeConfig::Kind::plain, 10000.0}, 64);
   REQUIRE(f.size() == 32);
   CHECK(f[0] == 1.0f);
@@ -17,14 +12,14 @@ TEST_CASE("plain RoPE frequencies fall from 1 to about 1 / theta", "[rope]") {
   CHECK(f[31] == Approx(std::pow(10000.0, -62.0 / 64.0)).epsilon(1e-6));
 }
 
-TEST_CASE("linear scaling divides every frequency", "[rope]") {
+TEST_CASE("linear scaling divides every frequency") {
   const auto plain = rope_frequencies({RopeConfig::Kind::plain, 10000.0}, 32);
   const auto linear = rope_frequencies({RopeConfig::Kind::linear, 10000.0, 4.0}, 32);
   for (std::size_t i = 0; i < plain.size(); ++i)
     CHECK(linear[i] == Approx(plain[i] / 4.0).epsilon(1e-6));
 }
 
-TEST_CASE("llama3 scaling keeps short waves, divides long ones and blends between", "[rope]") {
+TEST_CASE("llama3 scaling keeps short waves, divides long ones and blends between") {
   RopeConfig rope{RopeConfig::Kind::llama3, 500000.0, 8.0, 1.0, 4.0, 8192};
   const auto plain = rope_frequencies({RopeConfig::Kind::plain, 500000.0}, 128);
   const auto scaled = rope_frequencies(rope, 128);
@@ -48,7 +43,7 @@ TEST_CASE("llama3 scaling keeps short waves, divides long ones and blends betwee
   CHECK(n_blended > 0);
 }
 
-TEST_CASE("YaRN keeps fast pairs, stretches slow ones and blends between", "[rope]") {
+TEST_CASE("YaRN keeps fast pairs, stretches slow ones and blends between") {
   RopeConfig rope;  // gpt-oss
   rope.kind = RopeConfig::Kind::yarn;
   rope.theta = 150000.0;
@@ -73,7 +68,7 @@ TEST_CASE("YaRN keeps fast pairs, stretches slow ones and blends between", "[rop
   }
 }
 
-TEST_CASE("an amplitude scales cosines and sines", "[rope]") {
+TEST_CASE("an amplitude scales cosines and sines") {
   const auto f = rope_frequencies({RopeConfig::Kind::plain, 100.0}, 4);
   std::vector<float> cos(2 * 16), sin(2 * 16);
   rope_tables(f, /*amplitude=*/1.5f, /*pos_begin=*/3, /*n_tok=*/1, /*lanes=*/16, cos.data(),
@@ -82,7 +77,7 @@ TEST_CASE("an amplitude scales cosines and sines", "[rope]") {
   CHECK(sin[0] == Approx(1.5 * std::sin(3.0)).margin(1e-6));
 }
 
-TEST_CASE("tables hold one position per lane and repeat the last one in spare lanes", "[rope]") {
+TEST_CASE("tables hold one position per lane and repeat the last one in spare lanes") {
   const auto f = rope_frequencies({RopeConfig::Kind::plain, 100.0}, 4);
   std::vector<float> cos(2 * 16), sin(2 * 16);
   rope_tables(f, /*amplitude=*/1.0f, /*pos_begin=*/1000, /*n_tok=*/3, /*lanes=*/16, cos.data(),

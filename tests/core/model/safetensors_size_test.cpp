@@ -1,17 +1,12 @@
 // A tensor has exactly the bytes of its shape: with more of them, a shape that was written wrong
 // would be read as another tensor.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <span>
-#include <string>
 
 #include "core/model/safetensors.hpp"
 #include "support/safetensors_builder.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::safetensors_size_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 std::vector<SafetensorsEntry> parse(const std::string& header, std::size_t n_data) {
   const std::string bytes = testing::safetensors_bytes(header, std::string(n_data, '\0'));
@@ -32,5 +27,4 @@ TEST_CASE("a tensor with more bytes than its shape has elements is refused, as w
   CHECK_THROWS_WITH(parse(one("F32", "[3]", 8), 8), ContainsSubstring("do not fill the 8 bytes"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::safetensors_size_test

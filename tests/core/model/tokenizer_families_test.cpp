@@ -2,22 +2,15 @@
 //
 // families.json: per family a base file, the parts that differ from it, and what tokenizers 0.23
 // makes of awkward texts: ids with special tokens, text with them, text without them.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
 #include "core/model/tokenizer.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::tokenizer_families_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 using nlohmann::json;
 using Ids = std::vector<TokenId>;
 
@@ -57,8 +50,7 @@ Tokenizer family(const json& entry) {
   return parse(tokenizer);
 }
 
-TEST_CASE("every family's tokenizer gives the ids and texts of the tokenizers library",
-          "[tokenizer]") {
+TEST_CASE("every family's tokenizer gives the ids and texts of the tokenizers library") {
   const json families = read_json("families.json");
   REQUIRE(families.size() == 11);
   for (const json& entry : families) {
@@ -75,12 +67,10 @@ TEST_CASE("every family's tokenizer gives the ids and texts of the tokenizers li
   }
 }
 
-TEST_CASE("pieces of a SentencePiece-style tokenizer are text, not its spelling", "[tokenizer]") {
+TEST_CASE("pieces of a SentencePiece-style tokenizer are text, not its spelling") {
   const Tokenizer tokenizer = parse(read_json("sentencepiece.json"));
   std::string text;
-  for (const TokenId id : tokenizer.encode("the \xe4\xb8\xad\n")) {
-    text += tokenizer.bytes_of(id);
-  }
+  for (const TokenId id : tokenizer.encode("the \xe4\xb8\xad\n")) text += tokenizer.bytes_of(id);
   CHECK(text == " the \xe4\xb8\xad\n");  // the prefix is part of the first token
   CHECK(tokenizer.bytes_of(3 + 0x0a) == "\n");
   CHECK(tokenizer.bytes_of(1) == "<s>");
@@ -88,7 +78,7 @@ TEST_CASE("pieces of a SentencePiece-style tokenizer are text, not its spelling"
   CHECK(tokenizer.id_of("<0x0A>") == 3 + 0x0a);
 }
 
-TEST_CASE("a megabyte without a cut is merged in well under quadratic time", "[tokenizer]") {
+TEST_CASE("a megabyte without a cut is merged in well under quadratic time") {
   const Tokenizer tokenizer = parse(read_json("sentencepiece.json"));
   for (const std::string unit : {"a", "the ", " ", "\xe4\xb8\xad", "\n"}) {
     std::string text = "x";
@@ -98,7 +88,7 @@ TEST_CASE("a megabyte without a cut is merged in well under quadratic time", "[t
   }
 }
 
-TEST_CASE("other normalizers, pre-tokenizers and decoders are refused by name", "[tokenizer]") {
+TEST_CASE("other normalizers, pre-tokenizers and decoders are refused by name") {
   const json base = read_json("sentencepiece.json");
   const auto check_refused = [&](const char* field, const json& value, const char* message) {
     json tokenizer = base;
@@ -126,5 +116,4 @@ TEST_CASE("other normalizers, pre-tokenizers and decoders are refused by name", 
                 "Strip behind Fuse");
 }
 
-}  // namespace
 }  // namespace kvscope::tokenizer_families_test

@@ -2,24 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "core/base/error.hpp"
 #include "core/model/byte_level.hpp"
 #include "core/model/nfc.hpp"
 #include "tests/support/places.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::tokenizer_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 using nlohmann::json;
 using Ids = std::vector<TokenId>;
 
@@ -92,7 +84,7 @@ bool matches(const std::string& regex, const std::string& text) {
   return pieces(regex, text, "Removed").empty();
 }
 
-TEST_CASE("all golden strings get the ids and texts of the tokenizers library", "[tokenizer]") {
+TEST_CASE("all golden strings get the ids and texts of the tokenizers library") {
   const Tokenizer tokenizer = Tokenizer::load(kGolden);
   const json cases = read_json("cases.json");
   REQUIRE(cases.size() == 90);
@@ -107,8 +99,7 @@ TEST_CASE("all golden strings get the ids and texts of the tokenizers library", 
 
 // variants.json: the golden tokenizer with parts exchanged, and what tokenizers 0.23 makes of
 // random strings of awkward characters (with special tokens).
-TEST_CASE("other pre-tokenizers, added tokens and templates agree with the tokenizers library",
-          "[tokenizer]") {
+TEST_CASE("other pre-tokenizers, added tokens and templates agree with the tokenizers library") {
   const json base = read_json("tokenizer.json");
   for (const json& variant : read_json("variants.json")) {
     CAPTURE(variant.at("name").get<std::string>());
@@ -129,7 +120,7 @@ TEST_CASE("other pre-tokenizers, added tokens and templates agree with the token
   }
 }
 
-TEST_CASE("NFC agrees with Python's unicodedata", "[tokenizer]") {
+TEST_CASE("NFC agrees with Python's unicodedata") {
   for (const json& one : read_json("nfc.json")) {
     const auto text = one.at(0).get<std::string>();
     const auto expected = one.at(1).get<std::string>();
@@ -140,7 +131,7 @@ TEST_CASE("NFC agrees with Python's unicodedata", "[tokenizer]") {
   CHECK_FALSE(nfc("plain, caf\xc3\xa9"));
 }
 
-TEST_CASE("NFKC agrees with Python's unicodedata", "[tokenizer]") {
+TEST_CASE("NFKC agrees with Python's unicodedata") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"\xef\xac\x81re", "fire"},
       {"\xc2\xa0", " "},
@@ -168,7 +159,7 @@ TEST_CASE("NFKC agrees with Python's unicodedata", "[tokenizer]") {
   CHECK_FALSE(nfkc("plain"));
 }
 
-TEST_CASE("a long row of marks is ordered in reasonable time", "[tokenizer]") {
+TEST_CASE("a long row of marks is ordered in reasonable time") {
   constexpr std::size_t kPairs = 200'000;
   std::string text = "q", expected = "q";
   for (std::size_t i = 0; i < kPairs; ++i) text += "\xcc\x81\xcc\xa3";  // acute, dot below
@@ -177,7 +168,7 @@ TEST_CASE("a long row of marks is ordered in reasonable time", "[tokenizer]") {
   CHECK(nfc(text).value_or(text) == expected);
 }
 
-TEST_CASE("white space is Unicode's White_Space", "[tokenizer]") {
+TEST_CASE("white space is Unicode's White_Space") {
   for (const char* space : {" ", "\t", "\n", "\v", "\f", "\r", "\xc2\x85", "\xc2\xa0",
                             "\xe1\x9a\x80", "\xe2\x80\x80", "\xe2\x80\x8a", "\xe2\x80\xa8",
                             "\xe2\x80\xa9", "\xe2\x80\xaf", "\xe2\x81\x9f", "\xe3\x80\x80"}) {
@@ -198,7 +189,7 @@ TEST_CASE("white space is Unicode's White_Space", "[tokenizer]") {
   }
 }
 
-TEST_CASE("case folding is Unicode's", "[tokenizer]") {
+TEST_CASE("case folding is Unicode's") {
   CHECK(matches("(?i:'s)", "'S"));
   CHECK(matches("(?i:'s)", "'\xc5\xbf"));       // long s
   CHECK(matches("(?i:k)", "\xe2\x84\xaa"));     // Kelvin sign
@@ -210,7 +201,7 @@ TEST_CASE("case folding is Unicode's", "[tokenizer]") {
 
 // Which of these characters tokenizers 0.23 finds: some of every kind of case, with three forms,
 // two or one, letters, numbers, symbols and marks.
-TEST_CASE("properties where case is ignored are Oniguruma's under every PCRE2", "[tokenizer]") {
+TEST_CASE("properties where case is ignored are Oniguruma's under every PCRE2") {
   const auto found = [](const std::string& regex) {
     std::string all;
     for (const char* one :
@@ -238,7 +229,7 @@ TEST_CASE("properties where case is ignored are Oniguruma's under every PCRE2", 
         "a1\u01c5\u01c6\u017f\u0131\u03b9\u00b5\u03bc");
 }
 
-TEST_CASE("what Oniguruma and PCRE2 read differently is rewritten", "[tokenizer]") {
+TEST_CASE("what Oniguruma and PCRE2 read differently is rewritten") {
   CHECK(matches("\\p{N}{1,2}+", "12345"));  // a repeated repeat, not a possessive one
   CHECK(matches("(?:a|b{1,2})+c", "abbc"));
   CHECK(matches("a{,2}b", "aab"));
@@ -256,7 +247,7 @@ TEST_CASE("what Oniguruma and PCRE2 read differently is rewritten", "[tokenizer]
   CHECK(pieces("^a", "a\na", "Isolated") == std::vector<std::string>{"a", "\n", "a"});
 }
 
-TEST_CASE("what cannot be rewritten is refused with a sentence", "[tokenizer]") {
+TEST_CASE("what cannot be rewritten is refused with a sentence") {
   for (const char* regex : {"(",
                             ")",
                             "a)",
@@ -318,7 +309,7 @@ TEST_CASE("what cannot be rewritten is refused with a sentence", "[tokenizer]") 
   check_refused<ConfigError>(tokenizer, "regular expression");
 }
 
-TEST_CASE("a hostile regular expression ends in an error, not in hours", "[tokenizer]") {
+TEST_CASE("a hostile regular expression ends in an error, not in hours") {
   // looking ahead costs little per character, so that a fast machine gets through shorter texts
   const std::string text = std::string(30000, 'a') + "!", long_text(500000, 'a');
   for (const char* regex :
@@ -332,7 +323,7 @@ TEST_CASE("a hostile regular expression ends in an error, not in hours", "[token
   }
 }
 
-TEST_CASE("a megabyte in one piece is merged in well under quadratic time", "[tokenizer]") {
+TEST_CASE("a megabyte in one piece is merged in well under quadratic time") {
   const json base = read_json("tokenizer.json");
   const Tokenizer tokenizer = parse(base);
   for (const std::string unit :
@@ -366,7 +357,7 @@ std::vector<std::string> naive_bpe(const std::string& word,
   return parts;
 }
 
-TEST_CASE("merging agrees with the naive algorithm on random merges", "[tokenizer]") {
+TEST_CASE("merging agrees with the naive algorithm on random merges") {
   std::mt19937 random(11);
   for (int round = 0; round < 50; ++round) {
     // Each merged string is made in one way only.
@@ -375,7 +366,7 @@ TEST_CASE("merging agrees with the naive algorithm on random merges", "[tokenize
     while (merges.size() < 25) {
       const std::string left = known[random() % known.size()],
                         right = known[random() % known.size()];
-      if (std::find(known.begin(), known.end(), left + right) != known.end()) continue;
+      if (std::ranges::find(known, left + right) != known.end()) continue;
       if ((left + right).size() > 12) continue;
       merges.emplace_back(left, right);
       known.push_back(left + right);
@@ -392,7 +383,7 @@ TEST_CASE("merging agrees with the naive algorithm on random merges", "[tokenize
   }
 }
 
-TEST_CASE("decoding, names and bytes of tokens", "[tokenizer]") {
+TEST_CASE("decoding, names and bytes of tokens") {
   json config = all_bytes({{"t", "h"}, {"\xc4\xa0", "th"}});
   config["added_tokens"] = {{{"id", 300}, {"content", "<s>"}, {"special", true}},
                             {{"id", 301}, {"content", "caf\xc3\xa9"}, {"special", false}}};
@@ -417,7 +408,7 @@ TEST_CASE("decoding, names and bytes of tokens", "[tokenizer]") {
   }
 }
 
-TEST_CASE("any bytes survive, and text that is not UTF-8 is refused at its offset", "[tokenizer]") {
+TEST_CASE("any bytes survive, and text that is not UTF-8 is refused at its offset") {
   const Tokenizer tokenizer = Tokenizer::load(kGolden / "tokenizer.json");
   std::string all;
   for (int c = 1; c < 0x800; ++c) {
@@ -442,7 +433,7 @@ TEST_CASE("any bytes survive, and text that is not UTF-8 is refused at its offse
   }
 }
 
-TEST_CASE("bytes without a token are dropped, or become the unknown token", "[tokenizer]") {
+TEST_CASE("bytes without a token are dropped, or become the unknown token") {
   json config = {
       {"pre_tokenizer", byte_level()},
       {"model",
@@ -456,7 +447,7 @@ TEST_CASE("bytes without a token are dropped, or become the unknown token", "[to
   check_refused<FormatError>(config, "unk_token");
 }
 
-TEST_CASE("broken vocabularies and merges name what is wrong", "[tokenizer]") {
+TEST_CASE("broken vocabularies and merges name what is wrong") {
   const auto with = [](const char* pointer, const json& value) {
     json config = all_bytes({{"t", "h"}});
     config[json::json_pointer(pointer)] = value;
@@ -496,7 +487,7 @@ TEST_CASE("broken vocabularies and merges name what is wrong", "[tokenizer]") {
   CHECK_THROWS_AS(Tokenizer::parse(std::string(100000, '['), "t"), FormatError);
 }
 
-TEST_CASE("kinds that are not implemented are named, with what is", "[tokenizer]") {
+TEST_CASE("kinds that are not implemented are named, with what is") {
   const auto with = [](const char* pointer, const json& value) {
     json config = all_bytes();
     config[json::json_pointer(pointer)] = value;
@@ -540,7 +531,7 @@ TEST_CASE("kinds that are not implemented are named, with what is", "[tokenizer]
   check_refused<FormatError>(broken, "String");
 }
 
-TEST_CASE("templates put special tokens around the text", "[tokenizer]") {
+TEST_CASE("templates put special tokens around the text") {
   json config = all_bytes();
   const json item_s = {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}};
   const json item_a = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
@@ -562,7 +553,7 @@ TEST_CASE("templates put special tokens around the text", "[tokenizer]") {
   check_refused<FormatError>(broken, "999");
 }
 
-TEST_CASE("files that cannot be read", "[tokenizer]") {
+TEST_CASE("files that cannot be read") {
   const testing::TempDir dir;
   CHECK_THROWS_AS(Tokenizer::load(dir.path()), IoError);
   CHECK_THROWS_AS(Tokenizer::load(dir.path() / "missing.json"), IoError);
@@ -573,5 +564,4 @@ TEST_CASE("files that cannot be read", "[tokenizer]") {
   CHECK_THROWS_AS(Tokenizer::load(dir.path()), FormatError);
 }
 
-}  // namespace
 }  // namespace kvscope::tokenizer_test

@@ -1,16 +1,13 @@
 // Models of texts and pictures, of which the layers of text are computed, against transformers
 // (tests/golden/make_text_towers.py).
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-
 #include "core/model/transformer.hpp"
 #include "support/golden.hpp"
 #include "tests/support/model_capture.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::towers_test {
-namespace {
 
-TEST_CASE("the text part of models of texts and pictures gives transformers' logits", "[towers]") {
+TEST_CASE("the text part of models of texts and pictures gives transformers' logits") {
   const auto [name, family] = GENERATE(
       std::pair("gemma3", ModelFamily::gemma3_text), std::pair("mistral3", ModelFamily::mistral),
       std::pair("qwen2_vl", ModelFamily::qwen2), std::pair("qwen2_vl_flat", ModelFamily::qwen2),
@@ -25,5 +22,4 @@ TEST_CASE("the text part of models of texts and pictures gives transformers' log
                                  test::read_golden(folder / "golden.h5", "/logits").view()) < 4e-4);
 }
 
-}  // namespace
 }  // namespace kvscope::towers_test

@@ -3,24 +3,14 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <limits>
 
-#include "core/base/error.hpp"
 #include "tests/support/safetensors_builder.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::weights_test {
-namespace {
 
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 using testing::safetensors_bytes;
 using testing::SafetensorsBuilder;
-using testing::TempDir;
 
 constexpr std::array<float, 6> kSix = {1.0f, -2.0f, 0.5f, 3.0f, 0.0f, -0.25f};
 
@@ -48,7 +38,7 @@ std::string header_of(const std::vector<std::string>& tensors) {
   return fmt::format("{{{}}}", fmt::join(tensors, ","));
 }
 
-TEST_CASE("tensors of all three types come back, unaligned ones too", "[weights]") {
+TEST_CASE("tensors of all three types come back, unaligned ones too") {
   const TempDir dir;
   // The odd byte in front puts everything behind it on odd addresses.
   const WeightFiles weights = open_bytes(dir, SafetensorsBuilder()
@@ -73,8 +63,7 @@ TEST_CASE("tensors of all three types come back, unaligned ones too", "[weights]
   }
 }
 
-TEST_CASE("layers of text in models of texts and pictures have the names of text models",
-          "[weights]") {
+TEST_CASE("layers of text in models of texts and pictures have the names of text models") {
   const TempDir dir;
   SafetensorsBuilder builder;
   for (const char* name : {"language_model.model.norm.weight", "model.language_model.x",
@@ -86,7 +75,7 @@ TEST_CASE("layers of text in models of texts and pictures have the names of text
       std::vector<std::string>{"lm_head.weight", "model.norm.weight", "model.x", "vision_tower.y"});
 }
 
-TEST_CASE("zero-size tensors, scalars and tensors of rank 5 are kept", "[weights]") {
+TEST_CASE("zero-size tensors, scalars and tensors of rank 5 are kept") {
   const TempDir dir;
   const WeightFiles weights = open_bytes(dir, SafetensorsBuilder()
                                                   .add("empty", DType::f32, {0, 7}, {})
@@ -102,8 +91,7 @@ TEST_CASE("zero-size tensors, scalars and tensors of rank 5 are kept", "[weights
                        MessageMatches(ContainsSubstring("found [1, 1, 1, 2, 3]")));
 }
 
-TEST_CASE("what a tensor is asked for and is not names tensor, expected, found and file",
-          "[weights]") {
+TEST_CASE("what a tensor is asked for and is not names tensor, expected, found and file") {
   const TempDir dir;
   const std::array<float, 2> bad = {1.0f, std::numeric_limits<float>::quiet_NaN()};
   const WeightFiles weights = open_bytes(dir, SafetensorsBuilder()
@@ -129,11 +117,10 @@ TEST_CASE("what a tensor is asked for and is not names tensor, expected, found a
   CHECK_THROWS_AS(weights.get_float("inf", {1}), FormatError);
 }
 
-TEST_CASE("broken lengths are refused before anything is read", "[weights]") {
+TEST_CASE("broken lengths are refused before anything is read") {
   const TempDir dir;
-  for (std::size_t n = 0; n < 8; ++n) {
+  for (std::size_t n = 0; n < 8; ++n)
     CHECK_THROWS_AS(open_bytes(dir, std::string(n, '\0')), FormatError);
-  }
   for (std::uint64_t length : {std::uint64_t{1}, std::uint64_t{1} << 60, ~std::uint64_t{0}}) {
     CHECK_THROWS_MATCHES(open_bytes(dir, testing::little_endian_u64(length)), FormatError,
                          MessageMatches(ContainsSubstring(std::to_string(length))));
@@ -147,7 +134,7 @@ TEST_CASE("broken lengths are refused before anything is read", "[weights]") {
   CHECK_NOTHROW(open_bytes(dir, sound));
 }
 
-TEST_CASE("broken headers are refused with a sentence", "[weights]") {
+TEST_CASE("broken headers are refused with a sentence") {
   check_refused("", 0, "expected JSON");
   check_refused("{", 0, "expected JSON");
   check_refused("[]", 0, "expected a JSON object");
@@ -166,7 +153,7 @@ TEST_CASE("broken headers are refused with a sentence", "[weights]") {
   check_refused(R"({"__metadata__":{"a":1}})", 0, "expected a string");
 }
 
-TEST_CASE("broken shapes are refused with a sentence", "[weights]") {
+TEST_CASE("broken shapes are refused with a sentence") {
   for (const char* shape :
        {"[-1]", "[1.0]", "[null]", "[\"1\"]", "[[1]]", "[NaN]", "[1e30]", "{}", "1",
         "[18446744073709551616]", "[9223372036854775807]", "[18446744073709551615]"}) {
@@ -184,7 +171,7 @@ TEST_CASE("broken shapes are refused with a sentence", "[weights]") {
   check_refused(header_of({tensor("a", "F32", "[2]", "[0,4]")}), 4, "do not fill the 4 bytes");
 }
 
-TEST_CASE("broken offsets are refused with a sentence", "[weights]") {
+TEST_CASE("broken offsets are refused with a sentence") {
   for (const char* offsets :
        {"[0,5]", "[-1,4]", "[0.0,4.0]", "[NaN,4]", "[0]", "[0,4,8]", "[]", "{}", "4", "[4,0]",
         "[null,4]", "[0,18446744073709551616]", "[0,18446744073709551615]",
@@ -205,7 +192,7 @@ TEST_CASE("broken offsets are refused with a sentence", "[weights]") {
                 "tensors fill 4 bytes, expected all 5");
 }
 
-TEST_CASE("a hostile tensor name is escaped and cut in messages", "[weights]") {
+TEST_CASE("a hostile tensor name is escaped and cut in messages") {
   const std::string name = "\\u001b[31m" + std::string(500, 'n');
   const TempDir dir;
   const auto bytes = safetensors_bytes(header_of({tensor(name, "F32", "[2]", "[0,4]")}), "1234");
@@ -219,7 +206,7 @@ TEST_CASE("a hostile tensor name is escaped and cut in messages", "[weights]") {
   }
 }
 
-TEST_CASE("shards are found through the index", "[weights]") {
+TEST_CASE("shards are found through the index") {
   const TempDir dir;
   dir.write("one.safetensors", SafetensorsBuilder().add("a", DType::f32, {6}, kSix).bytes());
   dir.write("two.safetensors", SafetensorsBuilder().add("b", DType::f32, {6}, kSix).bytes());
@@ -270,7 +257,7 @@ TEST_CASE("shards are found through the index", "[weights]") {
   }
 }
 
-TEST_CASE("a folder without weights is an IoError", "[weights]") {
+TEST_CASE("a folder without weights is an IoError") {
   const TempDir dir;
   CHECK_THROWS_MATCHES(WeightFiles::open(dir.path()), IoError,
                        MessageMatches(ContainsSubstring("model.safetensors.index.json")));
@@ -279,5 +266,4 @@ TEST_CASE("a folder without weights is an IoError", "[weights]") {
   CHECK_THROWS_AS(WeightFiles::open(dir.path()), IoError);
 }
 
-}  // namespace
 }  // namespace kvscope::weights_test

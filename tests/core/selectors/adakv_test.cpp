@@ -1,13 +1,7 @@
 // Ada-KV: who keeps how many keys, against loops over the layer's votes.
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <set>
-
-#include "tests/core/selectors/call_fixture.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::adakv_test {
-namespace {
 
 constexpr Index kWindow = 3;
 
@@ -52,11 +46,11 @@ std::vector<Index> naive_counts(const std::vector<std::vector<double>>& votes, I
   for (std::size_t h = 0; h < votes.size(); ++h) {
     const std::vector<KeyPos> best = naive_top_k(votes[h], safe);
     for (std::size_t j = 0; j < votes[h].size(); ++j) {
-      const bool is_safe = std::binary_search(best.begin(), best.end(), static_cast<KeyPos>(j));
+      const bool is_safe = std::ranges::binary_search(best, static_cast<KeyPos>(j));
       all.push_back({is_safe, votes[h][j], static_cast<Index>(j), h});
     }
   }
-  std::sort(all.begin(), all.end(), [](const Vote& a, const Vote& b) {
+  std::ranges::sort(all, [](const Vote& a, const Vote& b) {
     if (a.is_safe != b.is_safe) return a.is_safe;
     if (!a.is_safe && a.vote != b.vote) return a.vote > b.vote;
     return std::pair(a.pos, a.head) < std::pair(b.pos, b.head);
@@ -85,7 +79,7 @@ void make_unequal(CallFixture& fixture) {
   fixture.bind();
 }
 
-TEST_CASE("adakv: a layer's heads share n_kv budgets by their votes, above a floor", "[adakv]") {
+TEST_CASE("adakv: a layer's heads share n_kv budgets by their votes, above a floor") {
   for (unsigned seed = 1; seed <= 6; ++seed) {
     CallFixture fixture({.n_past = 40, .n_tok = 6, .seed = seed});
     make_unequal(fixture);
@@ -128,7 +122,7 @@ TEST_CASE("adakv: a layer's heads share n_kv budgets by their votes, above a flo
   }
 }
 
-TEST_CASE("adakv: a floor of 1 is SnapKV, a floor of 0 lets a head starve", "[adakv]") {
+TEST_CASE("adakv: a floor of 1 is SnapKV, a floor of 0 lets a head starve") {
   CallFixture fixture({.n_past = 60, .n_tok = 6, .seed = 4});
   for (Index c = 0; c < 16; ++c) fixture.k(0, 7, c) *= 4.0f;
   for (Index row = 0; row < 6; ++row) {  // head 0 attends to one key alone, head 1 to all alike
@@ -152,7 +146,7 @@ TEST_CASE("adakv: a floor of 1 is SnapKV, a floor of 0 lets a head starve", "[ad
   CHECK(free.n_alive(0) + free.n_alive(1) == 24);
 }
 
-TEST_CASE("adakv: decode evicts nothing", "[adakv]") {
+TEST_CASE("adakv: decode evicts nothing") {
   CallFixture fixture({.n_past = 40, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=5");
   AliveMask alive = fixture.alive;
@@ -160,5 +154,4 @@ TEST_CASE("adakv: decode evicts nothing", "[adakv]") {
   CHECK(alive.n_alive(0) == 41);
 }
 
-}  // namespace
 }  // namespace kvscope::test::adakv_test

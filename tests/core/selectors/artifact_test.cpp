@@ -2,23 +2,11 @@
 // calibration itself, and every wrong file ends in a sentence.
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/learned.hpp"
-
-#include <fmt/format.h>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
+#include "tests/core/selectors/kit.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
-#include "core/selectors/registry.hpp"
-#include "tests/core/selectors/sequence.hpp"
-#include "tests/support/temp_dir.hpp"
-
 namespace kvscope::test::artifact_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using testing::TempDir;
 
 struct Fitted {
   std::string method;   // what is fitted
@@ -38,8 +26,7 @@ const std::vector<Fitted>& fitted_methods() {
 }
 
 Sequence long_sequence() {
-  SequenceOptions options;
-  options.n_layers = 4;
+  SequenceOptions options{.n_layers = 4};
   options.n_tokens = 460;  // beyond DuoAttention's window
   options.chunk = 64;
   options.n_decode = 3;
@@ -62,16 +49,16 @@ std::string base_name(const std::string& spec) {
   return spec.substr(0, spec.find(':'));
 }
 
-TEST_CASE("methods list what they learn by an option, and only those", "[artifact]") {
+TEST_CASE("methods list what they learn by an option, and only those") {
   std::vector<std::string> able;
   for (const SelectorEntry& entry : selector_registry().entries()) {
     if (!entry.caps.artifact_option.empty()) able.push_back(entry.name);
   }
   for (const Fitted& one : fitted_methods())
-    CHECK(std::find(able.begin(), able.end(), base_name(one.method)) != able.end());
+    CHECK(std::ranges::find(able, base_name(one.method)) != able.end());
 }
 
-TEST_CASE("a run that loads a file has the lists of one that learned from the text", "[artifact]") {
+TEST_CASE("a run that loads a file has the lists of one that learned from the text") {
   const TempDir dir;
   const Sequence sequence = long_sequence();
   for (const Fitted& one : fitted_methods()) {
@@ -94,8 +81,8 @@ TEST_CASE("a run that loads a file has the lists of one that learned from the te
   }
 }
 
-TEST_CASE("an artifact of another method, another model, damaged, or of something else is refused",
-          "[artifact]") {
+TEST_CASE(
+    "an artifact of another method, another model, damaged, or of something else is refused") {
   const TempDir dir;
   const Sequence sequence = long_sequence();
   const auto run = [&](const std::string& spec, const AttentionShape& shape) {
@@ -135,7 +122,7 @@ TEST_CASE("an artifact of another method, another model, damaged, or of somethin
   }
 }
 
-TEST_CASE("values that no fit writes are refused, though the checksum holds", "[artifact]") {
+TEST_CASE("values that no fit writes are refused, though the checksum holds") {
   const TempDir dir;
   const Sequence sequence = long_sequence();
   const AttentionShape& shape = sequence.shape;
@@ -194,5 +181,4 @@ TEST_CASE("values that no fit writes are refused, though the checksum holds", "[
                   FormatError);
 }
 
-}  // namespace
 }  // namespace kvscope::test::artifact_test

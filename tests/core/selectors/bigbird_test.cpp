@@ -1,16 +1,10 @@
 // BigBird by its definition.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <set>
-
-#include "core/selectors/registry.hpp"
 #include "core/sim/attended.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::bigbird_test {
-namespace {
 
-TEST_CASE("bigbird: window, global and random blocks, the same in every call", "[selectors]") {
+TEST_CASE("bigbird: window, global and random blocks, the same in every call") {
   const Sequence chunked =
       random_sequence({.n_layers = 1, .n_tokens = 60, .chunk = 7, .n_decode = 20});
   const Sequence at_once =
@@ -48,5 +42,4 @@ TEST_CASE("bigbird: window, global and random blocks, the same in every call", "
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::bigbird_test

@@ -1,19 +1,11 @@
 // Block means against loops: MoBA's, NSA's and InfLLM-V2's score of a block, per row, with dead
 // keys, and their budgets.
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <limits>
 #include <optional>
-#include <random>
 
 #include "core/selectors/key_pools.hpp"
-#include "core/selectors/score_engine.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::blockmean_test {
-namespace {
 
 struct NaiveBlocks {
   Index block, kernel, stride;
@@ -106,8 +98,8 @@ struct PresetCase {
   Index n_top, n_first, n_local, local_tokens;  // n_top: beside the forced ones
 };
 
-TEST_CASE("blockmean: loops agree with each preset's rule, row by row, with and without dead keys",
-          "[blockmean]") {
+TEST_CASE(
+    "blockmean: loops agree with each preset's rule, row by row, with and without dead keys") {
   const std::vector<PresetCase> cases = {
       {"moba:block=8,kernel=8,stride=8,top-blocks=3",
        {8, 8, 8, "product", "mean", true},
@@ -163,8 +155,7 @@ TEST_CASE("blockmean: loops agree with each preset's rule, row by row, with and 
   }
 }
 
-TEST_CASE("blockmean: a budget buys blocks, beside the forced ones or with them inside",
-          "[blockmean]") {
+TEST_CASE("blockmean: a budget buys blocks, beside the forced ones or with them inside") {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 160, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=50");
   const Selection beside = made("blockmean:block=16", fixture)->select(fixture.call);
@@ -182,8 +173,7 @@ TEST_CASE("blockmean: a budget buys blocks, beside the forced ones or with them 
 }
 
 TEST_CASE(
-    "blockmean: one list serves all rows where each keeps all blocks, the same as a row's own",
-    "[blockmean]") {
+    "blockmean: one list serves all rows where each keeps all blocks, the same as a row's own") {
   const std::string sizes = "moba:block=32,kernel=32,stride=32,top-blocks=";
   for (const bool has_dead : {false, true}) {
     CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 100, .n_tok = 6});
@@ -205,7 +195,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("key pools: only whole windows, the same bits however keys came", "[blockmean]") {
+TEST_CASE("key pools: only whole windows, the same bits however keys came") {
   std::mt19937 rng(3);
   const Tensor<float> keys = random_tensor({53, 12}, rng);
   KeyPools at_once(12, 8, 3);
@@ -231,18 +221,16 @@ TEST_CASE("key pools: only whole windows, the same bits however keys came", "[bl
   }
 }
 
-TEST_CASE("blockmean: the compressed branch has the windows that no row's list holds, by loops",
-          "[blockmean]") {
+TEST_CASE("blockmean: the compressed branch has the windows that no row's list holds, by loops") {
   for (const Index n_tok : {1, 3}) {
     for (const bool has_dead : {false, true}) {
       CallFixture fixture(
           {.n_past = 90, .n_tok = n_tok, .phase = n_tok == 1 ? Phase::decode : Phase::verify});
       for (KeyPos pos = 11; has_dead && pos < 31; ++pos) fixture.alive.kill(1, pos);
-      const Selection answer = made(
-                                   "nsa-compressed:block=16,kernel=8,stride=4,top-blocks=3,n-local="
-                                   "1,local-tokens=0",
-                                   fixture)
-                                   ->select(fixture.call);
+      const Selection answer =
+          made("nsa-compressed:block=16,kernel=8,stride=4,top-blocks=3,n-local=1,local-tokens=0",
+               fixture)
+              ->select(fixture.call);
       Index at = 0;
       for (Index kv_head = 0; kv_head < 2; ++kv_head) {
         CHECK(answer.summaries.begin_of(kv_head) == at);
@@ -258,7 +246,7 @@ TEST_CASE("blockmean: the compressed branch has the windows that no row's list h
             bool is_out = true;
             for (Index row = 0; row < n_tok; ++row) {
               const auto keys = merged(answer.list(kv_head, row));
-              is_out = is_out && !std::binary_search(keys.begin(), keys.end(), pos);
+              is_out = is_out && !std::ranges::binary_search(keys, pos);
             }
             n_out += is_out ? 1.0 : 0.0;
             for (Index c = 0; c < 16; ++c) {
@@ -286,8 +274,7 @@ TEST_CASE("blockmean: the compressed branch has the windows that no row's list h
   }
 }
 
-TEST_CASE("blockmean: the compressed branch counts its windows and rests in prefill",
-          "[blockmean][cost]") {
+TEST_CASE("blockmean: the compressed branch counts its windows and rests in prefill") {
   const std::string spec =
       "nsa-compressed:block=8,kernel=4,stride=4,top-blocks=2,n-local=1,local-tokens=0";
   CallFixture step({.d_head = 8, .n_past = 63, .n_tok = 1, .phase = Phase::decode});
@@ -306,5 +293,4 @@ TEST_CASE("blockmean: the compressed branch counts its windows and rests in pref
   CHECK(made("nsa-compressed:block=8,top-blocks=9", step)->select(step.call).summaries.empty());
 }
 
-}  // namespace
 }  // namespace kvscope::test::blockmean_test

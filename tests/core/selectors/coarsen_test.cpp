@@ -1,19 +1,10 @@
 // The wrapper coarsen against loops over the method's own scores.
 #include "core/selectors/coarsen.hpp"
 
-#include <fmt/format.h>
-#include <catch2/catch_test_macros.hpp>
-#include <limits>
-#include <set>
-
-#include "core/base/parallel.hpp"
-#include "core/selectors/method_spec.hpp"
-#include "core/selectors/score_engine.hpp"
 #include "core/sim/protocol.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::coarsen_test {
-namespace {
 
 constexpr double kNone = -std::numeric_limits<double>::infinity();
 
@@ -42,8 +33,7 @@ std::vector<double> query(const CallFixture& fixture, Index head) {
   return q;
 }
 
-TEST_CASE("quest-sglang: mean queries, bounds summed over the KV heads, one list",
-          "[selectors][coarsen]") {
+TEST_CASE("quest-sglang: mean queries, bounds summed over the KV heads, one list") {
   CallFixture fixture({.n_q = 6, .n_kv = 2, .n_past = 70, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=24");
   const Selection answer = made("quest-sglang:page-size=4", fixture)->select(fixture.call);
@@ -64,8 +54,7 @@ TEST_CASE("quest-sglang: mean queries, bounds summed over the KV heads, one list
   CHECK(answer.at(0).forced() == positions(68, 71));
 }
 
-TEST_CASE("lists per KV head and layer are by sums, pages by their best, scores rounded first",
-          "[selectors][coarsen]") {
+TEST_CASE("lists per KV head and layer are by sums, pages by their best, scores rounded first") {
   CallFixture fixture(
       {.n_q = 4, .n_kv = 2, .n_past = 95, .n_tok = 1, .phase = Phase::decode, .seed = 7});
   fixture.call.budget = Budget::parse("tokens=20");
@@ -99,11 +88,11 @@ TEST_CASE("lists per KV head and layer are by sums, pages by their best, scores 
               best = std::max(best, sums[static_cast<std::size_t>(t)]);
             }
             round_scores(pages, score_type);
-            if (takes_last) std::reverse(pages.begin(), pages.end());
+            if (takes_last) std::ranges::reverse(pages);
             std::vector<KeyPos> best = naive_top_k(pages, std::max<Index>(1, 20 / page));
             if (takes_last) {
               for (KeyPos& p : best) p = static_cast<KeyPos>(pages.size()) - 1 - p;
-              std::reverse(best.begin(), best.end());
+              std::ranges::reverse(best);
             }
             CHECK(answer.at(o).scored() == keys_of_pages(best, page, 95));
             CHECK(answer.at(o).forced() == positions(95, 96));
@@ -114,7 +103,7 @@ TEST_CASE("lists per KV head and layer are by sums, pages by their best, scores 
   }
 }
 
-TEST_CASE("a chunk's lists are coarsened too, and dead keys stay out", "[selectors][coarsen]") {
+TEST_CASE("a chunk's lists are coarsened too, and dead keys stay out") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 60, .n_tok = 8, .seed = 3});
   fixture.call.budget = Budget::parse("tokens=16");
   for (KeyPos pos = 8; pos < 30; ++pos) fixture.alive.kill(0, pos);
@@ -134,7 +123,7 @@ TEST_CASE("a chunk's lists are coarsened too, and dead keys stay out", "[selecto
   CHECK(scored.size() <= 16);
 }
 
-TEST_CASE("pages that are seen in part count with the keys they have", "[selectors][coarsen]") {
+TEST_CASE("pages that are seen in part count with the keys they have") {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 67, .n_tok = 1, .phase = Phase::decode});
   for (Index t = 0; t < 67; ++t) {
     for (Index c = 0; c < 16; ++c)
@@ -151,8 +140,7 @@ TEST_CASE("pages that are seen in part count with the keys they have", "[selecto
   CHECK(answer.at(0).scored() == expected);
 }
 
-TEST_CASE("several budgets and any threads give the lists of one budget on one thread",
-          "[selectors][coarsen]") {
+TEST_CASE("several budgets and any threads give the lists of one budget on one thread") {
   CallFixture fixture(
       {.n_q = 8, .n_kv = 4, .n_past = 300, .n_tok = 1, .phase = Phase::decode, .has_ties = true});
   const std::vector<Budget> budgets = {Budget::parse("tokens=16"), Budget::parse("tokens=64")};
@@ -174,5 +162,4 @@ TEST_CASE("several budgets and any threads give the lists of one budget on one t
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::coarsen_test

@@ -1,26 +1,19 @@
 // What every selector must obey, whatever it selects: run over the whole registry and its presets,
 // driven by caps, so that a new method is covered without an edit.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <map>
-#include <set>
 #include <string>
 
-#include "core/base/parallel.hpp"
-#include "core/selectors/method_spec.hpp"
 #include "core/sim/attended.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::conformance_test {
-namespace {
 
 struct Method {
   std::string spec;  // name or preset
   std::string name;
   SelectorCaps caps;
   bool takes(Budget::Kind kind) const {
-    return std::find(caps.budgets.begin(), caps.budgets.end(), kind) != caps.budgets.end();
+    return std::ranges::find(caps.budgets, kind) != caps.budgets.end();
   }
 };
 
@@ -91,7 +84,7 @@ bool check_paid(const Method& method, const Selection& answer, Phase phase, Inde
   for (Index i = 0; i < answer.n_lists(); ++i) {
     const ListView list = answer.at(i);
     const auto n_past = [&](const std::vector<KeyPos>& keys) {
-      return std::lower_bound(keys.begin(), keys.end(), past_end) - keys.begin();
+      return std::ranges::lower_bound(keys, past_end) - keys.begin();
     };
     const Index paid =
         n_past(list.scored()) + (method.caps.forced_inside_budget ? n_past(list.forced()) : 0);
@@ -100,7 +93,7 @@ bool check_paid(const Method& method, const Selection& answer, Phase phase, Inde
   return true;
 }
 
-TEST_CASE("lists are sorted, unique, alive, within the budget; costs are numbers", "[selectors]") {
+TEST_CASE("lists are sorted, unique, alive, within the budget; costs are numbers") {
   for (const Method& method : methods()) {
     for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
       INFO(method.spec << ", seed " << seed);
@@ -153,7 +146,7 @@ TEST_CASE("lists are sorted, unique, alive, within the budget; costs are numbers
   }
 }
 
-TEST_CASE("a budget of the whole context is dense attention", "[selectors]") {
+TEST_CASE("a budget of the whole context is dense attention") {
   // Quest's published rule counts min(tokens, budget) / page whole pages: the last, unfinished page
   // must compete.
   const std::set<std::string> published_otherwise = {"quest-paper"};
@@ -185,7 +178,7 @@ TEST_CASE("a budget of the whole context is dense attention", "[selectors]") {
   }
 }
 
-TEST_CASE("the same question has the same answer, from any number of threads", "[selectors]") {
+TEST_CASE("the same question has the same answer, from any number of threads") {
   const std::vector<Method> all = methods();
   const auto run_with = [&](int n_threads) {
     std::vector<std::vector<Answer>> answers(all.size() * kSeeds);
@@ -205,7 +198,7 @@ TEST_CASE("the same question has the same answer, from any number of threads", "
   }
 }
 
-TEST_CASE("several budgets in one run are the same as one run each", "[selectors]") {
+TEST_CASE("several budgets in one run are the same as one run each") {
   for (const Method& method : methods()) {
     if (!can_share_scoring(method.caps) || !method.takes(Budget::Kind::tokens)) continue;
     INFO(method.spec);
@@ -219,13 +212,12 @@ TEST_CASE("several budgets in one run are the same as one run each", "[selectors
         for (std::size_t i = 0; i < budgets.size(); ++i) together[i].push_back(layer[i]);
       }
     }
-    for (std::size_t i = 0; i < budgets.size(); ++i) {
+    for (std::size_t i = 0; i < budgets.size(); ++i)
       CHECK(together[i] == run_all(method.spec, sequence, budgets[i]));
-    }
   }
 }
 
-TEST_CASE("rejected drafts leave no trace", "[selectors]") {
+TEST_CASE("rejected drafts leave no trace") {
   for (const Method& method : methods()) {
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
       INFO(method.spec << ", seed " << seed);
@@ -260,11 +252,8 @@ TEST_CASE("rejected drafts leave no trace", "[selectors]") {
   }
 }
 
-TEST_CASE("the order of heads inside a group does not matter to shared lists", "[selectors]") {
-  SequenceOptions options;
-  options.group = 4;
-  options.d_head = 16;
-  options.has_ties = false;
+TEST_CASE("the order of heads inside a group does not matter to shared lists") {
+  SequenceOptions options{.group = 4, .d_head = 16, .has_ties = false};
   Sequence sequence = random_sequence(options);
   Sequence permuted = random_sequence(options);
   constexpr Index kOrder[] = {2, 0, 3, 1};
@@ -306,10 +295,8 @@ void check_invariant(const Sequence& sequence, const Sequence& changed,
   }
 }
 
-TEST_CASE("the scale of the keys moves no list, except where weights or nonlinear scores choose",
-          "[selectors]") {
-  SequenceOptions options;
-  options.d_head = 16;
+TEST_CASE("the scale of the keys moves no list, except where weights or nonlinear scores choose") {
+  SequenceOptions options{.d_head = 16};
   const Sequence sequence = random_sequence(options);
   Sequence scaled = random_sequence(options);
   for (Tensor<float>& k : scaled.k) {
@@ -333,11 +320,9 @@ TEST_CASE("the scale of the keys moves no list, except where weights or nonlinea
                    {"indexer", "adds up the softmax weights of its heads"}});
 }
 
-TEST_CASE("a vector added to all keys moves no list, except where keys are looked at by themselves",
-          "[selectors]") {
-  SequenceOptions options;
-  options.d_head = 16;
-  options.has_ties = false;
+TEST_CASE(
+    "a vector added to all keys moves no list, except where keys are looked at by themselves") {
+  SequenceOptions options{.d_head = 16, .has_ties = false};
   const Sequence sequence = random_sequence(options);
   Sequence shifted = random_sequence(options);
   for (Tensor<float>& k : shifted.k) {
@@ -358,7 +343,7 @@ TEST_CASE("a vector added to all keys moves no list, except where keys are looke
        {"loki+coarsen:query=mean,scores=fp8", "rounds scores, which the vector moves"}});
 }
 
-TEST_CASE("in a context of 3000 tokens a budget of 100 is kept, by every list", "[selectors]") {
+TEST_CASE("in a context of 3000 tokens a budget of 100 is kept, by every list") {
   SequenceOptions options;
   options.n_layers = 1;
   options.n_kv = 1;
@@ -390,5 +375,4 @@ TEST_CASE("in a context of 3000 tokens a budget of 100 is kept, by every list", 
   CHECK(n_said > 100);
 }
 
-}  // namespace
 }  // namespace kvscope::test::conformance_test

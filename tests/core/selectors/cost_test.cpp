@@ -10,12 +10,8 @@
 // is 2 bytes, a key 16; a probability 4.
 #include <optional>
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-
 #include "core/attention/visible.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::cost_test {
 
@@ -375,8 +371,7 @@ SelectCost cost_of(std::string_view spec, CallFixture& fixture) {
     selector->calibrate(text, text.info().layers, pool);
   }
   selector->reset(fixture.attention());
-  const bool takes_mass =
-      std::find(caps.budgets.begin(), caps.budgets.end(), Budget::Kind::mass) != caps.budgets.end();
+  const bool takes_mass = std::ranges::find(caps.budgets, Budget::Kind::mass) != caps.budgets.end();
   fixture.call.budget = Budget::parse(takes_mass ? "p=0.9" : "tokens=16");
   std::vector<Tensor<float>> drafts;
   drafts.emplace_back(Shape{2, fixture.k.dim(1)});
@@ -401,7 +396,7 @@ void check_cost(const SelectCost& found, const Counted& expected) {
 
 }  // namespace
 
-TEST_CASE("every method and preset has its work counted by hand", "[selectors][cost]") {
+TEST_CASE("every method and preset has its work counted by hand") {
   const auto has_row = [](std::string_view name) {
     return std::any_of(std::begin(kCases), std::end(kCases), [&](const CostCase& one) {
       return one.spec.substr(0, one.spec.find(':')) == name;
@@ -417,7 +412,7 @@ TEST_CASE("every method and preset has its work counted by hand", "[selectors][c
   }
 }
 
-TEST_CASE("a call's FLOPs and bytes are those counted by hand", "[selectors][cost]") {
+TEST_CASE("a call's FLOPs and bytes are those counted by hand") {
   for (const CostCase& one : kCases) {
     INFO(one.spec);
     CallFixture chunk(shape_of(Phase::prefill));
@@ -442,7 +437,7 @@ TEST_CASE("a call's FLOPs and bytes are those counted by hand", "[selectors][cos
   }
 }
 
-TEST_CASE("dense layers of a method score nothing and hold nothing", "[selectors][cost]") {
+TEST_CASE("dense layers of a method score nothing and hold nothing") {
   for (const std::string_view spec :
        {"quest:dense-layers=3", "quoka:dense-layers=3", "loki:basis=self,dense-layers=3",
         "sparq:dense-layers=3", "sampleattention:dense-layers=3", "oracle-topk:dense-layers=3",
@@ -455,7 +450,7 @@ TEST_CASE("dense layers of a method score nothing and hold nothing", "[selectors
   }
 }
 
-TEST_CASE("a layer that reuses LessIsMore's list scores nothing", "[selectors][cost]") {
+TEST_CASE("a layer that reuses LessIsMore's list scores nothing") {
   CallFixture fixture(shape_of(Phase::decode));
   fixture.call.budget = Budget::parse("tokens=16");
   const auto selector = made("lessismore", fixture);
@@ -465,7 +460,7 @@ TEST_CASE("a layer that reuses LessIsMore's list scores nothing", "[selectors][c
   check_cost(selector->cost(fixture.call, answer), kNothing);
 }
 
-TEST_CASE("a layer that reuses Kascade's lists scores nothing", "[selectors][cost]") {
+TEST_CASE("a layer that reuses Kascade's lists scores nothing") {
   CallFixture fixture(shape_of(Phase::decode));
   fixture.call.budget = Budget::parse("tokens=16");
   const auto selector = made("kascade:anchors=0/2", fixture);
@@ -475,7 +470,7 @@ TEST_CASE("a layer that reuses Kascade's lists scores nothing", "[selectors][cos
   check_cost(selector->cost(fixture.call, answer), kNothing);
 }
 
-TEST_CASE("twilight reads the union of what its base keeps for a group", "[selectors][cost]") {
+TEST_CASE("twilight reads the union of what its base keeps for a group") {
   CallFixture fixture(shape_of(Phase::decode));
   fixture.call.budget = Budget::parse("tokens=16");
   const auto base = made("quest:page-size=8", fixture);
@@ -491,7 +486,7 @@ TEST_CASE("twilight reads the union of what its base keeps for a group", "[selec
         is_read[static_cast<std::size_t>(pos)] = true;
       }
     }
-    n_read += static_cast<double>(std::count(is_read.begin(), is_read.end(), true));
+    n_read += static_cast<double>(std::ranges::count(is_read, true));
   }
   REQUIRE(n_read > n_scored / 2.0);  // otherwise the heads agree, and this shows nothing
   fixture.call.budget = Budget::parse("p=0.9");

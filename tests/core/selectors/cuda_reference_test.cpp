@@ -1,14 +1,11 @@
 // The f64 reference that the GPU's kernels are compared with (tests/cuda/reference.hpp) against the
 // engine: the same lists, the same attention.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-
 #include "core/attention/dense_attention.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/cuda/reference.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::cuda_reference_test {
-namespace {
 
 /// The fixture's call as the reference takes it.
 Sequence1 sequence_of(const CallFixture& f) {
@@ -179,5 +176,4 @@ TEST_CASE("the GPU's reference of attention has dense attention's outputs") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::cuda_reference_test

@@ -5,7 +5,6 @@
 #include "tests/core/selectors/sequence.hpp"
 
 namespace kvscope::test::decode_answers_test {
-namespace {
 
 /// The answers of all layers at each decode step of a text of 90 tokens that is filled in by
 /// chunks. drafts: after each call two tokens are verified and taken back.
@@ -26,7 +25,7 @@ std::vector<Answer> decode_answers(const std::string& spec, Index chunk, Index n
   return all;
 }
 
-TEST_CASE("neither chunks nor drafts change what is drawn or grouped", "[selectors]") {
+TEST_CASE("neither chunks nor drafts change what is drawn or grouped") {
   for (const std::string spec :
        {"magicpig:bits=4,tables=12,n-sink=2,n-recent=4,dense-every=0",
         "pqcache:bits=3,n-sink=2,n-recent=3",
@@ -42,5 +41,4 @@ TEST_CASE("neither chunks nor drafts change what is drawn or grouped", "[selecto
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::decode_answers_test

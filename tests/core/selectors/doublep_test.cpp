@@ -1,20 +1,15 @@
 // Double-P: both stages against loops over RetroInfer's clusters.
-#include <catch2/catch_test_macros.hpp>
-#include <set>
-
 #include "core/selectors/key_clusters.hpp"
-#include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::doublep_test {
-namespace {
 
 /// The fewest of `candidates`, heaviest first, that hold a share p of their weight.
 std::set<std::size_t> naive_nucleus(const std::vector<double>& weights,
                                     const std::set<std::size_t>& candidates, double p) {
   std::vector<std::size_t> order(candidates.begin(), candidates.end());
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return weights[a] > weights[b]; });
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return weights[a] > weights[b]; });
   double total = 0.0;
   for (const std::size_t i : order) total += weights[i];
   std::set<std::size_t> kept;
@@ -27,8 +22,7 @@ std::set<std::size_t> naive_nucleus(const std::vector<double>& weights,
   return kept;
 }
 
-TEST_CASE("doublep: stage 1 keeps a share of the estimate, stage 2 a share of that exactly",
-          "[selectors][doublep]") {
+TEST_CASE("doublep: stage 1 keeps a share of the estimate, stage 2 a share of that exactly") {
   for (unsigned seed = 1; seed <= 6; ++seed) {
     CallFixture fixture(step_shape(260, seed));
     if (seed % 2 == 0) {
@@ -68,7 +62,7 @@ TEST_CASE("doublep: stage 1 keeps a share of the estimate, stage 2 a share of th
       std::vector<KeyPos> keys;
       for (const std::size_t i : exact)
         keys.insert(keys.end(), clusters.members[i].begin(), clusters.members[i].end());
-      std::sort(keys.begin(), keys.end());
+      std::ranges::sort(keys);
       CHECK(answer.at(kv_head).scored() == keys);
       std::set<float> estimated;  // first channels
       for (const std::size_t i : kept) {
@@ -83,7 +77,7 @@ TEST_CASE("doublep: stage 1 keeps a share of the estimate, stage 2 a share of th
   }
 }
 
-TEST_CASE("doublep: p = 1 with refine = 1 is exact", "[selectors][doublep]") {
+TEST_CASE("doublep: p = 1 with refine = 1 is exact") {
   CallFixture fixture({.n_past = 150, .n_tok = 1, .phase = Phase::decode, .seed = 4});
   fixture.call.budget = Budget::parse("p=1");
   const Selection all = made("doublep:refine=1", fixture)->select(fixture.call);
@@ -91,5 +85,4 @@ TEST_CASE("doublep: p = 1 with refine = 1 is exact", "[selectors][doublep]") {
   CHECK(merged(all.at(1)) == positions(0, 151));
 }
 
-}  // namespace
 }  // namespace kvscope::test::doublep_test

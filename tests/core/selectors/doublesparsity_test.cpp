@@ -1,22 +1,11 @@
 // Double Sparsity: channels ranked by loops, lists by products of rounded labels.
-#include <fmt/format.h>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "core/selectors/learned.hpp"
-#include "core/selectors/score_engine.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
-#include "tests/core/selectors/sequence.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::doublesparsity_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 MemoryTrace channel_text(unsigned seed) {
   PlantOptions plant;
@@ -46,7 +35,7 @@ std::vector<Index> naive_channels(const TraceSource& text, Index layer, Index kv
   }
   std::vector<Index> order(16);
   std::iota(order.begin(), order.end(), Index{0});
-  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+  std::ranges::stable_sort(order, [&](Index a, Index b) {
     return size[static_cast<std::size_t>(a)] > size[static_cast<std::size_t>(b)];
   });
   return order;
@@ -55,7 +44,7 @@ std::vector<Index> naive_channels(const TraceSource& text, Index layer, Index kv
 /// Mean logit of some heads and all rows with a key's label.
 double label_score(const CallFixture& fixture, std::vector<Index> q_heads, Index pos,
                    std::vector<Index> channels, int bits) {
-  std::sort(channels.begin(), channels.end());
+  std::ranges::sort(channels);
   const Index kv_head = q_heads[0] / fixture.group();
   double low = 1e30;
   double high = -1e30;
@@ -82,8 +71,8 @@ double label_score(const CallFixture& fixture, std::vector<Index> q_heads, Index
 }
 
 TEST_CASE(
-    "doublesparsity: channels are ranked by the mean of |q k|, |k| or |q| on the calibration text",
-    "[doublesparsity]") {
+    "doublesparsity: channels are ranked by the mean of |q k|, |k| or |q| on the calibration "
+    "text") {
   const MemoryTrace text = channel_text(2);
   const CallFixture fixture;
   for (const std::string by : {"qk", "k", "q"}) {
@@ -98,7 +87,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("doublesparsity: lists are the best past keys by their labels", "[doublesparsity]") {
+TEST_CASE("doublesparsity: lists are the best past keys by their labels") {
   const MemoryTrace text = channel_text(3);
   for (const int bits : {4, 8, 16}) {
     for (const std::string owner : {"q_head", "kv_head"}) {
@@ -135,8 +124,7 @@ TEST_CASE("doublesparsity: lists are the best past keys by their labels", "[doub
 
 TEST_CASE(
     "doublesparsity: all channels at 16 bits are exact; f32 and threads keep the lists; keys that "
-    "go are forgotten",
-    "[doublesparsity]") {
+    "go are forgotten") {
   const MemoryTrace text = channel_text(4);
   CallFixture fixture({.n_past = 300, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=20");
@@ -163,5 +151,4 @@ TEST_CASE(
   CHECK(live->select(fixture.call).at(0).scored() == fresh->select(fixture.call).at(0).scored());
 }
 
-}  // namespace
 }  // namespace kvscope::test::doublesparsity_test

@@ -1,21 +1,10 @@
 // DuoAttention: gates measured by loops, heads named by share and threshold, lists of both kinds of
 // heads.
-#include <fmt/format.h>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-
 #include "core/base/evenly_spaced.hpp"
-#include "core/base/parallel.hpp"
 #include "core/selectors/learned.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::duoattention_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 constexpr const char* kSmall = "duoattention:n-sink=2,n-recent=4,fit-rows=6";
 
@@ -74,8 +63,7 @@ std::unique_ptr<Selector> fitted(const std::string& spec, const TraceSource& tex
   return selector;
 }
 
-TEST_CASE("duoattention: a gate is the change of the head's output without the keys between",
-          "[duoattention]") {
+TEST_CASE("duoattention: a gate is the change of the head's output without the keys between") {
   for (const bool has_sink_logits : {false, true}) {
     const MemoryTrace text = text_of(3, has_sink_logits);
     const Learned learned = fitted(kSmall, text)->learned();
@@ -91,8 +79,8 @@ TEST_CASE("duoattention: a gate is the change of the head's output without the k
   }
 }
 
-TEST_CASE("duoattention: heads with the highest gates keep everything, the others sinks and window",
-          "[duoattention]") {
+TEST_CASE(
+    "duoattention: heads with the highest gates keep everything, the others sinks and window") {
   const MemoryTrace text = text_of(3);
   const Learned learned = fitted(kSmall, text)->learned();
   std::vector<double> gates;
@@ -131,7 +119,7 @@ TEST_CASE("duoattention: heads with the highest gates keep everything, the other
   }
 }
 
-TEST_CASE("duoattention: by=threshold takes gates of at least the threshold", "[duoattention]") {
+TEST_CASE("duoattention: by=threshold takes gates of at least the threshold") {
   const MemoryTrace text = text_of(5);
   const Learned learned = fitted(kSmall, text)->learned();
   const double least = learned.values["gates"][1][0];
@@ -144,11 +132,10 @@ TEST_CASE("duoattention: by=threshold takes gates of at least the threshold", "[
   CHECK(answer.is_dense == second);
 }
 
-TEST_CASE("duoattention: a text that is too short is named", "[duoattention]") {
+TEST_CASE("duoattention: a text that is too short is named") {
   const MemoryTrace text = text_of(3);
   CHECK_THROWS_WITH(fitted("duoattention", text),
                     ContainsSubstring("more than n-sink + n-recent = 384"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::duoattention_test

@@ -2,16 +2,10 @@
 // replay.
 #include "core/selectors/every.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <set>
-
-#include "core/selectors/method_spec.hpp"
 #include "core/sim/replay.hpp"
-#include "tests/core/selectors/sequence.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::every_test {
-namespace {
 
 SequenceOptions long_decode() {
   SequenceOptions options;
@@ -21,8 +15,7 @@ SequenceOptions long_decode() {
   return options;
 }
 
-TEST_CASE("every: chooses where n divides the position, reuses between, forces what has come",
-          "[selectors][every]") {
+TEST_CASE("every: chooses where n divides the position, reuses between, forces what has come") {
   const Sequence sequence = random_sequence(long_decode());
   const Budget budget = Budget::parse("tokens=9");
   for (const std::string method :
@@ -60,8 +53,7 @@ TEST_CASE("every: chooses where n divides the position, reuses between, forces w
   }
 }
 
-TEST_CASE("every: a rollback forgets the choices that dropped tokens took part in",
-          "[selectors][every]") {
+TEST_CASE("every: a rollback forgets the choices that dropped tokens took part in") {
   SequenceOptions options = long_decode();
   const Sequence sequence = random_sequence(options);
   const Budget budget = Budget::parse("tokens=9");
@@ -93,8 +85,7 @@ TEST_CASE("every: a rollback forgets the choices that dropped tokens took part i
         run_call(fresh, sequence, Phase::decode, 1));
 }
 
-TEST_CASE("every: between choices nothing is scored, and the list is held",
-          "[selectors][every][cost]") {
+TEST_CASE("every: between choices nothing is scored, and the list is held") {
   const Sequence sequence = random_sequence(long_decode());
   const Budget budget = Budget::parse("tokens=9");
   SelectorRun plain(make_selector("quoka", sequence), sequence.shape, {budget});
@@ -116,10 +107,8 @@ TEST_CASE("every: between choices nothing is scored, and the list is held",
   CHECK(scoring == std::set<Index>{46, 48, 52, 56, 60, 64, 68});
 }
 
-TEST_CASE("every: a replay of some steps keeps what a replay of all steps keeps there",
-          "[selectors][every]") {
-  PlantOptions plant;
-  plant.n_tokens = 96;
+TEST_CASE("every: a replay of some steps keeps what a replay of all steps keeps there") {
+  PlantOptions plant{.n_tokens = 96};
   const MemoryTrace trace = planted_trace(plant);
   ThreadPool pool(2);
   const std::vector<ReplayPair> pairs = {{"quoka+every=4", Budget::parse("8")},
@@ -152,5 +141,4 @@ TEST_CASE("every: a replay of some steps keeps what a replay of all steps keeps 
   CHECK(n_reused > 0);
 }
 
-}  // namespace
 }  // namespace kvscope::test::every_test

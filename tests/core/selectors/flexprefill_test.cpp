@@ -1,16 +1,11 @@
 // FlexPrefill against loops: its two kinds of heads, their test, and what the original's 0 * log 0
 // would do.
-#include <fmt/format.h>
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <functional>
 #include <vector>
 
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::flexprefill_test {
-namespace {
 
 struct NaiveFlex {
   Index block;
@@ -75,7 +70,7 @@ FlexHead naive_flex(const CallFixture& f, const NaiveFlex& how, Index q_head) {
   out.is_query_aware = out.divergence < how.tau;
   const auto best_blocks = [&](const std::vector<double>& votes) {
     std::vector<double> falling(votes);
-    std::sort(falling.begin(), falling.end(), std::greater<>());
+    std::ranges::sort(falling, std::greater<>());
     Index n_tokens = 1;
     double sum = 0.0;
     for (const double v : falling) {
@@ -101,9 +96,9 @@ FlexHead naive_flex(const CallFixture& f, const NaiveFlex& how, Index q_head) {
     std::vector<bool> keep(static_cast<std::size_t>(seen), false);
     for (Index b = 0; b < seen; ++b) {
       bool is_in = b == 0 || b >= std::max<Index>(0, begin + first - how.n_local) / how.block;
-      is_in = is_in || std::find(vertical.begin(), vertical.end(), b) != vertical.end();
+      is_in = is_in || std::ranges::find(vertical, b) != vertical.end();
       for (Index own = (begin + first) / how.block; own < seen; ++own)
-        is_in = is_in || std::find(slash.begin(), slash.end(), own - b) != slash.end();
+        is_in = is_in || std::ranges::find(slash, own - b) != slash.end();
       keep[static_cast<std::size_t>(b)] = is_in;
     }
     kept.push_back(keep);
@@ -134,8 +129,7 @@ FlexHead naive_flex(const CallFixture& f, const NaiveFlex& how, Index q_head) {
   return out;
 }
 
-TEST_CASE("flexprefill: loops agree on both kinds of heads, in one piece and in chunks",
-          "[flexprefill]") {
+TEST_CASE("flexprefill: loops agree on both kinds of heads, in one piece and in chunks") {
   struct Case {
     Index n_past, n_tok, n_local;
     double strength;
@@ -166,8 +160,7 @@ TEST_CASE("flexprefill: loops agree on both kinds of heads, in one piece and in 
   CHECK(n_others >= 4);
 }
 
-TEST_CASE("flexprefill: a block without any attention leaves the divergence a number",
-          "[flexprefill]") {
+TEST_CASE("flexprefill: a block without any attention leaves the divergence a number") {
   // Two blocks of 8 whose scores are 4000 below the rest: their truth and their estimate underflow
   // to 0. The others agree with their means exactly, so the head is query-aware; 0 * log 0 as NaN
   // would make it vertical-slash.
@@ -190,5 +183,4 @@ TEST_CASE("flexprefill: a block without any attention leaves the divergence a nu
   CHECK(merged(other.list(0, 0)) != expected.lists[0]);
 }
 
-}  // namespace
 }  // namespace kvscope::test::flexprefill_test

@@ -1,13 +1,7 @@
 // H2O against sums and a cache that are kept by hand.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <set>
-
-#include "core/selectors/registry.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::h2o_test {
-namespace {
 
 /// The cache of one run: sums over all queries so far (or per query, or of the last `window`), even
 /// split of the budget.
@@ -59,7 +53,7 @@ void check_against_cache(const std::string& spec, Index n_window, bool by_querie
   }
 }
 
-TEST_CASE("h2o keeps the largest sums and the latest keys", "[selectors]") {
+TEST_CASE("h2o keeps the largest sums and the latest keys") {
   check_against_cache("h2o", 1000, /*by_queries=*/false, 6, /*with_drafts=*/false);
   check_against_cache("h2o-sparq", 1000, /*by_queries=*/false, 3, /*with_drafts=*/false);
   check_against_cache("h2o-by-queries", 1000, /*by_queries=*/true, 6, /*with_drafts=*/false);
@@ -67,21 +61,21 @@ TEST_CASE("h2o keeps the largest sums and the latest keys", "[selectors]") {
                       /*with_drafts=*/false);
 }
 
-TEST_CASE("h2o: rejected drafts neither vote nor evict", "[selectors]") {
+TEST_CASE("h2o: rejected drafts neither vote nor evict") {
   check_against_cache("h2o", 1000, /*by_queries=*/false, 6, /*with_drafts=*/true);
   check_against_cache("h2o:normalise=window,vote-window=5", 5, /*by_queries=*/false, 6,
                       /*with_drafts=*/true);
 }
 
-TEST_CASE("h2o: with uniform attention the heaviest keys are the first ones", "[selectors]") {
+TEST_CASE("h2o: with uniform attention the heaviest keys are the first ones") {
   Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 40, .n_decode = 0});
-  for (auto& q : sequence.q) std::fill(q.flat().begin(), q.flat().end(), 0.0f);
+  for (auto& q : sequence.q) std::ranges::fill(q.flat(), 0.0f);
   SelectorRun run(make_selector("h2o", sequence), sequence.shape, {{Budget::Kind::tokens, 10.0}});
   run_call(run, sequence, Phase::prefill, 40);
   CHECK(alive_keys(run.alive(0), 0) == std::set<KeyPos>{0, 1, 2, 3, 4, 35, 36, 37, 38, 39});
 }
 
-TEST_CASE("h2o: the published index error hides the first recent key for one call", "[selectors]") {
+TEST_CASE("h2o: the published index error hides the first recent key for one call") {
   const Sequence sequence =
       random_sequence({.n_tokens = 40, .chunk = 36, .n_decode = 4, .has_ties = false});
   SelectorRun run(make_selector("h2o-official-quirk", sequence), sequence.shape,
@@ -91,9 +85,8 @@ TEST_CASE("h2o: the published index error hides the first recent key for one cal
   const std::vector<KeyPos>& seen = answer[0][0].scored[0];
   CHECK(seen.size() == 9);
   // 36 keys, 5 recent: the first of them is 31.
-  CHECK(std::find(seen.begin(), seen.end(), 31) == seen.end());
-  CHECK(std::find(seen.begin(), seen.end(), 32) != seen.end());
+  CHECK(std::ranges::find(seen, 31) == seen.end());
+  CHECK(std::ranges::find(seen, 32) != seen.end());
 }
 
-}  // namespace
 }  // namespace kvscope::test::h2o_test

@@ -1,29 +1,14 @@
 // The indexer: maps that a recording teaches, at full size the oracle, lists by loops over the
 // learned maps, and files that hold them.
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <limits>
 #include <mutex>
-#include <random>
 
-#include "core/base/error.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/index_maps.hpp"
 #include "core/selectors/learned.hpp"
-#include "core/selectors/score_engine.hpp"
 #include "core/sim/replay.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
-#include "tests/core/selectors/sequence.hpp"
-#include "tests/support/planted_trace.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::indexer_test {
-namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 constexpr Index kIndexTokens = 60;
 
@@ -92,8 +77,7 @@ std::pair<double, double> squared_errors(const TraceSource& text, Index layer, I
   return sums;
 }
 
-TEST_CASE("indexer: learned maps leave the squared error that they say, and no others leave less",
-          "[indexer]") {
+TEST_CASE("indexer: learned maps leave the squared error that they say, and no others leave less") {
   const MemoryTrace text = index_text(1);
   const IndexMaps best = fit_index_maps(text, 3, {1, 2}, 5);
   REQUIRE(best.of_keys.size() == 1);
@@ -121,7 +105,7 @@ TEST_CASE("indexer: learned maps leave the squared error that they say, and no o
   CHECK_THROWS_AS(fit_index_maps(text, 3, {1, 2}, 0), ConfigError);
 }
 
-TEST_CASE("indexer: at full size it is the oracle", "[indexer]") {
+TEST_CASE("indexer: at full size it is the oracle") {
   const MemoryTrace text = index_text(2);
   const std::vector<std::pair<std::string, std::string>> pairs = {
       {"indexer:index-share=1,owner=q_head,score=dot", "oracle-topk"},
@@ -212,16 +196,15 @@ std::vector<KeyPos> naive_list(const CallFixture& fixture, const IndexMaps& maps
   std::vector<KeyPos> list;
   for (Index pos = 0; pos < end; ++pos) {
     const Index block = pos / one.block;
-    const bool is_kept =
-        block >= n_blocks - n_forced ||
-        std::find(kept.begin(), kept.end(), static_cast<KeyPos>(block)) != kept.end();
+    const bool is_kept = block >= n_blocks - n_forced ||
+                         std::ranges::find(kept, static_cast<KeyPos>(block)) != kept.end();
     if (is_kept && held(pos)) list.push_back(static_cast<KeyPos>(pos));
   }
   return list;
 }
 
-TEST_CASE("indexer: lists are the best keys or blocks of every row, by loops over the learned maps",
-          "[indexer]") {
+TEST_CASE(
+    "indexer: lists are the best keys or blocks of every row, by loops over the learned maps") {
   const MemoryTrace text = index_text(3);
   const std::vector<Case> cases = {
       {.options = ""},
@@ -276,7 +259,7 @@ TEST_CASE("indexer: lists are the best keys or blocks of every row, by loops ove
   }
 }
 
-TEST_CASE("indexer: one list for all heads leaves out what a head has lost", "[indexer]") {
+TEST_CASE("indexer: one list for all heads leaves out what a head has lost") {
   const MemoryTrace text = index_text(3);
   CallFixture fixture({.n_past = 58, .n_tok = 2});
   fixture.alive.kill(0, 30);
@@ -293,7 +276,7 @@ TEST_CASE("indexer: one list for all heads leaves out what a head has lost", "[i
   CHECK(answer.list(1, 1).size() == 59);
 }
 
-TEST_CASE("indexer: rounded index vectors, threads, f32, and keys that go", "[indexer]") {
+TEST_CASE("indexer: rounded index vectors, threads, f32, and keys that go") {
   const MemoryTrace text = index_text(4);
   CallFixture fixture({.n_past = 300, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=40");
@@ -325,8 +308,7 @@ TEST_CASE("indexer: rounded index vectors, threads, f32, and keys that go", "[in
   CHECK(live->select(fixture.call).at(0).scored() == fresh->select(fixture.call).at(0).scored());
 }
 
-TEST_CASE("indexer: a file may be used in part; what does not fit is refused with a sentence",
-          "[indexer]") {
+TEST_CASE("indexer: a file may be used in part; what does not fit is refused with a sentence") {
   const testing::TempDir dir;
   const MemoryTrace text = index_text(5);
   const CallFixture fixture({.n_past = 50, .n_tok = 1, .phase = Phase::decode});
@@ -374,7 +356,7 @@ struct SideFixture {
   }
 };
 
-TEST_CASE("indexer: presets choose by recorded index vectors, by loops", "[indexer]") {
+TEST_CASE("indexer: presets choose by recorded index vectors, by loops") {
   for (const Index n_tok : {Index{1}, Index{7}}) {
     CallFixture fixture({.n_past = 61, .n_tok = n_tok});
     fixture.call.budget = Budget::parse("tokens=16");
@@ -422,7 +404,7 @@ TEST_CASE("indexer: presets choose by recorded index vectors, by loops", "[index
         std::vector<KeyPos> keys;
         for (Index pos = 0; pos < end; ++pos) {
           if (pos >= forced_from ||
-              std::find(kept.begin(), kept.end(), static_cast<KeyPos>(pos / size)) != kept.end())
+              std::ranges::find(kept, static_cast<KeyPos>(pos / size)) != kept.end())
             keys.push_back(static_cast<KeyPos>(pos));
         }
         return keys;
@@ -446,8 +428,7 @@ TEST_CASE("indexer: presets choose by recorded index vectors, by loops", "[index
   }
 }
 
-TEST_CASE("indexer: recorded index vectors in replay; layers and traces without them",
-          "[indexer]") {
+TEST_CASE("indexer: recorded index vectors in replay; layers and traces without them") {
   TraceInfo info = make_trace_info(3, 4, 2, 8, 64, 16);
   info.index = {.layers = {0, 2}, .n_heads = 4, .n_key_heads = 1, .width = 6, .has_gates = true};
   MemoryTrace trace(info);
@@ -508,5 +489,4 @@ TEST_CASE("indexer: recorded index vectors in replay; layers and traces without 
       ContainsSubstring("record a model that has an indexer") && ContainsSubstring("index=FILE"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::indexer_test

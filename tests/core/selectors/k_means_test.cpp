@@ -1,13 +1,8 @@
 // k-means against loops: the same start, the same steps, ties and empty clusters.
-#include <catch2/catch_test_macros.hpp>
-#include <random>
-#include <set>
-
 #include "core/selectors/k_means.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::k_means_test {
-namespace {
 
 using Rows = std::vector<std::vector<double>>;
 
@@ -69,7 +64,7 @@ std::vector<std::int32_t> naive_labels(Rows rows, Rows centroids, bool is_spheri
   return labels;
 }
 
-TEST_CASE("k-means: Lloyd's steps from drawn rows", "[selectors][kmeans]") {
+TEST_CASE("k-means: Lloyd's steps from drawn rows") {
   for (unsigned seed = 1; seed <= 6; ++seed) {
     std::mt19937 rng(seed);
     const Tensor<float> rows = random_tensor({300, 12}, rng);
@@ -95,8 +90,8 @@ TEST_CASE("k-means: Lloyd's steps from drawn rows", "[selectors][kmeans]") {
   }
 }
 
-TEST_CASE("k-means: few rows are their own centroids, copies share the first, empty clusters stay",
-          "[selectors][kmeans]") {
+TEST_CASE(
+    "k-means: few rows are their own centroids, copies share the first, empty clusters stay") {
   std::mt19937 rng(1);
   const Tensor<float> few = random_tensor({7, 5}, rng);
   const KMeans own = k_means(few.view(), {.n_clusters = 64}, CounterRng({3}));
@@ -120,5 +115,4 @@ TEST_CASE("k-means: few rows are their own centroids, copies share the first, em
   CHECK(none.labels == std::vector<std::int32_t>(4, 0));
 }
 
-}  // namespace
 }  // namespace kvscope::test::k_means_test

@@ -1,9 +1,5 @@
 // Kascade: lists of anchors and of the layers that reuse them against loops; the fit against loops;
 // OmniKV and TidalDecode.
-#include <fmt/format.h>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -12,15 +8,9 @@
 #include "core/base/new_file.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/learned.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
-#include "tests/core/selectors/sequence.hpp"
-#include "tests/support/planted_trace.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::kascade_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 constexpr Index kGroup = 2;
 
@@ -53,7 +43,7 @@ std::vector<Index> heads_of(Index kv_head) {
 std::vector<KeyPos> keys_of(const Answer& answer, std::size_t list) {
   std::vector<KeyPos> all = answer.scored[list];
   all.insert(all.end(), answer.forced[list].begin(), answer.forced[list].end());
-  std::sort(all.begin(), all.end());
+  std::ranges::sort(all);
   return all;
 }
 
@@ -84,9 +74,8 @@ std::string map_file(const testing::TempDir& dir, const Sequence& sequence,
 }
 
 TEST_CASE(
-    "kascade: anchors keep the best keys of each tile, other layers use their anchor's lists by "
-    "the map",
-    "[kascade]") {
+    "kascade: anchors keep the best keys of each tile, other layers use their anchor's lists "
+    "by the map") {
   const testing::TempDir dir;
   const Sequence sequence = small_sequence(3);
   const std::vector<std::vector<Index>> map = {{0, 1}, {1, 0}, {0, 1}, {1, 1}, {0, 0}};
@@ -123,9 +112,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "omnikv: one list by the largest weight, dense around its anchors; tidaldecode: a list per "
-    "query head",
-    "[kascade]") {
+    "omnikv: one list by the largest weight, dense around its anchors; tidaldecode: a list "
+    "per query head") {
   const Sequence sequence = small_sequence(5);
   SelectorRun omni(selector_registry().make("omnikv"), sequence.shape, {Budget::parse("tokens=9")});
   SelectorRun tidal(selector_registry().make("tidaldecode"), sequence.shape,
@@ -153,9 +141,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "kascade: a layer whose anchor was not asked chooses for itself; lost keys stay with those who "
-    "hold them",
-    "[kascade]") {
+    "kascade: a layer whose anchor was not asked chooses for itself; lost keys stay with "
+    "those who hold them") {
   CallFixture fixture({.n_past = 30, .n_tok = 1, .phase = Phase::decode, .layer = 3});
   fixture.call.budget = Budget::parse("tokens=6");
   for (KeyPos pos = 0; pos < 15; ++pos) fixture.alive.kill(1, pos);
@@ -172,7 +159,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("kascade: min-keys is a floor under ratios alone", "[kascade]") {
+TEST_CASE("kascade: min-keys is a floor under ratios alone") {
   CallFixture fixture({.n_past = 99, .n_tok = 1, .phase = Phase::decode, .layer = 2});
   const auto n_kept = [&](const char* budget) {
     fixture.context = {};
@@ -184,7 +171,7 @@ TEST_CASE("kascade: min-keys is a floor under ratios alone", "[kascade]") {
   CHECK(n_kept("tokens=7") == 7);
 }
 
-TEST_CASE("the fit of kascade is that of loops", "[kascade]") {
+TEST_CASE("the fit of kascade is that of loops") {
   PlantOptions plant;
   plant.n_layers = 4;
   plant.n_tokens = 64;
@@ -247,5 +234,4 @@ TEST_CASE("the fit of kascade is that of loops", "[kascade]") {
   CHECK(static_cast<double>(learned.values["similarity"]) == Catch::Approx(best.score / 4.0));
 }
 
-}  // namespace
 }  // namespace kvscope::test::kascade_test

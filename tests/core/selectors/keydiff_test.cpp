@@ -1,14 +1,9 @@
 // KeyDiff against cosines by loops.
-#include <catch2/catch_test_macros.hpp>
-#include <set>
-
-#include "core/selectors/registry.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::keydiff_test {
-namespace {
 
-TEST_CASE("keydiff: copies leave first, an outlier stays", "[selectors]") {
+TEST_CASE("keydiff: copies leave first, an outlier stays") {
   Sequence sequence =
       random_sequence({.n_layers = 1, .n_kv = 1, .n_tokens = 20, .chunk = 20, .n_decode = 0});
   Tensor<float>& k = sequence.k[0];
@@ -21,7 +16,7 @@ TEST_CASE("keydiff: copies leave first, an outlier stays", "[selectors]") {
   CHECK(alive_keys(run.alive(0), 0) == std::set<KeyPos>{0, 1, 7});  // of equal keys the first ones
 }
 
-TEST_CASE("keydiff: a share of the budget for recent keys", "[selectors]") {
+TEST_CASE("keydiff: a share of the budget for recent keys") {
   const Sequence sequence = random_sequence({.n_tokens = 30, .chunk = 30, .n_decode = 0});
   SelectorRun run(make_selector("keydiff:recent-share=0.5", sequence), sequence.shape,
                   {{Budget::Kind::tokens, 8.0}});
@@ -31,5 +26,4 @@ TEST_CASE("keydiff: a share of the budget for recent keys", "[selectors]") {
   for (const KeyPos pos : {26, 27, 28, 29}) CHECK(alive.contains(pos));
 }
 
-}  // namespace
 }  // namespace kvscope::test::keydiff_test

@@ -1,16 +1,8 @@
 // LessIsMore, SpecAttn, Twilight and the oracles against naive references.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
 #include <functional>
-#include <limits>
 #include <numeric>
-#include <set>
 
-#include "core/base/error.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::list_methods_test {
 
@@ -122,8 +114,8 @@ TEST_CASE("specattn: decode with one draft row") {
 }
 
 TEST_CASE(
-    "twilight: exact estimates over all keys are the top-p oracle; 4 bits stay close; the base "
-    "bounds the list") {
+    "twilight: exact estimates over all keys are the top-p oracle; 4 bits stay close; the "
+    "base bounds the list") {
   CallFixture fixture({.n_past = 80, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("p=0.9");
   const Selection oracle = made("oracle-topp", fixture)->select(fixture.call);

@@ -1,16 +1,11 @@
 // The plans that a backend may follow instead of a method: given for exactly the options that they
 // hold for. What a backend does with them: tests/cuda/live_test.cpp.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
 #include "core/attention/list_plan.hpp"
-#include "core/selectors/method_spec.hpp"
 #include "core/sim/live_stats.hpp"
 #include "core/sim/protocol.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::list_plans_test {
-namespace {
 
 std::optional<ListPlan> plan_of(const char* method, const char* budget = "tokens=64",
                                 Phase phase = Phase::prefill) {
@@ -172,5 +167,4 @@ TEST_CASE("a run goes on where another one stands, a verification that is taken 
   CHECK_THROWS_WITH(h2o.go_on_from(first), Catch::Matchers::ContainsSubstring("remembers"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::list_plans_test

@@ -1,19 +1,12 @@
 // Every method in the precision of live runs (f32), through chunks, decode and a rejected
 // verification: the same answers from any number of threads, and those of f64 but for rounding.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-
-#include "core/base/parallel.hpp"
-#include "core/selectors/registry.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::live_precision_test {
-namespace {
 
 Budget some_budget(const SelectorCaps& caps) {
   const auto takes = [&](Budget::Kind kind) {
-    return std::find(caps.budgets.begin(), caps.budgets.end(), kind) != caps.budgets.end();
+    return std::ranges::find(caps.budgets, kind) != caps.budgets.end();
   };
   if (caps.budgets.empty() || takes(Budget::Kind::tokens)) return {Budget::Kind::tokens, 24.0};
   if (takes(Budget::Kind::mass)) return {Budget::Kind::mass, 0.8};
@@ -70,8 +63,8 @@ double share_of_equal_lists(const std::vector<Answer>& a, const std::vector<Answ
   return n_lists == 0.0 ? 1.0 : n_equal / n_lists;
 }
 
-TEST_CASE("live precision: the same lists from any number of threads, and those of f64 to rounding",
-          "[selectors]") {
+TEST_CASE(
+    "live precision: the same lists from any number of threads, and those of f64 to rounding") {
   const float cap = GENERATE(0.0f, 2.0f);  // of scores
   const Sequence sequence = random_sequence({.n_layers = 4,
                                              .n_kv = 2,
@@ -101,5 +94,4 @@ TEST_CASE("live precision: the same lists from any number of threads, and those 
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::live_precision_test

@@ -1,15 +1,10 @@
 // Longformer by its definition.
-#include <fmt/format.h>
-#include <catch2/catch_test_macros.hpp>
-
-#include "core/selectors/registry.hpp"
 #include "core/sim/attended.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::longformer_test {
-namespace {
 
-TEST_CASE("longformer keeps a dilated window and global tokens", "[selectors]") {
+TEST_CASE("longformer keeps a dilated window and global tokens") {
   const Sequence sequence = random_sequence({.n_layers = 1, .n_tokens = 60, .n_decode = 6});
   for (const Index dilation : {1, 3}) {
     SelectorRun run(
@@ -32,5 +27,4 @@ TEST_CASE("longformer keeps a dilated window and global tokens", "[selectors]") 
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::longformer_test

@@ -1,22 +1,10 @@
 // Rotations read off a recording, and ShadowKV's rebuilt keys against loops.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_floating_point.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <random>
-
-#include "core/base/parallel.hpp"
 #include "core/selectors/key_rotation.hpp"
 #include "core/tensor/dtype.hpp"
 #include "core/trace/memory_trace.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::low_rank_keys_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::WithinAbs;
 
 constexpr Index kHead = 16;
 
@@ -74,7 +62,7 @@ MemoryTrace rotated_text(const Turning& how, bool in_bf16) {
   return text;
 }
 
-TEST_CASE("a rotation is read off keys before and after it", "[rotation]") {
+TEST_CASE("a rotation is read off keys before and after it") {
   for (const bool in_bf16 : {false, true}) {
     for (const Turning& how : {Turning{}, Turning{.is_interleaved = true}, Turning{.width = 8},
                                Turning{.amplitude = 1.25},
@@ -101,8 +89,7 @@ TEST_CASE("a rotation is read off keys before and after it", "[rotation]") {
   }
 }
 
-TEST_CASE("keys that do not turn, turn otherwise, or have no record before rotation",
-          "[rotation]") {
+TEST_CASE("keys that do not turn, turn otherwise, or have no record before rotation") {
   MemoryTrace text = rotated_text({}, false);
   const auto before = text.side(SideTensor::k_pre_rope, 0);
   const TensorView<float> after = text.k(0);
@@ -154,8 +141,7 @@ std::vector<std::vector<double>> naive_low_rank(const std::vector<std::vector<do
   return out;
 }
 
-TEST_CASE("shadowkv: rebuilt keys have the scores of a low-rank factorisation before rotation",
-          "[shadowkv]") {
+TEST_CASE("shadowkv: rebuilt keys have the scores of a low-rank factorisation before rotation") {
   const Turning how;
   CallFixture fixture(
       {.n_q = 4, .n_kv = 2, .n_past = 97, .n_tok = 1, .phase = Phase::decode, .layer = 0});
@@ -207,7 +193,7 @@ TEST_CASE("shadowkv: rebuilt keys have the scores of a low-rank factorisation be
   }
 }
 
-TEST_CASE("shadowkv: what rebuilding costs, counted by hand", "[shadowkv]") {
+TEST_CASE("shadowkv: what rebuilding costs, counted by hand") {
   CallFixture fixture(
       {.n_q = 4, .n_kv = 2, .n_past = 96, .n_tok = 1, .phase = Phase::decode, .layer = 0});
   fixture.call.budget = Budget::parse("tokens=16");
@@ -224,7 +210,7 @@ TEST_CASE("shadowkv: what rebuilding costs, counted by hand", "[shadowkv]") {
   std::vector<KeyPos> read = selection.list(0, 0).scored();
   const std::vector<KeyPos> others = selection.list(2, 0).scored();
   read.insert(read.end(), others.begin(), others.end());
-  std::sort(read.begin(), read.end());
+  std::ranges::sort(read);
   const auto n_read = static_cast<double>(std::unique(read.begin(), read.end()) - read.begin());
   CHECK((n_read >= 16.0 && n_read <= 32.0 && (both < 0.0 || n_read == both)));
   CHECK(cost.score_flops == 2.0 * 2.0 * 14.0 * 16.0 + 2.0 * 8.0 * (32.0 * 16.0 + 32.0));
@@ -232,7 +218,7 @@ TEST_CASE("shadowkv: what rebuilding costs, counted by hand", "[shadowkv]") {
   CHECK(cost.metadata_bytes == (24.0 * 16.0 + (97.0 + 32.0) * 8.0) * 2.0);
 }
 
-TEST_CASE("shadowkv: a text without keys before rotation ends in a sentence", "[shadowkv]") {
+TEST_CASE("shadowkv: a text without keys before rotation ends in a sentence") {
   auto selector = selector_registry().make("shadowkv:keys=rebuilt");
   CHECK(selector->caps().needs_calibration);
   ThreadPool pool(1);
@@ -241,5 +227,4 @@ TEST_CASE("shadowkv: a text without keys before rotation ends in a sentence", "[
                     ContainsSubstring("k_pre_rope") && ContainsSubstring("--capture k-pre-rope"));
 }
 
-}  // namespace
 }  // namespace kvscope::test::low_rank_keys_test

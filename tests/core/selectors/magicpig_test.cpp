@@ -1,17 +1,12 @@
 // MagicPIG: its sample against loops over sign bits, its estimate over many seeds, its work by
 // hand.
-#include <fmt/format.h>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
 #include <numbers>
 
 #include "core/base/rng.hpp"
 #include "core/selectors/lsh_tables.hpp"
-#include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::magicpig_test {
-namespace {
 
 using Vector = std::vector<double>;
 
@@ -89,8 +84,7 @@ struct NaiveHashes {
   }
 };
 
-TEST_CASE("magicpig: what collides is sampled, with the weight of its angle",
-          "[selectors][magicpig]") {
+TEST_CASE("magicpig: what collides is sampled, with the weight of its angle") {
   for (unsigned seed = 1; seed <= 10; ++seed) {
     SeededStep fixture(120, seed);
     const Index n_needed = 1 + static_cast<Index>(seed % 2);
@@ -129,8 +123,7 @@ TEST_CASE("magicpig: what collides is sampled, with the weight of its angle",
   }
 }
 
-TEST_CASE("magicpig: over many seeds the estimate of the softmax sum is the sum",
-          "[selectors][magicpig]") {
+TEST_CASE("magicpig: over many seeds the estimate of the softmax sum is the sum") {
   for (const std::string_view preset :
        {"magicpig:bits=5,tables=20", "magicpig:bits=4,tables=10,needed=1"}) {
     CallFixture fixture(step_shape(400, 3));
@@ -164,7 +157,7 @@ TEST_CASE("magicpig: over many seeds the estimate of the softmax sum is the sum"
   }
 }
 
-TEST_CASE("magicpig: the probability of rare samples keeps its digits", "[selectors][magicpig]") {
+TEST_CASE("magicpig: the probability of rare samples keeps its digits") {
   CHECK(lsh_sampling_probability(1.0, 10, 150, 2) == 1.0);
   CHECK(lsh_sampling_probability(0.5, 10, 150, 1) ==
         Catch::Approx(1.0 - std::pow(1.0 - std::pow(2.0, -10.0), 150.0)));
@@ -183,7 +176,7 @@ TEST_CASE("magicpig: the probability of rare samples keeps its digits", "[select
   CHECK(lsh_sampling_probability(0.0, 10, 150, 2) > 0.0);
 }
 
-TEST_CASE("magicpig: the keys' mean does not matter", "[selectors][magicpig]") {
+TEST_CASE("magicpig: the keys' mean does not matter") {
   const std::string spec = "magicpig:bits=4,tables=12,n-sink=2,n-recent=4,dense-every=0";
   CallFixture fixture(step_shape(90, 4));
   CallFixture shifted(step_shape(90, 4));
@@ -194,7 +187,7 @@ TEST_CASE("magicpig: the keys' mean does not matter", "[selectors][magicpig]") {
         made(spec, shifted)->select(shifted.call).at(0).scored());
 }
 
-TEST_CASE("magicpig: dense layers", "[selectors][magicpig]") {
+TEST_CASE("magicpig: dense layers") {
   CallFixture fixture(step_shape(90, 4));
   for (const Index layer : {0, 1, 3, 6}) {
     fixture.call.layer = layer;
@@ -206,5 +199,4 @@ TEST_CASE("magicpig: dense layers", "[selectors][magicpig]") {
   CHECK(MethodSpec("magicpig").caps().budgets.empty());
 }
 
-}  // namespace
 }  // namespace kvscope::test::magicpig_test

@@ -6,9 +6,8 @@
 #include <set>
 
 namespace kvscope::method_knob_test {
-namespace {
 
-TEST_CASE("every method has a budget or declares a knob whose ends it takes", "[selectors]") {
+TEST_CASE("every method has a budget or declares a knob whose ends it takes") {
   const std::set<std::string> without = {"full", "think"};  // they keep every key
   for (const SelectorEntry& entry : selector_registry().entries()) {
     if (entry.is_own) continue;
@@ -25,8 +24,7 @@ TEST_CASE("every method has a budget or declares a knob whose ends it takes", "[
   }
 }
 
-TEST_CASE("a knob is the budget, in the unit that is asked for, or the declared option",
-          "[selectors]") {
+TEST_CASE("a knob is the budget, in the unit that is asked for, or the declared option") {
   const auto quest = MethodKnob::of("quest", /*by_share=*/false, 4096);
   CHECK(quest->counts_keys());
   CHECK(quest->high() == 4096.0);
@@ -47,7 +45,7 @@ TEST_CASE("a knob is the budget, in the unit that is asked for, or the declared 
   CHECK(pattern->at(512.0).budget->to_string() == "tokens=512");
 }
 
-TEST_CASE("the knob follows the options that decide which one there is", "[selectors]") {
+TEST_CASE("the knob follows the options that decide which one there is") {
   CHECK(MethodKnob::of("spargeattn", true, 64)->text(0.5) == "tau=0.5");
   CHECK(MethodKnob::of("spargeattn-topk", true, 64)->text(0.5) == "top-share=0.5");
   CHECK(MethodKnob::of("spargeattn-p", true, 64)->text(0.5) == "p=0.5");
@@ -60,5 +58,4 @@ TEST_CASE("the knob follows the options that decide which one there is", "[selec
   CHECK(!MethodKnob::of(MethodSpec(), true, 64).has_value());
 }
 
-}  // namespace
 }  // namespace kvscope::method_knob_test

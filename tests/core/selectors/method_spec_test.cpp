@@ -1,18 +1,9 @@
 // Specifications of methods: what is read from a text, what is written back, and what is refused.
 #include "core/selectors/method_spec.hpp"
 
-#include <fmt/format.h>
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <random>
-
-#include "core/base/error.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::method_spec_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 /// Every fact of caps as one text, so that a test names the difference.
 std::string text_of(const SelectorCaps& caps) {
@@ -74,7 +65,7 @@ std::string message(const std::string& text) {
   return "";
 }
 
-TEST_CASE("every method's text with random options comes back as it was", "[selectors]") {
+TEST_CASE("every method's text with random options comes back as it was") {
   std::mt19937_64 rng(7);
   for (const SelectorEntry& entry : selector_registry().entries()) {
     for (int trial = 0; trial < 8; ++trial) {
@@ -101,7 +92,7 @@ TEST_CASE("every method's text with random options comes back as it was", "[sele
   }
 }
 
-TEST_CASE("wrappers stand behind the method that they are around", "[selectors][wrappers]") {
+TEST_CASE("wrappers stand behind the method that they are around") {
   for (const std::string text :
        {"quest+every=4", "quest:page-size=32+coarsen:owner=layer,page=64", "quest+coarsen+every=2",
         "quest+every=2+coarsen:query=mean", "keydiff@tokens=64+quest+every=4",
@@ -119,7 +110,7 @@ TEST_CASE("wrappers stand behind the method that they are around", "[selectors][
   CHECK(MethodSpec("quest+coarsen,page=64").text() == "quest+coarsen:page=64");
 }
 
-TEST_CASE("wrappers change a method's caps", "[selectors][wrappers]") {
+TEST_CASE("wrappers change a method's caps") {
   CHECK(MethodSpec("quest+coarsen:owner=layer").caps().owner == ListOwner::layer);
   CHECK(MethodSpec("quest+coarsen:query=mean").caps().owner == ListOwner::kv_head);
   CHECK(MethodSpec("quest-sglang").caps().owner == ListOwner::layer);
@@ -135,8 +126,7 @@ TEST_CASE("wrappers change a method's caps", "[selectors][wrappers]") {
   CHECK(spec.caps().steps_per_choice == 4);
 }
 
-TEST_CASE("a wrapper that does not fit is refused in a sentence that helps",
-          "[selectors][wrappers]") {
+TEST_CASE("a wrapper that does not fit is refused in a sentence that helps") {
   CHECK_THAT(message("every=4"),
              ContainsSubstring("goes around the method before it, as quest+every=4"));
   CHECK_THAT(message("quest+every=0"), ContainsSubstring("n: expected"));
@@ -165,7 +155,7 @@ TEST_CASE("a wrapper that does not fit is refused in a sentence that helps",
   CHECK_THAT(message("quest+every=4+coarsen:page=64"), ContainsSubstring("put every behind"));
 }
 
-TEST_CASE("random stacks come back as they were, with the caps of what they make", "[selectors]") {
+TEST_CASE("random stacks come back as they were, with the caps of what they make") {
   std::mt19937_64 rng(11);
   const auto& entries = selector_registry().entries();
   for (int trial = 0; trial < 60; ++trial) {
@@ -174,7 +164,7 @@ TEST_CASE("random stacks come back as they were, with the caps of what they make
     const std::size_t n_stages = 2 + rng() % 2;
     while (names.size() < n_stages) {
       const SelectorEntry& entry = entries[rng() % entries.size()];
-      if (std::find(names.begin(), names.end(), entry.name) != names.end()) continue;
+      if (std::ranges::find(names, entry.name) != names.end()) continue;
       names.push_back(entry.name);
       const std::string stage = random_stage(entry, rng);
       const std::vector<Budget::Kind> kinds = MethodSpec(stage).caps().budgets;
@@ -195,7 +185,7 @@ TEST_CASE("random stacks come back as they were, with the caps of what they make
   }
 }
 
-TEST_CASE("a stack's caps join those of its stages", "[selectors]") {
+TEST_CASE("a stack's caps join those of its stages") {
   const MethodSpec spec = "keydiff@tokens=64+quest:owner=q_head@tokens=32+oracle-topp";
   CHECK(spec.caps().permanent);
   CHECK(spec.caps().owner == ListOwner::q_head);
@@ -204,7 +194,7 @@ TEST_CASE("a stack's caps join those of its stages", "[selectors]") {
   CHECK(over_eviction.caps().owner == MethodSpec("streamingllm").caps().owner);
 }
 
-TEST_CASE("a text is brought to one form", "[selectors]") {
+TEST_CASE("a text is brought to one form") {
   CHECK(MethodSpec("quest:page-size=8,page-size=32").text() == "quest:page-size=32");
   CHECK(MethodSpec("quest,page-size=32").text() == "quest:page-size=32");
   CHECK(MethodSpec("quest:page-size=32,").text() == "quest:page-size=32");
@@ -218,7 +208,7 @@ TEST_CASE("a text is brought to one form", "[selectors]") {
   CHECK(fmt::format("{:>8}", MethodSpec("quest")) == "   quest");
 }
 
-TEST_CASE("options are set and filled in without touching the text of the others", "[selectors]") {
+TEST_CASE("options are set and filled in without touching the text of the others") {
   MethodSpec spec = "quest";
   CHECK(spec.leaves_open("dense-layers"));
   CHECK(!spec.leaves_open("n-queries"));  // it has none
@@ -240,7 +230,7 @@ TEST_CASE("options are set and filled in without touching the text of the others
   CHECK(spec.caps().page_size == 32);
 }
 
-TEST_CASE("a preset is a name that options may overrule", "[selectors]") {
+TEST_CASE("a preset is a name that options may overrule") {
   MethodSpec spec = "quest-paper";
   CHECK(spec.caps().dense_layers == 2);
   CHECK(spec.stages()[0].assignments().at("pages") == "eval");
@@ -250,7 +240,7 @@ TEST_CASE("a preset is a name that options may overrule", "[selectors]") {
   CHECK(spec.caps().dense_layers == 0);
 }
 
-TEST_CASE("in a stack, options are set in the stages that have them", "[selectors]") {
+TEST_CASE("in a stack, options are set in the stages that have them") {
   MethodSpec spec = "full+quest:dense-layers=4@tokens=64+quoka";
   spec.fill("dense-layers", 1);
   CHECK(spec.text() == "full+quest:dense-layers=4@tokens=64+quoka:dense-layers=1");
@@ -262,7 +252,7 @@ TEST_CASE("in a stack, options are set in the stages that have them", "[selector
   CHECK(MethodSpec(spec.text()) == spec);
 }
 
-TEST_CASE("a text that does not fit is refused in a sentence that helps", "[selectors]") {
+TEST_CASE("a text that does not fit is refused in a sentence that helps") {
   CHECK_THAT(message("quset"), ContainsSubstring("unknown selector quset: did you mean quest?"));
   CHECK_THAT(message(""), ContainsSubstring("unknown selector"));
   CHECK_THAT(message("quest:page-sise=8"),
@@ -286,11 +276,10 @@ TEST_CASE("a text that does not fit is refused in a sentence that helps", "[sele
   CHECK_THAT(message("oracle-topp:x=1e+3"), ContainsSubstring("no option x"));  // no stack of "3"
 }
 
-TEST_CASE("a method's name is read from any text", "[selectors]") {
+TEST_CASE("a method's name is read from any text") {
   CHECK(method_name("quest:page-size=32") == "quest");
   CHECK(method_name("another-build's") == "another-build's");
   CHECK(method_name("keydiff@tokens=8+quest") == "keydiff@tokens=8+quest");
 }
 
-}  // namespace
 }  // namespace kvscope::test::method_spec_test

@@ -1,15 +1,10 @@
 // MInference A-shape by its definition.
-#include <fmt/format.h>
-#include <catch2/catch_test_macros.hpp>
-
-#include "core/selectors/registry.hpp"
 #include "core/sim/attended.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::minference_a_shape_test {
-namespace {
 
-TEST_CASE("a-shape keeps first tokens and a window in prefill; decode is dense", "[selectors]") {
+TEST_CASE("a-shape keeps first tokens and a window in prefill; decode is dense") {
   const Sequence sequence =
       random_sequence({.n_layers = 1, .n_tokens = 60, .chunk = 30, .n_decode = 2});
   for (const Index n_dense : {0, 4}) {
@@ -33,5 +28,4 @@ TEST_CASE("a-shape keeps first tokens and a window in prefill; decode is dense",
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::minference_a_shape_test

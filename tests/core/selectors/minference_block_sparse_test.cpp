@@ -1,15 +1,10 @@
 // MInference block-sparse against means by loops.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-
-#include "core/selectors/registry.hpp"
 #include "core/sim/attended.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::minference_block_sparse_test {
-namespace {
 
-TEST_CASE("block-sparse keeps the blocks of keys with the best mean product", "[selectors]") {
+TEST_CASE("block-sparse keeps the blocks of keys with the best mean product") {
   const Sequence sequence = random_sequence(
       {.n_layers = 1, .n_tokens = 50, .chunk = 24, .n_decode = 0, .has_ties = false});
   constexpr Index kBlock = 8;
@@ -58,5 +53,4 @@ TEST_CASE("block-sparse keeps the blocks of keys with the best mean product", "[
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::minference_block_sparse_test

@@ -1,15 +1,10 @@
 // MInference vertical-slash against sums by loops.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-
-#include "core/selectors/registry.hpp"
 #include "core/sim/attended.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::minference_vertical_slash_test {
-namespace {
 
-TEST_CASE("vertical-slash keeps the best columns and offsets of the last queries", "[selectors]") {
+TEST_CASE("vertical-slash keeps the best columns and offsets of the last queries") {
   const Sequence sequence = random_sequence(
       {.n_layers = 1, .n_tokens = 180, .chunk = 90, .n_decode = 0, .has_ties = false});
   const std::string spec =
@@ -56,5 +51,4 @@ TEST_CASE("vertical-slash keeps the best columns and offsets of the last queries
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::minference_vertical_slash_test

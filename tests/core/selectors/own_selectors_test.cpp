@@ -1,14 +1,9 @@
 // Methods that come at run time: found by name, replaced by their own name alone, never in the
 // place of a built-in one.
-#include <catch2/catch_test_macros.hpp>
-
-#include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
-#include "core/selectors/method_spec.hpp"
-#include "core/selectors/registry.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::own_selectors_test {
-namespace {
 
 class Dense final : public Selector {
  public:
@@ -42,8 +37,7 @@ SelectorRegistry with_a_builtin() {
   return registry;
 }
 
-TEST_CASE("a method that came at run time is found, and replaced under its name",
-          "[own selectors]") {
+TEST_CASE("a method that came at run time is found, and replaced under its name") {
   SelectorRegistry registry = with_a_builtin();
   registry.put(entry("mine"));
   const SelectorEntry& first = registry.find("mine");
@@ -57,7 +51,7 @@ TEST_CASE("a method that came at run time is found, and replaced under its name"
   CHECK(MethodSpec::parse(registry, "mine").make()->name() == "mine");
 }
 
-TEST_CASE("names of this build and odd names are refused", "[own selectors]") {
+TEST_CASE("names of this build and odd names are refused") {
   SelectorRegistry registry = with_a_builtin();
   for (const char* name :
        {"built-in", "built-in-paper", "", "Mine", "my method", "a:b", "a+b", "a@b", "-a", "a,b"}) {
@@ -67,5 +61,4 @@ TEST_CASE("names of this build and odd names are refused", "[own selectors]") {
   CHECK(registry.entries().size() == 1);
 }
 
-}  // namespace
 }  // namespace kvscope::test::own_selectors_test

@@ -1,17 +1,13 @@
 // Needles: keys that every later query attends to. Methods that look at scores must find them,
 // methods that choose by position must not. Over the whole registry, from a table that says which
 // is which; a method without an entry fails.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
 #include <map>
 #include <mutex>
 
 #include "core/sim/replay.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::planted_needle_test {
-namespace {
 
 /// How a method chooses.
 enum class Chooses {
@@ -181,7 +177,7 @@ Found look_for(const std::vector<Index>& needles, const MemoryTrace& trace, cons
     bool has_all = true;
     double on_needles = 0.0;
     for (Index needle : needles) {
-      has_all = has_all && std::binary_search(kept.begin(), kept.end(), needle);
+      has_all = has_all && std::ranges::binary_search(kept, needle);
       on_needles += row.probs[static_cast<std::size_t>(needle)];
     }
     double mass = 0.0;
@@ -245,25 +241,21 @@ void check_registry(Index group, const std::vector<Index>& needles) {
   }
 }
 
-TEST_CASE("methods that look at scores find a planted needle, the others do not",
-          "[selectors][needle]") {
+TEST_CASE("methods that look at scores find a planted needle, the others do not") {
   check_registry(GENERATE(1, 4), {53});
 }
 
-TEST_CASE("several needles are all found", "[selectors][needle]") {
+TEST_CASE("several needles are all found") {
   check_registry(2, {29, 53, 83});
 }
 
-TEST_CASE("the table of the needle test names no method that does not exist",
-          "[selectors][needle]") {
+TEST_CASE("the table of the needle test names no method that does not exist") {
   for (const auto& [name, entry] : table()) {
     INFO(name);
     const auto& all = selector_registry().entries();
-    CHECK(std::any_of(all.begin(), all.end(),
-                      [&](const SelectorEntry& one) { return one.name == name; }));
+    CHECK(std::ranges::any_of(all, [&](const SelectorEntry& one) { return one.name == name; }));
     CHECK(!entry.specs.empty());
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::planted_needle_test

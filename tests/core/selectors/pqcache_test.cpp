@@ -1,15 +1,9 @@
 // PQCache: its scores and lists against loops over codes, exactness where every key is a centroid,
 // its work by hand.
-#include <fmt/format.h>
-#include <catch2/catch_test_macros.hpp>
-#include <limits>
-
 #include "core/selectors/k_means.hpp"
-#include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::pqcache_test {
-namespace {
 
 /// Scores of the past keys of a KV head: both halves of a key by their nearest centroid, or softmax
 /// weights of these over the keys that compete; summed over heads and rows.
@@ -95,7 +89,7 @@ std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Inde
   return scores;
 }
 
-TEST_CASE("pqcache: lists are those of loops over centroids", "[selectors][pqcache]") {
+TEST_CASE("pqcache: lists are those of loops over centroids") {
   for (unsigned seed = 1; seed <= 8; ++seed) {
     SeededStep fixture(200, seed);
     const bool is_inner = seed % 2 == 0;
@@ -133,7 +127,7 @@ TEST_CASE("pqcache: lists are those of loops over centroids", "[selectors][pqcac
   }
 }
 
-TEST_CASE("pqcache: with a centroid for every key it is exact", "[selectors][pqcache]") {
+TEST_CASE("pqcache: with a centroid for every key it is exact") {
   CallFixture fixture(step_shape(140, 5));
   fixture.call.budget = Budget::parse("tokens=25");
   for (const bool sums_weights : {true, false}) {
@@ -159,12 +153,11 @@ TEST_CASE("pqcache: with a centroid for every key it is exact", "[selectors][pqc
   }
 }
 
-TEST_CASE("pqcache: more parts than channels are one each", "[selectors][pqcache]") {
+TEST_CASE("pqcache: more parts than channels are one each") {
   CallFixture fixture(step_shape(90, 4));
   fixture.call.budget = Budget::parse("tokens=9");
   const auto selector = made("pqcache:parts=100,n-sink=4,n-recent=4", fixture);
   CHECK(selector->select(fixture.call).at(0).scored().size() == 9);
 }
 
-}  // namespace
 }  // namespace kvscope::test::pqcache_test

@@ -10,7 +10,6 @@
 #include "tests/support/places.hpp"
 
 namespace kvscope::test::prefill_blocks_test {
-namespace {
 
 using Json = nlohmann::json;
 
@@ -63,7 +62,7 @@ Json golden() {
   return Json::parse(file);
 }
 
-TEST_CASE("xattention: the blocks are those of the public program", "[xattention]") {
+TEST_CASE("xattention: the blocks are those of the public program") {
   const Json expected = golden();
   for (const Index n_tok : {128, 256}) {
     CallFixture fixture(shape_of(n_tok));
@@ -89,7 +88,7 @@ TEST_CASE("xattention: the blocks are those of the public program", "[xattention
   }
 }
 
-TEST_CASE("flexprefill: both kinds of heads are those of the public program", "[flexprefill]") {
+TEST_CASE("flexprefill: both kinds of heads are those of the public program") {
   const Json expected = golden()["flexprefill"];
   CallFixture fixture(shape_of(kTokens));
   fill(fixture, kTokens);
@@ -116,5 +115,4 @@ TEST_CASE("flexprefill: both kinds of heads are those of the public program", "[
   CHECK(n_aware < 10);
 }
 
-}  // namespace
 }  // namespace kvscope::test::prefill_blocks_test

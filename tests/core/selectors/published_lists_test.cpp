@@ -1,27 +1,18 @@
 // Which keys stay, against kvpress 0.5.5 (NVIDIA, Apache-2.0): tests/golden/conformance, made by
 // tests/golden/make_conformance.py. Where kvscope departs on purpose, a case here says so and names
 // the option that removes the difference; core/selectors/CONFORMANCE.md has the table.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <functional>
-#include <limits>
 
 #include "core/attention/output_projection.hpp"
-#include "core/base/parallel.hpp"
 #include "core/selectors/key_rotation.hpp"
 #include "core/selectors/owners.hpp"
-#include "core/selectors/registry.hpp"
 #include "core/sim/protocol.hpp"
 #include "core/trace/memory_trace.hpp"
+#include "tests/core/selectors/kit.hpp"
 #include "tests/core/selectors/lists.hpp"
 #include "tests/core/selectors/published.hpp"
-#include "tests/core/selectors/sequence.hpp"
 
 namespace kvscope::test::published_lists_test {
-namespace {
 
 using Json = nlohmann::json;
 
@@ -130,8 +121,7 @@ void check_kept(const KeptKeys& ours, const Json& run, const Json& scores) {
     CHECK(ours[h].size() == its[h].size());
     for (const KeyPos pos : ours[h]) CHECK(score[static_cast<std::size_t>(pos)] >= border);
     const auto is_above = [&](KeyPos pos) { return score[static_cast<std::size_t>(pos)] > border; };
-    CHECK(std::count_if(ours[h].begin(), ours[h].end(), is_above) ==
-          std::count_if(its[h].begin(), its[h].end(), is_above));
+    CHECK(std::ranges::count_if(ours[h], is_above) == std::ranges::count_if(its[h], is_above));
   }
 }
 
@@ -149,18 +139,18 @@ SpecOf always(const std::string& spec) {
   return [spec](const Json&, Index) { return spec; };
 }
 
-TEST_CASE("snapkv keeps what kvpress keeps", "[snapkv]") {
+TEST_CASE("snapkv keeps what kvpress keeps") {
   check_method("snapkv/kept.json", [](const Json& options, Index) {
     return fmt::format("snapkv:window={},kernel={}", options["window_size"].get<Index>(),
                        options["kernel_size"].get<Index>());
   });
 }
 
-TEST_CASE("tova-kvpress keeps what kvpress keeps", "[tova]") {
+TEST_CASE("tova-kvpress keeps what kvpress keeps") {
   check_method("tova/kept.json", always("tova-kvpress"));
 }
 
-TEST_CASE("tova lets the last key go, which kvpress holds", "[tova]") {
+TEST_CASE("tova lets the last key go, which kvpress holds") {
   Index n_departures = 0;
   for_each_run("tova/kept.json",
                [&](const Prompt& prompt, const Json&, const Json& run, Index budget) {
@@ -178,11 +168,11 @@ TEST_CASE("tova lets the last key go, which kvpress holds", "[tova]") {
   CHECK(n_departures > 0);
 }
 
-TEST_CASE("keydiff keeps what kvpress keeps", "[keydiff]") {
+TEST_CASE("keydiff keeps what kvpress keeps") {
   check_method("keydiff/kept.json", always("keydiff"));
 }
 
-TEST_CASE("keydiff in chunks keeps what kvpress keeps in blocks", "[keydiff]") {
+TEST_CASE("keydiff in chunks keeps what kvpress keeps in blocks") {
   for_each_run("keydiff/kept_blocks.json",
                [](const Prompt& prompt, const Json& one, const Json& run, Index budget) {
                  CHECK(kept_by("keydiff", prompt, budget, one["options"]["block_size"]) ==
@@ -190,12 +180,11 @@ TEST_CASE("keydiff in chunks keeps what kvpress keeps in blocks", "[keydiff]") {
                });
 }
 
-TEST_CASE("h2o without recents, by queries, keeps what kvpress's observed attention keeps",
-          "[h2o]") {
+TEST_CASE("h2o without recents, by queries, keeps what kvpress's observed attention keeps") {
   check_method("h2o/kept.json", always("h2o:recent-share=0,normalise=by_queries"));
 }
 
-TEST_CASE("streamingllm shows its last query what kvpress keeps", "[streamingllm]") {
+TEST_CASE("streamingllm shows its last query what kvpress keeps") {
   check_method("streamingllm/kept.json", [](const Json& options, Index) {
     return fmt::format("streamingllm:n-sink={}", options["n_sink"].get<Index>());
   });
@@ -217,15 +206,14 @@ double floor_beside_window(const Json& options, Index budget) {
   return (n_more + 0.5) / static_cast<double>(budget - window);
 }
 
-TEST_CASE("adakv-kvpress keeps what kvpress keeps, if its floor counts the window", "[adakv]") {
+TEST_CASE("adakv-kvpress keeps what kvpress keeps, if its floor counts the window") {
   check_method("adakv/kept.json", [](const Json& options, Index budget) {
     return fmt::format("adakv-kvpress:{},floor={}", window_options(options),
                        floor_beside_window(options, budget));
   });
 }
 
-TEST_CASE("adakv-kvpress: a head that votes for nothing holds a floor beside its window",
-          "[adakv]") {
+TEST_CASE("adakv-kvpress: a head that votes for nothing holds a floor beside its window") {
   Index n_starved = 0;
   for_each_run("adakv/kept.json",
                [&](const Prompt& prompt, const Json& one, const Json& run, Index budget) {
@@ -246,22 +234,22 @@ TEST_CASE("adakv-kvpress: a head that votes for nothing holds a floor beside its
   CHECK(n_starved > 0);
 }
 
-TEST_CASE("knorm keeps what kvpress keeps", "[knorm]") {
+TEST_CASE("knorm keeps what kvpress keeps") {
   check_method("knorm/kept.json", always("knorm"));
 }
 
-TEST_CASE("lagkv keeps what kvpress keeps", "[lagkv]") {
+TEST_CASE("lagkv keeps what kvpress keeps") {
   check_method("lagkv/kept.json", [](const Json& options, Index) {
     return fmt::format("lagkv:n-sink={},lag={},cross-scoring={}", options["n_sink"].get<Index>(),
                        options["lag_size"].get<Index>(), options["cross_scoring"].get<bool>());
   });
 }
 
-TEST_CASE("qfilters keeps what kvpress keeps with filters of the same queries", "[qfilters]") {
+TEST_CASE("qfilters keeps what kvpress keeps with filters of the same queries") {
   check_method("qfilters/kept.json", always("qfilters"));
 }
 
-TEST_CASE("expected-attention keeps what kvpress keeps", "[expected-attention]") {
+TEST_CASE("expected-attention keeps what kvpress keeps") {
   check_method("expected-attention/kept.json", [](const Json& options, Index) {
     return fmt::format(
         "expected-attention:n-future={},n-sink={},covariance={},value-norm={},epsilon={}",
@@ -276,18 +264,16 @@ std::string critical_spec(const Json& options) {
                      options["epsilon"].get<double>(), options["first_stage_ratio"].get<double>());
 }
 
-TEST_CASE("critical keeps what kvpress keeps, an even budget per head", "[critical]") {
+TEST_CASE("critical keeps what kvpress keeps, an even budget per head") {
   check_method("critical/kept.json",
                [](const Json& options, Index) { return critical_spec(options) + ",heads=even"; });
 }
 
-TEST_CASE("critical keeps what kvpress keeps where heads compete, if its floor counts the window",
-          "[critical]") {
+TEST_CASE("critical keeps what kvpress keeps where heads compete, if its floor counts the window") {
   check_method("critical/kept_adakv.json", [](const Json& options, Index budget) {
     return fmt::format("{},heads=adaptive,floor={}", critical_spec(options),
                        floor_beside_window(options, budget));
   });
 }
 
-}  // namespace
 }  // namespace kvscope::test::published_lists_test

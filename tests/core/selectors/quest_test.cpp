@@ -1,14 +1,7 @@
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <limits>
-#include <random>
-
 #include "core/selectors/key_dots.hpp"
 #include "core/selectors/page_lists.hpp"
 #include "core/selectors/page_table.hpp"
-#include "core/selectors/score_engine.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::quest_test {
 
@@ -112,8 +105,8 @@ TEST_CASE("pages kept: each published rule, and all of them where the budget cov
 }
 
 TEST_CASE(
-    "quest: the trace holds each owner's bounds of the pages that it sees, partial ones by their "
-    "keys") {
+    "quest: the trace holds each owner's bounds of the pages that it sees, partial ones by "
+    "their keys") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 42, .n_tok = 1, .phase = Phase::decode});
   fixture.call.window = 25;  // keys 18 to 42: pages 2 to 5, the first and the last in part
   fixture.call.budget = Budget::parse("pages=2");
@@ -143,9 +136,8 @@ TEST_CASE(
     std::vector<double> sums(5, 0.0);
     for (Index p = 0; p < 5; ++p) {
       for (Index h = kv * 2; h < kv * 2 + 2; ++h) {
-        for (Index row = 0; row < 6; ++row) {
+        for (Index row = 0; row < 6; ++row)
           sums[static_cast<std::size_t>(p)] += naive_bound(fixture, h, row, p * 8, (p + 1) * 8);
-        }
       }
     }
     CHECK(selection.list(kv, 0).scored() == keys_of_pages(naive_top_k(sums, 2), 8, 49));

@@ -1,9 +1,5 @@
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-
 #include "core/attention/quoka_scores.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::quoka_test {
 
@@ -63,9 +59,8 @@ TEST_CASE("quoka: the trace holds the golden vector's scores, choices and cosine
   const double of_other_pairings[] = {0.003861, 0.062017, -0.015949, 0.060056, 0.031188};
   for (const char* pairing : {"position_sorted", "shared_tokens"}) {
     const auto other = golden_scores("quoka:n-queries=2,pairing=" + std::string(pairing), trace);
-    for (std::size_t t = 0; t < 5; ++t) {
+    for (std::size_t t = 0; t < 5; ++t)
       CHECK(other[t] == Catch::Approx(of_other_pairings[t]).margin(1.5e-6));
-    }
   }
   SelectionTrace of_long;
   CHECK(golden_scores("quoka:n-queries=2", of_long, {3}) == scores);  // the length does not matter

@@ -1,16 +1,12 @@
 // Every method and preset on traces of random shapes, with copies of keys, zero keys and pages of
 // one token: no list may hold more attention than the oracle's of the same size.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <mutex>
 
 #include "core/attention/top_mass.hpp"
 #include "core/sim/replay.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::random_shapes_test {
-namespace {
 
 struct RandomTrace {
   MemoryTrace trace;
@@ -39,8 +35,7 @@ RandomTrace random_trace(std::uint64_t seed, std::optional<Index> n_tokens = std
   }
   plant.seed = seed;
   const Index largest_chunk = n_tokens ? 700 : 40;
-  RandomTrace out;
-  out.chunk = n_tokens ? largest_chunk : 1 + random.below(largest_chunk);
+  RandomTrace out{.chunk = n_tokens ? largest_chunk : 1 + random.below(largest_chunk)};
   plant.chunk = out.chunk;
   out.budget = 1 + random.below(std::min<Index>(plant.n_tokens, 60));
   out.trace = planted_trace(plant);
@@ -151,8 +146,7 @@ void check_shape(const RandomTrace& random, std::uint64_t seed, Phase phase) {
   }
 }
 
-TEST_CASE("on random shapes no method keeps more than the oracle of its size",
-          "[selectors][shapes]") {
+TEST_CASE("on random shapes no method keeps more than the oracle of its size") {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     const RandomTrace random = random_trace(seed);
     check_shape(random, seed, Phase::prefill);
@@ -163,15 +157,14 @@ TEST_CASE("on random shapes no method keeps more than the oracle of its size",
   }
 }
 
-TEST_CASE("the shortest contexts: one to three tokens", "[selectors][shapes]") {
+TEST_CASE("the shortest contexts: one to three tokens") {
   for (Index n_tokens = 1; n_tokens <= 3; ++n_tokens)
     check_shape(random_trace(40 + static_cast<std::uint64_t>(n_tokens), n_tokens), 0,
                 Phase::prefill);
 }
 
-TEST_CASE("a context of 3000 tokens keeps the order of mass too", "[selectors][shapes]") {
+TEST_CASE("a context of 3000 tokens keeps the order of mass too") {
   check_shape(random_trace(77, 3000), 77, Phase::decode);
 }
 
-}  // namespace
 }  // namespace kvscope::test::random_shapes_test

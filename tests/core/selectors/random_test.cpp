@@ -1,16 +1,9 @@
 // The random control: uniform, seeded, nested.
-#include <fmt/format.h>
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-
-#include "core/selectors/registry.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::random_test {
-namespace {
 
-TEST_CASE("random draws every past key equally often", "[selectors]") {
+TEST_CASE("random draws every past key equally often") {
   const Sequence sequence =
       random_sequence({.n_layers = 1, .n_tokens = 21, .chunk = 20, .n_decode = 1});
   std::vector<int> n_drawn(20, 0);
@@ -25,8 +18,7 @@ TEST_CASE("random draws every past key equally often", "[selectors]") {
   for (const int n : n_drawn) CHECK(std::abs(n - kRuns / 4) < 97);
 }
 
-TEST_CASE("random: larger budgets contain smaller ones; layers, heads and calls differ",
-          "[selectors]") {
+TEST_CASE("random: larger budgets contain smaller ones; layers, heads and calls differ") {
   const Sequence sequence = random_sequence({.n_tokens = 64, .chunk = 60, .n_decode = 4});
   const auto small = run_all("random", sequence, {Budget::Kind::tokens, 10.0});
   const auto large = run_all("random", sequence, {Budget::Kind::tokens, 20.0});
@@ -39,7 +31,7 @@ TEST_CASE("random: larger budgets contain smaller ones; layers, heads and calls 
   CHECK(small[3].scored[0] != small[6].scored[0]);
 }
 
-TEST_CASE("random: forced sinks and recents come on top", "[selectors]") {
+TEST_CASE("random: forced sinks and recents come on top") {
   const Sequence sequence = random_sequence({.n_tokens = 41, .chunk = 40, .n_decode = 1});
   const auto answer =
       run_all("random:n-sink=2,n-recent=3", sequence, {Budget::Kind::tokens, 10.0}).back();
@@ -47,5 +39,4 @@ TEST_CASE("random: forced sinks and recents come on top", "[selectors]") {
   CHECK(answer.scored[0].size() == 10);
 }
 
-}  // namespace
 }  // namespace kvscope::test::random_test

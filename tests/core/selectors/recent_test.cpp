@@ -4,12 +4,10 @@
 #include "tests/core/selectors/sequence.hpp"
 
 namespace kvscope::test::recent_test {
-namespace {
 
-TEST_CASE("recent chooses by position among the past", "[selectors]") {
+TEST_CASE("recent chooses by position among the past") {
   constexpr Index kBudget = 7;
   check_past_keys("recent", kBudget, [](Index j, Index begin) { return j >= begin - kBudget; });
 }
 
-}  // namespace
 }  // namespace kvscope::test::recent_test

@@ -1,15 +1,8 @@
 // What methods refuse, by the words that name it: options out of their range, a budget that is
 // none of theirs, a call before they have learned, a call without values.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
-#include "core/base/error.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::refusals_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 /// Of a call of the phase that the method works in.
 CallFixture& fixture_for(std::string_view spec) {
@@ -18,7 +11,7 @@ CallFixture& fixture_for(std::string_view spec) {
   return selector_registry().make(spec)->caps().prefill ? chunk : step;
 }
 
-TEST_CASE("methods refuse options out of range", "[selectors]") {
+TEST_CASE("methods refuse options out of range") {
   struct Row {
     const char* spec;
     const char* word;
@@ -82,7 +75,7 @@ TEST_CASE("methods refuse options out of range", "[selectors]") {
   }
 }
 
-TEST_CASE("methods refuse budgets of others, and calls before they have learned", "[selectors]") {
+TEST_CASE("methods refuse budgets of others, and calls before they have learned") {
   struct Row {
     const char* spec;
     const char* budget;
@@ -120,7 +113,7 @@ TEST_CASE("methods refuse budgets of others, and calls before they have learned"
   }
 }
 
-TEST_CASE("methods that look at values say so and refuse a call without", "[selectors]") {
+TEST_CASE("methods that look at values say so and refuse a call without") {
   for (const char* spec : {"doublep", "nsa-compressed", "retroinfer", "socket", "sparq"}) {
     INFO(spec);
     CHECK(selector_registry().make(spec)->caps().needs_values);
@@ -131,5 +124,4 @@ TEST_CASE("methods that look at values say so and refuse a call without", "[sele
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::refusals_test

@@ -2,15 +2,9 @@
 // own, and answer as they do with the tensors at hand. tests/cuda/live_test.cpp has the GPU's.
 #include "core/attention/remote_rows.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <set>
-
-#include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::remote_rows_test {
-namespace {
 
 /// One layer of a sequence's call, by loops.
 class LoopRows final : public RemoteRows {
@@ -189,7 +183,7 @@ std::vector<Answer> answers_of(const std::string& spec, const Sequence& sequence
   return answers;
 }
 
-TEST_CASE("remote rows: the same lists as from tensors at hand", "[selectors]") {
+TEST_CASE("remote rows: the same lists as from tensors at hand") {
   const std::string spec =
       GENERATE("tova", "tova-kvpress", "snapkv:window=4", "snapkv:window=3,kernel=3,pooling=max",
                "keydiff", "keydiff:anchor=raw,recent-share=0.25", "adakv:window=4,kernel=3", "h2o",
@@ -212,8 +206,7 @@ TEST_CASE("remote rows: the same lists as from tensors at hand", "[selectors]") 
   CHECK(n_sparse > 0);
 }
 
-TEST_CASE("remote rows: asked in f32, by methods that need not see what they ask about",
-          "[selectors]") {
+TEST_CASE("remote rows: asked in f32, by methods that need not see what they ask about") {
   const AttentionShape shape{.n_layers = 1, .n_q = 4, .n_kv = 2, .d_head = 8, .max_tokens = 16};
   const auto needed = [&](const char* method, ScorePrecision precision = ScorePrecision::f32) {
     return SelectorRun(MethodSpec(method).make(), shape, {{Budget::Kind::tokens, 12.0}},
@@ -235,5 +228,4 @@ TEST_CASE("remote rows: asked in f32, by methods that need not see what they ask
   CHECK(MethodSpec("critical").make()->host_rows() == HostRows::all);
 }
 
-}  // namespace
 }  // namespace kvscope::test::remote_rows_test

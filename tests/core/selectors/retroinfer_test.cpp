@@ -1,16 +1,11 @@
 // RetroInfer: ranking, lists and summaries against loops over the clusters that it makes, its
 // estimate, its work by hand.
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
 #include <numeric>
-#include <set>
 
 #include "core/selectors/key_clusters.hpp"
-#include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::retroinfer_test {
-namespace {
 
 /// The clusters of a KV head, made apart from the method with the names of its random numbers.
 class ClustersApart {
@@ -29,8 +24,7 @@ class ClustersApart {
   LiveClusters live_;
 };
 
-TEST_CASE("clusters of keys: a partition, centroids and mean values of what is alive",
-          "[selectors][clusters]") {
+TEST_CASE("clusters of keys: a partition, centroids and mean values of what is alive") {
   CallFixture fixture(step_shape(220, 2));
   for (KeyPos pos = 20; pos < 120; pos += 3) fixture.alive.kill(1, pos);
   for (Index kv_head = 0; kv_head < 2; ++kv_head) {
@@ -41,7 +35,7 @@ TEST_CASE("clusters of keys: a partition, centroids and mean values of what is a
     std::set<KeyPos> all;
     for (Index i = 0; i < clusters.count(); ++i) {
       const auto keys = clusters.members[static_cast<std::size_t>(i)];
-      CHECK(std::is_sorted(keys.begin(), keys.end()));
+      CHECK(std::ranges::is_sorted(keys));
       all.insert(keys.begin(), keys.end());
       for (Index c = 0; c < 16; ++c) {
         double k = 0.0;
@@ -65,8 +59,7 @@ TEST_CASE("clusters of keys: a partition, centroids and mean values of what is a
   }
 }
 
-TEST_CASE("clusters of keys: members that come back, members that leave, segments",
-          "[selectors][clusters]") {
+TEST_CASE("clusters of keys: members that come back, members that leave, segments") {
   CallFixture fixture(step_shape(220, 3));
   AliveMask part(2);
   part.append(221);
@@ -99,7 +92,7 @@ TEST_CASE("clusters of keys: members that come back, members that leave, segment
   CHECK(clusters.range().size() == 0);
 }
 
-TEST_CASE("retroinfer: zones are those of loops over its clusters", "[selectors][retroinfer]") {
+TEST_CASE("retroinfer: zones are those of loops over its clusters") {
   for (unsigned seed = 1; seed <= 6; ++seed) {
     SeededStep fixture(260, seed);
     fixture.call.budget = Budget::parse("tokens=50");
@@ -128,8 +121,8 @@ TEST_CASE("retroinfer: zones are those of loops over its clusters", "[selectors]
       }
       std::vector<std::size_t> order(m);
       std::iota(order.begin(), order.end(), std::size_t{0});
-      std::stable_sort(order.begin(), order.end(),
-                       [&](std::size_t a, std::size_t b) { return weights[a] > weights[b]; });
+      std::ranges::stable_sort(
+          order, [&](std::size_t a, std::size_t b) { return weights[a] > weights[b]; });
       std::vector<KeyPos> exact;
       std::size_t next = 0;
       while (next < m && exact.size() + clusters.members[order[next]].size() <= 50) {
@@ -137,7 +130,7 @@ TEST_CASE("retroinfer: zones are those of loops over its clusters", "[selectors]
                      clusters.members[order[next]].end());
         ++next;
       }
-      std::sort(exact.begin(), exact.end());
+      std::ranges::sort(exact);
       CHECK(answer.at(kv_head).scored() == exact);
       std::multiset<std::pair<float, float>> estimated;  // first channel, log of the size
       for (std::size_t i = next;
@@ -157,8 +150,7 @@ TEST_CASE("retroinfer: zones are those of loops over its clusters", "[selectors]
   }
 }
 
-TEST_CASE("retroinfer: summaries make up for what they stand for, from below",
-          "[selectors][retroinfer]") {
+TEST_CASE("retroinfer: summaries make up for what they stand for, from below") {
   CallFixture fixture(step_shape(400, 9));
   for (float& x : fixture.q.flat()) x *= 2.0f;
   fixture.call.budget = Budget::parse("tokens=80");
@@ -199,7 +191,7 @@ TEST_CASE("retroinfer: summaries make up for what they stand for, from below",
   CHECK(one_key_each == Catch::Approx(1.0).epsilon(1e-4));
 }
 
-TEST_CASE("retroinfer: a budget of everything is exact", "[selectors][retroinfer]") {
+TEST_CASE("retroinfer: a budget of everything is exact") {
   CallFixture fixture(step_shape(150, 4));
   fixture.call.budget = Budget::parse("ratio=1");
   const Selection all = made("retroinfer", fixture)->select(fixture.call);
@@ -207,5 +199,4 @@ TEST_CASE("retroinfer: a budget of everything is exact", "[selectors][retroinfer
   CHECK(merged(all.at(0)) == positions(0, 151));
 }
 
-}  // namespace
 }  // namespace kvscope::test::retroinfer_test

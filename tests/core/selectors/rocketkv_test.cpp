@@ -1,15 +1,7 @@
 // RocketKV: its second stage against loops, the whole as the stack that it stands for.
-#include <fmt/format.h>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <limits>
-
-#include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::rocketkv_test {
-namespace {
 
 /// Scores of the past keys of one KV head by loops: chunks of `chunk` alive keys, r channels.
 std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Index chunk, Index r) {
@@ -73,7 +65,7 @@ std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Inde
   return scores;
 }
 
-TEST_CASE("rocket2: lists are those of loops over chunks and channels", "[selectors][rocketkv]") {
+TEST_CASE("rocket2: lists are those of loops over chunks and channels") {
   struct Case {
     double compression;
     Index chunk;
@@ -108,7 +100,7 @@ TEST_CASE("rocket2: lists are those of loops over chunks and channels", "[select
   }
 }
 
-TEST_CASE("rocketkv: it is the stack of its two stages", "[selectors][rocketkv]") {
+TEST_CASE("rocketkv: it is the stack of its two stages") {
   const Sequence sequence =
       random_sequence({.n_tokens = 120, .chunk = 40, .n_decode = 15, .has_ties = false});
   const Budget budget = Budget::parse("tokens=9");
@@ -129,5 +121,4 @@ TEST_CASE("rocketkv: it is the stack of its two stages", "[selectors][rocketkv]"
   CHECK(caps.needs_probs == stack.needs_probs);
 }
 
-}  // namespace
 }  // namespace kvscope::test::rocketkv_test

@@ -1,10 +1,6 @@
 // What every method that selects anew in each call has to keep, over random shapes.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <random>
-
 #include "core/selectors/candidates.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::rules_test {
 
@@ -29,8 +25,7 @@ CallShape random_shape(std::mt19937& rng) {
   const auto pick = [&](Index low, Index high) {
     return std::uniform_int_distribution<Index>(low, high)(rng);
   };
-  CallShape shape;
-  shape.n_kv = pick(1, 3);
+  CallShape shape{.n_kv = pick(1, 3)};
   shape.n_q = shape.n_kv * pick(1, 4);
   shape.d_head = pick(1, 5) * 4;
   shape.n_past = pick(0, 150);
@@ -88,8 +83,8 @@ TEST_CASE("selections are well formed, alive, repeatable, and the same for one b
 
 TEST_CASE("zero queries and zero keys give no NaN and deterministic ties") {
   CallFixture fixture({.n_past = 30, .n_tok = 3});
-  std::fill(fixture.q.flat().begin(), fixture.q.flat().end(), 0.0f);
-  std::fill(fixture.k.flat().begin(), fixture.k.flat().end(), 0.0f);
+  std::ranges::fill(fixture.q.flat(), 0.0f);
+  std::ranges::fill(fixture.k.flat(), 0.0f);
   fixture.call.budget = Budget::parse("tokens=4");
   for (const std::string_view spec :
        {"quoka", "sampleattention", "sparq", "loki:basis=self", "oracle-topk-chunk"}) {

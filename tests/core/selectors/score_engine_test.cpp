@@ -1,22 +1,15 @@
 // Scoring on an engine: the same lists for any number of threads, f32 close to f64, and what is
 // kept follows the cache.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <cmath>
-#include <random>
-
 #include "core/attention/nucleus.hpp"
-#include "core/selectors/score_engine.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::score_engine_test {
-namespace {
 
 std::vector<KeyPos> all_keys(const Selection& selection) {
   return {selection.keys().begin(), selection.keys().end()};
 }
 
-TEST_CASE("lists are the same for any number of threads", "[engine]") {
+TEST_CASE("lists are the same for any number of threads") {
   const auto precision = GENERATE(ScorePrecision::f64, ScorePrecision::f32);
   for (const char* spec :
        {"quoka", "quoka:aggregate=mean", "quoka:scope=whole", "loki:basis=self", "sparq",
@@ -43,7 +36,7 @@ TEST_CASE("lists are the same for any number of threads", "[engine]") {
   }
 }
 
-TEST_CASE("f32 products are those of f64 to rounding, for few and many queries", "[engine]") {
+TEST_CASE("f32 products are those of f64 to rounding, for few and many queries") {
   std::mt19937 rng(5);
   std::normal_distribution<float> normal;
   for (const Index d : {Index{8}, Index{37}, Index{128}}) {
@@ -72,7 +65,7 @@ TEST_CASE("f32 products are those of f64 to rounding, for few and many queries",
   }
 }
 
-TEST_CASE("kept norms and pages follow the cache through growth and rollback", "[engine]") {
+TEST_CASE("kept norms and pages follow the cache through growth and rollback") {
   std::mt19937 rng(9);
   std::normal_distribution<float> normal;
   Tensor<float> k({64, 8});
@@ -95,7 +88,7 @@ struct Seen {
   void truncate(Index n) { n_keys = std::min(n_keys, n); }
 };
 
-TEST_CASE("what methods keep is theirs, by layer and head, and is cut with the cache", "[engine]") {
+TEST_CASE("what methods keep is theirs, by layer and head, and is cut with the cache") {
   ScoreEngine engine;
   const int first = 0, second = 0;  // whose addresses stand for two methods
   CHECK(engine.known<Seen>(&first, 2, 1) == nullptr);
@@ -118,5 +111,4 @@ TEST_CASE("what methods keep is theirs, by layer and head, and is cut with the c
   CHECK(stand_in.kept<Seen>(&first, 0, 0).n_keys == 0);
 }
 
-}  // namespace
 }  // namespace kvscope::test::score_engine_test

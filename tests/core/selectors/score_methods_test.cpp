@@ -1,18 +1,8 @@
 // SampleAttention, SparQ, Loki: each against three naive loops.
-#include <fmt/format.h>
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <limits>
-#include <random>
-
-#include "core/base/error.hpp"
-#include "core/base/parallel.hpp"
 #include "core/selectors/key_basis.hpp"
 #include "core/selectors/key_dots.hpp"
-#include "core/selectors/score_engine.hpp"
 #include "core/trace/memory_trace.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::score_methods_test {
 
@@ -136,9 +126,8 @@ TEST_CASE("sparq: decode keeps the latest and the best by few channels, and mixe
       double sum = 0.0;
       double held = 0.0;
       for (const double x : logits[static_cast<std::size_t>(h)]) sum += std::exp(x);
-      for (const KeyPos pos : merged(list)) {
+      for (const KeyPos pos : merged(list))
         held += std::exp(logits[static_cast<std::size_t>(h)][static_cast<std::size_t>(pos)]);
-      }
       CHECK(static_cast<double>(selection.summaries.list_share(2 * kv + h, 0)) ==
             Catch::Approx(held / sum).epsilon(1e-6));
       double mean = 0.0;
@@ -149,8 +138,8 @@ TEST_CASE("sparq: decode keeps the latest and the best by few channels, and mixe
 }
 
 TEST_CASE(
-    "sparq: all channels and all keys are exact attention with alpha 1; rollback restores the mean "
-    "value") {
+    "sparq: all channels and all keys are exact attention with alpha 1; rollback restores "
+    "the mean value") {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 300, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=400");
   ScoreEngine engine;

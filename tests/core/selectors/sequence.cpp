@@ -1,14 +1,10 @@
 #include "tests/core/selectors/sequence.hpp"
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <numeric>
 
 #include "core/attention/output_projection.hpp"
-#include "core/base/parallel.hpp"
 #include "core/selectors/key_rotation.hpp"
-#include "core/selectors/registry.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test {
 
@@ -69,14 +65,13 @@ void put_model_parts(AttentionShape& shape) {
 }
 
 Sequence random_sequence(const SequenceOptions& options) {
-  Sequence out;
-  out.shape = {.n_layers = options.n_layers,
-               .n_q = options.n_kv * options.group,
-               .n_kv = options.n_kv,
-               .d_head = options.d_head,
-               .max_tokens = options.n_tokens,
-               .score_scale = 1.0f / std::sqrt(static_cast<float>(options.d_head)),
-               .score_cap = options.score_cap};
+  Sequence out{.shape = {.n_layers = options.n_layers,
+                         .n_q = options.n_kv * options.group,
+                         .n_kv = options.n_kv,
+                         .d_head = options.d_head,
+                         .max_tokens = options.n_tokens,
+                         .score_scale = 1.0f / std::sqrt(static_cast<float>(options.d_head)),
+                         .score_cap = options.score_cap}};
   put_model_parts(out.shape);
   for (Index layer = 0; layer < options.n_layers; ++layer) {
     const auto name = static_cast<std::uint64_t>(layer);
@@ -103,8 +98,7 @@ Sequence random_shape_sequence(std::uint64_t seed) {
     return low +
            static_cast<Index>(rng.bits(counter++) % static_cast<std::uint64_t>(high - low + 1));
   };
-  SequenceOptions options;
-  options.group = draw(1, 8);
+  SequenceOptions options{.group = draw(1, 8)};
   options.n_kv = draw(1, 16 / options.group > 3 ? 3 : std::max<Index>(1, 16 / options.group));
   constexpr Index kWidths[] = {8, 12, 16, 40, 64, 128};
   options.d_head = kWidths[draw(0, 5)];

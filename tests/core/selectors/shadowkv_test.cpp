@@ -1,14 +1,8 @@
 // ShadowKV's choice against loops: outliers by their least cosine, landmarks' softmax, the largest
 // over group and rows.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <limits>
-
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::shadowkv_test {
-namespace {
 
 struct NaiveShadow {
   Index chunk, n_outliers, n_local, n_kept;
@@ -80,8 +74,7 @@ std::vector<KeyPos> naive_shadow_list(const CallFixture& f, const NaiveShadow& h
   return keys;
 }
 
-TEST_CASE("shadowkv: loops agree in decode and verification, with and without dead keys",
-          "[shadowkv]") {
+TEST_CASE("shadowkv: loops agree in decode and verification, with and without dead keys") {
   for (const Index n_tok : {1, 3}) {
     for (const bool has_dead : {false, true}) {
       CallFixture fixture({.n_q = 6,
@@ -106,8 +99,7 @@ TEST_CASE("shadowkv: loops agree in decode and verification, with and without de
   }
 }
 
-TEST_CASE("shadowkv: the chunk that a mean cannot stand for is kept, and nothing else changes",
-          "[shadowkv]") {
+TEST_CASE("shadowkv: the chunk that a mean cannot stand for is kept, and nothing else changes") {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 160, .n_tok = 1, .phase = Phase::decode});
   for (Index t = 0; t < 161; ++t) {
     for (Index c = 0; c < 16; ++c) fixture.k(0, t, c) = 1.0f + 0.001f * fixture.k(0, t, c);
@@ -122,5 +114,4 @@ TEST_CASE("shadowkv: the chunk that a mean cannot stand for is kept, and nothing
   CHECK(selection.at(0).scored().size() == 8);
 }
 
-}  // namespace
 }  // namespace kvscope::test::shadowkv_test

@@ -1,21 +1,10 @@
 // Skip softmax against a stream of tiles by loops; its limits; and that it saves half of the bytes
 // at most.
-#include <fmt/format.h>
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <limits>
-
-#include "core/base/error.hpp"
-#include "core/base/parallel.hpp"
 #include "core/selectors/learned.hpp"
 #include "core/selectors/skip_tiles.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
-#include "tests/support/planted_trace.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::skip_softmax_test {
-namespace {
 
 std::vector<KeyPos> naive_stream(const CallFixture& f, Index block_q, Index block_k, double lambda,
                                  Index q_head, Index first) {
@@ -41,8 +30,7 @@ std::vector<KeyPos> naive_stream(const CallFixture& f, Index block_q, Index bloc
   return keys;
 }
 
-TEST_CASE("skip-softmax: a stream of tiles by loops agrees, in chunks and decode, with dead keys",
-          "[skip-softmax]") {
+TEST_CASE("skip-softmax: a stream of tiles by loops agrees, in chunks and decode, with dead keys") {
   for (const Index n_tok : {1, 21}) {
     for (const bool has_dead : {false, true}) {
       CallFixture fixture({.n_q = 4,
@@ -71,8 +59,7 @@ TEST_CASE("skip-softmax: a stream of tiles by loops agrees, in chunks and decode
 
 TEST_CASE(
     "skip-softmax: the order matters, the largest score is always kept, a small lambda keeps "
-    "everything",
-    "[skip-softmax]") {
+    "everything") {
   CallFixture fixture({.n_q = 1, .n_kv = 1, .n_past = 63, .n_tok = 1, .phase = Phase::decode});
   for (Index t = 0; t < 64; ++t) {  // scores of 0, and 8 at position 33
     for (Index c = 0; c < 16; ++c)
@@ -89,8 +76,7 @@ TEST_CASE(
         positions(0, 40));
 }
 
-TEST_CASE("skip-softmax: with attention's own bytes all keys are read and at most half is saved",
-          "[skip-softmax]") {
+TEST_CASE("skip-softmax: with attention's own bytes all keys are read and at most half is saved") {
   for (const double lambda : {1e-9, 0.01, 1.0}) {
     CallFixture fixture({.n_q = 4, .n_kv = 2, .d_head = 8, .n_past = 90, .n_tok = 6});
     for (float& x : fixture.q.flat()) x *= 4.0f;
@@ -112,7 +98,7 @@ TEST_CASE("skip-softmax: with attention's own bytes all keys are read and at mos
           }
         }
       }
-      n_union += static_cast<double>(std::count(is_read.begin(), is_read.end(), true));
+      n_union += static_cast<double>(std::ranges::count(is_read, true));
     }
     const SelectCost cost = selector->cost(fixture.call, selection);
     // keys of 16 bytes: all 192 once, and the values of those attended to
@@ -126,8 +112,7 @@ TEST_CASE("skip-softmax: with attention's own bytes all keys are read and at mos
   }
 }
 
-TEST_CASE("skip-softmax: a scale that is an exponential of the sparsity is found again",
-          "[skip-softmax]") {
+TEST_CASE("skip-softmax: a scale that is an exponential of the sparsity is found again") {
   std::vector<SkipPoint> points;
   for (int i = 0; i <= 20; ++i) {
     const double sparsity = 0.05 * i;
@@ -156,9 +141,8 @@ TEST_CASE("skip-softmax: a scale that is an exponential of the sparsity is found
 }
 
 TEST_CASE(
-    "skip-softmax: the fit counts what lists of the same thresholds leave out, and its target "
-    "is about what is skipped",
-    "[skip-softmax]") {
+    "skip-softmax: the fit counts what lists of the same thresholds leave out, and its "
+    "target is about what is skipped") {
   PlantOptions plant;
   plant.n_layers = 2;
   plant.n_q = 4;
@@ -206,13 +190,11 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("skip-softmax: a text that is too short is named", "[skip-softmax]") {
+TEST_CASE("skip-softmax: a text that is too short is named") {
   const auto bare = selector_registry().make("skip-softmax:by=target");
-  PlantOptions plant;
-  plant.n_tokens = 20;
+  PlantOptions plant{.n_tokens = 20};
   ThreadPool pool(1);
   CHECK_THROWS_AS(bare->calibrate(planted_trace(plant), {}, pool), ConfigError);
 }
 
-}  // namespace
 }  // namespace kvscope::test::skip_softmax_test

@@ -1,12 +1,7 @@
 // SnapKV against votes and pooling by loops.
-#include <catch2/catch_test_macros.hpp>
-#include <set>
-
-#include "core/selectors/registry.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::snapkv_test {
-namespace {
 
 struct Rule {
   std::string spec;
@@ -16,7 +11,7 @@ struct Rule {
   bool per_q_head;
 };
 
-TEST_CASE("snapkv keeps the pooled votes of the last queries and its window", "[selectors]") {
+TEST_CASE("snapkv keeps the pooled votes of the last queries and its window") {
   const Sequence sequence = random_sequence(
       {.n_kv = 2, .group = 2, .n_tokens = 60, .chunk = 20, .n_decode = 3, .has_ties = false});
   const AttentionShape& shape = sequence.shape;
@@ -85,5 +80,4 @@ TEST_CASE("snapkv keeps the pooled votes of the last queries and its window", "[
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::snapkv_test

@@ -1,14 +1,8 @@
 // SOCKET: its ranking against loops over all buckets, its phases and windows, its work by hand.
-#include <fmt/format.h>
-#include <catch2/catch_test_macros.hpp>
-#include <limits>
-
 #include "core/base/rng.hpp"
-#include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::socket_test {
-namespace {
 
 /// The score of the past keys for one query head, summed over the rows: a softmax over the 2^n_bits
 /// corners of every table, as printed.
@@ -62,8 +56,7 @@ std::vector<double> naive_scores(const CallFixture& f, Index q_head, Index n_bit
   return scores;
 }
 
-TEST_CASE("socket: lists are those of a softmax over all buckets, times the values' lengths",
-          "[selectors][socket]") {
+TEST_CASE("socket: lists are those of a softmax over all buckets, times the values' lengths") {
   for (const bool scaled : {true, false}) {
     for (const Index n_tok : {1, 3}) {
       CallShape shape = step_shape(70, 5);
@@ -92,5 +85,4 @@ TEST_CASE("socket: lists are those of a softmax over all buckets, times the valu
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::socket_test

@@ -2,15 +2,11 @@
 // number of threads.
 #include "core/selectors/softmax_votes.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <numeric>
 
-#include "core/selectors/score_engine.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::softmax_votes_test {
-namespace {
 
 using Sums = std::vector<std::vector<double>>;
 
@@ -30,7 +26,7 @@ Sums votes_on(SelectCall call, ScorePrecision precision, int n_threads,
   return softmax_votes(call, question);
 }
 
-TEST_CASE("votes in f32 are those of f64 to rounding, for any number of threads", "[engine]") {
+TEST_CASE("votes in f32 are those of f64 to rounding, for any number of threads") {
   for (const Index n_tok : {Index{1}, Index{3}, Index{40}}) {
     for (const bool has_dead_keys : {false, true}) {
       for (const bool has_sink_logits : {false, true}) {
@@ -65,7 +61,7 @@ TEST_CASE("votes in f32 are those of f64 to rounding, for any number of threads"
   }
 }
 
-TEST_CASE("votes by distance are the weights on the diagonals", "[engine]") {
+TEST_CASE("votes by distance are the weights on the diagonals") {
   CallFixture fixture({.n_past = 700, .n_tok = 37, .phase = Phase::prefill});
   SelectCall call = fixture.call;
   const auto n_ctx = static_cast<std::size_t>(call.k.dim(1));
@@ -91,5 +87,4 @@ TEST_CASE("votes by distance are the weights on the diagonals", "[engine]") {
   CHECK(largest_gap(naive, offsets) < 1e-5);
 }
 
-}  // namespace
 }  // namespace kvscope::test::softmax_votes_test

@@ -1,17 +1,10 @@
 // SpargeAttn against means, similarities and a softmax by loops.
-#include <fmt/format.h>
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <numeric>
-#include <set>
 
-#include "core/selectors/registry.hpp"
 #include "core/sim/attended.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::spargeattn_test {
-namespace {
 
 using Row = std::vector<double>;
 
@@ -47,8 +40,7 @@ std::vector<Row> rows_of(TensorView<const float> x, Index begin, Index end, cons
   return rows;
 }
 
-TEST_CASE("spargeattn keeps blocks by the compressed softmax, and those a mean cannot stand for",
-          "[selectors]") {
+TEST_CASE("spargeattn keeps blocks by the compressed softmax, and those a mean cannot stand for") {
   Sequence sequence = random_sequence(
       {.n_layers = 1, .n_tokens = 100, .chunk = 50, .n_decode = 0, .has_ties = false});
   // Blocks 2, 3, 6, 7, ... of keys and even blocks of queries resemble themselves.
@@ -89,7 +81,7 @@ TEST_CASE("spargeattn keeps blocks by the compressed softmax, and those a mean c
               scored.emplace_back(
                   -dot(query.mean, key.mean) * static_cast<double>(sequence.shape.score_scale), kb);
           }
-          std::sort(scored.begin(), scored.end());
+          std::ranges::sort(scored);
           double total = 0.0;
           for (const auto& [score, kb] : scored) total += std::exp(-score);
           double sum = 0.0;
@@ -115,5 +107,4 @@ TEST_CASE("spargeattn keeps blocks by the compressed softmax, and those a mean c
   CHECK(n_left_out > 300);  // the case is not trivial
 }
 
-}  // namespace
 }  // namespace kvscope::test::spargeattn_test

@@ -1,21 +1,14 @@
 // Stacks of selectors: evict, then select, then prune; against the stages one by one.
 #include "core/selectors/stack.hpp"
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <set>
-
-#include "core/selectors/method_spec.hpp"
 #include "core/sim/attended.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::stack_test {
-namespace {
 
 const Budget kTwelve{Budget::Kind::tokens, 12};
 
-TEST_CASE("under full attention a stage answers as if alone", "[selectors]") {
+TEST_CASE("under full attention a stage answers as if alone") {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     const Sequence sequence = random_shape_sequence(seed);
     for (const std::string spec : {"quest:page-size=4", "oracle-topk", "sparq", "quoka", "tova"}) {
@@ -26,7 +19,7 @@ TEST_CASE("under full attention a stage answers as if alone", "[selectors]") {
 }
 
 // After an eviction by KeyDiff, the oracle of the remaining keys, by loops.
-TEST_CASE("an oracle over an evicting stage ranks the keys that are left", "[selectors]") {
+TEST_CASE("an oracle over an evicting stage ranks the keys that are left") {
   const Sequence sequence =
       random_sequence({.n_layers = 1, .n_tokens = 60, .chunk = 50, .n_decode = 10});
   const auto& shape = sequence.shape;
@@ -59,13 +52,12 @@ TEST_CASE("an oracle over an evicting stage ranks the keys that are left", "[sel
       const auto expected = naive_best(weights, allowed, 6);
       CHECK(std::set<KeyPos>(keys.begin(), keys.end()) == expected);
     }
-    for (Index head = 0; head < shape.n_kv; ++head) {
+    for (Index head = 0; head < shape.n_kv; ++head)
       CHECK(alive_keys(stack.alive(0), head) == alive_keys(alone.alive(0), head));
-    }
   }
 }
 
-TEST_CASE("each stage keeps a part of what the stage before it kept", "[selectors]") {
+TEST_CASE("each stage keeps a part of what the stage before it kept") {
   const std::string quest = "quest:page-size=4,dense-layers=0";
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     const Sequence sequence = random_shape_sequence(seed + 20);
@@ -120,7 +112,7 @@ TEST_CASE("each stage keeps a part of what the stage before it kept", "[selector
   }
 }
 
-TEST_CASE("stages of a stack are charged for the keys that they were left", "[selectors][cost]") {
+TEST_CASE("stages of a stack are charged for the keys that they were left") {
   const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 32, .n_decode = 0});
   const auto costs = [&](const std::string& spec) {
     SelectorRun run(make_selector(spec, sequence), sequence.shape, {{Budget::Kind::tokens, 8}});
@@ -143,7 +135,7 @@ TEST_CASE("stages of a stack are charged for the keys that they were left", "[se
   CHECK(hidden.metadata_bytes == 80 * 16.0 + 32.0);
 }
 
-TEST_CASE("several budgets of a stack are the answers to each of them", "[selectors]") {
+TEST_CASE("several budgets of a stack are the answers to each of them") {
   const Sequence sequence = random_sequence({.n_tokens = 60, .chunk = 50, .n_decode = 10});
   const std::string spec = "sparq@tokens=24+oracle-topk";
   const std::vector<Budget> budgets = {{Budget::Kind::tokens, 3}, {Budget::Kind::tokens, 9}};
@@ -160,5 +152,4 @@ TEST_CASE("several budgets of a stack are the answers to each of them", "[select
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::stack_test

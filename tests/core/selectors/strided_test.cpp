@@ -4,13 +4,11 @@
 #include "tests/core/selectors/sequence.hpp"
 
 namespace kvscope::test::strided_test {
-namespace {
 
-TEST_CASE("strided chooses by position among the past", "[selectors]") {
+TEST_CASE("strided chooses by position among the past") {
   constexpr Index kBudget = 7;
   check_past_keys("strided", kBudget,
                   [](Index j, Index begin) { return j % ((begin + kBudget - 1) / kBudget) == 0; });
 }
 
-}  // namespace
 }  // namespace kvscope::test::strided_test

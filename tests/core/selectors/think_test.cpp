@@ -1,18 +1,9 @@
 // ThinK: the channels that stay are those of kvpress 0.5.5, a list gives the attention over keys
 // with zeros, and neither chunks of a prompt nor rejected drafts change that.
-#include <fmt/format.h>
-
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-
-#include "core/selectors/score_engine.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 #include "tests/core/selectors/published.hpp"
-#include "tests/core/selectors/sequence.hpp"
 
 namespace kvscope::test::think_test {
-namespace {
 
 /// A step's queries behind a prompt; its last key is the step's own.
 Tensor<float> step_queries(const Tensor<float>& q) {
@@ -24,7 +15,7 @@ Tensor<float> step_queries(const Tensor<float>& q) {
   return step;
 }
 
-TEST_CASE("think drops the channels that kvpress drops", "[think]") {
+TEST_CASE("think drops the channels that kvpress drops") {
   for (const nlohmann::json& one : published_cases("think/kept.json")) {
     const Prompt prompt = published_prompt(one["input"]);
     const auto stays = one["kept_channels"].get<std::vector<std::vector<Index>>>();
@@ -80,8 +71,7 @@ TEST_CASE("think drops the channels that kvpress drops", "[think]") {
   }
 }
 
-TEST_CASE("think: nothing dropped is exact, and a text without a prompt has one of its own",
-          "[think]") {
+TEST_CASE("think: nothing dropped is exact, and a text without a prompt has one of its own") {
   CallFixture fixture({.n_past = 30, .n_tok = 1, .phase = Phase::decode});
   const auto weights_of = [](const Selection& answer) {
     return std::vector<float>(answer.log_weights().begin(), answer.log_weights().end());
@@ -103,5 +93,4 @@ TEST_CASE("think: nothing dropped is exact, and a text without a prompt has one 
   CHECK(again != first);
 }
 
-}  // namespace
 }  // namespace kvscope::test::think_test

@@ -1,14 +1,9 @@
 // TOVA against a cache that is kept by hand.
-#include <catch2/catch_test_macros.hpp>
-#include <set>
-
-#include "core/selectors/registry.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::tova_test {
-namespace {
 
-TEST_CASE("tova keeps what the last query attends to, for all heads alike", "[selectors]") {
+TEST_CASE("tova keeps what the last query attends to, for all heads alike") {
   const Sequence sequence =
       random_sequence({.n_kv = 2, .group = 3, .n_tokens = 45, .has_ties = false});
   for (const std::string spec : {"tova", "tova-kvpress"}) {
@@ -28,13 +23,11 @@ TEST_CASE("tova keeps what the last query attends to, for all heads alike", "[se
         if (spec == "tova-kvpress") votes.back() = 1e9;
         kept = naive_best(votes, kept, 12);
         INFO(spec << ", " << n_ctx << " keys, layer " << layer);
-        for (Index kv_head = 0; kv_head < sequence.shape.n_kv; ++kv_head) {
+        for (Index kv_head = 0; kv_head < sequence.shape.n_kv; ++kv_head)
           CHECK(alive_keys(run.alive(layer), kv_head) == kept);
-        }
       }
     }
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::tova_test

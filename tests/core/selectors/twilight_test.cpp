@@ -1,16 +1,12 @@
 // What Twilight says about itself before it is asked: it needs what its base needs.
-#include <catch2/catch_test_macros.hpp>
-
-#include "core/selectors/method_spec.hpp"
 #include "core/sim/protocol.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::twilight_test {
-namespace {
 
 using namespace kvscope::test;
 
-TEST_CASE("twilight: caps are its base's before the first call", "[selectors][twilight]") {
+TEST_CASE("twilight: caps are its base's before the first call") {
   CHECK(MethodSpec("twilight:base=specattn,base-budget=p=0.9").caps().needs_draft);
   CHECK(MethodSpec("twilight:base=lessismore").caps().cross_layer);
   CHECK(MethodSpec("twilight:base=loki:basis=calibrated").caps().needs_calibration);
@@ -19,7 +15,7 @@ TEST_CASE("twilight: caps are its base's before the first call", "[selectors][tw
   CHECK_FALSE(MethodSpec("twilight:base=recent,bits=16").caps().needs_draft);
 }
 
-TEST_CASE("twilight: a sequence changes none of its caps", "[selectors][twilight]") {
+TEST_CASE("twilight: a sequence changes none of its caps") {
   for (const SelectorEntry& base : selector_registry().entries()) {
     if (base.name == "twilight" || base.caps.permanent || base.caps.needs_probs) continue;
     INFO(base.name);
@@ -54,5 +50,4 @@ TEST_CASE("twilight does not show its base's scores as its own") {
   CHECK(trace.scores.empty());
 }
 
-}  // namespace
 }  // namespace kvscope::twilight_test

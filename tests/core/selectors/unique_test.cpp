@@ -1,18 +1,10 @@
 // UNIQUE against moments by two loops, its statistics through appends and truncation, and Quest as
 // the same formula.
-#include <algorithm>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <limits>
-#include <random>
-
 #include "core/selectors/page_moments.hpp"
 #include "core/selectors/page_table.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::unique_test {
-namespace {
 
 /// The score of the keys of one KV head in [begin, end) that are alive, for one query.
 double naive_unique_score(const CallFixture& f, Index q_head, Index row, Index begin, Index end,
@@ -51,8 +43,7 @@ std::vector<KeyPos> unique_pages(const std::vector<KeyPos>& pages, Index first) 
 
 constexpr std::string_view kUnique = "unique:page-size=8,sink=8,recent=20,deviations=1.5";
 
-TEST_CASE("unique: loops agree in decode, per query head, by the group's sum and its largest",
-          "[unique]") {
+TEST_CASE("unique: loops agree in decode, per query head, by the group's sum and its largest") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 90, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=31");  // 3 whole pages of 8
   // 91 keys; the last 20 are 71 to 90, which begin in page 8: pages 1 to 7 compete
@@ -91,8 +82,7 @@ TEST_CASE("unique: loops agree in decode, per query head, by the group's sum and
   }
 }
 
-TEST_CASE("unique: a chunk is scored by evenly sampled queries; dead keys leave the moments",
-          "[unique]") {
+TEST_CASE("unique: a chunk is scored by evenly sampled queries; dead keys leave the moments") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 60, .n_tok = 10});
   fixture.call.budget = Budget::parse("pages=2");
   for (const KeyPos pos : {9, 10, 17, 30}) fixture.alive.kill(1, pos);
@@ -118,8 +108,7 @@ TEST_CASE("unique: a chunk is scored by evenly sampled queries; dead keys leave 
   }
 }
 
-TEST_CASE("page moments: one by one, at once and after truncation are the same bits; loops agree",
-          "[unique]") {
+TEST_CASE("page moments: one by one, at once and after truncation are the same bits; loops agree") {
   std::mt19937 rng(3);
   Tensor<float> keys = random_tensor({53, 12}, rng);
   // Far from zero: a difference of squares would lose the deviation.
@@ -153,8 +142,7 @@ TEST_CASE("page moments: one by one, at once and after truncation are the same b
   }
 }
 
-TEST_CASE("unique: a page of two keys has Quest's bound, longer pages a smaller score",
-          "[unique]") {
+TEST_CASE("unique: a page of two keys has Quest's bound, longer pages a smaller score") {
   // of two keys, centre and half width are mean and deviation
   std::mt19937 rng(5);
   const Tensor<float> keys = random_tensor({24, 12}, rng);
@@ -180,5 +168,4 @@ TEST_CASE("unique: a page of two keys has Quest's bound, longer pages a smaller 
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::unique_test

@@ -1,14 +1,8 @@
 // vAttention: its sample against loops, its guarantee over many seeds, its work by hand.
-#include <fmt/format.h>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-
 #include "core/base/rng.hpp"
-#include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::vattention_test {
-namespace {
 
 /// The method as printed, by loops, on a base that keeps the latest `n_base` past keys: of those
 /// outside the windows, or of all.
@@ -64,13 +58,12 @@ NaiveSample naive_sample(const CallFixture& fixture, Index q_head, Index row, In
   const auto b =
       static_cast<std::size_t>(std::clamp(wanted, static_cast<double>(b0), static_cast<double>(n)));
   out.sampled.assign(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(b));
-  std::sort(out.sampled.begin(), out.sampled.end());
+  std::ranges::sort(out.sampled);
   out.weight = static_cast<double>(n) / static_cast<double>(b);
   return out;
 }
 
-TEST_CASE("vattention: the sample and its weights are those of the printed formulas",
-          "[selectors][vattention]") {
+TEST_CASE("vattention: the sample and its weights are those of the printed formulas") {
   constexpr double kZ = 1.6448536269514722;  // of 5 %
   for (unsigned seed = 1; seed <= 12; ++seed) {
     SeededStep fixture(150, seed);
@@ -92,8 +85,7 @@ TEST_CASE("vattention: the sample and its weights are those of the printed formu
         std::vector<KeyPos> kept;
         std::vector<KeyPos> sampled;
         for (std::size_t i = 0; i < list.keys.size(); ++i) {
-          const bool is_sampled =
-              std::binary_search(naive.sampled.begin(), naive.sampled.end(), list.keys[i]);
+          const bool is_sampled = std::ranges::binary_search(naive.sampled, list.keys[i]);
           (is_sampled ? sampled : kept).push_back(list.keys[i]);
           CHECK(list.log_weight[i] ==
                 Catch::Approx(is_sampled ? std::log(naive.weight) : 0.0).margin(1e-6));
@@ -105,8 +97,7 @@ TEST_CASE("vattention: the sample and its weights are those of the printed formu
   }
 }
 
-TEST_CASE("vattention: the base's share is of all keys and comes on top of the windows",
-          "[selectors][vattention]") {
+TEST_CASE("vattention: the base's share is of all keys and comes on top of the windows") {
   // 400 past keys: 20 sinks, 30 latest with the own one, a tenth of 400 between them
   CallFixture fixture(step_shape(400, 3));
   const auto n_certain = [&](const std::string& more) {
@@ -115,7 +106,7 @@ TEST_CASE("vattention: the base's share is of all keys and comes on top of the w
         fixture);
     const Selection answer = selector->select(fixture.call);
     const ListView list = answer.list(0, 0);
-    return std::count(list.log_weight.begin(), list.log_weight.end(), 0.0f);
+    return std::ranges::count(list.log_weight, 0.0f);
   };
   CHECK(n_certain("") == 20 + 30 + 40);
   CHECK(n_certain(",base-from=all") < 20 + 30 + 40);
@@ -171,8 +162,7 @@ Exceeded exceeded(const std::string& options, double epsilon, Index n_past, floa
   return out;
 }
 
-TEST_CASE("vattention: the stated error is exceeded no oftener than stated",
-          "[selectors][vattention]") {
+TEST_CASE("vattention: the stated error is exceeded no oftener than stated") {
   constexpr int kSeeds = 150;  // times 4 texts and 4 heads: 2400 samples
   const std::string sets = "base=oracle-topk,base-budget=tokens=40,n-sink=4,n-recent=16";
   struct Case {
@@ -200,8 +190,7 @@ TEST_CASE("vattention: the stated error is exceeded no oftener than stated",
   }
 }
 
-TEST_CASE("vattention: on pages, it reads and holds what Quest does",
-          "[selectors][vattention][cost]") {
+TEST_CASE("vattention: on pages, it reads and holds what Quest does") {
   CallFixture fixture(step_shape(39));
   const std::string pages = "quest:page-size=8";
   const auto on_quest =
@@ -214,7 +203,7 @@ TEST_CASE("vattention: on pages, it reads and holds what Quest does",
   CHECK(cost.metadata_bytes == base.metadata_bytes);
 }
 
-TEST_CASE("vattention: caps are its base's", "[selectors][vattention]") {
+TEST_CASE("vattention: caps are its base's") {
   CHECK(MethodSpec("vattention:base=specattn,base-budget=p=0.9").caps().needs_draft);
   CHECK(MethodSpec("vattention:base=loki:basis=calibrated").caps().needs_calibration);
   CHECK(MethodSpec("vattention").caps().uses_pool == MethodSpec("oracle-topk").caps().uses_pool);
@@ -224,5 +213,4 @@ TEST_CASE("vattention: caps are its base's", "[selectors][vattention]") {
   CHECK_FALSE(MethodSpec("vattention").caps().prefill);
 }
 
-}  // namespace
 }  // namespace kvscope::test::vattention_test

@@ -1,15 +1,11 @@
 // XAttention against antidiagonals by loops, with chunks and contexts that are no multiples of
 // tiles, and dead keys.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <functional>
 #include <vector>
 
-#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/kit.hpp"
 
 namespace kvscope::test::xattention_test {
-namespace {
 
 /// What the block of queries that begins at `first` is estimated to attend to, block by block of
 /// keys.
@@ -77,7 +73,7 @@ std::vector<KeyPos> naive_antidiagonal_list(const CallFixture& f, Index block, I
   return keys;
 }
 
-TEST_CASE("xattention: loops agree for each head and block of queries", "[xattention]") {
+TEST_CASE("xattention: loops agree for each head and block of queries") {
   struct Case {
     Index n_past, n_tok;
   };
@@ -108,7 +104,7 @@ TEST_CASE("xattention: loops agree for each head and block of queries", "[xatten
   }
 }
 
-TEST_CASE("xattention: more queries than are scored at a time", "[xattention]") {
+TEST_CASE("xattention: more queries than are scored at a time") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 5, .n_tok = 150});  // 128 at a time
   for (float& x : fixture.q.flat()) x *= 3.0f;
   const Selection selection =
@@ -122,7 +118,7 @@ TEST_CASE("xattention: more queries than are scored at a time", "[xattention]") 
   }
 }
 
-TEST_CASE("xattention: tiles of one are the exact attention of blocks", "[xattention]") {
+TEST_CASE("xattention: tiles of one are the exact attention of blocks") {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 48, .n_tok = 16});
   for (float& x : fixture.q.flat()) x *= 3.0f;
   const Selection selection =
@@ -144,7 +140,7 @@ TEST_CASE("xattention: tiles of one are the exact attention of blocks", "[xatten
         expected.push_back(pos);
     }
     for (const KeyPos pos : positions(48, 64)) expected.push_back(pos);
-    std::sort(expected.begin(), expected.end());
+    std::ranges::sort(expected);
     CHECK(merged(selection.list(h, 0)) == expected);
   }
 }
@@ -168,10 +164,10 @@ std::vector<bool> public_choice(const std::vector<double>& sums, std::size_t own
     forced_sum += is_forced[b] ? sums[b] : 0.0;
     others.push_back(is_forced[b] ? 0.0 : sums[b]);
   }
-  std::sort(others.begin(), others.end(), std::greater<>());
+  std::ranges::sort(others, std::greater<>());
   std::vector<double> running = {0.0, 0.0, forced_sum};
   for (std::size_t i = 0; i + 3 < n; ++i) running.push_back(running.back() + others[i]);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
     return sums[a] + (is_forced[a] ? 1e6 : 0.0) > sums[b] + (is_forced[b] ? 1e6 : 0.0);
   });
   std::vector<bool> kept = is_forced;
@@ -179,8 +175,7 @@ std::vector<bool> public_choice(const std::vector<double>& sums, std::size_t own
   return kept;
 }
 
-TEST_CASE("xattention: the public program's blocks, and one block more in its first chunk",
-          "[xattention]") {
+TEST_CASE("xattention: the public program's blocks, and one block more in its first chunk") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 0, .n_tok = 256});
   for (float& x : fixture.q.flat()) x *= 2.5f;
   const Selection selection =
@@ -196,12 +191,10 @@ TEST_CASE("xattention: the public program's blocks, and one block more in its fi
             public_choice(sums, static_cast<std::size_t>(own), 0.7, /*is_first_chunk=*/false));
       const auto first =
           public_choice(sums, static_cast<std::size_t>(own), 0.7, /*is_first_chunk=*/true);
-      const auto n_more =
-          std::count(first.begin(), first.end(), true) - std::count(ours.begin(), ours.end(), true);
+      const auto n_more = std::ranges::count(first, true) - std::ranges::count(ours, true);
       CHECK((n_more >= 0 && n_more <= 2));
     }
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::xattention_test

@@ -2,20 +2,15 @@
 // it to rounding, evicted keys are gone, and rollbacks leave no trace.
 #include "core/sim/live.hpp"
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
 #include "core/sim/draft_runner.hpp"
 #include "core/sim/memory_recording.hpp"
 #include "support/golden.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::live_test {
-namespace {
 
 struct Golden {
   Transformer model;
@@ -76,7 +71,7 @@ double worst_difference(const std::vector<float>& a, const std::vector<float>& b
   return worst;
 }
 
-TEST_CASE("full is the plain model bit for bit in prefill, decode and verification", "[live]") {
+TEST_CASE("full is the plain model bit for bit in prefill, decode and verification") {
   const std::string name = GENERATE("llama3_gqa", "llama2_mha", "mistral_window", "qwen2", "qwen3",
                                     "qwen3_moe", "smollm3", "gpt_oss", "gemma2", "gemma3", "phi3",
                                     "olmo2", "gpt_neox", "gpt_neox_serial");
@@ -89,8 +84,7 @@ TEST_CASE("full is the plain model bit for bit in prefill, decode and verificati
   CHECK(live.stats().times.total > 0.0);
 }
 
-TEST_CASE("a budget of the context equals the plain model to rounding, for every method",
-          "[live]") {
+TEST_CASE("a budget of the context equals the plain model to rounding, for every method") {
   // Plain, attention sinks, a soft cap.
   const std::string name = GENERATE("llama3_gqa", "gpt_oss", "gemma2");
   const Golden golden(name);
@@ -100,7 +94,7 @@ TEST_CASE("a budget of the context equals the plain model to rounding, for every
   for (const SelectorEntry& entry : selector_registry().entries()) {
     const auto& kinds = entry.caps.budgets;
     const auto has = [&](Budget::Kind kind) {
-      return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+      return std::ranges::find(kinds, kind) != kinds.end();
     };
     LiveOptions options;
     options.selector = entry.name;
@@ -124,7 +118,7 @@ TEST_CASE("a budget of the context equals the plain model to rounding, for every
   }
 }
 
-TEST_CASE("small budgets change the output and are counted", "[live]") {
+TEST_CASE("small budgets change the output and are counted") {
   const Golden golden("llama3_gqa");
   ThreadPool pool(2);
   LiveOptions options{"streamingllm:n-sink=2", Budget{Budget::Kind::tokens, 6}, 1};
@@ -142,7 +136,7 @@ TEST_CASE("small budgets change the output and are counted", "[live]") {
   CHECK(kept.n_calls == static_cast<double>(n_sparse_layers * 8));
 }
 
-TEST_CASE("sliding-window layers stay as they are", "[live]") {
+TEST_CASE("sliding-window layers stay as they are") {
   for (const std::string name : {"mistral_window", "qwen2"}) {
     const Golden golden(name);
     const auto& windows = golden.model.config().window;
@@ -155,7 +149,7 @@ TEST_CASE("sliding-window layers stay as they are", "[live]") {
   }
 }
 
-TEST_CASE("evicted keys never come back: overwriting them changes no bit", "[live]") {
+TEST_CASE("evicted keys never come back: overwriting them changes no bit") {
   const std::string method = GENERATE("tova", "h2o", "snapkv:window=4", "keydiff");
   INFO(method);
   const Golden golden("llama3_gqa");
@@ -195,7 +189,7 @@ TEST_CASE("evicted keys never come back: overwriting them changes no bit", "[liv
   CHECK(n_poisoned > 0);
 }
 
-TEST_CASE("a dense prefill that was taken over equals one's own", "[live]") {
+TEST_CASE("a dense prefill that was taken over equals one's own") {
   const Golden golden("qwen3");
   ThreadPool pool(2);
   KvCache dense(golden.model.config(), 20);
@@ -220,7 +214,7 @@ TEST_CASE("a dense prefill that was taken over equals one's own", "[live]") {
   }
 }
 
-TEST_CASE("after a rollback the run goes on as if the drafts had never been", "[live]") {
+TEST_CASE("after a rollback the run goes on as if the drafts had never been") {
   const std::string spec = GENERATE("full", "quest:page-size=4", "quoka", "tova", "h2o", "keydiff",
                                     "quest-sglang:page-size=4", "quoka+every=4",
                                     "quest:page-size=4+coarsen:owner=layer,ties=last+every=4");
@@ -230,9 +224,8 @@ TEST_CASE("after a rollback the run goes on as if the drafts had never been", "[
   LiveOptions options{spec, Budget{Budget::Kind::tokens, 8}, 0};
   LiveSequence straight(golden.model, options, golden.n(), pool);
   LiveSequence undone(golden.model, options, golden.n(), pool);
-  for (LiveSequence* live : {&straight, &undone}) {
+  for (LiveSequence* live : {&straight, &undone})
     live->prefill(golden.part(0, 20), 10, PrefillMode::sparse);
-  }
   undone.run(Phase::verify, golden.part(30, 35), Logits::all);  // other tokens than what follows
   undone.rollback(20);
   for (Index pos = 20; pos < 26; ++pos) {
@@ -242,7 +235,7 @@ TEST_CASE("after a rollback the run goes on as if the drafts had never been", "[
   }
 }
 
-TEST_CASE("what cannot run is refused in a sentence", "[live]") {
+TEST_CASE("what cannot run is refused in a sentence") {
   const Golden golden("llama3_gqa");
   ThreadPool pool(1);
   const auto make = [&](const LiveOptions& options, Index capacity = 40) {
@@ -261,5 +254,4 @@ TEST_CASE("what cannot run is refused in a sentence", "[live]") {
   CHECK_THROWS_AS(draftless.run(Phase::decode, golden.part(0, 1), Logits::none), ConfigError);
 }
 
-}  // namespace
 }  // namespace kvscope::test::live_test

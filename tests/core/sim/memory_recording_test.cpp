@@ -10,7 +10,7 @@
 
 namespace kvscope::test::memory_recording_test {
 
-TEST_CASE("a pass over a text in memory has the cache's keys, in any chunks", "[live]") {
+TEST_CASE("a pass over a text in memory has the cache's keys, in any chunks") {
   const Transformer model = Transformer::load(golden_dir() / "llama3_gqa");
   const std::vector<TokenId> tokens = read_golden_tokens(golden_dir() / "llama3_gqa" / "golden.h5");
   const auto n = static_cast<Index>(tokens.size());

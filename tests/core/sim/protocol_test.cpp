@@ -1,17 +1,12 @@
 // The call protocol: what a run refuses, and the weights that observers get.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-
-#include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::protocol_test {
-namespace {
 
-TEST_CASE("a run refuses what does not fit, in a sentence", "[sim]") {
+TEST_CASE("a run refuses what does not fit, in a sentence") {
   const Sequence sequence = random_sequence({});
   const auto run_of = [&](const std::string& spec, std::vector<Budget> budgets) {
     return SelectorRun(make_selector(spec, sequence), sequence.shape, std::move(budgets));
@@ -41,7 +36,7 @@ TEST_CASE("a run refuses what does not fit, in a sentence", "[sim]") {
   CHECK_THROWS_AS(call(0, 1, 11), ShapeError);  // this layer missed the first call
 }
 
-TEST_CASE("observed weights are the softmax over the list, by loops", "[sim]") {
+TEST_CASE("observed weights are the softmax over the list, by loops") {
   const Sequence sequence = random_sequence({.n_tokens = 30, .chunk = 20, .n_decode = 10});
   for (const std::string spec :
        {"full", "recent", "minference-block-sparse:block=4,top-blocks=2", "longformer:window=3"}) {
@@ -70,7 +65,7 @@ TEST_CASE("observed weights are the softmax over the list, by loops", "[sim]") {
   }
 }
 
-TEST_CASE("a call that evicts is charged for the keys that it found", "[sim][cost]") {
+TEST_CASE("a call that evicts is charged for the keys that it found") {
   const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 20});
   for (const std::string spec : {"snapkv:window=4", "keydiff", "h2o", "tova"}) {
     INFO(spec);
@@ -86,8 +81,7 @@ TEST_CASE("a call that evicts is charged for the keys that it found", "[sim][cos
   }
 }
 
-TEST_CASE("layers that are left dense, and phases that a method rests in, cost nothing",
-          "[sim][cost]") {
+TEST_CASE("layers that are left dense, and phases that a method rests in, cost nothing") {
   const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 20});
   const auto cost = [&](const std::string& spec, Phase phase, std::optional<Index> dense_layers) {
     SelectorRun run(make_selector(spec, sequence), sequence.shape, {{Budget::Kind::tokens, 8}},
@@ -106,8 +100,7 @@ TEST_CASE("layers that are left dense, and phases that a method rests in, cost n
   CHECK(cost("spargeattn", Phase::decode, std::nullopt) == 0.0);
 }
 
-TEST_CASE("a backend that follows a rule hands no values over, whatever other calls read",
-          "[sim]") {
+TEST_CASE("a backend that follows a rule hands no values over, whatever other calls read") {
   const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 20});
   SelectorRun run(make_selector("sparq", sequence), sequence.shape, {{Budget::Kind::tokens, 8}});
   REQUIRE(run.caps().needs_values);
@@ -127,7 +120,7 @@ TEST_CASE("a backend that follows a rule hands no values over, whatever other ca
   CHECK_THROWS_AS(run.layer_call(call), ConfigError);
 }
 
-TEST_CASE("a rollback of a verification brings back what it evicted", "[sim]") {
+TEST_CASE("a rollback of a verification brings back what it evicted") {
   const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 20});
   SelectorRun run(make_selector("keydiff", sequence), sequence.shape, {{Budget::Kind::tokens, 8}});
   run_call(run, sequence, Phase::prefill, 20);
@@ -140,5 +133,4 @@ TEST_CASE("a rollback of a verification brings back what it evicted", "[sim]") {
   CHECK(alive_keys(run.alive(1), 0) == expected);
 }
 
-}  // namespace
 }  // namespace kvscope::test::protocol_test

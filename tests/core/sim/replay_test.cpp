@@ -1,25 +1,15 @@
 // Replay against brute force, against the oracle, on planted needles, and for its invariances.
 #include "core/sim/replay.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_floating_point.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "core/sim/metrics.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::replay_test {
-
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::WithinAbs;
-using kvscope::test::planted_trace;
-using kvscope::test::PlantOptions;
-using kvscope::test::Random;
 
 namespace {
 
@@ -117,7 +107,7 @@ TEST_CASE("row metrics agree with brute force and obey the exact identities") {
     std::vector<double> inside(static_cast<std::size_t>(d), 0.0);
     std::vector<double> outside(static_cast<std::size_t>(d), 0.0);
     for (Index t = 0; t < n; ++t) {
-      const bool kept = std::find(keys.begin(), keys.end(), t) != keys.end();
+      const bool kept = std::ranges::find(keys, t) != keys.end();
       const double p = row.probs()[static_cast<std::size_t>(t)];
       if (kept) mass += p;
       for (Index c = 0; c < d; ++c)
@@ -129,7 +119,7 @@ TEST_CASE("row metrics agree with brute force and obey the exact identities") {
     for (Index t = 2; t < n - kNearKeys; ++t) {
       const double p = row.probs()[static_cast<std::size_t>(t)];
       far += p;
-      far_kept += std::find(keys.begin(), keys.end(), t) != keys.end() ? p : 0.0;
+      far_kept += std::ranges::find(keys, t) != keys.end() ? p : 0.0;
     }
     CHECK_THAT(quality.far_share, WithinAbs(far, 1e-12));
     CHECK_THAT(quality.far_kept, WithinAbs(far_kept, 1e-12));
@@ -223,8 +213,7 @@ TEST_CASE("age bins are 0, 1, 2-3, 4-7, ...") {
 
 TEST_CASE("calls of the phases") {
   TraceInfo info = make_trace_info(1, 2, 1, 4, 50, 16);
-  CallPlan plan;
-  plan.chunk = 16;
+  CallPlan plan{.chunk = 16};
   CHECK(plan_calls(info, plan, "t") ==
         std::vector<TokenRange>{{0, 16}, {16, 32}, {32, 48}, {48, 50}});
   plan.phase = Phase::decode;
@@ -272,9 +261,8 @@ TEST_CASE("the thread count changes no bit") {
     REQUIRE(one.size() == 2);
     for (std::size_t l = 0; l < one.size(); ++l) {
       for (std::size_t p = 0; p < pairs.size(); ++p) {
-        for (std::size_t m = 0; m < kReplayMetrics; ++m) {
+        for (std::size_t m = 0; m < kReplayMetrics; ++m)
           CHECK(same_bits(one[l].pairs[p].values[m], three[l].pairs[p].values[m]));
-        }
         CHECK(same_bits(one[l].pairs[p].mass_rows, three[l].pairs[p].mass_rows));
         CHECK(one[l].pairs[p].ages == three[l].pairs[p].ages);
       }
@@ -293,9 +281,8 @@ TEST_CASE("pairs do not influence each other") {
   const auto together = replay(trace, pairs, options);
   for (std::size_t p = 0; p < pairs.size(); ++p) {
     const auto alone = replay(trace, {pairs[p]}, options);
-    for (std::size_t m = 0; m < kReplayMetrics; ++m) {
+    for (std::size_t m = 0; m < kReplayMetrics; ++m)
       CHECK(same_bits(alone[1].pairs[0].values[m], together[1].pairs[p].values[m]));
-    }
   }
 }
 
@@ -415,7 +402,7 @@ TEST_CASE("a verification gets the draft's rows of the queries that proposed its
     }
     std::vector<Index> order(mean.size());
     for (std::size_t j = 0; j < order.size(); ++j) order[j] = static_cast<Index>(j);
-    std::sort(order.begin(), order.end(), [&](Index a, Index b) {
+    std::ranges::sort(order, [&](Index a, Index b) {
       return mean[static_cast<std::size_t>(a)] > mean[static_cast<std::size_t>(b)];
     });
     double total = 0.0;

@@ -1,18 +1,14 @@
 // Attention sinks in what replay measures: three loops in double against the library.
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <vector>
-
 #include "core/attention/score_rows.hpp"
 #include "core/sim/attended.hpp"
 #include "core/sim/draft_rows.hpp"
 #include "core/sim/metrics.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::sinks_test {
-namespace {
 
-TEST_CASE("softmax with a sink sums to what the sink leaves", "[sinks]") {
+TEST_CASE("softmax with a sink sums to what the sink leaves") {
   std::vector<double> x = {1.0, -2.0, 0.5};
   const double z = std::exp(1.0) + std::exp(-2.0) + std::exp(0.5) + std::exp(2.5);
   const double lse = softmax_in_place(x, 2.5);
@@ -26,8 +22,7 @@ TEST_CASE("softmax with a sink sums to what the sink leaves", "[sinks]") {
   CHECK(softmax_in_place(none, 3.0) == 3.0);
 }
 
-TEST_CASE("a row with a sink: mass is a share of the keys', errors are those of the output",
-          "[sinks]") {
+TEST_CASE("a row with a sink: mass is a share of the keys', errors are those of the output") {
   const std::vector<double> scores = {0.3, 1.7, -0.4, 0.9, 2.2};
   const double sink_logit = 1.1;
   Random random(3);
@@ -61,14 +56,12 @@ TEST_CASE("a row with a sink: mass is a share of the keys', errors are those of 
   CHECK(row.compare(everything, 5, 0).output_error == 0.0);
 }
 
-TEST_CASE("observed weights and draft rows know the sinks", "[sinks]") {
-  PlantOptions options;
-  options.n_tokens = 24;
+TEST_CASE("observed weights and draft rows know the sinks") {
+  PlantOptions options{.n_tokens = 24};
   const MemoryTrace plain = planted_trace(options);
   TraceInfo info = plain.info();
-  for (Index i = 0; i < info.n_layers * info.n_q; ++i) {
+  for (Index i = 0; i < info.n_layers * info.n_q; ++i)
     info.sink_logits.push_back(0.3f * static_cast<float>(i) - 1.0f);
-  }
   MemoryTrace trace(info);
   Tensor<float> q({info.n_q, 24, info.d_head}), k({info.n_kv, 24, info.d_head});
   for (Index layer = 0; layer < info.n_layers; ++layer) {
@@ -117,5 +110,4 @@ TEST_CASE("observed weights and draft rows know the sinks", "[sinks]") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::sinks_test

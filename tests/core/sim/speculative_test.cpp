@@ -1,18 +1,14 @@
 // Speculative decoding: dense verification is plain greedy decoding, token for token.
 #include "core/sim/speculative.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/attention/monotone_map.hpp"
 #include "core/base/data_dir.hpp"
-#include "core/base/error.hpp"
 #include "core/sim/live_layer_map.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::speculative_test {
-namespace {
 
 struct Pair {
   Transformer verifier = Transformer::load(embedded_verifier());
@@ -53,7 +49,7 @@ std::vector<TokenId> greedy(const Pair& pair, Index n_prompt, Index n_new) {
   return tokens;
 }
 
-TEST_CASE("dense speculation equals plain greedy decoding token for token", "[speculative]") {
+TEST_CASE("dense speculation equals plain greedy decoding token for token") {
   const Pair pair;
   const auto expected = greedy(pair, 200, 40);
   for (const Index gamma : {1, 3, 4, 8}) {
@@ -65,7 +61,7 @@ TEST_CASE("dense speculation equals plain greedy decoding token for token", "[sp
   }
 }
 
-TEST_CASE("a draft proposes the same tokens without the rows that nobody reads", "[speculative]") {
+TEST_CASE("a draft proposes the same tokens without the rows that nobody reads") {
   const Pair pair;
   ThreadPool pool(2);
   const auto prompt = std::span(pair.text).first(100);
@@ -81,15 +77,14 @@ TEST_CASE("a draft proposes the same tokens without the rows that nobody reads",
   CHECK(with_rows.n_tokens() == without.n_tokens());
 }
 
-TEST_CASE("a draft that is the verifier is always right", "[speculative]") {
+TEST_CASE("a draft that is the verifier is always right") {
   const Pair pair;
   const auto result = speculate(pair, pair.verifier, {}, 100, 30, 4);
   CHECK(result.tokens == greedy(pair, 100, 30));
   CHECK(result.accepted == std::vector<Index>(6, 4));
 }
 
-TEST_CASE("verification on the draft's whole attention is dense; on part of it, keys are saved",
-          "[speculative]") {
+TEST_CASE("verification on the draft's whole attention is dense; on part of it, keys are saved") {
   const Pair pair;
   const std::string spec = "specattn:layer-map=proportional";
   const auto expected = greedy(pair, 300, 24);
@@ -106,8 +101,7 @@ TEST_CASE("verification on the draft's whole attention is dense; on part of it, 
   CHECK(one.accepted == three.accepted);
 }
 
-TEST_CASE("the measured layer map is the monotone map of the sampled divergences",
-          "[speculative]") {
+TEST_CASE("the measured layer map is the monotone map of the sampled divergences") {
   const Pair pair;
   ThreadPool pool(2);
   const auto text = std::span(pair.text).first(200);
@@ -115,14 +109,14 @@ TEST_CASE("the measured layer map is the monotone map of the sampled divergences
   for (std::size_t j = 0; j < own.size(); ++j) CHECK(own[j] == static_cast<Index>(j));  // KL = 0
   const auto map = measure_layer_map(pair.verifier, pair.draft, text, 9, pool);
   REQUIRE(map.size() == 8);
-  CHECK(std::is_sorted(map.begin(), map.end()));
+  CHECK(std::ranges::is_sorted(map));
   CHECK(map.back() < 4);
   CHECK(layer_map_text(std::vector<Index>{0, 0, 2}) == "0/0/2");
   CHECK_THROWS_AS(measure_layer_map(pair.verifier, pair.draft, text.first(10), 9, pool),
                   ConfigError);
 }
 
-TEST_CASE("different tokenizers are refused", "[speculative]") {
+TEST_CASE("different tokenizers are refused") {
   const Tokenizer own = Tokenizer::load(embedded_verifier());
   CHECK_NOTHROW(require_same_tokenizer(own, Tokenizer::load(embedded_draft())));
   const std::string small =
@@ -131,5 +125,4 @@ TEST_CASE("different tokenizers are refused", "[speculative]") {
   CHECK_THROWS_AS(require_same_tokenizer(own, Tokenizer::parse(small, "small")), ConfigError);
 }
 
-}  // namespace
 }  // namespace kvscope::test::speculative_test

@@ -1,17 +1,15 @@
 // Attention kernels: the same bits for any chunks, any threads and any side of a span of keys, on
 // every instruction set.
 #include <hwy/targets.h>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <optional>
 #include <random>
 #include <utility>
-#include <vector>
 
 #include "core/attention/dense_attention.hpp"
 #include "core/tensor/attention_kernels.hpp"
 #include "core/tensor/dtype.hpp"
 #include "support/only_target.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::attention_kernels_test {
 
@@ -116,9 +114,8 @@ double worst_error(const Shape3& s, const Inputs& in, Index begin, const Result&
       worst = std::max(worst, std::abs(mass - 1.0));
       for (Index f = 0; f < s.d; ++f) {
         double o = 0.0;
-        for (std::size_t j = 0; j < p.size(); ++j) {
+        for (std::size_t j = 0; j < p.size(); ++j)
           o += p[j] * static_cast<double>(in.v(g, first + static_cast<Index>(j), f));
-        }
         worst = std::max(worst, std::abs(o - static_cast<double>(result.out(h, t, f))));
       }
     }
@@ -128,7 +125,7 @@ double worst_error(const Shape3& s, const Inputs& in, Index begin, const Result&
 
 }  // namespace
 
-TEST_CASE("attention has the same bits for any chunks and threads", "[attention][kernels]") {
+TEST_CASE("attention has the same bits for any chunks and threads") {
   const std::vector<Shape3> shapes = {
       {6, 2, 16, kKeySpan + 90, {}},
       {3, 1, 8, 700, {}},
@@ -150,9 +147,8 @@ TEST_CASE("attention has the same bits for any chunks and threads", "[attention]
         const Index begin = s.n_ctx - 131;
         const Result whole = attend(s, in, begin, s.n_ctx, 131, 1);
         CHECK(worst_error(s, in, begin, whole) < 1e-4);
-        for (const int n_threads : {2, 3, 4}) {
+        for (const int n_threads : {2, 3, 4})
           CHECK(same_bits(whole, attend(s, in, begin, s.n_ctx, 131, n_threads)));
-        }
         for (const Index chunk : {1, 2, 5, 17, 40}) {
           INFO("chunk " << chunk);
           CHECK(same_bits(whole,
@@ -163,8 +159,7 @@ TEST_CASE("attention has the same bits for any chunks and threads", "[attention]
   }
 }
 
-TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to loops in double",
-          "[attention][kernels][bf16]") {
+TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to loops in double") {
   const std::vector<Shape3> shapes = {
       {6, 2, 64, kKeySpan + 90, {}},
       {3, 1, 128, 2 * kKeySpan + 45, {}},
@@ -195,7 +190,7 @@ TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to loops
   }
 }
 
-TEST_CASE("a chunk across the edge of a span of keys keeps its bits", "[attention][kernels]") {
+TEST_CASE("a chunk across the edge of a span of keys keeps its bits") {
   const Shape3 s{4, 2, 16, kKeySpan + 60, {}};
   const Inputs in(s);
   const Index begin = kKeySpan - 60;

@@ -1,14 +1,10 @@
 // Products in bf16: every kernel that this machine has against loops in double, and the same bits
 // for any division.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <random>
-#include <vector>
 
 #include "core/tensor/bf16_kernels.hpp"
 #include "core/tensor/dtype.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::bf16_kernels_test {
 
@@ -31,8 +27,7 @@ float wide(std::uint16_t half) {
 
 }  // namespace
 
-TEST_CASE("bf16 products equal loops in double, with the same bits for any rows and lanes",
-          "[kernels]") {
+TEST_CASE("bf16 products equal loops in double, with the same bits for any rows and lanes") {
   std::mt19937 rng(9);
   for (const Matmul matmul : {Matmul::bf16_avx512, Matmul::bf16_amx}) {
     if (!is_available(matmul)) continue;
@@ -71,9 +66,8 @@ TEST_CASE("bf16 products equal loops in double, with the same bits for any rows 
           Tensor<float> thrice({Index{3}, n_rows, lanes});
           bf16_matmul(matmul, w.data(), ldw, n_rows, k, bias.data(),
                       {pairs.data(), 0, thrice.data(), n_rows * lanes, 3, lanes});
-          for (Index b = 0; b < 3; ++b) {
+          for (Index b = 0; b < 3; ++b)
             REQUIRE(std::equal(y.flat().begin(), y.flat().end(), thrice.sub(b).data()));
-          }
           // Row by row, and the last 16 lanes as a block of their own.
           for (Index r = 0; r < n_rows; ++r) {
             bf16_matmul(matmul, w.data() + r * ldw, ldw, 1, k, bias.data() + r,
@@ -86,16 +80,15 @@ TEST_CASE("bf16 products equal loops in double, with the same bits for any rows 
           bf16_pairs_from_lanes(last.data(), k, 16, few.data());
           bf16_matmul(matmul, w.data(), ldw, n_rows, k, bias.data(),
                       {few.data(), 0, narrow.data(), 0, 1, 16});
-          for (Index r = 0; r < n_rows; ++r) {
+          for (Index r = 0; r < n_rows; ++r)
             REQUIRE(std::equal(&narrow(r, Index{0}), &narrow(r, Index{0}) + 16, &y(r, Index{16})));
-          }
         }
       }
     }
   }
 }
 
-TEST_CASE("the names of products", "[kernels]") {
+TEST_CASE("the names of products") {
   for (const Matmul matmul :
        {Matmul::f32, Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
     if (is_available(matmul)) {

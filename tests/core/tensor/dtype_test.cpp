@@ -1,14 +1,11 @@
 #include "core/tensor/dtype.hpp"
 
 #include <bit>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <limits>
 #include <random>
-#include <vector>
+
+#include "tests/support/test.hpp"
 
 namespace kvscope::dtype_test {
-namespace {
 
 // A format of 1 sign bit, `exponent_bits` and `mantissa_bits`, by the definition and in double.
 struct NaiveFormat {
@@ -77,7 +74,7 @@ bool is_nan(const NaiveFormat& format, std::uint16_t bits) {
          (bits & format.mantissa_mask()) != 0;
 }
 
-TEST_CASE("all 65536 patterns widen exactly and come back as they were", "[dtype]") {
+TEST_CASE("all 65536 patterns widen exactly and come back as they were") {
   for (DType dtype : {DType::f16, DType::bf16}) {
     std::vector<std::uint16_t> patterns(65536);
     for (std::size_t i = 0; i < patterns.size(); ++i) patterns[i] = static_cast<std::uint16_t>(i);
@@ -101,7 +98,7 @@ TEST_CASE("all 65536 patterns widen exactly and come back as they were", "[dtype
   }
 }
 
-TEST_CASE("rounding: every boundary between two patterns, and its neighbours", "[dtype]") {
+TEST_CASE("rounding: every boundary between two patterns, and its neighbours") {
   for (DType dtype : {DType::f16, DType::bf16}) {
     const NaiveFormat& format = naive(dtype);
     const unsigned infinity = format.exponent_mask() << format.mantissa_bits;
@@ -126,7 +123,7 @@ TEST_CASE("rounding: every boundary between two patterns, and its neighbours", "
   }
 }
 
-TEST_CASE("rounding: random bit patterns of float, infinities, NaN and subnormals", "[dtype]") {
+TEST_CASE("rounding: random bit patterns of float, infinities, NaN and subnormals") {
   std::mt19937 random(7);
   std::vector<float> values = {0.0f,
                                -0.0f,
@@ -160,7 +157,7 @@ TEST_CASE("rounding: random bit patterns of float, infinities, NaN and subnormal
   }
 }
 
-TEST_CASE("a NaN whose payload lies in the dropped bits stays NaN", "[dtype]") {
+TEST_CASE("a NaN whose payload lies in the dropped bits stays NaN") {
   const std::vector<float> values = {std::bit_cast<float>(0x7f800001u),
                                      std::bit_cast<float>(0xff800001u),
                                      std::bit_cast<float>(0x7fffffffu)};
@@ -169,7 +166,7 @@ TEST_CASE("a NaN whose payload lies in the dropped bits stays NaN", "[dtype]") {
   }
 }
 
-TEST_CASE("conversions work for any length and alignment and write nothing else", "[dtype]") {
+TEST_CASE("conversions work for any length and alignment and write nothing else") {
   for (DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     const std::size_t size = size_of(dtype);
     for (std::size_t n = 0; n <= 67; ++n) {
@@ -188,12 +185,11 @@ TEST_CASE("conversions work for any length and alignment and write nothing else"
   }
 }
 
-TEST_CASE("dtype names", "[dtype]") {
+TEST_CASE("dtype names") {
   for (DType dtype : {DType::f32, DType::f16, DType::bf16})
     CHECK(dtype_from_name(name_of(dtype)) == dtype);
   CHECK_FALSE(dtype_from_name("float"));
   CHECK_FALSE(dtype_from_name(""));
 }
 
-}  // namespace
 }  // namespace kvscope::dtype_test

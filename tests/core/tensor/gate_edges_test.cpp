@@ -1,14 +1,10 @@
 // Gated activations far out: a sigmoid of very negative gates is 0, not the gate itself.
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <vector>
-
 #include "core/tensor/lane_kernels.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::gate_edges_test {
-namespace {
 
-TEST_CASE("gates of any size give a gated value near its limit", "[kernels]") {
+TEST_CASE("gates of any size give a gated value near its limit") {
   for (const float g : {-1e4f, -300.0f, -210.0f, -180.0f, -90.0f, 90.0f, 300.0f}) {
     std::vector<float> gate(kWideLanes, g);
     const std::vector<float> up(kWideLanes, 1.0f);
@@ -22,5 +18,4 @@ TEST_CASE("gates of any size give a gated value near its limit", "[kernels]") {
   }
 }
 
-}  // namespace
 }  // namespace kvscope::test::gate_edges_test

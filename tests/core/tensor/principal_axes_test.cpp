@@ -1,18 +1,11 @@
 // Principal axes against a covariance by three loops, on planted directions, and at the edges.
 #include "core/tensor/principal_axes.hpp"
 
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <cmath>
-
-#include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::principal_axes_test {
-namespace {
 
-using Catch::Approx;
 using Rows = TensorView<const float>;
 
 Tensor<float> random_rows(Index n, Index d, std::uint64_t seed) {
@@ -32,14 +25,12 @@ double naive_covariance(Rows rows, Index a, Index b) {
     mean_a += static_cast<double>(rows(i, a)) / n;
     mean_b += static_cast<double>(rows(i, b)) / n;
   }
-  for (Index i = 0; i < rows.dim(0); ++i) {
+  for (Index i = 0; i < rows.dim(0); ++i)
     sum += (static_cast<double>(rows(i, a)) - mean_a) * (static_cast<double>(rows(i, b)) - mean_b);
-  }
   return sum / n;
 }
 
-TEST_CASE("principal axes are the covariance's eigenvectors, orthonormal, falling, signed",
-          "[principal_axes]") {
+TEST_CASE("principal axes are the covariance's eigenvectors, orthonormal, falling, signed") {
   const Index n = GENERATE(3, 40, 700);  // fewer rows than channels; more than one block
   const Index d = 7;
   const Tensor<float> rows = random_rows(n, d, 4);
@@ -70,7 +61,7 @@ TEST_CASE("principal axes are the covariance's eigenvectors, orthonormal, fallin
   CHECK(sum == Approx(1.0));
 }
 
-TEST_CASE("planted axes come back with their variances", "[principal_axes]") {
+TEST_CASE("planted axes come back with their variances") {
   // +-3 along (1, 1, 0)/sqrt 2, +-2 along the third channel, +-1 along (1, -1, 0)/sqrt 2
   const double h = std::sqrt(0.5);
   const double plan[3][3] = {{h, h, 0}, {0, 0, 1}, {h, -h, 0}};
@@ -89,9 +80,7 @@ TEST_CASE("planted axes come back with their variances", "[principal_axes]") {
   for (Index r = 0; r < 3; ++r) {
     CHECK(axes.variance[static_cast<std::size_t>(r)] == Approx((3 - r) * (3 - r)).epsilon(1e-5));
     // elements of equal magnitude: the first one is positive
-    for (Index c = 0; c < 3; ++c) {
-      CHECK(axes.directions(r, c) == Approx(plan[r][c]).margin(1e-5));
-    }
+    for (Index c = 0; c < 3; ++c) CHECK(axes.directions(r, c) == Approx(plan[r][c]).margin(1e-5));
   }
   float at[2];
   axes.project(rows.view().row(3), at);  // bits 0 and 1: + along the first two axes
@@ -99,7 +88,7 @@ TEST_CASE("planted axes come back with their variances", "[principal_axes]") {
   CHECK(at[1] == Approx(2.0));
 }
 
-TEST_CASE("several sets are one set; each row weighs the same", "[principal_axes]") {
+TEST_CASE("several sets are one set; each row weighs the same") {
   const Tensor<float> rows = random_rows(300, 5, 9);
   const Rows whole[] = {rows.view()};
   const Rows parts[] = {rows.view().range(0, 0, 17), rows.view().range(0, 17, 300)};
@@ -108,7 +97,7 @@ TEST_CASE("several sets are one set; each row weighs the same", "[principal_axes
   for (std::size_t r = 0; r < 5; ++r) CHECK(a.variance[r] == Approx(b.variance[r]).epsilon(1e-12));
 }
 
-TEST_CASE("equal rows have no variance to explain; wrong rows are refused", "[principal_axes]") {
+TEST_CASE("equal rows have no variance to explain; wrong rows are refused") {
   Tensor<float> rows({1000, 4});
   for (float& x : rows.flat()) x = 0.1f;
   const Rows equal[] = {rows.view()};
@@ -124,5 +113,4 @@ TEST_CASE("equal rows have no variance to explain; wrong rows are refused", "[pr
   CHECK_THROWS_AS(principal_axes(mixed), ShapeError);
 }
 
-}  // namespace
 }  // namespace kvscope::principal_axes_test

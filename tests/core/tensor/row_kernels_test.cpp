@@ -1,18 +1,16 @@
 // The kernels for few tokens have the bits of the lane kernels, on every instruction set.
 #include <hwy/targets.h>
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
 #include <random>
-#include <vector>
 
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/lane_kernels.hpp"
 #include "core/tensor/row_kernels.hpp"
 #include "support/only_target.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::row_kernels_test {
 
-TEST_CASE("products of few tokens have the bits of the lane kernel", "[kernels]") {
+TEST_CASE("products of few tokens have the bits of the lane kernel") {
   std::mt19937 rng(5);
   std::normal_distribution<float> normal;
   const Index lanes = kNarrowLanes;

@@ -1,17 +1,12 @@
 // The soft cap of scores beside tanh of the standard library, on every instruction set.
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
-#include <limits>
-#include <vector>
-
 #include "core/tensor/score_rule.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 #include "support/only_target.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::soft_cap_test {
-namespace {
 
-TEST_CASE("a soft cap is cap tanh(x / cap), from tiny scores to huge ones", "[kernels]") {
+TEST_CASE("a soft cap is cap tanh(x / cap), from tiny scores to huge ones") {
   std::vector<double> scores = {0.0, -0.0, 1e-30, 1e30, -1e30, 3e38};
   for (double x = 1e-6; x < 1e4; x *= 1.07) scores.insert(scores.end(), {x, -x});
   for (const std::int64_t target : test::testable_targets()) {
@@ -36,11 +31,10 @@ TEST_CASE("a soft cap is cap tanh(x / cap), from tiny scores to huge ones", "[ke
   }
 }
 
-TEST_CASE("no cap leaves scores as they are", "[kernels]") {
+TEST_CASE("no cap leaves scores as they are") {
   std::vector<double> scores = {1.5, -std::numeric_limits<double>::infinity()};
   soft_cap(scores, 0.0);
   CHECK(scores == std::vector<double>{1.5, -std::numeric_limits<double>::infinity()});
 }
 
-}  // namespace
 }  // namespace kvscope::soft_cap_test

@@ -4,7 +4,6 @@
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope::test::tensor_test {
-namespace {
 
 TEST_CASE("a tensor is copied with its elements, and one without any stays without") {
   Tensor<float> full(Shape{2, 3});
@@ -19,5 +18,4 @@ TEST_CASE("a tensor is copied with its elements, and one without any stays witho
   CHECK(Tensor<float>(Shape{0, 4}).clone().dim(1) == 4);
 }
 
-}  // namespace
 }  // namespace kvscope::test::tensor_test

@@ -2,16 +2,10 @@
 // ranges and values are refused with a sentence.
 #include "core/trace/memory_trace.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
-#include "core/base/error.hpp"
 #include "core/trace/result.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::memory_trace_test {
-namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 /// A value that names its place.
 float value_at(int what, Index layer, Index head, Index pos, Index c) {
@@ -63,7 +57,7 @@ MemoryTrace recorded(std::size_t n_units, TraceStatus status) {
   return trace;
 }
 
-TEST_CASE("memory trace: units are read back by true layer, head and position", "[memory_trace]") {
+TEST_CASE("memory trace: units are read back by true layer, head and position") {
   const MemoryTrace trace = recorded(3, TraceStatus::complete);
   REQUIRE(trace.info().status == TraceStatus::complete);
   REQUIRE(trace.tokens().size() == 10);
@@ -80,7 +74,7 @@ TEST_CASE("memory trace: units are read back by true layer, head and position", 
   REQUIRE(trace.read_q(3, 2, {4, 4}).count() == 0);
 }
 
-TEST_CASE("memory trace: what was not recorded is named", "[memory_trace]") {
+TEST_CASE("memory trace: what was not recorded is named") {
   const MemoryTrace trace = recorded(3, TraceStatus::complete);
   REQUIRE_THROWS_WITH(trace.read_q(2, 2, {3, 4}),
                       ContainsSubstring("layer 2") && ContainsSubstring("1, 3"));
@@ -92,8 +86,7 @@ TEST_CASE("memory trace: what was not recorded is named", "[memory_trace]") {
   REQUIRE_THROWS_AS(trace.read_k(1, 1, {5, 2}), ConfigError);
 }
 
-TEST_CASE("memory trace: an interrupted recording ends with its last whole unit",
-          "[memory_trace]") {
+TEST_CASE("memory trace: an interrupted recording ends with its last whole unit") {
   const MemoryTrace trace = recorded(2, TraceStatus::interrupted);
   REQUIRE(trace.info().n_tokens == 8);
   REQUIRE(trace.info().n_prompt == 8);
@@ -106,7 +99,7 @@ TEST_CASE("memory trace: an interrupted recording ends with its last whole unit"
   REQUIRE(none.info().rows.size() == 0);
 }
 
-TEST_CASE("memory trace: NaN and Inf are named where they are", "[memory_trace]") {
+TEST_CASE("memory trace: NaN and Inf are named where they are") {
   MemoryTrace trace = recorded(3, TraceStatus::complete);
   trace.k(3)(0, 5, 2) = std::nanf("");
   REQUIRE_THROWS_WITH(trace.read_k(3, 1, {4, 8}), ContainsSubstring("layers/3/k") &&
@@ -114,11 +107,9 @@ TEST_CASE("memory trace: NaN and Inf are named where they are", "[memory_trace]"
   REQUIRE_NOTHROW(trace.read_k(3, 1, {0, 5}));
 }
 
-TEST_CASE("memory trace: wrong shapes, too many units and senseless infos are refused",
-          "[memory_trace]") {
+TEST_CASE("memory trace: wrong shapes, too many units and senseless infos are refused") {
   MemoryTrace trace = recorded(3, TraceStatus::complete);
-  LayerRows rows;
-  rows.layer = 1;
+  LayerRows rows{.layer = 1};
   REQUIRE_THROWS_WITH(trace.write_layer(rows), ContainsSubstring("all 3 units"));
   MemoryTrace fresh(make_trace_info(1, 2, 1, 4, 8, 8));
   Tensor<float> k({1, 7, 4});
@@ -133,7 +124,7 @@ TEST_CASE("memory trace: wrong shapes, too many units and senseless infos are re
   REQUIRE_THROWS_AS(MemoryTrace(info), ConfigError);
 }
 
-TEST_CASE("trace info: statuses have names; synthetic traces cover their tokens", "[trace_info]") {
+TEST_CASE("trace info: statuses have names; synthetic traces cover their tokens") {
   for (auto status : {TraceStatus::recording, TraceStatus::complete, TraceStatus::interrupted,
                       TraceStatus::recovered}) {
     REQUIRE(trace_status_from_name(name_of(status)) == status);
@@ -147,7 +138,7 @@ TEST_CASE("trace info: statuses have names; synthetic traces cover their tokens"
   REQUIRE(info.has_kv_head(1));
 }
 
-TEST_CASE("memory result: slabs land in place, mistakes are refused", "[memory_result]") {
+TEST_CASE("memory result: slabs land in place, mistakes are refused") {
   MemoryResult result;
   result.begin({});
   result.declare({"a", ResultType::i32, {3, 2}, {"x", "y"}, "1", ""});
@@ -165,5 +156,4 @@ TEST_CASE("memory result: slabs land in place, mistakes are refused", "[memory_r
   REQUIRE_THROWS_AS(result.declare({"c", ResultType::i32, {1, 2}, {"x"}, "1", ""}), ShapeError);
 }
 
-}  // namespace
 }  // namespace kvscope::memory_trace_test
