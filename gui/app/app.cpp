@@ -277,6 +277,7 @@ void App::draw_body() {
   if (is_empty() && cells_.maximised().empty()) {
     ImGui::SetCursorScreenPos({area.x, area.y});
     ImGui::BeginChild("page", {area.w, area.h}, false, ImGuiWindowFlags_NavFlattened);
+    if (takes_keyboard("page")) keyboard_here();
     const StartChoice choice = start_page_.draw(shared, settings_);
     ImGui::EndChild();
     for (const auto& file : choice.open) open(file);

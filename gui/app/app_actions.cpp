@@ -162,18 +162,25 @@ void App::bring_up(const std::string& name) {
   cells_.focus(name);
 }
 
-/// Through the panels, then the side bar and the top bar.
+/// Through the panels, or the start page, then the side bar and the top bar.
 void App::focus_next_panel(int by) {
   std::vector<std::string> stops =
       is_empty() ? std::vector<std::string>() : panels_in(arrangement_);
+  // One that is shown alone and stands in no place of the layout is not left for another.
+  const std::string& alone = cells_.maximised();
+  const bool is_apart =
+      !alone.empty() && std::find(stops.begin(), stops.end(), alone) == stops.end();
+  if (is_apart) stops = {alone};
   const auto n_panels = static_cast<std::ptrdiff_t>(stops.size());
+  if (is_empty() && alone.empty()) stops.push_back("page");
   if (settings_.show_sidebar && !is_empty()) stops.push_back("side bar");
   stops.push_back("top bar");
   const auto n = static_cast<std::ptrdiff_t>(stops.size());
   const std::string& here = keyboard_bar_.empty() ? cells_.focused() : keyboard_bar_;
   const std::ptrdiff_t at = std::find(stops.begin(), stops.end(), here) - stops.begin();
-  const std::ptrdiff_t next = at == n ? 0 : (at + by + n) % n;
-  const std::string& name = stops[static_cast<std::size_t>(next)];
+  const bool stays = at == n || (is_apart && at == 0 && !has_keyboard_mark());
+  const std::ptrdiff_t next = stays ? 0 : (at + by + n) % n;
+  const std::string name = stops[static_cast<std::size_t>(next)];
   bar_takes_keyboard_ = next >= n_panels;
   keyboard_bar_ = bar_takes_keyboard_ ? name : "";
   if (bar_takes_keyboard_) return;

@@ -150,6 +150,7 @@ Json App::state() const {
   for (std::size_t i = 0; i < documents.size(); ++i)
     json["traces"][i]["n_tokens"] = documents[i]->info().n_tokens;
   json["busy"] = is_busy();
+  json["flash"] = ImGui::GetTime() < flash_until_ ? flash_ : std::string();
   json["focused"] = cells_.focused();
   json["notices"] = Json::array();
   for (const Notice& notice : session_->notices()) json["notices"].push_back(notice.sentence);
@@ -206,18 +207,31 @@ void App::make_shortcuts() {
     add("Selection", key, false, false, next, [step] { step(1); });
     add("Selection", key, false, kShift, previous, [step] { step(-1); });
   };
-  both_ways(GLFW_KEY_L, "next layer", "previous layer",
-            [&session](int by) { session.step_layer(by); });
-  both_ways(GLFW_KEY_H, "next query head", "previous query head",
-            [&session](int by) { session.step_head(by); });
-  both_ways(GLFW_KEY_Q, "next query", "previous query",
-            [&session](int by) { session.step_query(by); });
-  both_ways(GLFW_KEY_C, "next chunk", "previous chunk",
-            [&session](int by) { session.step_query(by * session.parameters().chunk); });
+  // What a letter did is said: who typed into a box that has lost the keyboard sees it.
+  const auto tell = [this](const char* what, Index now) {
+    if (session_->document()) flash(fmt::format("{} {} (Ctrl+Z: back)", what, now));
+  };
+  both_ways(GLFW_KEY_L, "next layer", "previous layer", [&session, tell](int by) {
+    session.step_layer(by);
+    tell("layer", session.selection().layer);
+  });
+  both_ways(GLFW_KEY_H, "next query head", "previous query head", [&session, tell](int by) {
+    session.step_head(by);
+    tell("query head", session.selection().q_head);
+  });
+  both_ways(GLFW_KEY_Q, "next query", "previous query", [&session, tell](int by) {
+    session.step_query(by);
+    tell("query", session.selection().query);
+  });
+  both_ways(GLFW_KEY_C, "next chunk", "previous chunk", [&session, tell](int by) {
+    session.step_query(by * session.parameters().chunk);
+    tell("query", session.selection().query);
+  });
   both_ways(GLFW_KEY_M, "next method", "previous method", [this](int by) { step_method(by); });
-  both_ways(GLFW_KEY_B, "double the budget", "halve the budget", [&session](int by) {
+  both_ways(GLFW_KEY_B, "double the budget", "halve the budget", [&session, tell](int by) {
     session.set_parameters(
         "budget keys", [by](Parameters& p) { p.budget = by > 0 ? p.budget * 2 : p.budget / 2; });
+    tell("budget", session.parameters().budget);
   });
   add("Selection", GLFW_KEY_Z, kCtrl, false, "undo", [&session] { session.undo(); });
   add("Selection", GLFW_KEY_Y, kCtrl, false, "redo", [&session] { session.redo(); });
@@ -228,8 +242,10 @@ void App::make_shortcuts() {
         [this, i] { show_layout(layouts_[i].name); });
   }
   add("View", GLFW_KEY_0, kCtrl, false, "layout as it was made", [this] { reset_layout(); });
-  add("View", GLFW_KEY_F, false, false, "this panel alone, and back",
-      [this] { cells_.maximise(cells_.maximised().empty() ? cells_.focused() : ""); });
+  add("View", GLFW_KEY_F, false, false, "this panel alone, and back", [this] {
+    cells_.maximise(cells_.maximised().empty() ? cells_.focused() : "");
+    if (!cells_.maximised().empty()) flash("this panel alone (F: back)");
+  });
   add("View", GLFW_KEY_ESCAPE, false, false, "back to the layout", [this] {
     if (shows_help_) {
       shows_help_ = false;

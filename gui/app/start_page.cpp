@@ -123,7 +123,7 @@ StartChoice StartPage::draw(PanelContext& context, const Settings& settings) {
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look.px(14), look.px(12)});
     ImGui::PushStyleVar(ImGuiStyleVar_ChildRounding, look.px(6));
     ImGui::BeginChild(id, {card, is_wide ? height : auto_height}, false,
-                      ImGuiWindowFlags_AlwaysUseWindowPadding);
+                      ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NavFlattened);
     draw();
     ImGui::EndChild();
     ImGui::PopStyleVar(2);

@@ -65,7 +65,9 @@ class MethodOfText {
   /// A sentence: why there are none.
   const std::string& problem() const { return lists_.problem(); }
   const MethodSpec& spec() const { return lists_.request().of.spec; }
-  bool is_busy() const { return lists_.is_busy() || far_lists_.is_busy() || losses_.is_busy(); }
+  bool is_busy() const {
+    return lists_.is_busy() || losses_.is_busy() || (reads_far_ && far_lists_.is_busy());
+  }
 
   /// Null while nobody wants it, or it is computed for the first time.
   const std::shared_ptr<const LostTokens>& lost() const { return losses_.value(); }

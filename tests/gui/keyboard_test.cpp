@@ -456,6 +456,47 @@ TEST_CASE("Tab marks a panel's first control, and arrows stay in the panel") {
   CHECK(ImGui::GetCurrentContext()->NavDisableHighlight);
 }
 
+TEST_CASE("on the start page Tab goes to its first button, which Enter presses") {
+  Rig rig;
+  rig.frame(3);
+  rig.tap(GLFW_KEY_TAB);
+  rig.frame(2);
+  const ImGuiContext& g = *ImGui::GetCurrentContext();
+  CHECK_FALSE(g.NavDisableHighlight);
+  REQUIRE(g.NavWindow != nullptr);
+  CHECK_THAT(g.NavWindow->Name, ContainsSubstring("try"));
+  for (int i = 0; i < 3; ++i) rig.tap(GLFW_KEY_RIGHT);  // to the other cards
+  rig.frame(2);
+  CHECK_THAT(g.NavWindow->Name, !ContainsSubstring("try"));
+  rig.tap(GLFW_KEY_TAB);
+  rig.frame(2);
+  CHECK(place_of_arrows() == "explorer");
+}
+
+TEST_CASE("Tab does not leave a panel that stands alone and in no layout for another") {
+  Rig rig;
+  rig.open_pair();
+  rig.app().show_panel_alone("answer");
+  rig.settle();
+  for (int i = 0; i < 4; ++i) {
+    rig.tap(GLFW_KEY_TAB);
+    rig.frame(2);
+    CHECK(rig.app().area_of("answer"));
+    if (i == 0) CHECK_THAT(place_of_arrows(), ContainsSubstring("answer"));
+  }
+}
+
+TEST_CASE("letters say what they have changed") {
+  Rig rig;
+  rig.open_pair();
+  rig.tap(GLFW_KEY_L);
+  CHECK_THAT(rig.app().state()["flash"].get<std::string>(), ContainsSubstring("layer 1"));
+  rig.tap(GLFW_KEY_B);
+  CHECK_THAT(rig.app().state()["flash"].get<std::string>(), ContainsSubstring("budget 200"));
+  rig.tap(GLFW_KEY_F);
+  CHECK_THAT(rig.app().state()["flash"].get<std::string>(), ContainsSubstring("F: back"));
+}
+
 TEST_CASE("Enter exports from the dialog, and chooses in a combo") {
   const testing::TempDir folder;
   const auto before = std::filesystem::current_path();

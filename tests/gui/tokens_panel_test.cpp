@@ -253,6 +253,21 @@ TEST_CASE("a turn of the wheel asks for nothing, a word under the mouse is asked
   CHECK(hovered(rig, "reads") == "-");
 }
 
+TEST_CASE(
+    "a word of the other phase that is left before its lists are there is waited for no more") {
+  Rig rig;
+  open_alone(rig);
+  rig.session().select("test", [](Selection& s) { s.query = 150; });  // of the prompt
+  rig.settle();
+  rig.backend().move_mouse(place_of(rig, 195));  // decoded
+  rig.frame();
+  CHECK(rig.app().is_busy());
+  rig.backend().move_mouse(place_of(rig, 140));
+  rig.settle();
+  CHECK_FALSE(rig.app().is_busy());
+  CHECK_THAT(hovered(rig, "reads"), ContainsSubstring("%"));
+}
+
 TEST_CASE("who reads a word is a list of heads, and a click selects one and its query") {
   Rig rig;
   open_alone(rig);
