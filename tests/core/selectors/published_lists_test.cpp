@@ -9,7 +9,6 @@
 #include "core/sim/protocol.hpp"
 #include "core/trace/memory_trace.hpp"
 #include "tests/core/selectors/kit.hpp"
-#include "tests/core/selectors/lists.hpp"
 #include "tests/core/selectors/published.hpp"
 
 namespace kvscope::test::published_lists_test {
