@@ -49,6 +49,8 @@ class RecordCommand final : public Command {
           "another model on exactly the tokens of a trace (for analyze layer-map)"},
          {"kvscope record small.h5 --max-tokens 512 --capture attn,logits --layers 0,4-7",
           "dense attention maps and logits of some layers"},
+         {"kvscope record --plan --text long.txt --dtype bf16 --split layers -o long.kvset",
+          "how large it would get; nothing is run"},
          {"kvscope record --split layers=4 -o book.kvset",
           "a trace set: a file for every four layers, and a manifest"}}};
   }

@@ -22,7 +22,8 @@ class VerifyCommand final : public Command {
         "the rest nothing is known.",
         {{"kvscope verify trace.h5", "prints ok, or every problem on its own line"},
          {"kvscope verify trace.h5 --n-rows 1000 --seed 7 --json",
-          "more rows, other ones, as JSON"}}};
+          "more rows, other ones, as JSON"},
+         {"kvscope verify million.kvset --time 120", "as much as two minutes allow"}}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "the file to check", file_, /*required=*/true);
