@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
@@ -231,6 +232,30 @@ std::vector<Index> sample_rows(TokenRange range, Index n, std::uint64_t seed) {
   return rows;
 }
 
+/// Visits layers' KV heads in threads, as many as the bounds allow: the same ones, and in the same
+/// order, for everything that is asked of them. How many that were.
+Index visit_heads(const TraceInfo& info, const VerifyOptions& options, ThreadPool& pool,
+                  const char* what, const ProgressFn& progress,
+                  const std::function<void(std::size_t pair, Index layer, Index kv_head)>& visit) {
+  const auto n_kv = static_cast<Index>(info.kv_heads.size());
+  const Index n_pairs = static_cast<Index>(info.layers.size()) * n_kv;
+  SampledVisits visits(n_pairs, options.bounds, options.seed);
+  for (;;) {
+    std::vector<Index> pairs;
+    for (Index i = 0; i < std::max<Index>(pool.n_threads(), 1); ++i) {
+      const Index pair = visits.next();
+      if (pair >= 0) pairs.push_back(pair);
+    }
+    if (pairs.empty()) return visits.n_taken();
+    pool.parallel_for(static_cast<Index>(pairs.size()), [&](Index i, int) {
+      const Index pair = pairs[static_cast<std::size_t>(i)];
+      visit(static_cast<std::size_t>(pair), info.layers[static_cast<std::size_t>(pair / n_kv)],
+            info.kv_heads[static_cast<std::size_t>(pair % n_kv)]);
+    });
+    if (progress) progress({what, visits.n_taken(), n_pairs, "KV heads"});
+  }
+}
+
 void check_attention(const TraceFile& trace, const VerifyOptions& options, ThreadPool& pool,
                      Problems& problems, VerifyReport& report, const ProgressFn& progress) {
   const TraceInfo& info = trace.info();
@@ -250,38 +275,26 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
     std::string failure;
   };
   std::vector<Outcome> outcomes(static_cast<std::size_t>(n_pairs));
-  SampledVisits visits(n_pairs, options.bounds, options.seed);
-  for (;;) {
-    std::vector<Index> pairs;
-    for (Index i = 0; i < std::max<Index>(pool.n_threads(), 1); ++i) {
-      const Index pair = visits.next();
-      if (pair >= 0) pairs.push_back(pair);
-    }
-    if (pairs.empty()) break;
-    pool.parallel_for(static_cast<Index>(pairs.size()), [&](Index i, int) {
-      const Index pair = pairs[static_cast<std::size_t>(i)];
-      const Index layer = info.layers[static_cast<std::size_t>(pair / n_kv)];
-      const Index kv_head = info.kv_heads[static_cast<std::size_t>(pair % n_kv)];
-      Outcome& outcome = outcomes[static_cast<std::size_t>(pair)];
-      try {
-        const TokenRange seen = {0, info.rows.end};
-        const CheckedHead head(trace.read_k(layer, kv_head, seen),
-                               trace.read_v(layer, kv_head, seen), info.dtype);
-        for (const Index q_head : info.q_heads) {
-          if (q_head / info.group() != kv_head) continue;
-          const std::uint64_t seed =
-              options.seed + static_cast<std::uint64_t>(layer * info.n_q + q_head);
-          outcome.checks.push_back(
-              check_rows(trace, layer, q_head, sample_rows(info.rows, options.n_rows, seed), head));
+  report.n_heads_checked = visit_heads(
+      info, options, pool, "attention", progress,
+      [&](std::size_t pair, Index layer, Index kv_head) {
+        Outcome& outcome = outcomes[pair];
+        try {
+          const TokenRange seen = {0, info.rows.end};
+          const CheckedHead head(trace.read_k(layer, kv_head, seen),
+                                 trace.read_v(layer, kv_head, seen), info.dtype);
+          for (const Index q_head : info.q_heads) {
+            if (q_head / info.group() != kv_head) continue;
+            const std::uint64_t seed =
+                options.seed + static_cast<std::uint64_t>(layer * info.n_q + q_head);
+            outcome.checks.push_back(check_rows(
+                trace, layer, q_head, sample_rows(info.rows, options.n_rows, seed), head));
+          }
+        } catch (const Error& error) {
+          outcome.failure = error.what();
         }
-      } catch (const Error& error) {
-        outcome.failure = error.what();
-      }
-    });
-    if (progress) progress({"attention", visits.n_taken(), n_pairs, "KV heads"});
-  }
-  report.n_heads_checked += visits.n_taken();
-  report.n_all_heads += n_pairs;
+      });
+  report.n_all_heads = n_pairs;
   std::vector<LseRow> lse_rows;
   for (auto& outcome : outcomes) {
     if (!outcome.failure.empty()) problems.add("unreadable", outcome.failure);
@@ -300,30 +313,28 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
   }
 }
 
-void check_all_stats(const TraceFile& trace, const VerifyBounds& bounds, ThreadPool& pool,
-                     Problems& problems, const ProgressFn& progress) {
+void check_all_stats(const TraceFile& trace, const VerifyOptions& options, ThreadPool& pool,
+                     Problems& problems, VerifyReport& report, const ProgressFn& progress) {
   const TraceInfo& info = trace.info();
   if (!info.capture.stats || !info.capture.qkv) return;
-  const auto n_kv = static_cast<Index>(info.kv_heads.size());
-  const Index n_pairs = static_cast<Index>(info.layers.size()) * n_kv;
-  const Index step = std::max<Index>(pool.n_threads(), 1);
-  for (Index first = 0; first < n_pairs && !bounds.is_over(); first += step) {
-    const Index n = std::min(step, n_pairs - first);
-    std::vector<std::vector<std::string>> found(static_cast<std::size_t>(n));
-    pool.parallel_for(n, [&](Index i, int) {
-      const Index layer = info.layers[static_cast<std::size_t>((first + i) / n_kv)];
-      const Index kv_head = info.kv_heads[static_cast<std::size_t>((first + i) % n_kv)];
-      try {
-        found[static_cast<std::size_t>(i)] = check_stats(trace, layer, kv_head);
-      } catch (const Error& error) {
-        found[static_cast<std::size_t>(i)] = {error.what()};
-      }
-    });
-    for (auto& of_head : found) {
-      for (auto& sentence : of_head) problems.add("statistics", std::move(sentence));
-    }
-    if (progress) progress({"statistics", first + n, n_pairs, "KV heads"});
+  const std::size_t n_pairs = info.layers.size() * info.kv_heads.size();
+  std::vector<std::vector<std::string>> found(n_pairs);
+  const Index n_visited = visit_heads(info, options, pool, "statistics", progress,
+                                      [&](std::size_t pair, Index layer, Index kv_head) {
+                                        try {
+                                          found[pair] = check_stats(trace, layer, kv_head);
+                                        } catch (const Error& error) {
+                                          found[pair] = {error.what()};
+                                        }
+                                      });
+  for (auto& of_head : found) {
+    for (auto& sentence : of_head) problems.add("statistics", std::move(sentence));
   }
+  if (report.n_all_heads == 0) {
+    report.n_all_heads = static_cast<Index>(n_pairs);
+    report.n_heads_checked = n_visited;
+  }
+  report.n_heads_checked = std::min(report.n_heads_checked, n_visited);
 }
 
 /// Each part as a trace of its own; then that they are the set that the manifest means.
@@ -417,7 +428,7 @@ VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions
       check_content_hash(layout, problems);
     }
     check_attention(trace, options, pool, problems, report, progress);
-    check_all_stats(trace, options.bounds, pool, problems, progress);
+    check_all_stats(trace, options, pool, problems, report, progress);
   } catch (const FormatError& error) {
     problems.add("structure", error.what());
   }

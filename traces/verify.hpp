@@ -30,7 +30,8 @@ struct VerifyReport {
   Index n_checksums = 0;  // compared
   Index n_all_checksums = 0;
   Index n_rows_checked = 0;
-  Index n_heads_checked = 0;  // layers' KV heads of which rows were recomputed
+  /// Layers' KV heads of which rows were recomputed, and statistics where the trace has them.
+  Index n_heads_checked = 0;
   Index n_all_heads = 0;
   // Largest differences between recorded and recomputed numbers, and what was allowed.
   double max_lse_error = 0;
