@@ -88,6 +88,21 @@ TEST_CASE("an exception comes out of a nested loop, and the pool works on") {
   CHECK(n == 10);
 }
 
+TEST_CASE("loops that end while others still wake up run each index once") {
+  ThreadPool pool(5);
+  for (int round = 0; round < 400; ++round) {
+    // from no pause at all to one after which everybody sleeps
+    std::this_thread::sleep_for(std::chrono::microseconds(round % 8 * 100));
+    for (const int n : {2, 3, 40}) {
+      std::vector<int> values(static_cast<std::size_t>(n), -1);
+      pool.parallel_for(n, [&](std::int64_t i, int) {
+        values[static_cast<std::size_t>(i)] += static_cast<int>(i) + 1;
+      });
+      for (int i = 0; i < n; ++i) REQUIRE(values[static_cast<std::size_t>(i)] == i);
+    }
+  }
+}
+
 TEST_CASE("two threads may use one pool at once") {
   ThreadPool pool(3);
   std::atomic<int> n = 0;
