@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field
 
 HEADER = "tests/mutation/fault.hpp"
+LAUNCH = "core/cuda/launch.cuh"  # every kernel is started there
 VARIABLE = "KVSCOPE_FAULT"
 
 
@@ -85,7 +86,21 @@ def plant(faults, root):
         with open(path, "w", encoding="utf-8") as source:
             source.write(text)
         changed.append(name)
+    if any(name.endswith((".cu", ".cuh")) for name in changed):
+        _switch_on_device(os.path.join(root, LAUNCH))
     return changed
+
+
+def _switch_on_device(path):
+    """Lets the first kernel that starts hand the fault's number to the device."""
+    with open(path, encoding="utf-8") as source:
+        text = source.read()
+    call, place = "kvscope_switch_device_faults();", "  cudaLaunchAttribute attributes"
+    if call in text:
+        return
+    assert text.count(place) == 1, f"{path}: expected one place where kernels are started"
+    with open(path, "w", encoding="utf-8") as source:
+        source.write(_with_header(text.replace(place, f"  {call}\n{place}")))
 
 
 def problems(faults, root):

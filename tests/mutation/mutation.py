@@ -3,12 +3,13 @@
 
     python3 tests/mutation/mutation.py --copy ../faulty --table table.md    # all of them: hours
     python3 tests/mutation/mutation.py --copy ../faulty --only 3,7 --near   # two, by the tests nearest to them: minutes
+    python3 tests/mutation/mutation.py --copy ../faulty --gpu               # those of core/cuda, on a machine with a GPU
     python3 tests/mutation/mutation.py --check                              # every fault has its place: a second
 
 The copy is a clone of the last commit, with all faults in it, each behind a switch: KVSCOPE_FAULT=7 in the
 environment turns on the seventh, no switch none. So it is built once. It stays where --copy says and is used again.
 For each fault the tests nearest to it run first, until one fails; then, without --near, all others, the slow ones too.
-Ends with 0 if at least 57 of the sixty were noticed, or all those of --only. Standard library only.
+Ends with 0 if at least 57 of the sixty were noticed, or all those of --gpu or --only. Standard library only.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 
+from device_faults import DEVICE_FAULTS
 from fault import VARIABLE, plant, problems
 from faults import FAULTS
 
@@ -66,7 +68,7 @@ class Copy:
         self.build = os.path.join(self.folder, "build", preset)
         self.tests = os.path.join(self.build, "tests")
 
-    def make(self, n_jobs):
+    def make(self, faults, targets, n_jobs):
         if not os.path.exists(self.folder):
             say(f"cloning the last commit to {self.folder}")
             subprocess.run(["git", "clone", "--quiet", ROOT, self.folder], check=True)
@@ -74,11 +76,11 @@ class Copy:
                 mark.write("tests/mutation/mutation.py planted faults into this tree.\n")
         if not os.path.exists(os.path.join(self.folder, MARK)):
             sys.exit(f"{self.folder}: is no copy that this program made (it has no file {MARK})")
-        say(f"planted faults into {len(plant(FAULTS, self.folder))} files of {self.folder}")
+        say(f"planted faults into {len(plant(faults, self.folder))} files of {self.folder}")
         if not os.path.exists(os.path.join(self.build, "CMakeCache.txt")):
             subprocess.run(["cmake", "--preset", self.preset], cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
         say(f"building with {n_jobs} compilers")
-        subprocess.run(["cmake", "--build", self.build, "-j", str(n_jobs)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--build", self.build, "-j", str(n_jobs), *targets], check=True, stdout=subprocess.DEVNULL)
 
     def noticed_by_cases(self, program, spec, number, limit):
         """The first test case of a program that fails, in words, or nothing."""
@@ -176,24 +178,28 @@ def main():
     parser.add_argument("--copy", help="the folder of the copy; made where it is missing, used again where it is there")
     parser.add_argument("--only", help="numbers of faults, as 3,7")
     parser.add_argument("--near", action="store_true", help="only the tests nearest to each fault")
+    parser.add_argument("--gpu", action="store_true", help="the faults of core/cuda, by their nearest tests")
+    parser.add_argument("--built", action="store_true", help="the copy was built elsewhere, on a machine without a GPU")
     parser.add_argument("--preset", default="release", help="of CMake, for the copy")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers at a time")
     parser.add_argument("--table", help="a file for the results as a Markdown table")
     arguments = parser.parse_args()
 
-    found = problems(FAULTS, ROOT)
+    found = problems(FAULTS + DEVICE_FAULTS, ROOT)
     if found:
         sys.exit("\n".join(found))
     if arguments.check:
-        return say(f"{len(FAULTS)} faults have their place")
-    numbers = [int(word) for word in arguments.only.split(",")] if arguments.only else range(1, len(FAULTS) + 1)
-    chosen = [fault for fault in FAULTS if fault.number in numbers]
+        return say(f"{len(FAULTS + DEVICE_FAULTS)} faults have their place")
+    faults = DEVICE_FAULTS if arguments.gpu else FAULTS
+    numbers = [int(word) for word in (arguments.only or "").split(",") if word]
+    chosen = [fault for fault in faults if not numbers or fault.number in numbers]
     if not chosen or not arguments.copy:
-        parser.error("expected --copy DIR, and numbers of faults from 1 to 60")
+        parser.error(f"expected --copy DIR, and numbers of faults from {faults[0].number} to {faults[-1].number}")
     copy = Copy(arguments.copy, arguments.preset)
-    copy.make(arguments.jobs)
+    if not arguments.built:
+        copy.make(faults, ["--target", "test_cuda"] if arguments.gpu else [], arguments.jobs)
     baseline(copy, chosen)
-    missed = judge(copy, chosen, arguments.near, arguments.table)
+    missed = judge(copy, chosen, arguments.near or arguments.gpu, arguments.table)
     say(f"{len(chosen) - len(missed)} of {len(chosen)} faults were noticed"
         + (f"; not noticed: {', '.join(map(str, missed))}" if missed else ""))
     sys.exit(0 if len(chosen) - len(missed) >= min(LEAST, len(chosen)) else 1)
