@@ -37,7 +37,7 @@ std::string read_font() {
   const auto path = plot::figure_font();
   std::ifstream in(path, std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in.good() && !in.eof()) throw IoError(fmt::format("cannot read {}", path.string()));
+  if (!in.good() && !in.eof()) throw IoError("cannot read {}", path.string());
   return bytes;
 }
 
@@ -54,8 +54,7 @@ struct LoadedFont {
                         FT_New_Memory_Face(library, reinterpret_cast<const FT_Byte*>(bytes.data()),
                                            static_cast<FT_Long>(bytes.size()), 0, &face) == 0;
     if (!loaded) {
-      throw FormatError(
-          fmt::format("{}: FreeType cannot use this font", plot::figure_font().string()));
+      throw FormatError("{}: FreeType cannot use this font", plot::figure_font().string());
     }
     cairo_face = cairo_ft_font_face_create_for_ft_face(face, FT_LOAD_NO_HINTING);
   }
@@ -77,7 +76,7 @@ cairo_status_t append_bytes(void* to, const unsigned char* data, unsigned int n)
 
 void require_success(cairo_status_t status) {
   if (status != CAIRO_STATUS_SUCCESS) {
-    throw IoError(fmt::format("drawing failed in Cairo: {}", cairo_status_to_string(status)));
+    throw IoError("drawing failed in Cairo: {}", cairo_status_to_string(status));
   }
 }
 
@@ -288,9 +287,9 @@ std::unique_ptr<PageCanvas> make_png_canvas(plot::Size size, double dots_per_inc
   const double h = std::round(size.h * scale);
   if (!(w >= 1.0 && h >= 1.0 && w <= 20000.0 && h <= 20000.0)) {
     throw ConfigError(
-        fmt::format("a PNG of {:.0f} x {:.0f} pixels cannot be drawn: at most 20000 a "
-                    "side; choose another width or resolution",
-                    w, h));
+        "a PNG of {:.0f} x {:.0f} pixels cannot be drawn: at most 20000 a "
+        "side; choose another width or resolution",
+        w, h);
   }
   return std::make_unique<PngCanvas>(static_cast<int>(w), static_cast<int>(h), scale);
 }

@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
-#include <utility>
 
 #include "analysis/plot/clean_figure.hpp"
 #include "analysis/plot/draw.hpp"
-#include "analysis/plot/layout.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
@@ -30,8 +27,8 @@ class FolderForFiles {
     std::error_code error;
     if (fs::is_directory(folder, error)) return;
     if (!fs::create_directory(folder, error) || error) {
-      throw IoError(fmt::format("cannot make the folder {}: {}", folder.string(),
-                                error ? error.message() : "a file has this name"));
+      throw IoError("cannot make the folder {}: {}", folder.string(),
+                    error ? error.message() : "a file has this name");
     }
     made_ = folder;
   }
@@ -94,11 +91,11 @@ plot::Layout legible_layout(plot::Figure& figure, const RenderOptions& options,
       continue;
     }
     if (!is_last) continue;
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "figure {}: {:.2f} in are too narrow for {} panel{} side by side "
         "({}); give it more --width{}",
         figure.name, width / 72.0, figure.columns, figure.columns == 1 ? "" : "s", reason,
-        asked && n_panels > 1 && figure.columns > 1 ? " or fewer --columns" : ""));
+        asked && n_panels > 1 && figure.columns > 1 ? " or fewer --columns" : "");
   }
 }
 
@@ -185,9 +182,9 @@ void write_output_files(const fs::path& folder, const std::vector<OutputFile>& f
   for (const OutputFile& file : files) {
     const fs::path to = where / file.name;
     std::error_code error;
-    if (fs::is_directory(to, error)) throw IoError(fmt::format("{} is a folder", to.string()));
+    if (fs::is_directory(to, error)) throw IoError("{} is a folder", to.string());
     if (!overwrite && fs::exists(to, error)) {
-      throw IoError(fmt::format("{} exists; --overwrite replaces it", to.string()));
+      throw IoError("{} exists; --overwrite replaces it", to.string());
     }
   }
   FolderForFiles made(where);  // before the files: it is left empty when they went away

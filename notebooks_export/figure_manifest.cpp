@@ -29,8 +29,7 @@ void fields_from_json(const JsonObject& json, Options& options) {
     parse_field(field, found->is_string() ? found->get<std::string>() : found->dump(), value);
   });
   if (n_known != json.value().size()) {
-    throw FormatError(
-        fmt::format("{}: it has options that this version does not know", json.where()));
+    throw FormatError("{}: it has options that this version does not know", json.where());
   }
 }
 
@@ -84,12 +83,11 @@ FigureManifest manifest_from_text(std::string_view text, const std::string& wher
   const nlohmann::json json = parse_json(text, where);
   const JsonObject top(json, where);
   if (top.string_if("format") != kFormat) {
-    throw FormatError(
-        fmt::format("{}: this is no manifest of a figure (format \"{}\")", where, kFormat));
+    throw FormatError("{}: this is no manifest of a figure (format \"{}\")", where, kFormat);
   }
   if (top.integer("version", 1, 1'000'000) > kVersion) {
-    throw FormatError(fmt::format("{}: a manifest of version {}, this kvscope knows version {}",
-                                  where, top.integer("version", 1, 1'000'000), kVersion));
+    throw FormatError("{}: a manifest of version {}, this kvscope knows version {}", where,
+                      top.integer("version", 1, 1'000'000), kVersion);
   }
   FigureManifest manifest;
   manifest.figure = top.string("figure");

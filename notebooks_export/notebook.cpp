@@ -49,11 +49,11 @@ NotebookCell parse_marker(std::string_view line, const std::string& where) {
     } else if (cell.id.empty() && is_id(word)) {
       cell.id = word;
     } else {
-      throw FormatError(fmt::format("{}: expected \"# %% [markdown] ID tags=A,B\", found {}", where,
-                                    quote(line)));
+      throw FormatError("{}: expected \"# %% [markdown] ID tags=A,B\", found {}", where,
+                        quote(line));
     }
   }
-  if (cell.id.empty()) throw FormatError(fmt::format("{}: the cell has no id", where));
+  if (cell.id.empty()) throw FormatError("{}: the cell has no id", where);
   return cell;
 }
 
@@ -61,8 +61,7 @@ NotebookCell parse_marker(std::string_view line, const std::string& where) {
 std::string_view uncomment(std::string_view line, const std::string& where) {
   if (line.empty()) return line;
   if (!line.starts_with('#'))
-    throw FormatError(
-        fmt::format("{}: expected a comment in a markdown cell, found {}", where, quote(line)));
+    throw FormatError("{}: expected a comment in a markdown cell, found {}", where, quote(line));
   line.remove_prefix(1);
   if (line.starts_with(' ')) line.remove_prefix(1);
   return line;
@@ -112,7 +111,7 @@ std::vector<NotebookCell> parse_notebook_cells(std::string_view text, const std:
     if (line.starts_with(kMarker)) {
       cells.push_back(parse_marker(line, place));
       if (!ids.insert(cells.back().id).second)
-        throw FormatError(fmt::format("{}: cell id {} is used twice", place, cells.back().id));
+        throw FormatError("{}: cell id {} is used twice", place, cells.back().id);
       continue;
     }
     if (cells.empty()) continue;
@@ -128,7 +127,7 @@ void set_notebook_parameter(NotebookCell& cell, std::string_view name, const Jso
   const std::string start = fmt::format("{} = ", name);
   std::size_t at = cell.source.starts_with(start) ? 0 : cell.source.find("\n" + start);
   if (at == std::string::npos)
-    throw ConfigError(fmt::format("cell {} has no parameter {}", quote(cell.id), quote(name)));
+    throw ConfigError("cell {} has no parameter {}", quote(cell.id), quote(name));
   if (cell.source[at] == '\n') ++at;
   const std::size_t end = std::min(cell.source.find('\n', at), cell.source.size());
   const std::size_t comment = std::min(cell.source.find("  # ", at), end);
@@ -141,8 +140,7 @@ std::string notebook_text(const std::vector<NotebookCell>& cells) {
   std::set<std::string> ids;
   for (const NotebookCell& cell : cells) {
     if (!is_id(cell.id) || !ids.insert(cell.id).second)
-      throw ConfigError(
-          fmt::format("notebook cell id {} is empty, not an id, or used twice", quote(cell.id)));
+      throw ConfigError("notebook cell id {} is empty, not an id, or used twice", quote(cell.id));
     Json metadata = Json::object();
     if (!cell.tags.empty()) metadata["tags"] = cell.tags;
     Json json;

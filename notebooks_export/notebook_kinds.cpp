@@ -21,16 +21,16 @@ using Json = nlohmann::ordered_json;
 
 void check_results(const NotebookKind& kind, const NotebookInputs& inputs) {
   if (inputs.results.empty())
-    throw ConfigError(fmt::format("notebook {}: expected at least one result", kind.name));
+    throw ConfigError("notebook {}: expected at least one result", kind.name);
   std::set<std::string> seen;
   for (const NotebookFile& result : inputs.results) {
     if (!seen.insert(result.kind).second)
-      throw ConfigError(fmt::format("notebook {}: two results are of kind {}, expected one",
-                                    kind.name, result.kind));
+      throw ConfigError("notebook {}: two results are of kind {}, expected one", kind.name,
+                        result.kind);
     const auto& kinds = kind.result_kinds;
     if (std::find(kinds.begin(), kinds.end(), result.kind) != kinds.end()) continue;
-    throw ConfigError(fmt::format("notebook {} shows results of {}, but {} is one of {}", kind.name,
-                                  fmt::join(kinds, ", "), result.path, quote(result.kind)));
+    throw ConfigError("notebook {} shows results of {}, but {} is one of {}", kind.name,
+                      fmt::join(kinds, ", "), result.path, quote(result.kind));
   }
 }
 
@@ -112,8 +112,8 @@ const NotebookKind& find_notebook_kind(std::string_view name) {
     if (kind.name == name) return kind;
     names.push_back(kind.name);
   }
-  throw ConfigError(fmt::format("there is no notebook {}: expected one of {}", quote(name),
-                                fmt::join(names, ", ")));
+  throw ConfigError("there is no notebook {}: expected one of {}", quote(name),
+                    fmt::join(names, ", "));
 }
 
 std::string make_notebook(const NotebookKind& kind, const NotebookInputs& inputs) {

@@ -62,13 +62,12 @@ class OwnedView final : public ResultView {
 
 std::unique_ptr<ResultView> view_of(const Table& table, ResultInfo info,
                                     const std::function<void(ResultWriter&)>& more = {}) {
-  if (table.n_rows() == 0)
-    throw FormatError(fmt::format("{}: the table has no rows", table.name()));
+  if (table.n_rows() == 0) throw FormatError("{}: the table has no rows", table.name());
   // Results in HDF5 have as many arrays at most; what follows looks for columns by their names.
   constexpr std::size_t kMostColumns = 10'000;
   if (table.columns().size() > kMostColumns) {
-    throw FormatError(fmt::format("{}: a table of {} columns, expected at most {}", table.name(),
-                                  table.columns().size(), kMostColumns));
+    throw FormatError("{}: a table of {} columns, expected at most {}", table.name(),
+                      table.columns().size(), kMostColumns);
   }
   if (info.config_hash.empty() && table.has_text("config_hash"))
     info.config_hash = table.text("config_hash").at(0);
@@ -122,14 +121,12 @@ bool is_hdf5(const fs::path& file) {
 std::unique_ptr<ResultView> open_result(const fs::path& file) {
   const std::string name = file.string();
   std::error_code error;
-  if (fs::is_directory(file, error))
-    throw IoError(fmt::format("{} is a folder, expected a file", name));
-  if (file != "-" && !fs::exists(file, error))
-    throw IoError(fmt::format("cannot read {}: no such file", name));
+  if (fs::is_directory(file, error)) throw IoError("{} is a folder, expected a file", name);
+  if (file != "-" && !fs::exists(file, error)) throw IoError("cannot read {}: no such file", name);
   if (is_hdf5(file)) return std::make_unique<FileView>(ResultFile::open(file), name);
   const std::string text = read_whole_file(file, kMaxTextBytes);
   if (text.find('\0') != std::string::npos)
-    throw FormatError(fmt::format("{}: expected a result in HDF5, CSV or JSON", name));
+    throw FormatError("{}: expected a result in HDF5, CSV or JSON", name);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string::npos && (text[first] == '{' || text[first] == '[');
   if (is_json) return open_json(text, name);

@@ -5,12 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <optional>
 
 #include "core/base/error.hpp"
 #include "core/base/lists.hpp"
-#include "core/base/nan.hpp"
 #include "notebooks_export/table_marks.hpp"
 #include "notebooks_export/table_notes.hpp"
 #include "notebooks_export/table_pivot.hpp"
@@ -198,8 +195,8 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
         continue;
       if (const CellSample* sample = pivot.find(other, column, v)) return sample->mean();
     }
-    throw ConfigError(fmt::format("{}: comparing with full attention needs rows of selector full",
-                                  values[v].title));
+    throw ConfigError("{}: comparing with full attention needs rows of selector full",
+                      values[v].title);
   };
   const auto is_full_cell = [&](std::size_t r, std::size_t c) {
     return pivot.roles[r] == RowRole::full || pivot.column_roles[c] == RowRole::full;

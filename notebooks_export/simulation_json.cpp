@@ -19,7 +19,7 @@ namespace {
 using PlainJson = nlohmann::json;
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
-  throw FormatError(fmt::format("{}: {}", where, what));
+  throw FormatError("{}: {}", where, what);
 }
 
 /// A list of numbers, null for NaN.

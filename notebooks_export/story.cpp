@@ -38,21 +38,21 @@ void check_step(const JsonObject& object, const StoryStep& step) {
   const bool has_head = step.shows(StoryPanel::map) || step.shows(StoryPanel::text);
   const bool has_trace = has_head || step.shows(StoryPanel::atlas);
   if (has_trace && step.view.trace.empty()) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: expected the trace that the step shows, here or for the whole story, found none",
-        object.name_of("trace")));
+        object.name_of("trace"));
   }
   const auto needs = [&](const char* field, bool is_there) {
     if (!is_there)
-      throw FormatError(fmt::format("{}: a map or a text shows one head: expected its number",
-                                    object.name_of(field)));
+      throw FormatError("{}: a map or a text shows one head: expected its number",
+                        object.name_of(field));
   };
   if (has_head) {
     needs("layer", step.view.layer.has_value());
     needs("head", step.view.head.has_value());
   }
   const auto refuse = [&](const char* field, bool is_there, const char* why) {
-    if (is_there) throw FormatError(fmt::format("{}: {}", object.name_of(field), why));
+    if (is_there) throw FormatError("{}: {}", object.name_of(field), why);
   };
   refuse("panel", has_head && step.shows(StoryPanel::atlas),
          "an atlas has a map of its own; show it alone or beside a figure");
@@ -125,16 +125,15 @@ Story story_from_text(std::string_view text, const std::string& where, const fs:
     json = StoryJson(story_of_session(json, where));
   const JsonObject object(json, where);
   if (object.string_if("kind").value_or("") != "kvscope-story") {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: no story: expected \"kind\": \"kvscope-story\", or a session that kvscope-explorer "
         "saved; notebooks_export/stories/README.md explains the fields",
-        where));
+        where);
   }
   const std::int64_t version = object.integer("version", 1, kMostPosition);
   if (version > kStoryVersion) {
-    throw FormatError(
-        fmt::format("{}: a story of version {}, known is {}: a newer kvscope reads it", where,
-                    version, kStoryVersion));
+    throw FormatError("{}: a story of version {}, known is {}: a newer kvscope reads it", where,
+                      version, kStoryVersion);
   }
   only(object,
        {"kind", "version", "title", "author", "trace", "draft", "chunk", "dense_layers", "steps"});

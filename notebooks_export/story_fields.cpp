@@ -36,24 +36,23 @@ void only(const JsonObject& object, std::initializer_list<const char*> known) {
   const std::vector<std::string> names(known.begin(), known.end());
   for (const auto& [field, value] : object.value().items()) {
     if (std::find(names.begin(), names.end(), field) != names.end()) continue;
-    throw FormatError(fmt::format("{}: there is no such field; expected {}{}",
-                                  object.name_of(quote(field)), fmt::join(names, ", "),
-                                  did_you_mean(field, names)));
+    throw FormatError("{}: there is no such field; expected {}{}", object.name_of(quote(field)),
+                      fmt::join(names, ", "), did_you_mean(field, names));
   }
 }
 
 std::string text_in(const JsonObject& object, const std::string& field, std::size_t most) {
   const std::string text = object.string_if(field).value_or("");
   if (text.size() <= most) return text;
-  throw FormatError(fmt::format("{}: expected at most {} bytes, found {}; shorten it",
-                                object.name_of(field), most, text.size()));
+  throw FormatError("{}: expected at most {} bytes, found {}; shorten it", object.name_of(field),
+                    most, text.size());
 }
 
 void check_length(const JsonObject& object, const std::string& field, const StoryJson& list,
                   std::size_t most) {
   if (list.size() <= most) return;
-  throw FormatError(fmt::format("{}: expected at most {} entries, found {}", object.name_of(field),
-                                most, list.size()));
+  throw FormatError("{}: expected at most {} entries, found {}", object.name_of(field), most,
+                    list.size());
 }
 
 std::optional<Index> position_in(const JsonObject& object, const std::string& field) {
@@ -85,8 +84,8 @@ StoryMethod method_in(const JsonObject& object) {
       return 0;
     });
   } else if (!out.method.caps().budgets.empty()) {
-    throw FormatError(fmt::format("{}: {} needs one, as 256 or \"ratio=0.1\"",
-                                  object.name_of("budget"), out.method.text()));
+    throw FormatError("{}: {} needs one, as 256 or \"ratio=0.1\"", object.name_of("budget"),
+                      out.method.text());
   }
   return out;
 }
@@ -96,10 +95,10 @@ StoryMark mark_in(const JsonObject& object, const std::string& place) {
   const bool is_box = object.has("queries") || object.has("keys");
   const bool is_arrow = object.has("from") || object.has("to");
   if (is_box + is_arrow + object.has("words") != 1) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: expected one of a box (\"queries\" and \"keys\"), an arrow on the map (\"from\" and "
         "\"to\", each [query, key]) or \"words\" of the text",
-        place));
+        place);
   }
   mark.label = text_in(object, "label", kMostTitleBytes);
   if (is_box) {
@@ -161,7 +160,7 @@ StoryFigure figure_in(const JsonObject& object, const fs::path& folder) {
                if (!file.is_string()) object.refuse("results", "a list of files");
                figure.results.push_back(folder / file.get<std::string>());
                if (file.get_ref<const std::string&>().empty())
-                 throw FormatError(fmt::format("{}: a file without a name", object.name_of(place)));
+                 throw FormatError("{}: a file without a name", object.name_of(place));
              });
   if (figure.results.empty()) object.refuse("results", "a list of files");
   if (!object.has("options")) return figure;
@@ -178,9 +177,8 @@ StoryFigure figure_in(const JsonObject& object, const fs::path& folder) {
   });
   for (const auto& [field, value] : options.value().items()) {
     if (std::find(known.begin(), known.end(), field) != known.end()) continue;
-    throw FormatError(fmt::format("{}: there is no such option; expected {}{}",
-                                  options.name_of(quote(field)), fmt::join(known, ", "),
-                                  did_you_mean(field, known)));
+    throw FormatError("{}: there is no such option; expected {}{}", options.name_of(quote(field)),
+                      fmt::join(known, ", "), did_you_mean(field, known));
   }
   return figure;
 }

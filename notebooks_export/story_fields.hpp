@@ -46,7 +46,7 @@ auto read_field(const JsonObject& object, const std::string& field, Read&& read)
   try {
     return read();
   } catch (const ConfigError& e) {
-    throw FormatError(fmt::format("{}: {}", object.name_of(field), e.what()));
+    throw FormatError("{}: {}", object.name_of(field), e.what());
   }
 }
 

@@ -119,9 +119,9 @@ plot::Figure story_figure(const StoryFigure& figure, const std::string& step) {
     }
     return make_figure(find_figure_kind(figure.kind), input);
   } catch (const ConfigError& e) {
-    throw ConfigError(fmt::format("{}: {}", step, e.what()));
+    throw ConfigError("{}: {}", step, e.what());
   } catch (const FormatError& e) {
-    throw FormatError(fmt::format("{}: {}", step, e.what()));
+    throw FormatError("{}: {}", step, e.what());
   }
 }
 

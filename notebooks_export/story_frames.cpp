@@ -213,14 +213,14 @@ std::vector<OutputFile> make_story_frames(const Story& story, FramesOver over,
     constexpr std::string_view kLacks[] = {
         "", "a map or a text", "a map or a text with a method that takes a budget in tokens",
         "a map or a text of a trace with decoded tokens among its queries"};
-    throw ConfigError(fmt::format("--over {}: no step of the story has {}", enum_name(over),
-                                  kLacks[static_cast<std::size_t>(over)]));
+    throw ConfigError("--over {}: no step of the story has {}", enum_name(over),
+                      kLacks[static_cast<std::size_t>(over)]);
   }
   if (variants.size() > kMostFrames) {
     throw ConfigError(
-        fmt::format("--over {}: {} frames, expected at most {}; name fewer steps or "
-                    "a part of the queries",
-                    enum_name(over), variants.size(), kMostFrames));
+        "--over {}: {} frames, expected at most {}; name fewer steps or "
+        "a part of the queries",
+        enum_name(over), variants.size(), kMostFrames);
   }
   FrameMaker maker(open, pool, stop);
   std::vector<OutputFile> files;

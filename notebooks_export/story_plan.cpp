@@ -119,10 +119,10 @@ class Planner {
       });
       add_all(plan_.reads[*out.reads].methods, out.methods);
       if (plan_.reads[*out.reads].methods.size() > kMostStoryMethods) {
-        throw ConfigError(fmt::format(
+        throw ConfigError(
             "{}: the steps that show this head's text name {} methods, expected at most {} "
             "together",
-            name_, plan_.reads[*out.reads].methods.size(), kMostStoryMethods));
+            name_, plan_.reads[*out.reads].methods.size(), kMostStoryMethods);
       }
     }
     return out;
@@ -156,8 +156,8 @@ class Planner {
     const Index n = trace.info().n_tokens;
     const auto check = [&](const char* what, Index last) {
       if (last < n) return;
-      throw ConfigError(fmt::format("{}: {} up to position {}, but {} holds positions 0 to {}",
-                                    name_, what, last, trace.where(), n - 1));
+      throw ConfigError("{}: {} up to position {}, but {} holds positions 0 to {}", name_, what,
+                        last, trace.where(), n - 1);
     };
     const StoryView& view = step_->view;
     if (view.queries) check("queries", view.queries->end - 1);
@@ -174,9 +174,9 @@ class Planner {
     }
     if (view.queries && view.keys && view.keys->begin >= view.queries->end) {
       throw ConfigError(
-          fmt::format("{}: no query up to {} sees a key from {} on: a query sees the keys up to "
-                      "its own position",
-                      name_, view.queries->end - 1, view.keys->begin));
+          "{}: no query up to {} sees a key from {} on: a query sees the keys up to "
+          "its own position",
+          name_, view.queries->end - 1, view.keys->begin);
     }
   }
 
@@ -185,7 +185,7 @@ class Planner {
     try {
       return work();
     } catch (const ConfigError& e) {
-      throw ConfigError(fmt::format("{}: {}", name_, e.what()));
+      throw ConfigError("{}: {}", name_, e.what());
     }
   }
 
@@ -251,10 +251,10 @@ void choose_blocks(StoryPlan& plan, const StoryPageOptions& options, double othe
                                             return longest_side(a.grid) < longest_side(b.grid);
                                           });
     const Index cells = largest == plan.maps.end() ? 0 : longest_side(largest->grid);
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "export: {} maps with up to {} cells per side, texts and figures take {:.1f} MB, expected "
         "at most {} (--max-size); {}",
-        plan.maps.size(), cells, total() / kBytesPerMb, options.max_size, what_to_do));
+        plan.maps.size(), cells, total() / kBytesPerMb, options.max_size, what_to_do);
   };
   if (options.max_cells > 0 && total() > room)
     refuse("choose fewer --layers, --heads or steps, or fewer --max-cells");

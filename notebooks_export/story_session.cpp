@@ -38,10 +38,10 @@ std::string trace_of(const JsonObject& session, const JsonObject& mark) {
                                     : trace.string_if("uuid").value_or("") == uuid;
     if (is_it && !path.empty()) return path;
   }
-  throw FormatError(fmt::format(
+  throw FormatError(
       "{}: the bookmark is of {}, which is not among the session's traces: open it in the window "
       "and save the session again, or remove the bookmark",
-      mark.name_of("trace"), quote(name.empty() ? uuid : name)));
+      mark.name_of("trace"), quote(name.empty() ? uuid : name));
 }
 
 /// The bookmark's method with the sliders of the session, as the window runs it; null if the
@@ -59,7 +59,7 @@ OrderedJson method_of(const JsonObject& mark, const JsonObject* sliders) {
       }
     }
   } catch (const ConfigError& e) {
-    throw FormatError(fmt::format("{}: {}", mark.name_of("selector"), e.what()));
+    throw FormatError("{}: {}", mark.name_of("selector"), e.what());
   }
   OrderedJson out = {{"method", method.text()}};
   const auto& budgets = method.caps().budgets;
@@ -95,10 +95,10 @@ OrderedJson story_of_session(const SavedJson& session, const std::string& where)
   const SavedJson none = SavedJson::array();
   const SavedJson& marks = object.find("bookmarks") != nullptr ? object.list("bookmarks") : none;
   if (marks.empty()) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: the session has no bookmarks, and a story is made of them: in the window, select a "
         "query and a key, press Ctrl+B, and save the session again",
-        where));
+        where);
   }
   for (std::size_t i = 0; i < marks.size(); ++i) {
     const JsonObject mark(marks[i], where, fmt::format("bookmarks[{}].", i));

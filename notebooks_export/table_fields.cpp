@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "analysis/base/mapped.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/nan.hpp"
@@ -126,9 +127,7 @@ std::string TableField::title() const {
 }
 
 std::vector<std::string> TableField::columns() const {
-  std::vector<std::string> names;
-  for (const Part& part : parts_) names.push_back(part.column->name);
-  return names;
+  return mapped<std::string>(parts_, [&](const Part& part) { return part.column->name; });
 }
 
 bool TableField::is_method() const {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "analysis/base/mapped.hpp"
 #include "analysis/base/number_formats.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
@@ -49,9 +50,7 @@ bool matches(const TableColumn& column, std::size_t row, const std::string& want
 }
 
 std::vector<FieldKey> keys_of(const Fields& fields, std::size_t row) {
-  std::vector<FieldKey> keys;
-  for (const TableField& field : fields) keys.push_back(field.key(row));
-  return keys;
+  return mapped<FieldKey>(fields, [&](const TableField& field) { return field.key(row); });
 }
 
 bool is_whole(const std::vector<FieldKey>& key) {
@@ -114,10 +113,10 @@ void leave_out_unsolved(const Table& table, const TableSpec& spec, Rows& rows, L
     add_once(left_out.unsolved[kind->cell(row)], where);
   }
   if (kept.empty()) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "the dense model answers none of these prompts, so that nothing can be compared; --where "
         "kind={} shows the rows all the same",
-        kind->cell(rows.front())));
+        kind->cell(rows.front()));
   }
   rows = std::move(kept);
 }
@@ -153,8 +152,8 @@ Rows chosen_rows(const Table& table, const TableSpec& spec, const MatchedRows& m
     for (const std::size_t row : before) {
       if (found.size() < 12) found.insert(column.cell(row));
     }
-    throw ConfigError(fmt::format("no row has {} = {}; there is {}", name, quote(text),
-                                  some_of({found.begin(), found.end()})));
+    throw ConfigError("no row has {} = {}; there is {}", name, quote(text),
+                      some_of({found.begin(), found.end()}));
   }
   // a sweep lists layers and their heads: averaging both would count every head twice
   const TableColumn* q_head = table.find("q_head");
@@ -198,10 +197,10 @@ void check_alike(const Table& table, const Rows& rows, const MatchedRows& matche
     if (field.text == &NumberFormats::recorded &&
         is_one_per_cell(*column, rows, row_fields, column_fields))
       continue;
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "the rows differ in {0} ({1} and {2}), which is another computation: choose one with "
         "--where {0}=...",
-        name, *texts.begin(), *texts.rbegin()));
+        name, *texts.begin(), *texts.rbegin());
   }
   for (const char* name : {"selector", "method", matched.targets().empty() ? "budget" : "match",
                            "phase", "task", "model", "gamma", "protocol", "turn"}) {
@@ -220,10 +219,10 @@ void check_alike(const Table& table, const Rows& rows, const MatchedRows& matche
                          : which == "budget"   ? used.contains("method")
                                                : false;
     if (is_said && is_one_per_cell(*column, rows, row_fields, column_fields)) continue;
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "the rows differ in {0} ({1}, ...{2}): put it into the rows or columns, or choose one with "
         "--where {0}={1}",
-        name, *texts.begin(), *texts.rbegin()));
+        name, *texts.begin(), *texts.rbegin());
   }
 }
 
@@ -237,10 +236,10 @@ BoundValue bind_value(const Table& table, const TableValue& value, const Rows& r
   if (!bound.column) bound.column = &table.at(names.front());
   const std::string& name = bound.column->name;
   if (bound.column->is_text)
-    throw ConfigError(fmt::format("column {} holds text, expected numbers", quote(name)));
+    throw ConfigError("column {} holds text, expected numbers", quote(name));
   if (std::all_of(rows.begin(), rows.end(),
                   [&](std::size_t row) { return std::isnan(bound.column->numbers[row]); }))
-    throw ConfigError(fmt::format("column {} is empty in all {} rows", quote(name), rows.size()));
+    throw ConfigError("column {} is empty in all {} rows", quote(name), rows.size());
   const auto metric = find_metric(name);
   bound.title = !value.title.empty() ? value.title : metric ? metric->title : name;
   bound.better = value.better.value_or(metric ? metric->better : Better::neither);
@@ -256,9 +255,8 @@ BoundValue bind_value(const Table& table, const TableValue& value, const Rows& r
   bound.low = end("_low");
   bound.high = end("_high");
   if (spread == Spread::recorded && (!bound.low || !bound.high)) {
-    throw ConfigError(
-        fmt::format("the result records no interval of {}: expected columns {} and {}", quote(name),
-                    stem + "_low", stem + "_high"));
+    throw ConfigError("the result records no interval of {}: expected columns {} and {}",
+                      quote(name), stem + "_low", stem + "_high");
   }
   return bound;
 }
@@ -311,15 +309,15 @@ TablePivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& 
             values.size() >
         kMaxCells) {
       throw ConfigError(
-          fmt::format("the table would have more than {} cells: choose fields with fewer values, "
-                      "or some of the rows with --where",
-                      kMaxCells));
+          "the table would have more than {} cells: choose fields with fewer values, "
+          "or some of the rows with --where",
+          kMaxCells);
     }
   }
   if (pivot.columns.keys.empty()) {
     if (!column_fields.empty())
-      throw ConfigError(fmt::format("no row has a value of {}: nothing to make columns of",
-                                    column_fields.front().columns().front()));
+      throw ConfigError("no row has a value of {}: nothing to make columns of",
+                        column_fields.front().columns().front());
     pivot.columns.find_or_add({});
     pivot.column_roles.push_back(RowRole::method);
   }

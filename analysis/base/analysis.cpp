@@ -47,6 +47,23 @@ ResultInfo make_result_info(std::string_view kind, std::span<const TraceSource* 
   return info;
 }
 
+ResultInfo make_result_info(std::string_view kind, const TraceSource& trace,
+                            nlohmann::ordered_json config, const ResultProvenance& provenance) {
+  const TraceSource* const traces[] = {&trace};
+  return make_result_info(kind, traces, std::move(config), provenance);
+}
+
+nlohmann::ordered_json with_part(nlohmann::ordered_json options, const TraceInfo& part) {
+  options["layers"] = part.layers;
+  options["heads"] = part.q_heads;
+  return options;
+}
+
+void add_plot(ResultWriter& output, std::string name, std::string signal,
+              std::vector<std::string> axes, std::string title) {
+  output.add_plot({std::move(name), std::move(signal), std::move(axes), std::move(title)});
+}
+
 void check_stop(const std::stop_token& stop, std::string_view analysis) {
   if (stop.stop_requested()) throw Interrupted("{}: stopped on request", analysis);
 }

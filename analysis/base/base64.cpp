@@ -1,7 +1,5 @@
 #include "analysis/base/base64.hpp"
 
-#include <cstdint>
-
 namespace kvscope {
 
 namespace {

@@ -13,7 +13,6 @@
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
-#include "core/base/vocabulary.hpp"
 #include "core/base/whole_file.hpp"
 
 namespace kvscope {

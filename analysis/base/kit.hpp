@@ -12,6 +12,7 @@
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/columns.hpp"
+#include "analysis/base/mapped.hpp"
 #include "analysis/base/measure_layers.hpp"
 #include "analysis/base/statistics.hpp"
 #include "core/base/error.hpp"

@@ -1,5 +1,7 @@
 #include "analysis/base/replay_pairs.hpp"
 
+#include "analysis/base/mapped.hpp"
+
 #include <algorithm>
 
 namespace kvscope {
@@ -18,12 +20,8 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
                     Phase phase, const std::optional<std::string>& without_draft,
                     std::string_view analysis) {
   PairPlan plan;
-  std::vector<std::string> names;
-  for (const MethodSpec& spec : selectors) names.push_back(spec.text());
-  std::vector<std::string> budget_names;
-  for (const Budget& budget : budgets) budget_names.push_back(budget.to_string());
-  require_unique(names, "selector", analysis);
-  require_unique(budget_names, "budget", analysis);
+  require_unique(mapped<std::string>(selectors, &MethodSpec::text), "selector", analysis);
+  require_unique(mapped<std::string>(budgets, &Budget::to_string), "budget", analysis);
   for (const MethodSpec& spec : selectors) {
     const SelectorCaps& caps = spec.caps();
     if (!caps.is_defined(phase)) {
@@ -38,19 +36,18 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
       plan.pairs.push_back({spec, std::nullopt});
       continue;
     }
-    for (std::size_t b = 0; b < budget_names.size(); ++b) {
-      const bool fits = std::ranges::find(caps.budgets, budgets[b].kind) != caps.budgets.end();
+    for (const Budget& budget : budgets) {
+      const bool fits = std::ranges::find(caps.budgets, budget.kind) != caps.budgets.end();
       if (fits) {
-        plan.pairs.push_back({spec, budgets[b]});
+        plan.pairs.push_back({spec, budget});
       } else {
-        const std::string kind = budget_names[b].substr(0, budget_names[b].find('=') + 1);
-        std::vector<std::string> taken;
-        for (const Budget::Kind known : caps.budgets) {
-          const std::string text = Budget{known, 1.0}.to_string();
-          taken.push_back(text.substr(0, text.find('=') + 1) + "...");
-        }
-        const std::string sentence = fmt::format("{} takes no budget {}..., expected {}", spec,
-                                                 kind, fmt::join(taken, " or "));
+        const auto kind_text = [](Budget::Kind kind) {
+          const std::string text = Budget{kind, 1.0}.to_string();
+          return text.substr(0, text.find('=') + 1) + "...";
+        };
+        const std::string sentence =
+            fmt::format("{} takes no budget {}, expected {}", spec, kind_text(budget.kind),
+                        fmt::join(mapped<std::string>(caps.budgets, kind_text), " or "));
         if (std::ranges::find(plan.skipped, sentence) == plan.skipped.end()) {
           plan.skipped.push_back(sentence);  // once for all values of a kind
         }

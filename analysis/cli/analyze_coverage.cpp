@@ -22,11 +22,6 @@ std::vector<double> parse_shares(std::string_view text) {
   return shares;
 }
 
-std::string cell(const nlohmann::ordered_json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  return value.is_number() ? number_text(value.get<double>()) : "-";
-}
-
 AnalysisCard coverage_card() {
   AnalysisCard card;
   card.kind = "coverage";
@@ -89,8 +84,7 @@ class AnalyzeCoverage final : public AnalyzeCommand {
   }
   Json options_json() const override {
     const CoverageOptions options = coverage_options();
-    std::vector<std::string> selectors;
-    for (const MethodSpec& selector : options.selectors) selectors.push_back(selector.text());
+    const auto selectors = mapped<std::string>(options.selectors, &MethodSpec::text);
     Json json = {{"draft", draft_ ? Json(draft_->string()) : Json(nullptr)},
                  {"selectors", selectors},
                  {"p", options.shares}};
@@ -119,9 +113,10 @@ class AnalyzeCoverage final : public AnalyzeCommand {
     TextTable table(
         {"selection", "kept keys", "mass", "5th percentile", "worst layer", "head", "its mass"});
     for (const Json& pair : summary["pairs"]) {
-      table.add_row({cell(pair["pair"]), cell(pair["kept_keys"]), cell(pair["mass_mean"]),
-                     cell(pair["mass_p05"]), cell(pair["worst_layer"]), cell(pair["worst_head"]),
-                     cell(pair["worst_mass"])});
+      table.add_row({pair["pair"].get<std::string>(), number_cell(pair, "kept_keys"),
+                     number_cell(pair, "mass_mean"), number_cell(pair, "mass_p05"),
+                     number_cell(pair, "worst_layer"), number_cell(pair, "worst_head"),
+                     number_cell(pair, "worst_mass")});
     }
     return "\n" + table.text();
   }
@@ -129,14 +124,12 @@ class AnalyzeCoverage final : public AnalyzeCommand {
     const std::string budget = fmt::format(
         "an oracle needs {} keys per row for {} of the attention ({} in the worst row); one budget "
         "for all: {}",
-        number_text(total_of(totals, "budget_mean")), percent_text(total_of(totals, "target_mass")),
-        number_text(total_of(totals, "budget_max")),
-        number_text(total_of(totals, "budget_shared")));
+        number_cell(totals, "budget_mean"), percent_cell(totals, "target_mass"),
+        number_cell(totals, "budget_max"), number_cell(totals, "budget_shared"));
     if (!totals.contains("specattn_mass")) return budget;
     return fmt::format("{}; SpecAttn keeps {}, floor {}, violated {} times", budget,
-                       percent_text(total_of(totals, "specattn_mass")),
-                       percent_text(total_of(totals, "pinsker_floor")),
-                       number_text(total_of(totals, "violations")));
+                       percent_cell(totals, "specattn_mass"), percent_cell(totals, "pinsker_floor"),
+                       number_cell(totals, "violations"));
   }
 
   std::optional<fs::path> draft_;

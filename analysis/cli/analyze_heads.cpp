@@ -41,11 +41,9 @@ class AnalyzeHeads final : public AnalyzeOne<HeadsOptions> {
     if (!summary["methods"].empty()) {
       TextTable table({"method", "attention lost", "worst layer", "head", "it loses"});
       for (const Json& method : summary["methods"]) {
-        table.add_row({method["pair"].get<std::string>(),
-                       number_text(total_of(method, "lost_mass"), 3),
-                       number_text(total_of(method, "worst_layer"), 3),
-                       number_text(total_of(method, "worst_head"), 3),
-                       number_text(total_of(method, "worst_lost_mass"), 3)});
+        table.add_row({method["pair"].get<std::string>(), number_cell(method, "lost_mass", 3),
+                       number_cell(method, "worst_layer", 3), number_cell(method, "worst_head", 3),
+                       number_cell(method, "worst_lost_mass", 3)});
       }
       text = "\n" + table.text();
     }

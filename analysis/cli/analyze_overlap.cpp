@@ -37,7 +37,7 @@ class AnalyzeOverlap final : public AnalyzeOne<OverlapOptions> {
       std::vector<std::string> cells = {one["first"], one["second"], "-"};
       if (one["budget"].is_string()) cells.back() = one["budget"];
       for (const ReportColumn& column : kind_card().columns)
-        cells.push_back(number_text(total_of(one, column.key), 3));
+        cells.push_back(number_cell(one, column.key, 3));
       table.add_row(std::move(cells));
     }
     std::string text = "\n" + table.text();

@@ -74,6 +74,14 @@ std::string filled_in(std::string_view text, const Json& totals) {
   return out += text;
 }
 
+std::string number_cell(const Json& row, std::string_view key, int digits) {
+  return number_text(total_of(row, key), digits);
+}
+
+std::string percent_cell(const Json& row, std::string_view key) {
+  return percent_text(total_of(row, key));
+}
+
 double total_of(const Json& totals, std::string_view key) {
   const auto found = totals.find(std::string(key));
   return found != totals.end() && found->is_number() ? found->get<double>()

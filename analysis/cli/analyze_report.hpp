@@ -1,5 +1,5 @@
-// How the summary of an analysis is shown: a table per layer with the totals under it, JSON, or
-// CSV, and a line of words.
+// How the summary of an analysis is shown: a table per layer with the totals under it, a line of
+// words; and the cells of a report's rows.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -21,6 +21,10 @@ std::string summary_table(const nlohmann::ordered_json& summary,
 
 /// A number of the totals; NaN if it is not there.
 double total_of(const nlohmann::ordered_json& totals, std::string_view key);
+
+/// Cells of a row: its number in so many digits, or as percent; "-" where there is none.
+std::string number_cell(const nlohmann::ordered_json& row, std::string_view key, int digits = 4);
+std::string percent_cell(const nlohmann::ordered_json& row, std::string_view key);
 
 /// `text` with numbers of the totals in place of {key} (four digits), {key:3} (three) and {key:%}
 /// (a share as percent); "-" for one that is not there.

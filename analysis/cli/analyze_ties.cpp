@@ -90,19 +90,14 @@ class AnalyzeTies final : public AnalyzeCommand {
   std::string more_text(const Json& summary) const override {
     TextTable table({"method", "ranks", "scores", "rows", "with a tie", "tied set", "keys changed",
                      "gap below a step", "median gap", ""});
-    const auto number = [](const Json& row, const char* key) {
-      return row[key].is_number() ? number_text(row[key].get<double>()) : std::string("-");
-    };
-    const auto share = [](const Json& row, const char* key) {
-      return row[key].is_number() ? percent_text(row[key].get<double>()) : std::string("-");
-    };
     for (const Json& row : summary["rows"]) {
       const auto page = row["page"].get<Index>();
       table.add_row({row["selector"].get<std::string>(),
                      page == 1 ? std::string("tokens") : fmt::format("pages of {}", page),
-                     row["scores"].get<std::string>(), number(row, "rows"), share(row, "tie_share"),
-                     number(row, "tied"), number(row, "changed"), share(row, "close_share"),
-                     number(row, "gap_steps"),
+                     row["scores"].get<std::string>(), number_cell(row, "rows"),
+                     percent_cell(row, "tie_share"), number_cell(row, "tied"),
+                     number_cell(row, "changed"), percent_cell(row, "close_share"),
+                     number_cell(row, "gap_steps"),
                      row["refused"] == "" ? std::string()
                                           : "not taken: " + row["refused"].get<std::string>()});
     }
@@ -130,8 +125,8 @@ class AnalyzeTies final : public AnalyzeCommand {
       const std::string share = fmt::format("tie_share_{}", type);
       if (!totals.contains(share) || !totals.at(share).is_number()) continue;
       text += fmt::format("{}in {} {} ({} keys)", text.empty() ? "" : ", ", type,
-                          percent_text(total_of(totals, share)),
-                          number_text(total_of(totals, fmt::format("changed_{}", type))));
+                          percent_cell(totals, share),
+                          number_cell(totals, fmt::format("changed_{}", type)));
     }
     if (text.empty()) return "no row has a cut";
     return fmt::format(

@@ -37,13 +37,9 @@ class BenchCommand : public Command {
   }
 
   int run(const OptionSet&, const std::string& command_line) override {
-    if (n_tokens_ < 1 || n_tokens_ > kMostTokens) {
-      throw UsageError("--lengths: expected a value in [1, {}], found {}", kMostTokens, n_tokens_);
-    }
+    check_range("lengths", n_tokens_, 1, kMostTokens);
     if (chunk_ < 1) throw UsageError("--chunk: expected at least 1, found {}", chunk_);
-    if (n_repeats_ < 1 || n_repeats_ > 1000) {
-      throw UsageError("--repeat: expected a value in [1, 1000], found {}", n_repeats_);
-    }
+    check_range("repeat", n_repeats_, 1, 1000);
     const fs::path dir = model_dir(model_);
     const ModelConfig config = load_config(dir);
     if (n_tokens_ + n_extra_tokens() > config.max_positions) {

@@ -10,7 +10,6 @@
 #include "analysis/cli/device_option.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
-#include "analysis/cli/model_source.hpp"
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "core/selectors/spec_lists.hpp"
@@ -46,8 +45,7 @@ class BenchLive final : public BenchReportCommand {
   void check_usage() const override {
     parse_counts(lengths_, "lengths");
     if (chunk_ < 1) throw UsageError("--chunk: expected at least 1, found {}", chunk_);
-    if (n_repeats_ < 1 || n_repeats_ > 1000)
-      throw UsageError("--repeat: expected a value in [1, 1000], found {}", n_repeats_);
+    check_range("repeat", n_repeats_, 1, 1000);
   }
 
   Json measure(const Means& means) const override {

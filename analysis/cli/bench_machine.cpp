@@ -51,7 +51,7 @@ class BenchMachine final : public Command {
     MachineMeter meter(pool, [] { return now_by(BenchClock::wall); });
     meter.measure(progress.callback(), stop.token());
     const HardwareProfile profile = meter.profile(cpu_name());
-    const nlohmann::ordered_json json = hardware_json(profile);
+    const Json json = hardware_json(profile);
     if (out_) save_text(*out_, json.dump(1) + "\n", overwrite_);
     json_ ? print_json(json) : print(describe_machine(profile));
     return kOk;

@@ -59,10 +59,8 @@ class BenchNucleus final : public BenchReportCommand {
   void check_usage() const override {
     if (!(p_ > 0.0 && p_ <= 1.0))
       throw UsageError("--p: expected a value above 0 and up to 1, found {}", p_);
-    if (n_rows_ < 1 || n_rows_ > 1'000'000)
-      throw UsageError("--rows: expected a value in [1, 1000000], found {}", n_rows_);
-    if (!(spread_ >= 0.0 && spread_ <= 100.0))
-      throw UsageError("--spread: expected a value in [0, 100], found {}", spread_);
+    check_range("rows", n_rows_, 1, 1'000'000);
+    check_range("spread", spread_, 0.0, 100.0);
     for (const Index n : parse_counts(keys_, "keys")) {
       if (n > 100'000'000) throw UsageError("--keys: expected at most 100000000, found {}", n);
     }

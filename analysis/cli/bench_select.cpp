@@ -191,16 +191,12 @@ class BenchSelect final : public Command {
  private:
   /// Context lengths, ascending.
   std::vector<Index> check_usage() const {
-    const auto check = [](const char* option, auto value, Index low, Index high) {
-      if (static_cast<Index>(value) < low || static_cast<Index>(value) > high)
-        throw UsageError("--{}: expected a value in [{}, {}], found {}", option, low, high, value);
-    };
-    check("chunk", chunk_, 1, 1 << 20);
-    check("n-kv", shape_.n_kv, 1, 1024);
-    check("n-q", shape_.n_q, 1, 1024);
-    check("d-head", shape_.d_head, 1, 1024);
-    check("repeat", n_repeats_, 1, 1000);
-    check("threads", n_threads_, 1, 1024);
+    check_range("chunk", chunk_, 1, 1 << 20);
+    check_range("n-kv", shape_.n_kv, 1, 1024);
+    check_range("n-q", shape_.n_q, 1, 1024);
+    check_range("d-head", shape_.d_head, 1, 1024);
+    check_range("repeat", n_repeats_, 1, 1000);
+    check_range("threads", n_threads_, 1, 1024);
     if (shape_.n_q % shape_.n_kv != 0) {
       throw UsageError("--n-q: expected a multiple of the {} KV heads, found {}", shape_.n_kv,
                        shape_.n_q);

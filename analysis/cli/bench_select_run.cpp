@@ -1,7 +1,6 @@
 #include "analysis/cli/bench_select_run.hpp"
 
 #include <cmath>
-#include <memory>
 #include <numeric>
 #include <random>
 

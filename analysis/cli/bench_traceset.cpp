@@ -150,17 +150,13 @@ class BenchTraceset final : public BenchReportCommand {
   }
 
   void check_usage() const override {
-    const auto check = [](const char* option, Index value, Index most) {
-      if (value < 1 || value > most)
-        throw UsageError("--{}: expected a value in [1, {}], found {}", option, most, value);
-    };
-    check("lengths", n_tokens_, 100'000'000);
-    check("n-layers", n_layers_, 1000);
-    check("n-q", n_q_, 1024);
-    check("n-kv", n_kv_, 1024);
-    check("d-head", d_head_, 1024);
-    check("chunk", chunk_, 1 << 20);
-    check("split", per_part_, 1000);
+    check_range("lengths", n_tokens_, 1, 100'000'000);
+    check_range("n-layers", n_layers_, 1, 1000);
+    check_range("n-q", n_q_, 1, 1024);
+    check_range("n-kv", n_kv_, 1, 1024);
+    check_range("d-head", d_head_, 1, 1024);
+    check_range("chunk", chunk_, 1, 1 << 20);
+    check_range("split", per_part_, 1, 1000);
     if (n_q_ % n_kv_ != 0)
       throw UsageError("--n-q: expected a multiple of the {} KV heads, found {}", n_kv_, n_q_);
     if (!(limit_ >= 0.0) || limit_ > 1e6)

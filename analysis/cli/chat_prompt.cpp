@@ -1,7 +1,5 @@
 #include "analysis/cli/chat_prompt.hpp"
 
-#include <span>
-
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "core/base/utf8.hpp"

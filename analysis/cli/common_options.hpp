@@ -24,8 +24,7 @@ struct WorkOptions {
   /// The pool's size; throws UsageError for less than one or absurdly many threads.
   int n_threads() const {
     if (!threads) return available_cores();
-    if (*threads < 1 || *threads > 1024)
-      throw UsageError("--threads: expected a value in [1, 1024], found {}", *threads);
+    check_range("threads", *threads, 1, 1024);
     return *threads;
   }
 };

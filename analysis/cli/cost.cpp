@@ -5,6 +5,7 @@
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cli/all_methods.hpp"
+#include "analysis/cli/analyze_report.hpp"
 #include "analysis/cli/bench_select_run.hpp"
 #include "analysis/cli/cost_check.hpp"
 #include "analysis/cli/cost_counts.hpp"
@@ -25,25 +26,20 @@
 namespace kvscope::cli {
 namespace {
 
-std::string cost_cell(const Json& row, const char* key, int digits = 4) {
-  return row.at(key).is_number() ? number_text(row.at(key).get<double>(), digits)
-                                 : std::string("-");
-}
-
 std::string describe_costs(const Json& report) {
   TextTable table({"hardware", "selector", "budget", "batch", "context", "append", "score", "top-k",
                    "attend", "estimate", "us", "dense us", "speedup", "pays from", "model"});
   for (const Json& row : report.at("rows")) {
     const std::string kind = row.at("budget_kind").get<std::string>();
-    table.add_row({row.at("hardware").get<std::string>(), row.at("selector").get<std::string>(),
-                   kind == "none" ? "" : kind + "=" + cost_cell(row, "budget"),
-                   cost_cell(row, "batch"),
-                   cost_cell(row, "context", 8) + (row.at("extrapolated") == 1 ? "*" : ""),
-                   cost_cell(row, "append_us", 3), cost_cell(row, "score_us", 3),
-                   cost_cell(row, "topk_us", 3), cost_cell(row, "attend_us", 3),
-                   cost_cell(row, "estimate_us", 3), cost_cell(row, "predicted_us", 3),
-                   cost_cell(row, "predicted_dense_us", 3), cost_cell(row, "predicted_speedup", 3),
-                   cost_cell(row, "break_even", 7), cost_cell(row, "call_speedup", 3)});
+    table.add_row(
+        {row.at("hardware").get<std::string>(), row.at("selector").get<std::string>(),
+         kind == "none" ? "" : kind + "=" + number_cell(row, "budget"), number_cell(row, "batch"),
+         number_cell(row, "context", 8) + (row.at("extrapolated") == 1 ? "*" : ""),
+         number_cell(row, "append_us", 3), number_cell(row, "score_us", 3),
+         number_cell(row, "topk_us", 3), number_cell(row, "attend_us", 3),
+         number_cell(row, "estimate_us", 3), number_cell(row, "predicted_us", 3),
+         number_cell(row, "predicted_dense_us", 3), number_cell(row, "predicted_speedup", 3),
+         number_cell(row, "break_even", 7), number_cell(row, "call_speedup", 3)});
   }
   const bool has_scaled = std::any_of(report.at("rows").begin(), report.at("rows").end(),
                                       [](const Json& row) { return row.at("extrapolated") == 1; });
@@ -71,8 +67,8 @@ std::string describe_ledger(const Json& report) {
     const std::string role = row.at("role").get<std::string>();
     const bool is_known = row.at("predicted").is_number();
     table.add_row({row.at("id").get<std::string>(), row.at("hardware").get<std::string>(),
-                   cost_cell(row, "published") + unit,
-                   is_known ? cost_cell(row, "predicted") + unit : "-",
+                   number_cell(row, "published") + unit,
+                   is_known ? number_cell(row, "predicted") + unit : "-",
                    is_known ? fmt::format("{:+.1f} %", 100.0 * row.at("error").get<double>()) : "-",
                    role == "predicts" ? ""
                    : role == "untold" ? row.at("note").get<std::string>()
@@ -82,9 +78,8 @@ std::string describe_ledger(const Json& report) {
   for (const Json& sentence : report.at("headlines")) text += sentence.get<std::string>() + "\n";
   TextTable groups({"predictions", "rows", "median error", "within 20 %"});
   for (const Json& group : report.at("groups")) {
-    groups.add_row({group.at("title").get<std::string>(), cost_cell(group, "predicted_rows"),
-                    percent_text(group.at("median_error").get<double>()),
-                    cost_cell(group, "within_20_percent")});
+    groups.add_row({group.at("title").get<std::string>(), number_cell(group, "predicted_rows"),
+                    percent_cell(group, "median_error"), number_cell(group, "within_20_percent")});
   }
   text += fmt::format(
       "\n{}Rows that calibrate gave a constant of a profile; bound: the published time is an upper "
@@ -261,8 +256,7 @@ class CostCommand final : public Command {
       if (options.given(own) && !measured_.empty())
         throw UsageError("--measured and --{} exclude each other", own);
     }
-    if (weight_bits_ < 1 || weight_bits_ > 64)
-      throw UsageError("--weight-bits: expected a value in [1, 64], found {}", weight_bits_);
+    check_range("weight-bits", weight_bits_, 1, 64);
     if (!out_ || units_.is_alone()) return;
     check_new_output(*out_, overwrite_, "--overwrite");
   }
@@ -277,11 +271,8 @@ class CostCommand final : public Command {
     if (options.lengths.front() < kShortest || options.lengths.back() > kMostContext)
       throw UsageError("--lengths: expected lengths in [{}, {}], found \"{}\"", kShortest,
                        kMostContext, check_lengths_);
-    if (options.n_repeats < 1 || options.n_repeats > 1000)
-      throw UsageError("--repeat: expected a value in [1, 1000], found {}", options.n_repeats);
-    if (options.live_tokens < 0 || options.live_tokens > kMostContext)
-      throw UsageError("--live: expected a value in [0, {}], found {}", kMostContext,
-                       options.live_tokens);
+    check_range("repeat", options.n_repeats, 1, 1000);
+    check_range("live", options.live_tokens, 0, kMostContext);
     if (work_.threads) options.threads = {work_.n_threads()};
     if (options.clock == BenchClock::cpu && options.threads != std::vector{1} &&
         options.reports.empty() && (!options.threads.empty() || available_cores() > 1))

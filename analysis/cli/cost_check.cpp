@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analysis/base/statistics.hpp"
+#include "analysis/cli/analyze_report.hpp"
 #include "analysis/cli/bench_select_run.hpp"
 #include "analysis/cli/cost_check_rows.hpp"
 #include "analysis/cli/kit.hpp"
@@ -49,8 +50,8 @@ std::vector<std::string> default_check_methods() {
   return {"quest", "quoka", "sparq", "snapkv", "keydiff", "loki", "h2o", "streamingllm"};
 }
 
-nlohmann::ordered_json cost_check(const CheckOptions& options, const ProgressFn& progress,
-                                  const std::stop_token& stop) {
+Json cost_check(const CheckOptions& options, const ProgressFn& progress,
+                const std::stop_token& stop) {
   if (options.hardware.size() > 1)
     throw UsageError("--check takes one profile of --hardware: this machine's");
   std::optional<HardwareProfile> given;
@@ -169,27 +170,21 @@ nlohmann::ordered_json cost_check(const CheckOptions& options, const ProgressFn&
           {"rows", json_rows}};
 }
 
-std::string describe_check(const nlohmann::ordered_json& report) {
+std::string describe_check(const Json& report) {
   TextTable table(
       {"selector", "calls", "median error", "with a rate of its own", "choosing", "attending"});
-  const auto ratio = [](const Json& row, const char* key) {
-    return row.at(key).is_number() ? number_text(row.at(key).get<double>(), 3) : std::string("-");
-  };
-  const auto share = [](const Json& row, const char* key) {
-    return row.at(key).is_number() ? percent_text(row.at(key).get<double>()) : std::string("-");
-  };
   for (const Json& row : report.at("methods")) {
-    table.add_row({row.at("selector").get<std::string>(),
-                   std::to_string(row.at("calls").get<int>()), share(row, "median_error"),
-                   share(row, "median_error_with_rate"), ratio(row, "choose_over_measured"),
-                   ratio(row, "attend_over_measured")});
+    table.add_row(
+        {row.at("selector").get<std::string>(), std::to_string(row.at("calls").get<int>()),
+         percent_cell(row, "median_error"), percent_cell(row, "median_error_with_rate"),
+         number_cell(row, "choose_over_measured", 3), number_cell(row, "attend_over_measured", 3)});
   }
   return fmt::format(
       "{}\nmedian error {} of choosing and attending together on {}. With a rate of its own: a "
       "method's measured over predicted time in its shortest call on the fewest threads, applied "
       "to its other calls: {}. Choosing, attending: predicted over measured, medians.\n",
-      table.text(), share(report, "median_error"), report.at("cpu").get<std::string>(),
-      share(report, "median_error_with_rates"));
+      table.text(), percent_cell(report, "median_error"), report.at("cpu").get<std::string>(),
+      percent_cell(report, "median_error_with_rates"));
 }
 
 }  // namespace kvscope::cli

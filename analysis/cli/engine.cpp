@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <utility>
-
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/options.hpp"

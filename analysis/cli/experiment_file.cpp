@@ -27,9 +27,7 @@ std::string text_of(const nlohmann::json& value, const std::string& where) {
 
 std::vector<std::string> texts_of(const nlohmann::json& value, const std::string& where) {
   if (!value.is_array()) return {text_of(value, where)};
-  std::vector<std::string> texts;
-  for (const auto& one : value) texts.push_back(text_of(one, where));
-  return texts;
+  return mapped<std::string>(value, [&](const auto& one) { return text_of(one, where); });
 }
 
 void apply(const OptionSpec& spec, const nlohmann::json& value, const std::string& where) {

@@ -146,8 +146,6 @@ class ExplainCommand final : public Command {
   }
 
  private:
-  using Json = nlohmann::ordered_json;
-
   std::vector<TokenId> filler_tokens(const Tokenizer& tokenizer) const {
     PromptOptions source{.text = text_};
     source.max_tokens = Index{1} << 40;  // all of it

@@ -75,7 +75,7 @@ class ExportCommand final : public Command {
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
     const TraceOpener open = [this](const fs::path& file) { return open_trace(file); };
-    nlohmann::ordered_json said;
+    Json said;
     if (out_) {
       StoryPage page;
       {
@@ -103,7 +103,7 @@ class ExportCommand final : public Command {
   }
 
   void write_frames(const Story& story, const TraceOpener& open, ThreadPool& pool,
-                    const std::stop_token& stop, nlohmann::ordered_json& said) {
+                    const std::stop_token& stop, Json& said) {
     std::vector<OutputFile> files;
     {
       ProgressReporter progress(work_.progress);
@@ -124,7 +124,7 @@ class ExportCommand final : public Command {
                     frames_->string(), files.size(), film));
   }
 
-  void report(const Story& story, const StoryPage& page, nlohmann::ordered_json& said) const {
+  void report(const Story& story, const StoryPage& page, Json& said) const {
     said = {{"file", out_->string()},
             {"heads", page.n_heads},
             {"cells", page.n_cells},

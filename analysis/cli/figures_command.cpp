@@ -31,7 +31,7 @@ class FiguresCommand final : public Command {
       }
       return kOk;
     }
-    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    Json list = Json::array();
     TextTable table({"figure", "shows", "needs"});
     for (const FigureKind& kind : figure_kinds()) {
       list.push_back(json_of(kind));
@@ -42,7 +42,7 @@ class FiguresCommand final : public Command {
   }
 
  private:
-  static nlohmann::ordered_json json_of(const FigureKind& kind) {
+  static Json json_of(const FigureKind& kind) {
     return {{"name", kind.name},       {"shows", kind.shows}, {"needs", kind.needs},
             {"command", kind.command}, {"kinds", kind.kinds}, {"options", kind.options}};
   }

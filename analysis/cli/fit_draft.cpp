@@ -73,15 +73,15 @@ class FitDraftCommand final : public Command {
     const DraftFit fit = fit_draft(dir, to_fit, fit_, pool, progress.callback(), stop.token());
     const DraftAcceptance plain = measure_acceptance(verifier, plain_exit(dir, verifier.config()),
                                                      held_out, fit_.window, pool, stop.token());
-    const nlohmann::ordered_json about = {{"what", kWhat},
-                                          {"of", model_name(dir)},
-                                          {"model_hash", hash_of_model(dir, verifier)},
-                                          {"layers", fit_.n_layers},
-                                          {"text", text.source},
-                                          {"tokens", fit.n_tokens},
-                                          {"ridge", fit.ridge},
-                                          {"command_line", command_line},
-                                          {"writer", writer_name()}};
+    const Json about = {{"what", kWhat},
+                        {"of", model_name(dir)},
+                        {"model_hash", hash_of_model(dir, verifier)},
+                        {"layers", fit_.n_layers},
+                        {"text", text.source},
+                        {"tokens", fit.n_tokens},
+                        {"ridge", fit.ridge},
+                        {"command_line", command_line},
+                        {"writer", writer_name()}};
     write_draft(dir, fit_.n_layers, fit, about.dump(), *out_, overwrite_);
     // What was written is what is measured.
     const DraftAcceptance fitted = measure_acceptance(verifier, load_transformer(*out_, {}),
@@ -108,13 +108,13 @@ class FitDraftCommand final : public Command {
     return {first_layers(config, fit_.n_layers), WeightFiles::open(dir)};
   }
 
-  void tell(const nlohmann::ordered_json& about, const DraftFit& fit, const DraftAcceptance& plain,
+  void tell(const Json& about, const DraftFit& fit, const DraftAcceptance& plain,
             const DraftAcceptance& fitted) const {
     if (json_) {
       const auto json_of = [](const DraftAcceptance& acceptance, double error) {
-        return nlohmann::ordered_json{{"greedy", acceptance.greedy},
-                                      {"sampled", acceptance.sampled},
-                                      {"relative_error", error}};
+        return Json{{"greedy", acceptance.greedy},
+                    {"sampled", acceptance.sampled},
+                    {"relative_error", error}};
       };
       print_json({{"folder", out_->string()},
                   {"draft", about},

@@ -180,7 +180,7 @@ std::string manual_page() {
 
 namespace {
 
-nlohmann::ordered_json spec_json(const OptionSpec& spec) {
+Json spec_json(const OptionSpec& spec) {
   static constexpr const char* kKinds[] = {"text", "file", "folder"};  // as in ValueKind
   return {{"name", spec.name},
           {"value", spec.placeholder},
@@ -192,12 +192,12 @@ nlohmann::ordered_json spec_json(const OptionSpec& spec) {
           {"required", spec.required}};
 }
 
-nlohmann::ordered_json command_json(const Command& command, const OptionSet& options) {
-  nlohmann::ordered_json json = {{"name", command.name()},
-                                 {"summary", command.summary()},
-                                 {"description", command.description()},
-                                 {"arguments", nlohmann::ordered_json::array()},
-                                 {"options", nlohmann::ordered_json::array()}};
+Json command_json(const Command& command, const OptionSet& options) {
+  Json json = {{"name", command.name()},
+               {"summary", command.summary()},
+               {"description", command.description()},
+               {"arguments", Json::array()},
+               {"options", Json::array()}};
   for (const auto& spec : options.positionals()) json["arguments"].push_back(spec_json(spec));
   for (const auto& spec : options.options()) json["options"].push_back(spec_json(spec));
   return json;
@@ -234,7 +234,7 @@ class HelpCommand final : public Command {
     }
     const std::string wanted = fmt::format("{}", fmt::join(words_, " "));
     if (json_) {
-      nlohmann::ordered_json commands = nlohmann::ordered_json::array();
+      Json commands = Json::array();
       for (const auto& command : all_commands()) {
         if (!wanted.empty() && command->name() != wanted) continue;
         OptionSet options;

@@ -1,18 +1,13 @@
 #include "analysis/cli/info_many.hpp"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
 #include "analysis/cli/info_describe.hpp"
-#include "analysis/cli/text_table.hpp"
-#include "core/base/error.hpp"
+#include "analysis/cli/kit.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/base/number_text.hpp"
 #include "traces/look_at_files.hpp"
 #include "traces/set_files.hpp"
 #include "traces/trace_set.hpp"
@@ -20,9 +15,6 @@
 namespace kvscope::cli {
 
 namespace {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 Json describe_or_say_why(const fs::path& file) {
   try {

@@ -75,15 +75,14 @@ class LadderCommand final : public AnalyzeCommand {
   std::string more_text(const Json& summary) const override {
     TextTable table({"rung", "mass", "output error", "keys", "KiB", "together: mass",
                      "output error", "keys", "KiB", ""});
-    const auto number = [](const Json& row, const char* key, double unit) {
-      return row[key].is_number() ? number_text(row[key].get<double>() / unit) : std::string("-");
+    const auto kib = [](const Json& row, const char* key) {
+      return number_text(total_of(row, key) / 1024.0);
     };
     for (const Json& row : summary["rows"]) {
-      table.add_row({row["rung"].get<std::string>(), number(row, "mass", 1),
-                     number(row, "output_error", 1), number(row, "kept", 1),
-                     number(row, "bytes", 1024), number(row, "together_mass", 1),
-                     number(row, "together_output_error", 1), number(row, "together_kept", 1),
-                     number(row, "together_bytes", 1024),
+      table.add_row({row["rung"].get<std::string>(), number_cell(row, "mass"),
+                     number_cell(row, "output_error"), number_cell(row, "kept"), kib(row, "bytes"),
+                     number_cell(row, "together_mass"), number_cell(row, "together_output_error"),
+                     number_cell(row, "together_kept"), kib(row, "together_bytes"),
                      row["refused"] == "" ? std::string()
                                           : "not taken: " + row["refused"].get<std::string>()});
     }
@@ -93,8 +92,7 @@ class LadderCommand final : public AnalyzeCommand {
     return fmt::format(
         "{} keeps {} of the attention as it is, {} with every concession that it "
         "can take but the chunk",
-        selector_, percent_text(total_of(totals, "mass")),
-        percent_text(total_of(totals, "together_mass")));
+        selector_, percent_cell(totals, "mass"), percent_cell(totals, "together_mass"));
   }
 
   std::string selector_;

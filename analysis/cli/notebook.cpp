@@ -63,8 +63,7 @@ class NotebookCommand final : public Command {
 
  private:
   const NotebookKind& chosen_kind() const {
-    std::vector<std::string> names;
-    for (const NotebookKind& kind : notebook_kinds()) names.push_back(kind.name);
+    const auto names = mapped<std::string>(notebook_kinds(), &NotebookKind::name);
     if (std::ranges::find(names, kind_) == names.end()) {
       throw UsageError("KIND: expected one of {}, found \"{}\"{}", fmt::join(names, ", "), kind_,
                        did_you_mean(kind_, names));

@@ -4,6 +4,7 @@
 #include <boost/program_options.hpp>
 #include <cassert>
 
+#include "analysis/base/mapped.hpp"
 #include "analysis/cli/output.hpp"
 #include "core/base/suggest.hpp"
 
@@ -52,8 +53,7 @@ po::parsed_options parse_with_boost(std::span<const std::string> args,
         .style(style)
         .run();
   } catch (const po::unknown_option& error) {
-    std::vector<std::string> names;
-    for (const auto& spec : specs) names.push_back(spec.name);
+    const auto names = mapped<std::string>(specs, [&](const auto& spec) { return spec.name; });
     const std::string typed = error.get_option_name();
     throw UsageError("unknown option {}{}", typed, did_you_mean(bare_name(typed), names, "--"));
   } catch (const po::error& error) {
@@ -147,8 +147,7 @@ std::string OptionSet::command_line(std::string_view command,
 }
 
 void OptionSet::fail_unexpected(const std::string& text) const {
-  std::vector<std::string> names;
-  for (const OptionSpec& spec : positionals_) names.push_back(spec.name);
+  const auto names = mapped<std::string>(positionals_, &OptionSpec::name);
   throw UsageError(
       "unexpected argument \"{}\": expected {}{}", text,
       names.empty() ? "options alone" : fmt::format("{} and options", fmt::join(names, ", ")),

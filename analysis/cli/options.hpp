@@ -236,6 +236,14 @@ void OptionSet::fields(Options& target) {
   checks_.push_back([&target] { check_fields(target); });
 }
 
+/// Throws UsageError that names --`option` unless low <= value <= high.
+template <class T>
+void check_range(std::string_view option, T value, std::type_identity_t<T> low,
+                 std::type_identity_t<T> high) {
+  if (value >= low && value <= high) return;
+  throw UsageError("--{}: expected a value in [{}, {}], found {}", option, low, high, value);
+}
+
 /// Puts options into the words of a command line, before a "--" if there is one.
 void insert_options(std::vector<std::string>& words, const std::vector<std::string>& more);
 

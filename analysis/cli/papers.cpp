@@ -87,9 +87,8 @@ class PapersCommand final : public Command {
     ProgressReporter progress(work_.progress);
     PapersRunner runner(folder(), progress.callback(), stop.token(),
                         [](const std::string& line) { note("kvscope papers: " + line); });
-    std::vector<papers::ItemOutcome> outcomes;
-    for (const papers::Item* item : chosen)
-      outcomes.push_back(outcome_of(*item, runner, stop.token()));
+    const auto outcomes = mapped<papers::ItemOutcome>(
+        chosen, [&](const papers::Item* item) { return outcome_of(*item, runner, stop.token()); });
     papers::ReportHead head;
     head.model = model_;
     head.draft = runner.draft_text();
@@ -135,8 +134,7 @@ class PapersCommand final : public Command {
       if (!only_ || wanted.erase(item.id) > 0) chosen.push_back(&item);
     }
     if (!wanted.empty()) {
-      std::vector<std::string> ids;
-      for (const papers::Item& item : papers::items()) ids.push_back(item.id);
+      const auto ids = mapped<std::string>(papers::items(), &papers::Item::id);
       throw UsageError("--items: {} is no item; there are {}", *wanted.begin(),
                        fmt::join(ids, ", "));
     }
@@ -200,9 +198,7 @@ class PapersCommand final : public Command {
                      const std::vector<papers::ItemOutcome>& outcomes) const {
     const auto json = papers::report_json(head, outcomes);
     save_text(*out_ / "items.json",
-              json.dump(1, ' ', /*ensure_ascii=*/false,
-                        nlohmann::ordered_json::error_handler_t::replace) +
-                  "\n",
+              json.dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n",
               /*overwrite=*/true);
     save_text(*out_ / "report.html", papers::report_html(head, outcomes), /*overwrite=*/true);
     save_text(*out_ / "report.tex", papers::report_tex(head, outcomes), /*overwrite=*/true);

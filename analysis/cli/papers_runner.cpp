@@ -3,7 +3,6 @@
 #include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/host.hpp"
 #include "analysis/cli/kit.hpp"
-#include "analysis/cli/model_source.hpp"
 #include "analysis/cli/program.hpp"
 #include "analysis/papers/expand.hpp"
 #include "core/base/json_reader.hpp"

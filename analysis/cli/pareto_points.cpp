@@ -1,6 +1,5 @@
 #include "analysis/cli/pareto_points.hpp"
 
-#include <array>
 #include <cmath>
 #include <map>
 #include <set>

@@ -129,11 +129,11 @@ void ProgressReporter::print_line(const Progress& progress, double seconds, bool
 }
 
 void ProgressReporter::print_json_line(const Progress& progress, double seconds) {
-  const nlohmann::ordered_json json = {{"stage", progress.stage},
-                                       {"done", progress.done},
-                                       {"total", progress.total},
-                                       {"unit", progress.unit},
-                                       {"seconds", seconds}};
+  const Json json = {{"stage", progress.stage},
+                     {"done", progress.done},
+                     {"total", progress.total},
+                     {"unit", progress.unit},
+                     {"seconds", seconds}};
   write_error(json.dump() + "\n");
 }
 

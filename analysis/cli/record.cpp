@@ -286,7 +286,7 @@ class RecordCommand final : public Command {
     return code != 0 ? code : static_cast<int>(kInterrupted);
   }
 
-  static nlohmann::ordered_json rate(Index n, double seconds) {
+  static Json rate(Index n, double seconds) {
     if (n == 0 || !(seconds > 0)) return nullptr;
     return static_cast<double>(n) / seconds;
   }

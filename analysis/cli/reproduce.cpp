@@ -53,7 +53,7 @@ class ReproduceCommand final : public Command {
     const FigureOutcome now = run_figure_job(job, before.command);
 
     bool all_same = true;
-    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    Json rows = Json::array();
     TextTable table({"file", "verdict"});
     const auto add = [&](const std::string& file, const std::string& verdict) {
       rows.push_back({{"file", file}, {"verdict", verdict}});

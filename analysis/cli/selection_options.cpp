@@ -1,7 +1,6 @@
 #include "analysis/cli/selection_options.hpp"
 
-#include <nlohmann/json.hpp>
-
+#include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 
 namespace kvscope::cli {
@@ -19,8 +18,7 @@ TraceSelection SelectionOptions::selection() const {
   return selection;
 }
 
-nlohmann::ordered_json SelectionOptions::with(const nlohmann::ordered_json& fields) const {
-  using Json = nlohmann::ordered_json;
+Json SelectionOptions::with(const Json& fields) const {
   const TraceSelection chosen = selection();
   Json json;
   json["layers"] = layers ? Json(chosen.layers) : Json(nullptr);

@@ -7,7 +7,6 @@
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_advice.hpp"
-#include "analysis/cli/model_source.hpp"
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "analysis/simulate/match_live.hpp"
@@ -341,8 +340,7 @@ void SimulateCommand::write_output(const SimulationTask& task,
   } else {
     save_text(*out_,
               simulation_json(task, result)
-                      .dump(1, ' ', /*ensure_ascii=*/false,
-                            nlohmann::ordered_json::error_handler_t::replace) +
+                      .dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) +
                   "\n",
               overwrite_);
   }

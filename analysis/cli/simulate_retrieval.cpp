@@ -266,8 +266,7 @@ class SimulateNeedle final : public SimulateRetrieval {
   }
   void check_task() const override {
     SimulateRetrieval::check_task();
-    if (n_facts_ < 1 || n_facts_ > 64)
-      throw UsageError("--facts: expected a value in [1, 64], found {}", n_facts_);
+    check_range("facts", n_facts_, 1, 64);
   }
   void set_kinds(RetrievalOptions& options) const override {
     options.kinds = {n_facts_ == 1 ? PromptKind::passkey : PromptKind::multi_key};

@@ -8,7 +8,6 @@
 #include "analysis/base/statistics.hpp"
 #include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/kit.hpp"
-#include "analysis/sweep/sweep_result.hpp"
 #include "traces/result_file.hpp"
 
 namespace kvscope::cli {
@@ -29,12 +28,11 @@ void write_sweep_output(const SweepResult& result, const fs::path& out, bool ove
     write_sweep(result, *output, writer_name());
     return;
   }
-  const std::string text =
-      out.extension() == ".csv"
-          ? sweep_csv(result)
-          : sweep_json(result).dump(1, ' ', /*ensure_ascii=*/false,
-                                    nlohmann::ordered_json::error_handler_t::replace) +
-                "\n";
+  const std::string text = out.extension() == ".csv"
+                               ? sweep_csv(result)
+                               : sweep_json(result).dump(1, ' ', /*ensure_ascii=*/false,
+                                                         Json::error_handler_t::replace) +
+                                     "\n";
   save_text(out, text, overwrite);
 }
 

@@ -225,8 +225,7 @@ class TableCommand final : public Command {
     for (TableValue& value : spec.values) {
       if (better_) value.better = better_;
       if (!digits_) continue;
-      if (*digits_ < 0 || *digits_ > 15)
-        throw UsageError("--digits: expected a value in [0, 15], found {}", *digits_);
+      check_range("digits", *digits_, 0, 15);
       if (!value.format) {
         const auto metric = find_metric(split_words(value.column, '|').front());
         value.format = metric ? metric->format : NumberFormat{};

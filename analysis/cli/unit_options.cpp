@@ -75,11 +75,9 @@ void note_failed(const UnitFolder& units) {
 }
 
 std::vector<std::string> lacking_sentences(const UnitFolder& units) {
-  std::vector<std::string> sentences;
-  for (const FailedUnit& failed : units.failed)
-    sentences.push_back(
-        fmt::format("unit {} failed, its rows are empty: {}", failed.unit, failed.sentence));
-  return sentences;
+  return mapped<std::string>(units.failed, [&](const FailedUnit& failed) {
+    return fmt::format("unit {} failed, its rows are empty: {}", failed.unit, failed.sentence);
+  });
 }
 
 std::vector<std::string> merging_words(const UnitFolder& units) {
@@ -132,8 +130,7 @@ void UnitOptions::declare(OptionSet& options) {
 void UnitOptions::check(const std::optional<fs::path>& out) const {
   if (engine_) find_engine(*engine_);
   if (workers_ && !engine_) throw UsageError("--workers needs --engine");
-  if (workers_ && (*workers_ < 1 || *workers_ > kMostWorkers))
-    throw UsageError("--workers: expected a value in [1, {}], found {}", kMostWorkers, *workers_);
+  if (workers_) check_range("workers", *workers_, 1, kMostWorkers);
   if ((retry_failed_ || without_failed_) && !folder_ && !engine_)
     throw UsageError("--{} needs --units or --engine",
                      retry_failed_ ? "retry-failed" : "without-failed");

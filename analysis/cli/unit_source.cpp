@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <utility>
 
 #include "analysis/cli/child_process.hpp"
 #include "core/base/error.hpp"

@@ -54,16 +54,16 @@ std::map<std::string, Sourced> table_of_numbers(const JsonObject& parent, const 
   return table;
 }
 
-nlohmann::ordered_json json_of(const Sourced& number) {
+Json json_of(const Sourced& number) {
   return {{"value", number.value}, {"source", number.source}};
 }
 
-nlohmann::ordered_json json_of(const SourcedCurve& curve) {
+Json json_of(const SourcedCurve& curve) {
   return {{"points", curve.points}, {"source", curve.source}};
 }
 
-nlohmann::ordered_json json_of(const std::map<std::string, Sourced>& table) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+Json json_of(const std::map<std::string, Sourced>& table) {
+  Json json = Json::object();
   for (const auto& [key, number] : table) json[key] = json_of(number);
   return json;
 }
@@ -107,22 +107,22 @@ HardwareProfile parse_hardware(std::string_view text, const std::string& where) 
   return profile;
 }
 
-nlohmann::ordered_json hardware_json(const HardwareProfile& profile) {
-  nlohmann::ordered_json json = {{"format", std::string(kHardwareFormat)},
-                                 {"name", profile.name},
-                                 {"title", profile.title},
-                                 {"kind", profile.kind},
-                                 {"compute", profile.compute},
-                                 {"peak", json_of(profile.peak)},
-                                 {"bandwidth", json_of(profile.bandwidth)},
-                                 {"memory", json_of(profile.memory)},
-                                 {"launch", json_of(profile.launch)},
-                                 {"attend", json_of(profile.attend)},
-                                 {"attend_rows", json_of(profile.attend_rows)},
-                                 {"score", json_of(profile.score)},
-                                 {"matmul", json_of(profile.matmul)},
-                                 {"gather", json_of(profile.gather)},
-                                 {"topk", json_of(profile.topk)}};
+Json hardware_json(const HardwareProfile& profile) {
+  Json json = {{"format", std::string(kHardwareFormat)},
+               {"name", profile.name},
+               {"title", profile.title},
+               {"kind", profile.kind},
+               {"compute", profile.compute},
+               {"peak", json_of(profile.peak)},
+               {"bandwidth", json_of(profile.bandwidth)},
+               {"memory", json_of(profile.memory)},
+               {"launch", json_of(profile.launch)},
+               {"attend", json_of(profile.attend)},
+               {"attend_rows", json_of(profile.attend_rows)},
+               {"score", json_of(profile.score)},
+               {"matmul", json_of(profile.matmul)},
+               {"gather", json_of(profile.gather)},
+               {"topk", json_of(profile.topk)}};
   if (!profile.kernels.empty()) json["kernels"] = json_of(profile.kernels);
   return json;
 }

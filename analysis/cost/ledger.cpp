@@ -1,7 +1,5 @@
 #include "analysis/cost/ledger.hpp"
 
-#include <array>
-#include <functional>
 #include <map>
 #include <set>
 

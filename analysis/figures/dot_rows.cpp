@@ -56,14 +56,12 @@ plot::Figure dot_rows(const DotRows& spec, const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const Json* rows = list_at(result.summary(), "rows");
   if (rows == nullptr) throw FormatError("{}: the summary has no rows", result.name());
-  std::vector<std::string> metrics;
-  for (const Quantity& panel : spec.panels) metrics.push_back(panel.name);
+  const auto metrics = mapped<std::string>(spec.panels, &Quantity::name);
   std::vector<std::string> wanted = parse_words(input.options.metric);
   if (wanted.empty()) wanted = metrics;
   LeftOut refused;
   const std::vector<NamedRow> named = named_rows(spec, *rows, refused);
-  std::vector<std::string> names;
-  for (const NamedRow& row : named) names.push_back(row.name);
+  const auto names = mapped<std::string>(named, &NamedRow::name);
   const auto n = static_cast<double>(named.size());
 
   plot::Figure figure = panels_in_rows(wanted.size(), static_cast<int>(wanted.size()));

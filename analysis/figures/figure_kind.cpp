@@ -16,8 +16,8 @@ namespace {
 void check_options(const FigureKind& kind, const FigureOptions& options) {
   const FigureOptions defaults;
   std::vector<std::pair<std::string, std::string>> given;
-  const nlohmann::ordered_json now = fields_to_json(options);
-  const nlohmann::ordered_json before = fields_to_json(defaults);
+  const Json now = fields_to_json(options);
+  const Json before = fields_to_json(defaults);
   for (const auto& [field, value] : now.items()) {
     if (value == before[field] || field == "title") continue;
     if (std::ranges::find(kind.options, field) != kind.options.end()) continue;
@@ -31,10 +31,10 @@ void check_options(const FigureKind& kind, const FigureOptions& options) {
 /// Of the configuration, or of the columns of a table without one.
 NumberFormats formats_of(const ResultView& result) {
   NumberFormats formats = NumberFormats::of(result.info().config);
-  const nlohmann::ordered_json& summary = result.summary();
+  const Json& summary = result.summary();
   if (!formats.are_f32() || !summary.is_object() || !summary.contains("categories")) return formats;
   for (const NumberFormats::Field& field : NumberFormats::fields()) {
-    for (const auto& text : summary["categories"].value(field.name, nlohmann::ordered_json()))
+    for (const auto& text : summary["categories"].value(field.name, Json()))
       if (text.is_string() && text != "f32") formats.*field.text = text.get<std::string>();
   }
   return formats;
@@ -56,10 +56,10 @@ std::string inputs_sentence(const ResultView& result) {
     if (what != "artifact" && what != "examples" && what != "hardware")
       add(input.value("name", std::string()), what);
   }
-  const nlohmann::ordered_json& summary = result.summary();
+  const Json& summary = result.summary();
   if (words.empty() && summary.is_object() && summary.contains("categories")) {
     for (const char* column : {"model", "trace"}) {
-      for (const auto& text : summary["categories"].value(column, nlohmann::ordered_json()))
+      for (const auto& text : summary["categories"].value(column, Json()))
         if (text.is_string())
           add(text.get<std::string>(), column == std::string_view("model") ? "model" : "");
     }

@@ -1,17 +1,8 @@
 #include "analysis/figures/head_atlas.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
-
 #include "analysis/figures/head_atlas_difference.hpp"
 #include "analysis/figures/head_measures.hpp"
-#include "analysis/figures/selection.hpp"
-#include "core/base/error.hpp"
-#include "core/base/nan.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope::figures {
 
@@ -113,8 +104,7 @@ HeadNumbers numbers_of(const FigureInput& input, const std::optional<HeadDiffere
       result, options.metric.empty() ? "distance" : options.metric, options.selector);
   const std::size_t n_heads = result.read("layer").size() * result.read("q_head").size();
   if (numbers.values.size() != n_heads) {
-    throw FormatError(
-        fmt::format("{}: {} numbers for {} heads", result.name(), numbers.values.size(), n_heads));
+    throw FormatError("{}: {} numbers for {} heads", result.name(), numbers.values.size(), n_heads);
   }
   return numbers;
 }

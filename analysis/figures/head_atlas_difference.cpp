@@ -1,20 +1,10 @@
 #include "analysis/figures/head_atlas_difference.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <numeric>
-#include <utility>
 
-#include "analysis/figures/selection.hpp"
-#include "analysis/plot/rich_text.hpp"
+#include "analysis/figures/kit.hpp"
 #include "core/attention/monotone_map.hpp"
-#include "core/base/error.hpp"
-#include "core/tensor/tensor.hpp"
 
 namespace kvscope::figures {
 
@@ -85,10 +75,10 @@ std::vector<std::size_t> match_by_maps(const ResultView& a, const ResultView& b)
   const Maps first(a);
   const Maps second(b);
   if (first.blocks != second.blocks) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "heads of {} and {} cannot be matched by their maps, whose blocks differ: analyse both "
         "over as many tokens with the same --cells",
-        a.name(), b.name()));
+        a.name(), b.name());
   }
   Tensor<double> cost({second.n_layers, first.n_layers});
   for (Index other = 0; other < second.n_layers; ++other) {
@@ -122,14 +112,13 @@ HeadMatch match_of(const FigureInput& input) {
   const bool is_same = a.read("layer") == b.read("layer") && a.read("q_head") == b.read("q_head");
   if (wanted == "maps" || (wanted.empty() && !is_same)) return HeadMatch::maps;
   if (!wanted.empty() && wanted != "place")
-    throw ConfigError(fmt::format("match: expected place or maps, found \"{}\"", wanted));
+    throw ConfigError("match: expected place or maps, found \"{}\"", wanted);
   if (is_same) return HeadMatch::place;
-  throw ConfigError(
-      fmt::format("match: {} and {} have other layers or heads; use maps", a.name(), b.name()));
+  throw ConfigError("match: {} and {} have other layers or heads; use maps", a.name(), b.name());
 }
 
 void refuse(const std::string& field, const char* why) {
-  throw ConfigError(fmt::format("{}: {}", field, why));
+  throw ConfigError("{}: {}", field, why);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 /// The methods whose losses the result holds, as "quest tokens=256".
 struct Methods {
   explicit Methods(const ResultView& result) {
-    for (const auto& method : result.summary().value("methods", nlohmann::ordered_json::array())) {
+    for (const auto& method : result.summary().value("methods", Json::array())) {
       selectors.push_back(method.value("selector", std::string()));
       pairs.push_back(method.value("pair", std::string()));
     }

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "analysis/base/mapped.hpp"
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"

@@ -44,6 +44,14 @@ Density density_of(std::span<const double> x, std::span<const double> y, plot::R
   return density;
 }
 
+plot::Range range_of_counts(std::span<const plot::HeatMap> maps) {
+  double most = 2.0;
+  for (const plot::HeatMap& map : maps) {
+    for (const float count : map.values) most = std::fmax(most, static_cast<double>(count));
+  }
+  return {1.0, most};
+}
+
 PooledMap pool_map(const plot::HeatMap& map, Index most, Pooling pooling) {
   const Index by_row = (map.n_rows + most - 1) / most;
   const Index by_col = (map.n_cols + most - 1) / most;
@@ -91,6 +99,14 @@ int balanced_columns(std::size_t n_panels) {
   return static_cast<int>(std::max<std::size_t>(1, (n_panels + n_rows - 1) / n_rows));
 }
 
+plot::HeatMap unit_cells(std::size_t n_rows, std::size_t n_columns, std::vector<float> values) {
+  return {.n_rows = static_cast<Index>(n_rows),
+          .n_cols = static_cast<Index>(n_columns),
+          .values = std::move(values),
+          .x = {0.0, static_cast<double>(n_columns)},
+          .y = {0.0, static_cast<double>(n_rows)}};
+}
+
 plot::Panel attention_panel(plot::HeatMap map, std::string title, plot::ColourAxis colour) {
   plot::Panel panel{
       .title = std::move(title), .x = {.label = "Key position"}, .y = {.label = "Query position"}};
@@ -102,23 +118,21 @@ plot::Panel attention_panel(plot::HeatMap map, std::string title, plot::ColourAx
 }
 
 plot::Panel head_panel(std::span<const double> layers, std::span<const double> heads,
-                       std::vector<float> values, plot::ColourAxis colour) {
+                       std::span<const double> values, plot::ColourAxis colour) {
   plot::Panel panel;
   panel.x.label = "Query head";
   panel.y.label = "Layer";
   panel.x.ticks = cell_ticks(heads);
   panel.y.ticks = cell_ticks(layers);
   panel.colour = std::move(colour);
-  plot::HeatMap map;
-  map.n_rows = static_cast<Index>(layers.size());
-  map.n_cols = static_cast<Index>(heads.size());
-  map.values = std::move(values);
-  map.x = {0.0, static_cast<double>(map.n_cols)};
-  map.y = {0.0, static_cast<double>(map.n_rows)};
   panel.aspect =
-      std::clamp(static_cast<double>(map.n_rows) / static_cast<double>(map.n_cols), 0.5, 1.3);
-  panel.marks.emplace_back(std::move(map));
+      std::clamp(static_cast<double>(layers.size()) / static_cast<double>(heads.size()), 0.5, 1.3);
+  panel.marks.emplace_back(unit_cells(layers.size(), heads.size(), {values.begin(), values.end()}));
   return panel;
 }
+
+HeadSlots::HeadSlots(const ResultView& result, std::string_view array, const FigureOptions& options)
+    : layers(slots_of(result.axis(array, 0), options.layers, "layers", result.name())),
+      heads(slots_of(result.axis(array, 1), options.heads, "heads", result.name())) {}
 
 }  // namespace kvscope::figures

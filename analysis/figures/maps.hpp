@@ -2,6 +2,7 @@
 // enough to print.
 #pragma once
 
+#include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/result_view.hpp"
 #include "analysis/plot/figure.hpp"
 #include "core/base/vocabulary.hpp"
@@ -45,6 +46,9 @@ struct Density {
 Density density_of(std::span<const double> x, std::span<const double> y, plot::Range x_range,
                    plot::Range y_range, Index n_cells);
 
+/// Of the colours of such maps: from one to the largest count, which is at least two.
+plot::Range range_of_counts(std::span<const plot::HeatMap> maps);
+
 /// What stands for the cells that one cell of a smaller map replaces.
 enum class Pooling { mean, max };
 
@@ -62,11 +66,21 @@ plot::ColourAxis log_colours(std::string label);
 /// Panels per row, at most four, so that rows are about equally full.
 int balanced_columns(std::size_t n_panels);
 
+/// Cells of size 1 from (0, 0) on: [rows, columns].
+plot::HeatMap unit_cells(std::size_t n_rows, std::size_t n_columns, std::vector<float> values);
+
 /// A map [query, key] of attention: queries run downwards.
 plot::Panel attention_panel(plot::HeatMap map, std::string title, plot::ColourAxis colour);
 
 /// A layer x head map with the layers upwards from 0 and ticks in the middle of cells.
 plot::Panel head_panel(std::span<const double> layers, std::span<const double> heads,
-                       std::vector<float> values, plot::ColourAxis colour);
+                       std::span<const double> values, plot::ColourAxis colour);
+
+/// The layers and heads of an array [layer, head, ...] that the options name, as its slots.
+struct HeadSlots {
+  HeadSlots(const ResultView& result, std::string_view array, const FigureOptions& options);
+  std::vector<Index> layers;
+  std::vector<Index> heads;
+};
 
 }  // namespace kvscope::figures

@@ -1,18 +1,6 @@
 #include "analysis/figures/panels_by.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <map>
-#include <utility>
-
-#include "analysis/figures/maps.hpp"
-#include "analysis/figures/selection.hpp"
-#include "analysis/figures/spec.hpp"
-#include "analysis/plot/rich_text.hpp"
-#include "core/base/error.hpp"
-#include "core/trace/result.hpp"
+#include "analysis/figures/kit.hpp"
 
 namespace kvscope::figures {
 
@@ -155,10 +143,10 @@ plot::Figure panels_by(const FigureKind& kind, const FigureInput& input) {
   const std::vector<PanelRows> groups = groups_of(table, parse_words(input.options.panels));
   plot::Figure whole = figure_of(kind, input, table);
   if (groups.size() * whole.panels.size() > kMostPanels)
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "panels: {} has {} values of {}, and {} panels of each: expected at most {} panels in one "
         "figure; take fewer columns or metrics, or fewer rows",
-        table.name(), groups.size(), input.options.panels, whole.panels.size(), kMostPanels));
+        table.name(), groups.size(), input.options.panels, whole.panels.size(), kMostPanels);
   const bool has_one = whole.panels.size() == 1;
   plot::Figure figure = has_one ? panels_in_rows(groups.size(), balanced_columns(groups.size()))
                                 : panels_in_rows(groups.size() * whole.panels.size(),
@@ -170,7 +158,7 @@ plot::Figure panels_by(const FigureKind& kind, const FigureInput& input) {
     try {
       part = figure_of(kind, input, rows_in(table, group));
     } catch (const ConfigError& error) {
-      throw ConfigError(fmt::format("{} (panel {})", error.what(), group.name));
+      throw ConfigError("{} (panel {})", error.what(), group.name);
     }
     set_tones(part, whole);
     captions.add(group.name, part.caption);

@@ -1,7 +1,5 @@
 #include "analysis/figures/query_panels.hpp"
 
-#include <utility>
-
 #include "analysis/figures/kit.hpp"
 
 namespace kvscope::figures {
@@ -22,16 +20,12 @@ plot::Panel query_score_panel(QueryPoints points, QuerySpan span, Index layer, I
   panel.y.label = "Largest attention weight";
   panel.y.scale = plot::ScaleKind::log10;
   panel.aspect = 0.8;
-  panel.colour = plot::ColourAxis{};
-  panel.colour->axis.label = "Query position";
-  panel.colour->axis.format = plot::TickFormat::tokens;
-  plot::Scatter cloud;
-  cloud.size = 0.55;
-  cloud.opacity = 0.75;
-  cloud.x = std::move(points.s_q);
-  cloud.y = std::move(points.weight);
-  cloud.value = std::move(points.pos);
-  panel.marks.emplace_back(std::move(cloud));
+  panel.colour = {.axis = {.label = "Query position", .format = plot::TickFormat::tokens}};
+  panel.marks.emplace_back(plot::Scatter{.x = std::move(points.s_q),
+                                         .y = std::move(points.weight),
+                                         .value = std::move(points.pos),
+                                         .size = 0.55,
+                                         .opacity = 0.75});
   return panel;
 }
 
@@ -50,14 +44,14 @@ plot::Panel correlation_panel(std::span<const double> layers, std::span<const do
   colour.axis.label = std::move(label);
   colour.axis.range = plot::Range{-1.0, 1.0};
   colour.masked_label = std::move(masked_label);
-  plot::Panel panel = head_panel(layers, heads, std::move(values), std::move(colour));
+  plot::Panel panel = head_panel(layers, heads, std::vector<double>(values.begin(), values.end()),
+                                 std::move(colour));
   panel.title = "All heads";
   panel.aspect = 0.8;
   const auto cell = [](Index slot) {
     return plot::Range{static_cast<double>(slot), static_cast<double>(slot) + 1.0};
   };
-  plot::Boxes box{.x = {cell(head_slot)}, .y = {cell(layer_slot)}};
-  panel.marks.emplace_back(std::move(box));
+  panel.marks.emplace_back(plot::Boxes{.x = {cell(head_slot)}, .y = {cell(layer_slot)}});
   return panel;
 }
 
@@ -68,13 +62,11 @@ std::string component_label(std::size_t component, double share) {
 }
 
 plot::Scatter mean_point(bool is_query, double x, double y) {
-  plot::Scatter mean;
-  mean.label = is_query ? "mean query $M_Q$" : "mean key $M_K$";
-  mean.tone = {is_query ? plot::Role::highlight : plot::Role::reference, 0};
-  mean.size = is_query ? 1.9 : 1.4;
-  mean.x = {x};
-  mean.y = {y};
-  return mean;
+  return {.label = is_query ? "mean query $M_Q$" : "mean key $M_K$",
+          .tone = {is_query ? plot::Role::highlight : plot::Role::reference, 0},
+          .x = {x},
+          .y = {y},
+          .size = is_query ? 1.9 : 1.4};
 }
 
 }  // namespace kvscope::figures

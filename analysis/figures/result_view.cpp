@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kRows = "rows/";
 
-TextColumn words_of(const std::vector<double>& codes, const nlohmann::ordered_json& categories,
+TextColumn words_of(const std::vector<double>& codes, const Json& categories,
                     const std::string& where) {
   TextColumn words;
   for (const auto& category : categories) {
@@ -76,7 +76,7 @@ const ResultInfo& MemoryResultView::info() const {
   return result_.info();
 }
 
-const nlohmann::ordered_json& MemoryResultView::summary() const {
+const Json& MemoryResultView::summary() const {
   return result_.summary();
 }
 
@@ -96,7 +96,7 @@ Table rows_of(const ResultView& result) {
   const auto& summary = result.summary();
   const auto categories = summary.is_object() && summary.contains("categories")
                               ? summary["categories"]
-                              : nlohmann::ordered_json::object();
+                              : Json::object();
   for (const ResultArray& array : result.arrays()) {
     if (!array.name.starts_with(kRows) || array.shape.rank != 1) continue;
     const std::string column = array.name.substr(kRows.size());
@@ -123,7 +123,7 @@ void table_to_result(const Table& table, const ResultInfo& info, ResultWriter& o
                      const std::function<void(ResultWriter&)>& more) {
   output.begin(info);
   const auto n = static_cast<Index>(table.n_rows());
-  nlohmann::ordered_json categories = nlohmann::ordered_json::object();
+  Json categories = Json::object();
   for (const TableColumn& column : table.columns()) {
     const std::string name = std::string(kRows) + column.name;
     if (column.is_text) {

@@ -253,4 +253,10 @@ std::vector<plot::Tick> cell_ticks(std::span<const double> names) {
   return ticks;
 }
 
+std::vector<plot::Tick> cell_ticks(std::span<const double> names, plot::TickFormat format) {
+  std::vector<plot::Tick> ticks = cell_ticks(names);
+  for (std::size_t i = 0; i < names.size(); ++i) ticks[i].label = plot::tick_text(names[i], format);
+  return ticks;
+}
+
 }  // namespace kvscope::figures

@@ -93,5 +93,7 @@ std::vector<plot::Tick> ticks_at(const std::vector<double>& numbers, plot::TickF
 
 /// Ticks in the middle of cells 0..n-1 for the names of rows or columns.
 std::vector<plot::Tick> cell_ticks(std::span<const double> names);
+/// The same for numbers that an axis writes in this format.
+std::vector<plot::Tick> cell_ticks(std::span<const double> names, plot::TickFormat format);
 
 }  // namespace kvscope::figures

@@ -41,21 +41,21 @@ void set_in_rows(plot::Figure& figure, std::size_t n, int most) {
   figure.legend = plot::LegendPlace::above;
 }
 
+plot::Figure side_by_side(plot::Panel left, plot::Panel right) {
+  plot::Figure figure{.columns = 2, .span = plot::Span::full};
+  figure.panels.push_back(std::move(left));
+  figure.panels.push_back(std::move(right));
+  return figure;
+}
+
 plot::Axis length_axis() {
-  plot::Axis axis;
-  axis.label = "Context length (tokens)";
-  axis.scale = plot::ScaleKind::log2;
-  axis.format = plot::TickFormat::tokens;
-  return axis;
+  return {.label = "Context length (tokens)",
+          .scale = plot::ScaleKind::log2,
+          .format = plot::TickFormat::tokens};
 }
 
 plot::Axis names_axis(std::vector<plot::Tick> names, plot::Range range) {
-  plot::Axis axis;
-  axis.range = range;
-  axis.reversed = true;
-  axis.ticks = std::move(names);
-  axis.has_names = true;
-  return axis;
+  return {.range = range, .ticks = std::move(names), .has_names = true, .reversed = true};
 }
 
 plot::Axis names_axis(const std::vector<std::string>& names) {

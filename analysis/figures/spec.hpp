@@ -44,6 +44,9 @@ plot::Figure panels_in_rows(std::size_t n, int most);
 /// The same for a figure that there is.
 void set_in_rows(plot::Figure& figure, std::size_t n, int most);
 
+/// Two panels over the width of the page.
+plot::Figure side_by_side(plot::Panel left, plot::Panel right);
+
 /// An axis of contexts: "Context length (tokens)".
 plot::Axis length_axis();
 

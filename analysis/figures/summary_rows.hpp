@@ -21,6 +21,12 @@ inline double number_at(const nlohmann::ordered_json& row, const std::string& ke
                                                                       : kNan;
 }
 
+/// summary["totals"]; an empty object if there is none.
+inline nlohmann::ordered_json totals_of(const nlohmann::ordered_json& summary) {
+  const auto none = nlohmann::ordered_json::object();
+  return summary.is_object() ? summary.value("totals", none) : none;
+}
+
 /// summary[key] if it is a list that is not empty, else null.
 inline const nlohmann::ordered_json* list_at(const nlohmann::ordered_json& summary,
                                              const std::string& key) {

@@ -7,7 +7,6 @@
 #include "analysis/figures/sweep_cells.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/base/nan.hpp"
 
 namespace kvscope::figures {
 
@@ -46,11 +45,60 @@ constexpr SweepMetric kMetrics[] = {
      "Relative output error, difference", false, kPairedHeads, true},
 };
 
-std::string axis_of_budget(const std::string& kind) {
-  if (kind == "ratio") return "Budget (share of the past keys)";
-  if (kind == "p") return "Budget (share $p$ of the attention)";
-  if (kind == "pages") return "Budget (pages)";
-  return "Budget (tokens)";
+plot::Axis axis_of(Along along, const std::string& kind, const std::vector<double>& budgets) {
+  using plot::ScaleKind;
+  using plot::TickFormat;
+  if (along == Along::bytes)
+    return {.label = "Bytes per query head and call",
+            .scale = ScaleKind::log2,
+            .format = TickFormat::bytes};
+  if (along == Along::flops)
+    return {.label = "FLOPs per query head and call", .scale = ScaleKind::log10};
+  if (along == Along::keys)
+    return {.label = "Keys kept per query (measured)",
+            .scale = ScaleKind::log2,
+            .format = TickFormat::tokens};
+  const bool is_count = kind == "tokens" || kind == "pages";
+  return {.label = kind == "ratio"   ? "Budget (share of the past keys)"
+                   : kind == "p"     ? "Budget (share $p$ of the attention)"
+                   : kind == "pages" ? "Budget (pages)"
+                                     : "Budget (tokens)",
+          .scale = is_count ? ScaleKind::log2 : ScaleKind::linear,
+          .ticks = ticks_at(budgets, is_count ? TickFormat::tokens : TickFormat::number)};
+}
+
+/// Why a method may lie beyond the oracle.
+std::string_view what_an_oracle_bounds(Along along) {
+  if (along == Along::keys)
+    return "The oracle keeps the keys with the largest weights, as many in each row: the most mass "
+           "that so many keys in every row can hold. Methods that give some rows and heads more "
+           "keys than others can lie beyond it at the same mean, and so can errors, which it does "
+           "not minimise.";
+  if (along == Along::bytes || along == Along::flops)
+    return "The oracle reads and scores every key to find those with the largest weights; methods "
+           "that choose by less load more keys for the same cost, and can hold more attention.";
+  return "The oracle keeps the budget's number of keys, those with the largest weights of each "
+         "row: the most mass that so many keys can hold. Methods that keep more keys at the same "
+         "nominal budget can lie beyond it, and so can errors of methods that add to the output.";
+}
+
+/// One method's means along the axis, with their bands.
+plot::Line curve_of(const std::multimap<double, Summary>& points, BandKind band) {
+  plot::Line line;
+  bool has_width = false;
+  for (const auto& [x, s] : points) {
+    if (band == BandKind::none) {
+      line.add(x, s.middle);
+      continue;
+    }
+    line.add(x, s.middle, {s.low, s.high});
+    has_width = has_width || s.high > s.low;
+  }
+  if (!has_width) {  // dense attention keeps everything; or nothing was recorded
+    line.low.clear();
+    line.high.clear();
+  }
+  return line;
 }
 
 bool contains(const std::vector<std::string>& words, const std::string& word) {
@@ -268,26 +316,10 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
     if (cells.has_layer_ends) means_of.insert("layer");
     if (cells.has_head_ends) means_of.insert("head");
     intervals.insert(metric.interval);
-    plot::Panel panel;
-    panel.y.label = metric.label;
-    panel.y.format = metric.is_percent ? plot::TickFormat::percent : plot::TickFormat::number;
-    panel.x.scale = plot::ScaleKind::log2;
-    if (along == Along::bytes) {
-      panel.x.label = "Bytes per query head and call";
-      panel.x.format = plot::TickFormat::bytes;
-    } else if (along == Along::flops) {
-      panel.x.label = "FLOPs per query head and call";
-      panel.x.scale = plot::ScaleKind::log10;
-    } else if (along == Along::keys) {
-      panel.x.label = "Keys kept per query (measured)";
-      panel.x.format = plot::TickFormat::tokens;
-    } else {
-      panel.x.label = axis_of_budget(selection.budget_kind);
-      const bool is_count = selection.budget_kind == "tokens" || selection.budget_kind == "pages";
-      panel.x.ticks = ticks_at({budgets.begin(), budgets.end()},
-                               is_count ? plot::TickFormat::tokens : plot::TickFormat::number);
-      if (!is_count) panel.x.scale = plot::ScaleKind::linear;
-    }
+    plot::Panel panel{
+        .x = axis_of(along, selection.budget_kind, {budgets.begin(), budgets.end()}),
+        .y = {.label = std::string(metric.label),
+              .format = metric.is_percent ? plot::TickFormat::percent : plot::TickFormat::number}};
     if (metric.has_zero)
       panel.marks.emplace_back(
           plot::Rule{plot::Rule::Kind::horizontal, 0.0, "", {plot::Role::neutral, 0}});
@@ -297,9 +329,8 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
       return tones.of(selector).role == plot::Role::reference;
     });
     for (const std::string& selector : order) {
-      plot::Line line;
-      line.label = method_label(selector);
-      line.tone = tones.of(selector);
+      const std::string label = method_label(selector);
+      const plot::Tone tone = tones.of(selector);
       std::multimap<double, Summary> points;
       for (const auto& [key, cell] : cells.of[selector]) {
         Summary s = summarize(cell.values, options.band);
@@ -312,8 +343,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
         n_max = std::max(n_max, s.n);
         if (key.second < 0.0 &&
             (along == Along::budget || (along == Along::keys && selector == "full"))) {
-          plot::Rule rule{plot::Rule::Kind::horizontal, s.middle, line.label, line.tone};
-          panel.marks.emplace_back(rule);
+          panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, s.middle, label, tone});
           continue;
         }
         const double x = along == Along::budget ? key.second : cell.x.value();
@@ -321,21 +351,10 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
         if (along == Along::keys && !(x > 0.0)) continue;
         points.emplace(x, s);
       }
-      for (const auto& [x, s] : points) {
-        line.x.push_back(x);
-        line.y.push_back(s.middle);
-        if (options.band == BandKind::none) continue;
-        line.low.push_back(s.low);
-        line.high.push_back(s.high);
-      }
-      bool has_width = false;
-      for (std::size_t i = 0; i < line.low.size(); ++i)
-        has_width = has_width || line.high[i] > line.low[i];
-      if (!has_width) {  // dense attention keeps everything; or nothing was recorded
-        line.low.clear();
-        line.high.clear();
-      }
-      line.markers = line.tone.role != plot::Role::reference || line.x.size() == 1;
+      plot::Line line = curve_of(points, options.band);
+      line.label = label;
+      line.tone = tone;
+      line.markers = tone.role != plot::Role::reference || line.x.size() == 1;
       if (!line.x.empty()) panel.marks.emplace_back(std::move(line));
     }
     const std::string why = why_beyond_oracle(cells, metric, along);
@@ -369,23 +388,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
             : fmt::format("; none are recorded for {}", fmt::join(without_interval, ", "))));
   }
   figure.caption.insert(figure.caption.end(), beyond.begin(), beyond.end());
-  if (beyond.empty()) return figure;
-  if (along == Along::keys) {
-    figure.caption.emplace_back(
-        "The oracle keeps the keys with the largest weights, as many in each row: the most mass "
-        "that so many keys in every row can hold. Methods that give some rows and heads more keys "
-        "than others can lie beyond it at the same mean, and so can errors, which it does not "
-        "minimise.");
-  } else if (along == Along::bytes || along == Along::flops) {
-    figure.caption.emplace_back(
-        "The oracle reads and scores every key to find those with the largest weights; methods "
-        "that choose by less load more keys for the same cost, and can hold more attention.");
-  } else {
-    figure.caption.emplace_back(
-        "The oracle keeps the budget's number of keys, those with the largest weights of each row: "
-        "the most mass that so many keys can hold. Methods that keep more keys at the same nominal "
-        "budget can lie beyond it, and so can errors of methods that add to the output.");
-  }
+  if (!beyond.empty()) figure.caption.emplace_back(what_an_oracle_bounds(along));
   return figure;
 }
 

@@ -57,18 +57,18 @@ void copy_tokenizer(const fs::path& model, const fs::path& folder, bool overwrit
 
 std::string draft_config_text(const std::string& verifier_config, Index n_layers,
                               const std::string& about) {
-  nlohmann::ordered_json config = parse_ordered_json(verifier_config, "config.json");
+  Json config = parse_ordered_json(verifier_config, "config.json");
   if (!config.is_object() || config.contains("text_config")) {
     throw ConfigError(
         "fit draft: expected a model of text alone, found one whose config.json has a text_config");
   }
-  const nlohmann::ordered_json all = config.value("num_hidden_layers", nlohmann::ordered_json());
+  const Json all = config.value("num_hidden_layers", Json());
   if (!all.is_number_integer())
     throw FormatError("num_hidden_layers (config.json): expected a whole number");
   for (auto& [name, value] : config.items()) {
     if (!value.is_array()) continue;
     if (name == "mlp_only_layers") {  // indices of layers
-      nlohmann::ordered_json kept = nlohmann::ordered_json::array();
+      Json kept = Json::array();
       for (const auto& layer : value)
         if (layer.is_number_integer() && layer.get<Index>() < n_layers) kept.push_back(layer);
       value = kept;

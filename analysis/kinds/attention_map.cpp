@@ -10,11 +10,9 @@ constexpr const char* kName = "attention-map";
 
 }  // namespace
 
-nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
-                                             const AttentionMapOptions& options,
-                                             ResultWriter& output, ThreadPool& pool,
-                                             const ProgressFn& progress, std::stop_token stop,
-                                             const ResultProvenance& provenance) {
+Json analyze_attention_map(const TraceSource& trace, const AttentionMapOptions& options,
+                           ResultWriter& output, ThreadPool& pool, const ProgressFn& progress,
+                           std::stop_token stop, const ResultProvenance& provenance) {
   check_fields(options);
   require_full_qkv(trace, kName);
   const TraceInfo& info = trace.info();
@@ -38,8 +36,7 @@ nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
 
   std::vector<Index> begins;
   for (Index b = 0; b < n_blocks; ++b) begins.push_back(b * block);
-  const TraceSource* const traces[] = {&trace};
-  output.begin(make_result_info(kName, traces, fields_to_json(options), provenance));
+  output.begin(make_result_info(kName, trace, fields_to_json(options), provenance));
   write_axis(output, "query_block", begins, "token", "first query of a block");
   write_axis(output, "key_block", begins, "token", "first key of a block");
   output.declare(
@@ -67,7 +64,7 @@ nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
     if (progress && b % 16 == 0) progress({kName, b, n_blocks, "blocks"});
   }
   output.add_plot({"plot_map", "map", {"query_block", "key_block"}, "Attention map"});
-  const nlohmann::ordered_json summary = {
+  const Json summary = {
       {"layer", options.layer}, {"head", options.head},
       {"tokens", n_tokens},     {"block", block},
       {"cells", n_blocks},      {"pooling", std::string(enum_name(options.pooling))}};

@@ -116,9 +116,8 @@ std::vector<double> mean_topk_mass(const LayerNucleus& nucleus, std::span<const 
   const auto n = static_cast<double>(nucleus.n_rows) * static_cast<double>(n_heads);
   std::vector<double> sums(nucleus.gains.size());
   std::partial_sum(nucleus.gains.begin(), nucleus.gains.end(), sums.begin());
-  std::vector<double> out;
-  for (Index k : budgets) out.push_back(sums[static_cast<std::size_t>(k - 1)] / n);
-  return out;
+  return mapped<double>(budgets,
+                        [&](Index k) { return sums[static_cast<std::size_t>(k - 1)] / n; });
 }
 
 std::string share_key(double p) {
@@ -229,9 +228,7 @@ PinskerOptions pinsker_options(const CoverageOptions& options, const CoveragePla
 
 std::vector<ReplayPair> chosen(const std::vector<ReplayPair>& pairs,
                                const std::vector<std::size_t>& which) {
-  std::vector<ReplayPair> out;
-  for (std::size_t p : which) out.push_back(pairs[p]);
-  return out;
+  return mapped<ReplayPair>(which, [&](std::size_t p) { return pairs[p]; });
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "analysis/kinds/coverage_writer.hpp"
 
+#include "analysis/base/mapped.hpp"
+
 #include <limits>
 
 namespace kvscope {
@@ -12,9 +14,7 @@ constexpr auto kF32 = ResultType::f32;
 /// One number of each entry.
 template <class T, class Member>
 std::vector<double> column(const std::vector<T>& entries, Member T::*member) {
-  std::vector<double> out;
-  for (const T& entry : entries) out.push_back(entry.*member);
-  return out;
+  return mapped<double>(entries, [&](const T& entry) { return entry.*member; });
 }
 
 /// The pairs' vectors one after another.
@@ -143,8 +143,7 @@ void CoverageWriter::write_pinsker(const PinskerResult& pinsker) {
   write("nucleus_mass", &PinskerLayer::nucleus_mass, "1", "verifier's mass on the draft's nucleus");
   write("specattn_mass", &PinskerLayer::specattn_mass, "1", "attention that SpecAttn keeps");
   write("specattn_kept", &PinskerLayer::specattn_kept, "1", "share of visible keys it keeps");
-  std::vector<std::int64_t> draft_layers;
-  for (const PinskerLayer& layer : pinsker.layers) draft_layers.push_back(layer.draft_layer);
+  const auto draft_layers = mapped<std::int64_t>(pinsker.layers, &PinskerLayer::draft_layer);
   declare("draft_layer", ResultType::i64, {n_layers}, {"layer"}, "1", "mapped draft layer");
   output_.write<std::int64_t>("draft_layer", 0, draft_layers);
 }

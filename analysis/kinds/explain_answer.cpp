@@ -1,7 +1,5 @@
 #include "analysis/kinds/explain_answer.hpp"
 
-#include <utility>
-
 #include "analysis/base/kit.hpp"
 #include "analysis/kinds/watched_method.hpp"
 

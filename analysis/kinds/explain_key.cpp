@@ -1,7 +1,5 @@
 #include "analysis/kinds/explain_key.hpp"
 
-#include <functional>
-
 #include "analysis/base/kit.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/attention/quoka_scores.hpp"

@@ -63,31 +63,19 @@ void write_axes(ResultWriter& output, const GeometryPlan& plan, GeometryBasis ba
 }
 
 void add_plots(ResultWriter& output) {
-  output.add_plot({"plot_explained",
-                   "explained",
-                   {"layer", "basis_head", "component"},
-                   "Share of the variance per principal axis"});
-  output.add_plot({"plot_queries",
-                   "queries/projection",
-                   {"layer", "q_head", "pos", "shown"},
-                   "Queries along the principal axes"});
-  output.add_plot({"plot_keys",
-                   "keys/projection",
-                   {"layer", "basis_head", "pos", "shown"},
-                   "Keys along the principal axes"});
-  output.add_plot({"plot_s_q", "queries/s_q", {"layer", "q_head", "pos"}, "S_q per query"});
-  output.add_plot({"plot_query_clustering",
-                   "clustering/queries",
-                   {"layer", "q_head"},
-                   "Mean cosine of the queries with their mean"});
-  output.add_plot({"plot_key_clustering",
-                   "clustering/keys",
-                   {"layer", "kv_head"},
-                   "Mean cosine of the keys with their mean"});
-  output.add_plot({"plot_means",
-                   "clustering/means",
-                   {"layer", "q_head"},
-                   "Cosine of the mean query and the mean key"});
+  add_plot(output, "plot_explained", "explained", {"layer", "basis_head", "component"},
+           "Share of the variance per principal axis");
+  add_plot(output, "plot_queries", "queries/projection", {"layer", "q_head", "pos", "shown"},
+           "Queries along the principal axes");
+  add_plot(output, "plot_keys", "keys/projection", {"layer", "basis_head", "pos", "shown"},
+           "Keys along the principal axes");
+  add_plot(output, "plot_s_q", "queries/s_q", {"layer", "q_head", "pos"}, "S_q per query");
+  add_plot(output, "plot_query_clustering", "clustering/queries", {"layer", "q_head"},
+           "Mean cosine of the queries with their mean");
+  add_plot(output, "plot_key_clustering", "clustering/keys", {"layer", "kv_head"},
+           "Mean cosine of the keys with their mean");
+  add_plot(output, "plot_means", "clustering/means", {"layer", "q_head"},
+           "Cosine of the mean query and the mean key");
 }
 
 }  // namespace
@@ -99,11 +87,8 @@ Json analyze_geometry(const TraceSource& trace, const GeometryOptions& options,
   require_full_qkv(trace, "geometry");
   const GeometryPlan plan(trace.info(), options);
   const TraceInfo& part = plan.part;
-  const TraceSource* const traces[] = {&trace};
-  Json config = fields_to_json(options);
-  config["layers"] = part.layers;
-  config["heads"] = part.q_heads;
-  output.begin(make_result_info("geometry", traces, config, provenance));
+  output.begin(
+      make_result_info("geometry", trace, with_part(fields_to_json(options), part), provenance));
   write_axes(output, plan, options.basis);
   GeometryLayer arrays(output, plan);
 

@@ -1,29 +1,16 @@
 #include "analysis/kinds/heads.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <numeric>
 
+#include "analysis/base/kit.hpp"
 #include "analysis/base/layer_arrays.hpp"
-#include "analysis/base/measure_layers.hpp"
-#include "analysis/base/statistics.hpp"
 #include "analysis/kinds/heads_loss.hpp"
 #include "core/attention/exact_rows.hpp"
-#include "core/base/error.hpp"
-#include "core/base/fields_json.hpp"
 #include "core/base/lists.hpp"
-#include "core/base/nan.hpp"
-#include "core/trace/result.hpp"
 
 namespace kvscope {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Keys that a retrieval head looks for, ascending, for each measured row.
 using Targets = std::vector<std::vector<Index>>;
@@ -32,9 +19,9 @@ Targets needle_targets(const std::string& needle, std::span<const Index> row_pos
   const std::vector<Index> keys = parse_index_list(needle, "needle");
   if (keys.back() >= n_tokens) {
     throw ConfigError(
-        fmt::format("heads: needle: expected positions below {}, the tokens of the "
-                    "trace, found {}",
-                    n_tokens, keys.back()));
+        "heads: needle: expected positions below {}, the tokens of the "
+        "trace, found {}",
+        n_tokens, keys.back());
   }
   Targets targets(row_pos.size());
   for (std::size_t i = 0; i < row_pos.size(); ++i) {
@@ -275,11 +262,8 @@ Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, Result
   // what may still be refused comes before the first array
   const HeadLosses losses = measure_head_losses(trace, part, options, pool, progress, stop);
 
-  const TraceSource* const traces[] = {&trace};
-  Json config = fields_to_json(options);
-  config["layers"] = part.layers;
-  config["heads"] = part.q_heads;
-  output.begin(make_result_info("heads", traces, config, provenance));
+  output.begin(
+      make_result_info("heads", trace, with_part(fields_to_json(options), part), provenance));
   write_axes(output, plan);
   HeadsArrays arrays(output, plan, losses.pairs.size());
   HeadMeter meter(trace, options, plan, pool, stop);
@@ -320,14 +304,12 @@ Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, Result
 
   for (const HeadMeasure& one : kHeadMeasures) {
     const std::string name(one.name);
-    output.add_plot({"plot_" + name, name, {"layer", "q_head"}, std::string(one.label)});
+    add_plot(output, "plot_" + name, name, {"layer", "q_head"}, std::string(one.label));
   }
   if (arrays.lost != nullptr)
-    output.add_plot({"plot_lost_mass", "lost_mass", {"layer", "q_head", "."}, "Attention lost"});
-  output.add_plot({"plot_map",
-                   "map",
-                   {"layer", "q_head", "query_block", "key_block"},
-                   "Attention maps of all heads"});
+    add_plot(output, "plot_lost_mass", "lost_mass", {"layer", "q_head", "."}, "Attention lost");
+  add_plot(output, "plot_map", "map", {"layer", "q_head", "query_block", "key_block"},
+           "Attention maps of all heads");
   output.finish(summary);
   return summary;
 }

@@ -15,8 +15,8 @@ HeadLosses measure_head_losses(const TraceSource& trace, const TraceInfo& part,
   if (options.selector.empty()) return out;
   const std::vector<Budget> budgets = split_budgets({options.budget});
   if (budgets.size() != 1) {
-    throw ConfigError(fmt::format("heads: budget: expected one, found {}: \"{}\"", budgets.size(),
-                                  options.budget));
+    throw ConfigError("heads: budget: expected one, found {}: \"{}\"", budgets.size(),
+                      options.budget);
   }
   PairPlan plan = plan_pairs(parse_methods({options.selector}, "selector"), budgets, options.phase,
                              trace.where(), "heads");

@@ -178,8 +178,7 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
                  {"layers", layers}};
   config.update(fields_to_json(options));
   add_artifacts({options.selector}, config);
-  const TraceSource* const traces[] = {&trace};
-  output.begin(make_result_info("ladder", traces, config, provenance));
+  output.begin(make_result_info("ladder", trace, config, provenance));
 
   std::vector<MethodSpec> by_query;
   std::vector<MethodSpec> by_chunk;
@@ -264,10 +263,9 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
   summary["totals"] = mean_of_layers(summary["layers"]);
   for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
     for (std::size_t v = 0; v < kValues.size(); ++v) {
-      output.add_plot({fmt::format("plot_{}_{}", kModes[mode], kValues[v]),
-                       fmt::format("{}/{}", kModes[mode], kValues[v]),
-                       {"layer", "."},
-                       fmt::format("{}, concessions {}", kWords[v], kModes[mode])});
+      add_plot(output, fmt::format("plot_{}_{}", kModes[mode], kValues[v]),
+               fmt::format("{}/{}", kModes[mode], kValues[v]), {"layer", "."},
+               fmt::format("{}, concessions {}", kWords[v], kModes[mode]));
     }
   }
   output.finish(summary);

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
 

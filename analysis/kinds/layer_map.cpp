@@ -190,10 +190,10 @@ void write_column(ResultWriter& output, const std::string& name, const std::vect
 
 }  // namespace
 
-nlohmann::ordered_json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
-                                         const LayerMapOptions& options, ResultWriter& output,
-                                         ThreadPool& pool, const ProgressFn& progress,
-                                         std::stop_token stop, const ResultProvenance& provenance) {
+Json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
+                       const LayerMapOptions& options, ResultWriter& output, ThreadPool& pool,
+                       const ProgressFn& progress, std::stop_token stop,
+                       const ResultProvenance& provenance) {
   check_fields(options);
   require_full_qkv(verifier, "layer-map");
   require_full_qkv(draft, "layer-map");
@@ -259,8 +259,8 @@ nlohmann::ordered_json analyze_layer_map(const TraceSource& verifier, const Trac
 
   std::vector<std::int64_t> monotone_layer, argmax_layer;
   std::vector<double> monotone_kl, argmax_kl;
-  nlohmann::ordered_json summary;
-  summary["layers"] = nlohmann::ordered_json::array();
+  Json summary;
+  summary["layers"] = Json::array();
   for (Index j = 0; j < n_ver; ++j) {
     const auto slot = monotone.draft_slot[static_cast<std::size_t>(j)];
     const Index free_slot = argmax.draft_of[static_cast<std::size_t>(j)];
@@ -269,10 +269,9 @@ nlohmann::ordered_json analyze_layer_map(const TraceSource& verifier, const Trac
     monotone_kl.push_back(slot ? kl(*slot, j) : nan);
     argmax_layer.push_back(draft_layers[static_cast<std::size_t>(free_slot)]);
     argmax_kl.push_back(kl(free_slot, j));
-    nlohmann::ordered_json entry;
+    Json entry;
     entry["layer"] = ver_layers[static_cast<std::size_t>(j)];
-    entry["draft_layer"] =
-        slot ? nlohmann::ordered_json(monotone_layer.back()) : nlohmann::ordered_json(nullptr);
+    entry["draft_layer"] = slot ? Json(monotone_layer.back()) : Json(nullptr);
     entry["kl"] = json_number(monotone_kl.back());
     entry["total_variation"] = json_number(slot ? variation(*slot, j) : nan);
     entry["pinsker_floor"] = json_number(slot ? floor(*slot, j) : nan);

@@ -165,20 +165,15 @@ Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options, Re
   };
   replay_layers(trace, /*draft=*/nullptr, part.layers, plan.pairs, replay, pool, progress, stop);
 
-  const TraceSource* const traces[] = {&trace};
-  Json config = fields_to_json(options);
-  config["layers"] = part.layers;
-  config["heads"] = part.q_heads;
-  output.begin(make_result_info("overlap", traces, config, provenance));
+  output.begin(
+      make_result_info("overlap", trace, with_part(fields_to_json(options), part), provenance));
   write_head_axes(output, part);
   LayerColumns columns(output, n_of(part.layers));
   ColumnsOf<Overlap> heads(columns, {n_of(part.q_heads), n_of(couples)}, {"q_head", "couple"});
   for (const OverlapColumn& column : kOverlapColumns) {
     heads.add<float>(column.name, column.member, "1", column.meaning, {{Total::mean, column.name}});
-    output.add_plot({fmt::format("plot_{}", column.name),
-                     column.name,
-                     {"layer", "q_head", "."},
-                     column.meaning});
+    add_plot(output, fmt::format("plot_{}", column.name), column.name, {"layer", "q_head", "."},
+             column.meaning);
   }
   Totals totals(columns);
   std::vector<std::array<Mean, std::size(kOverlapColumns)>> of_couple(couples.size());

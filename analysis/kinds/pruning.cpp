@@ -183,9 +183,8 @@ struct PageTally {
 
   /// "quoka_read" and so on at the longest context and the page size that reads least of the keys
   /// and their boxes, and every mean under "contexts".
-  nlohmann::ordered_json to_json(std::span<const Index> contexts,
-                                 std::span<const Index> page_sizes) const {
-    nlohmann::ordered_json out;
+  Json to_json(std::span<const Index> contexts, std::span<const Index> page_sizes) const {
+    Json out;
     for (std::size_t s = 0; s < kPrunedScores.size(); ++s) {
       const auto traffic = [&](std::size_t size) {
         return read[s].back()[size].value() + 2.0 / static_cast<double>(page_sizes[size]);
@@ -200,10 +199,10 @@ struct PageTally {
       out[name + "_page_size"] = page_sizes[best];
       out[name + "_traffic"] = json_number(traffic(best));
     }
-    auto rows = nlohmann::ordered_json::array();
+    auto rows = Json::array();
     for (std::size_t step = 0; step < contexts.size(); ++step) {
       for (std::size_t size = 0; size < page_sizes.size(); ++size) {
-        nlohmann::ordered_json row{{"context", contexts[step]}, {"page_size", page_sizes[size]}};
+        Json row{{"context", contexts[step]}, {"page_size", page_sizes[size]}};
         for (std::size_t s = 0; s < kPrunedScores.size(); ++s) {
           row[std::string(kPrunedScores[s]) + "_read"] = json_number(read[s][step][size].value());
           row[std::string(kPrunedScores[s]) + "_hold"] = json_number(hold[s][step][size].value());
@@ -228,10 +227,9 @@ std::vector<Index> chunk_ends(Index n_tokens, const PruningOptions& options) {
 
 }  // namespace
 
-nlohmann::ordered_json analyze_pruning(const TraceSource& trace, const PruningOptions& options,
-                                       ResultWriter& output, ThreadPool& pool,
-                                       const ProgressFn& progress, std::stop_token stop,
-                                       const ResultProvenance& provenance) {
+Json analyze_pruning(const TraceSource& trace, const PruningOptions& options, ResultWriter& output,
+                     ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
+                     const ResultProvenance& provenance) {
   check_fields(options);
   require_full_qkv(trace, "pruning");
   const TraceInfo& info = trace.info();
@@ -246,11 +244,9 @@ nlohmann::ordered_json analyze_pruning(const TraceSource& trace, const PruningOp
         "recording of {} tokens; take a longer one, or a smaller --budget or --chunk",
         options.budget, info.n_tokens);
   }
-  std::vector<Index> contexts;
-  for (const Index end : ends) contexts.push_back(end - options.chunk);
+  const auto contexts = mapped<Index>(ends, [&](const Index end) { return end - options.chunk; });
 
-  const TraceSource* const traces[] = {&trace};
-  output.begin(make_result_info("pruning", traces, fields_to_json(options), provenance));
+  output.begin(make_result_info("pruning", trace, fields_to_json(options), provenance));
   write_head_axes(output, info);
   write_axis(output, "context", contexts, "token", "keys before the chunk");
   write_axis(output, "page_size", page_sizes, "token", "keys of a page");
@@ -285,13 +281,13 @@ nlohmann::ordered_json analyze_pruning(const TraceSource& trace, const PruningOp
       arrays.put(2, at, step, raw.shares(ask.sparq.vectors, options.budget, page_sizes));
     });
   };
-  const auto summarize = [&](Index, Index, nlohmann::ordered_json& entry) {
+  const auto summarize = [&](Index, Index, Json& entry) {
     PageTally tally(ends.size(), page_sizes.size());
     tally.add(arrays);
     total.add(arrays);
     entry.update(tally.to_json(contexts, page_sizes));
   };
-  nlohmann::ordered_json summary;
+  Json summary;
   summary["layers"] =
       measure_layers("pruning", info.layers, arrays.layer, progress, measure, summarize);
   summary["totals"] = total.to_json(contexts, page_sizes);

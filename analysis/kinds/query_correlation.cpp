@@ -1,7 +1,5 @@
 #include "analysis/kinds/query_correlation.hpp"
 
-#include <vector>
-
 #include "analysis/base/kit.hpp"
 
 namespace kvscope {

@@ -169,8 +169,7 @@ void correlate_head(const Plan& plan, Index slot, LayerQueries& out) {
 }
 
 void write_axes(ResultWriter& output, const Plan& plan) {
-  std::vector<Index> chunk_begin;
-  for (const TokenRange& chunk : plan.chunks) chunk_begin.push_back(chunk.begin);
+  const auto chunk_begin = mapped<Index>(plan.chunks, &TokenRange::begin);
   write_head_axes(output, plan.part);
   write_axis(output, "pos", plan.positions, "token", "query position");
   write_axis(output, "chunk_begin", chunk_begin, "token", "first position of the chunk");
@@ -226,11 +225,8 @@ Json analyze_query_selection(const TraceSource& trace, const QuerySelectionOptio
   require_full_qkv(trace, "query-selection");
   const Plan plan(trace.info(), options);
   const TraceInfo& part = plan.part;
-  const TraceSource* const traces[] = {&trace};
-  Json config = fields_to_json(options);
-  config["layers"] = part.layers;
-  config["heads"] = part.q_heads;
-  output.begin(make_result_info("query-selection", traces, config, provenance));
+  output.begin(make_result_info("query-selection", trace, with_part(fields_to_json(options), part),
+                                provenance));
   write_axes(output, plan);
   LayerQueries queries(output, plan);
   ScoreRowLoop loop(pool, stop, "query-selection");

@@ -127,10 +127,9 @@ void add_plots(ResultWriter& output, bool store_pages) {
 
 }  // namespace
 
-nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOptions& options,
-                                     ResultWriter& output, ThreadPool& pool,
-                                     const ProgressFn& progress, std::stop_token stop,
-                                     const ResultProvenance& provenance) {
+Json analyze_quest(const TraceSource& trace, const QuestOptions& options, ResultWriter& output,
+                   ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
+                   const ResultProvenance& provenance) {
   check_fields(options);
   require_full_qkv(trace, "quest");
   require_whole_groups(trace.info(), "quest");
@@ -138,8 +137,7 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
   const std::vector<Index> step_pos = quest_step_positions(trace, options);
   const auto n_steps = static_cast<Index>(step_pos.size());
   const Index n_pages = (info.n_tokens - 1) / options.page_size + 1;
-  const TraceSource* const traces[] = {&trace};
-  output.begin(make_result_info("quest", traces, fields_to_json(options), provenance));
+  output.begin(make_result_info("quest", trace, fields_to_json(options), provenance));
   write_head_axes(output, info);
   write_axis(output, "step_pos", step_pos, "token", "position of the step");
   if (options.store_pages) {
@@ -160,7 +158,7 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
                           });
     }
   };
-  const auto summarize = [&](Index, Index layer, nlohmann::ordered_json& entry) {
+  const auto summarize = [&](Index, Index layer, Json& entry) {
     std::vector<std::int64_t> visible;
     for (const Index pos : step_pos)
       visible.push_back(visible_keys(pos, window_of(info, layer)).size());
@@ -170,7 +168,7 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
     entry["dense"] = layer < options.dense_layers;
     entry.update(of_layer.to_json());
   };
-  nlohmann::ordered_json summary;
+  Json summary;
   summary["layers"] =
       measure_layers("quest", info.layers, arrays.columns.arrays, progress, measure, summarize);
 

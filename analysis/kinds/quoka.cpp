@@ -74,8 +74,8 @@ struct Tally {
     return 1.0 - static_cast<double>(loaded) / static_cast<double>(available);
   }
 
-  nlohmann::ordered_json to_json() const {
-    nlohmann::ordered_json json;
+  Json to_json() const {
+    Json json;
     json["mass_mean"] = json_number(mean(mass_where_cut));
     json["mass_p05"] = json_number(quantile(mass_where_cut, 0.05));
     json["rows_where_the_budget_cuts"] = mass_where_cut.size();
@@ -123,8 +123,7 @@ CorrelationArrays add_correlations(LayerArrays& arrays, Index n_heads) {
 }
 
 /// Head means of the correlations, and the best head.
-void add_correlations_to(nlohmann::ordered_json& entry, const TraceInfo& info,
-                         const CorrelationArrays& values) {
+void add_correlations_to(Json& entry, const TraceInfo& info, const CorrelationArrays& values) {
   for (std::size_t i = 0; i < values.size(); ++i)
     entry[fmt::format("{}_mean", kCorrelations[i])] = json_number(mean(values[i]->flat()));
   const std::span<const double> headline = values[1]->flat();
@@ -136,18 +135,14 @@ void add_correlations_to(nlohmann::ordered_json& entry, const TraceInfo& info,
 
 void add_plots(ResultWriter& output) {
   const std::vector<std::string> axes = {"layer", "q_head", "pos"};
-  output.add_plot({"plot_s_q", "s_q", axes, "S_q per query"});
-  output.add_plot({"plot_mass", "mass", axes, "Attention mass on the kept keys"});
-  output.add_plot(
-      {"plot_max_weight", "log_max_weight", axes, "Log of the largest attention weight"});
-  output.add_plot({"plot_recall",
-                   "oracle_recall",
-                   {"layer", "kv_head", "chunk_begin"},
-                   "Kept share of the keys of largest weight"});
-  output.add_plot({"plot_correlation",
-                   "correlation/pearson_log",
-                   {"layer", "q_head"},
-                   "Correlation of S_q with the log of the largest weight"});
+  add_plot(output, "plot_s_q", "s_q", axes, "S_q per query");
+  add_plot(output, "plot_mass", "mass", axes, "Attention mass on the kept keys");
+  add_plot(output, "plot_max_weight", "log_max_weight", axes,
+           "Log of the largest attention weight");
+  add_plot(output, "plot_recall", "oracle_recall", {"layer", "kv_head", "chunk_begin"},
+           "Kept share of the keys of largest weight");
+  add_plot(output, "plot_correlation", "correlation/pearson_log", {"layer", "q_head"},
+           "Correlation of S_q with the log of the largest weight");
 }
 
 }  // namespace
@@ -167,17 +162,15 @@ Budget QuokaOptions::kept_per_chunk() const {
              : Budget{Budget::Kind::ratio, ratio};
 }
 
-nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOptions& options,
-                                     ResultWriter& output, ThreadPool& pool,
-                                     const ProgressFn& progress, std::stop_token stop,
-                                     const ResultProvenance& provenance) {
+Json analyze_quoka(const TraceSource& trace, const QuokaOptions& options, ResultWriter& output,
+                   ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
+                   const ResultProvenance& provenance) {
   check_fields(options);
   require_full_qkv(trace, "quoka");
   require_whole_groups(trace.info(), "quoka");
   const TraceInfo& info = trace.info();
   const QuokaPlan plan(info, options);
-  const TraceSource* const traces[] = {&trace};
-  output.begin(make_result_info("quoka", traces, fields_to_json(options), provenance));
+  output.begin(make_result_info("quoka", trace, fields_to_json(options), provenance));
   write_axes(output, info, plan, options);
   QuokaLayer arrays(output, info, plan, options);
   const CorrelationArrays correlations =
@@ -196,7 +189,7 @@ nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOption
       for (std::size_t i = 0; i < of_head.size(); ++i) (*correlations[i])(head) = of_head[i];
     });
   };
-  const auto summarize = [&](Index, Index layer, nlohmann::ordered_json& entry) {
+  const auto summarize = [&](Index, Index layer, Json& entry) {
     const bool selects = quoka_selects_in(info, options, layer);
     Tally tally;
     tally.add(arrays, plan, selects);
@@ -207,7 +200,7 @@ nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOption
     add_correlations_to(entry, info, correlations);
     correlation.add(mean(correlations[1]->flat()));
   };
-  nlohmann::ordered_json summary;
+  Json summary;
   summary["layers"] =
       measure_layers("quoka", info.layers, arrays.arrays, progress, measure, summarize);
 

@@ -150,16 +150,14 @@ void analyze_head(const TraceSource& trace, const TheoremB1Options& options, Ind
 
 }  // namespace
 
-nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const TheoremB1Options& options,
-                                          ResultWriter& output, ThreadPool& pool,
-                                          const ProgressFn& progress, std::stop_token stop,
-                                          const ResultProvenance& provenance) {
+Json analyze_theorem_b1(const TraceSource& trace, const TheoremB1Options& options,
+                        ResultWriter& output, ThreadPool& pool, const ProgressFn& progress,
+                        std::stop_token stop, const ResultProvenance& provenance) {
   check_fields(options);
   require_full_qkv(trace, "theorem-b1");
   const TraceInfo& info = trace.info();
   const std::vector<Index> row_pos = evenly_spaced(0, info.n_tokens, options.rows);
-  const TraceSource* const traces[] = {&trace};
-  output.begin(make_result_info("theorem-b1", traces, fields_to_json(options), provenance));
+  output.begin(make_result_info("theorem-b1", trace, fields_to_json(options), provenance));
   write_head_axes(output, info);
   write_axis(output, "row_pos", row_pos, "token", "query position");
   const Index n_rows = n_of(row_pos);
@@ -180,12 +178,12 @@ nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const Theore
       }
     }
   };
-  const auto summarize = [&](Index, Index, nlohmann::ordered_json& entry) {
+  const auto summarize = [&](Index, Index, Json& entry) {
     Totals of_layer(columns);
     for (Totals* totals : {&of_layer, &total}) totals->add();
     entry.update(of_layer.to_json());
   };
-  nlohmann::ordered_json summary;
+  Json summary;
   summary["layers"] =
       measure_layers("theorem-b1", info.layers, columns.arrays, progress, measure, summarize);
   summary["totals"] = total.to_json();

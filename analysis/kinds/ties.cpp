@@ -281,11 +281,7 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultWr
                   const ResultProvenance& provenance) {
   check_fields(options);
   require_full_qkv(trace, "ties");
-  require_unique(options.selectors.empty() ? std::vector<std::string>{} : [&] {
-    std::vector<std::string> names;
-    for (const MethodSpec& method : options.selectors) names.push_back(method.text());
-    return names;
-  }(), "selector", "ties");
+  require_unique(mapped<std::string>(options.selectors, &MethodSpec::text), "selector", "ties");
   const TraceInfo& info = trace.info();
   if (options.model != nullptr) check_model(info, *options.model);
   const std::vector<TieCase> cases = make_cases(options);
@@ -310,11 +306,9 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultWr
   }
   config.update(fields_to_json(options));
   add_artifacts(options.selectors, config);
-  const TraceSource* const traces[] = {&trace};
-  output.begin(make_result_info("ties", traces, config, provenance));
+  output.begin(make_result_info("ties", trace, config, provenance));
   write_axis(output, "layer", layers, "layer", "layer");
-  std::vector<Index> positions;
-  for (const TokenRange& call : calls) positions.push_back(call.begin);
+  const auto positions = mapped<Index>(calls, &TokenRange::begin);
   write_axis(output, "step_pos", positions, "token", "position of the step");
   const Index n_cases = n_of(cases);
   const Index n_steps = n_of(calls);
@@ -390,11 +384,9 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultWr
   if (options.model != nullptr)
     add_closed_loop(trace, options, cases, summary["rows"], output, pool, progress, stop);
   summary["totals"] = mean_of_layers(summary["layers"]);
-  output.add_plot({"plot_changed",
-                   "changed",
-                   {"layer", ".", "step_pos"},
-                   "Keys that another order of ties changes"});
-  output.add_plot({"plot_ties", "ties", {"layer", ".", "step_pos"}, "Rows with a tie at the cut"});
+  add_plot(output, "plot_changed", "changed", {"layer", ".", "step_pos"},
+           "Keys that another order of ties changes");
+  add_plot(output, "plot_ties", "ties", {"layer", ".", "step_pos"}, "Rows with a tie at the cut");
   output.finish(summary);
   return summary;
 }

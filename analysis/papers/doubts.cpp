@@ -24,14 +24,14 @@ std::set<std::size_t> rows_read(const Item& item, const std::string& run, const 
 }
 
 /// Every row that a doubt is about is one of them.
-bool is_about(const nlohmann::ordered_json& doubt, const std::set<std::size_t>& rows) {
+bool is_about(const Json& doubt, const std::set<std::size_t>& rows) {
   const auto& about = doubt.at("rows");
   return std::ranges::all_of(
       about, [&](const auto& row) { return rows.contains(row.template get<std::size_t>()); });
 }
 
 /// That others used the machine while something was timed; empty if they did not, or nobody knows.
-std::string busy_machine(const nlohmann::ordered_json& config) {
+std::string busy_machine(const Json& config) {
   const auto number = [&](const char* key) {
     const auto found = config.find(key);
     return found != config.end() && found->is_number() ? found->get<double>() : 0.0;

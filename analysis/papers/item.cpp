@@ -1,8 +1,5 @@
 #include "analysis/papers/item.hpp"
 
-#include <array>
-#include <utility>
-
 namespace kvscope::papers {
 
 std::string paper_name(Paper paper) {

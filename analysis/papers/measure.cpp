@@ -156,8 +156,7 @@ void derive(const Value& value, Measured than, Measured& measured) {
 
 std::vector<Measured> measure(const Item& item, const FindRun& find_run) {
   Reader reader(find_run);
-  std::vector<Measured> all;
-  for (const Value& value : item.values) all.push_back(reader.read(value));
+  auto all = mapped<Measured>(item.values, [&](const Value& value) { return reader.read(value); });
   const std::vector<Measured> read = all;
   for (std::size_t i = 0; i < item.values.size(); ++i) {
     const Value& value = item.values[i];

@@ -1,7 +1,6 @@
 #include "analysis/plot/canvas.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 

@@ -46,6 +46,16 @@ struct Line {
   std::vector<double> high;
   bool markers = true;
   bool steps = false;  // staircase: y holds from x to the next x
+
+  void add(double at_x, double at_y) {
+    x.push_back(at_x);
+    y.push_back(at_y);
+  }
+  void add(double at_x, double at_y, Range band) {
+    add(at_x, at_y);
+    low.push_back(band.low);
+    high.push_back(band.high);
+  }
 };
 
 /// The points whose band has no neighbour to be a surface with: their intervals are drawn as bars.
@@ -65,6 +75,11 @@ struct Scatter {
   std::vector<double> value;
   double size = 1.0;     // times the theme's marker size
   double opacity = 1.0;  // for clouds
+
+  void add(double at_x, double at_y) {
+    x.push_back(at_x);
+    y.push_back(at_y);
+  }
 };
 
 /// A matrix as an image over [x.low, x.high] x [y.low, y.high], on linear axes; row 0 lies at

@@ -6,7 +6,6 @@
 #include <cctype>
 #include <cmath>
 #include <numbers>
-#include <utility>
 
 #include "core/base/escape.hpp"
 

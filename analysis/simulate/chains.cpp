@@ -67,8 +67,8 @@ std::vector<TokenId> copies(PromptDraws& draws, std::size_t n, Index prompt,
                             std::span<const TokenId> text) {
   const Index length = prompt * 10 / 11;
   if (static_cast<Index>(text.size()) < length) {
-    throw ConfigError(fmt::format("chain: the text has {} tokens, a prompt of {} needs {} of them",
-                                  text.size(), prompt, length));
+    throw ConfigError("chain: the text has {} tokens, a prompt of {} needs {} of them", text.size(),
+                      prompt, length);
   }
   const Index start = draws.below(static_cast<Index>(text.size()) - length + 1);
   std::vector<TokenId> tokens;
@@ -85,9 +85,8 @@ class Chains final : public SimulationTask {
     if (options.kinds.empty()) throw ConfigError("chain: expected at least one kind");
     const Index positions = setup.models.verifier->config().max_positions;
     if (options.prompt + options.steps > positions) {
-      throw ConfigError(
-          fmt::format("chain: a prompt of {} tokens and {} steps exceed the model's {} positions",
-                      options.prompt, options.steps, positions));
+      throw ConfigError("chain: a prompt of {} tokens and {} steps exceed the model's {} positions",
+                        options.prompt, options.steps, positions);
     }
     for (const ChainKind kind : options.kinds) make_chain(kind, options, 0, 0, setup.models);
   }

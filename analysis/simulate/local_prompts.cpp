@@ -53,10 +53,10 @@ std::vector<LocalExample> read_local_examples(const std::filesystem::path& file)
     examples.push_back(std::move(example));
   }
   if (examples.empty()) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: expected one JSON object a line with context, question, answer_prefix, answer and "
         "max_new_tokens, found none",
-        file.filename().string()));
+        file.filename().string());
   }
   return examples;
 }
@@ -70,8 +70,8 @@ Prompt make_local_prompt(const LocalExample& example, const PromptSpec& spec,
   const Index room = spec.length - static_cast<Index>(spec.leading.size() + head.size()) -
                      static_cast<Index>(question.size());
   if (room < 1) {
-    throw ConfigError(fmt::format("prompt: a question of {} tokens does not fit into {} tokens",
-                                  question.size(), spec.length));
+    throw ConfigError("prompt: a question of {} tokens does not fit into {} tokens",
+                      question.size(), spec.length);
   }
   const auto n_kept = static_cast<std::size_t>(room);
   if (context.size() > n_kept) {

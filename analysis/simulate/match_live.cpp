@@ -94,8 +94,7 @@ void match_setup(SimulationSetup& setup, const MakeTask& make_task, ThreadPool& 
     (is_refused ? setup.refused : setup.pairs).push_back(std::move(pair));
   }
   if (setup.pairs.empty())
-    throw ConfigError(
-        fmt::format("simulate: nothing is left to do: {}", fmt::join(setup.skipped, "; ")));
+    throw ConfigError("simulate: nothing is left to do: {}", fmt::join(setup.skipped, "; "));
 }
 
 }  // namespace kvscope

@@ -35,19 +35,18 @@ class Perplexity final : public SimulationTask {
     for (const FurtherText& text : texts_) {
       const auto n_text = static_cast<Index>(text.tokens.size());
       if (n_text >= needed) continue;
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "perplexity: {} has {} tokens, expected at least {} ({} windows of {} from token {} on)",
-          text.name, n_text, needed, options.windows, options.n_tokens, options.offset));
+          text.name, n_text, needed, options.windows, options.n_tokens, options.offset);
     }
     if (n_scored() < 1) {
-      throw ConfigError(fmt::format("perplexity: a prefill of {} of {} tokens leaves none to score",
-                                    n_prefill(), options.n_tokens));
+      throw ConfigError("perplexity: a prefill of {} of {} tokens leaves none to score",
+                        n_prefill(), options.n_tokens);
     }
     const Index positions = setup.models.verifier->config().max_positions;
     if (options.n_tokens > positions) {
-      throw ConfigError(
-          fmt::format("perplexity: windows of {} tokens exceed the model's {} positions",
-                      options.n_tokens, positions));
+      throw ConfigError("perplexity: windows of {} tokens exceed the model's {} positions",
+                        options.n_tokens, positions);
     }
   }
 

@@ -172,11 +172,11 @@ Prompt assemble_prompt(const PromptSpec& spec, PromptContent content,
                        std::span<const TokenId> filler, const Tokenizer& tokenizer,
                        PromptDraws& draws) {
   if (static_cast<Index>(content.questions.size()) < spec.n_turns) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "prompt: a {} prompt has {} question{}, found {} turns; multi_key, kv_pairs and "
         "story_retrieval have several",
         enum_name(spec.kind), content.questions.size(), content.questions.size() == 1 ? "" : "s",
-        spec.n_turns));
+        spec.n_turns);
   }
   std::stable_sort(content.facts.begin(), content.facts.end(),
                    [](const PromptFact& a, const PromptFact& b) { return a.depth < b.depth; });
@@ -193,13 +193,12 @@ Prompt assemble_prompt(const PromptSpec& spec, PromptContent content,
   const Index room = spec.length - n_fixed;
   const auto n_filler = static_cast<Index>(filler.size());
   if (room < 0) {
-    throw ConfigError(
-        fmt::format("prompt: {} tokens are too few for a {} prompt, expected at least {}",
-                    spec.length, enum_name(spec.kind), n_fixed));
+    throw ConfigError("prompt: {} tokens are too few for a {} prompt, expected at least {}",
+                      spec.length, enum_name(spec.kind), n_fixed);
   }
   if (room > n_filler) {
-    throw ConfigError(fmt::format("prompt: the text has {} tokens, a prompt of {} needs {} of them",
-                                  n_filler, spec.length, room));
+    throw ConfigError("prompt: the text has {} tokens, a prompt of {} needs {} of them", n_filler,
+                      spec.length, room);
   }
   const Index start = draws.below(n_filler - room + 1);
   Prompt prompt;

@@ -159,11 +159,11 @@ PromptContent make_content(const PromptSpec& spec, std::span<const TokenId> fill
 
 void check_spec(const PromptSpec& spec) {
   if (!(spec.depth >= 0.0 && spec.depth <= 1.0)) {
-    throw ConfigError(fmt::format("prompt: expected a depth in [0, 1], found {}", spec.depth));
+    throw ConfigError("prompt: expected a depth in [0, 1], found {}", spec.depth);
   }
   const auto most = static_cast<Index>(prompt_things().size());
   if (spec.n_facts < 1 || spec.n_facts > most) {
-    throw ConfigError(fmt::format("prompt: expected 1 to {} facts, found {}", most, spec.n_facts));
+    throw ConfigError("prompt: expected 1 to {} facts, found {}", most, spec.n_facts);
   }
 }
 
@@ -235,14 +235,14 @@ std::vector<PromptKind> parse_prompt_kinds(std::string_view text) {
     const auto at = std::find(names.begin(), names.end() - 1, word);  // local comes with a file
     if (at != names.end() - 1) found = {static_cast<PromptKind>(at - names.begin())};
     if (found.empty()) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "kinds: expected some of {}, a name of RULER (niah_multivalue, vt, cwe) or a family "
           "(ruler, infinitebench, story), found {}",
-          fmt::join(names.begin(), names.end() - 1, ", "), quote(word)));
+          fmt::join(names.begin(), names.end() - 1, ", "), quote(word));
     }
     for (const PromptKind kind : found) {
       if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end())
-        throw ConfigError(fmt::format("kinds: {} is given twice", enum_name(kind)));
+        throw ConfigError("kinds: {} is given twice", enum_name(kind));
       kinds.push_back(kind);
     }
   }

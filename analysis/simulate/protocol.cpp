@@ -19,10 +19,10 @@ std::string protocol_names() {
 }
 
 [[noreturn]] void refuse_protocol(std::string_view text) {
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "protocol: expected one of {}, all of them as papers, or CONTEXT/QUESTION/ANSWER of dense "
       "and sparse with +unseen or +inside (dense/sparse/sparse+unseen), found {}",
-      protocol_names(), quote(text)));
+      protocol_names(), quote(text));
 }
 
 bool is_sparse_word(const std::string& word, std::string_view text) {
@@ -95,15 +95,15 @@ Protocol parse_protocol(std::string_view text) {
     }
   }
   if (!protocol.sparse_context && !protocol.sparse_question && !protocol.sparse_answer) {
-    throw ConfigError(fmt::format(
-        "protocol {}: nothing runs under the method; expected sparse at least once", text));
+    throw ConfigError("protocol {}: nothing runs under the method; expected sparse at least once",
+                      text);
   }
   if (protocol.inside && (protocol.unseen || !protocol.sparse_question ||
                           protocol.sparse_question != protocol.sparse_answer)) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "protocol {}: an answer inside the last chunk shares its list with the question: expected "
         "question and answer sparse, and no +unseen",
-        text));
+        text);
   }
   return protocol;
 }
@@ -121,7 +121,7 @@ std::vector<Protocol> parse_protocols(std::string_view text) {
   for (std::size_t i = 0; i < protocols.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (protocols[i].name == protocols[j].name)
-        throw ConfigError(fmt::format("protocol: {} is given twice", protocols[i].name));
+        throw ConfigError("protocol: {} is given twice", protocols[i].name);
     }
   }
   return protocols;

@@ -50,11 +50,11 @@ RetrievalOptions checked(RetrievalOptions options) {
   options = grid_of_examples(std::move(options));
   if (options.kinds.empty() || options.lengths.empty() || options.protocols.empty() ||
       options.n_depths < 1 || options.trials < 1 || options.n_fed < 1 || options.turns < 1) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: expected at least one kind, length, protocol, depth, trial, fed token and turn, found "
         "{}, {}, {}, {}, {}, {} and {}",
         options.task, options.kinds.size(), options.lengths.size(), options.protocols.size(),
-        options.n_depths, options.trials, options.n_fed, options.turns));
+        options.n_depths, options.trials, options.n_fed, options.turns);
   }
   const double n_prompts = static_cast<double>(options.kinds.size() * options.lengths.size() *
                                                options.protocols.size()) *
@@ -62,23 +62,22 @@ RetrievalOptions checked(RetrievalOptions options) {
                            static_cast<double>(most_trials(options));
   if (options.n_depths > kMostDepths || most_trials(options) > kMostTrials ||
       options.turns > kMostTurns || n_prompts > kMostPrompts) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: expected at most {} depths, {} trials, {} turns and {} prompts in all, found {}, {}, "
         "{} and {:.0f}",
         options.task, kMostDepths, kMostTrials, kMostTurns, kMostPrompts, options.n_depths,
-        most_trials(options), options.turns, n_prompts));
+        most_trials(options), options.turns, n_prompts);
   }
   if (!(options.until_interval >= 0.0 && options.until_interval < 0.5)) {
-    throw ConfigError(
-        fmt::format("{}: expected a wanted interval in (0, 0.5) to either side, found {}",
-                    options.task, options.until_interval));
+    throw ConfigError("{}: expected a wanted interval in (0, 0.5) to either side, found {}",
+                      options.task, options.until_interval);
   }
   for (const Protocol& protocol : options.protocols) {
     if (protocol.inside && options.turns > 1 && !options.shared_prefix) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{}: under protocol {} an answer ends the sequence; expected one turn, or turns with a "
           "shared prefix",
-          options.task, protocol.name));
+          options.task, protocol.name);
     }
   }
   return options;
@@ -108,9 +107,9 @@ class Retrieval final : public SimulationTask {
     texts_ = setup.models.texts();
     if (options_.examples.empty()) grid_.n_texts = texts_.size();
     if (options_.trials < static_cast<Index>(grid_.n_texts)) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{}: trials take the texts in turn; expected at least {} trials, one per text, found {}",
-          options_.task, grid_.n_texts, options_.trials));
+          options_.task, grid_.n_texts, options_.trials);
     }
     const Index positions = setup.models.verifier->config().max_positions;
     const Tokenizer& tokenizer = *setup.models.tokenizer;
@@ -124,10 +123,10 @@ class Retrieval final : public SimulationTask {
           const Prompt prompt = prompt_of({0, kind, length, 0, trial});
           const Index n = positions_of(prompt, tokenizer);
           if (n > positions) {
-            throw ConfigError(fmt::format(
+            throw ConfigError(
                 "{}: a prompt of {} tokens, its answers and further turns take {} positions, which "
                 "exceeds the model's {} positions",
-                options_.task, prompt.tokens.size(), n, positions));
+                options_.task, prompt.tokens.size(), n, positions);
           }
           std::vector<std::size_t> begins;
           n_kept_tokens_ = std::max<std::size_t>(
@@ -409,9 +408,8 @@ class Retrieval final : public SimulationTask {
     }
     if (spec.kind == PromptKind::local) {
       if (options_.turns > 1) {
-        throw ConfigError(
-            fmt::format("{}: examples of a file have one question each, found {} turns",
-                        options_.task, options_.turns));
+        throw ConfigError("{}: examples of a file have one question each, found {} turns",
+                          options_.task, options_.turns);
       }
       return make_local_prompt(options_.examples[place.trial], spec, *setup_.models.tokenizer);
     }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/mapped.hpp"
 #include "analysis/simulate/simulation.hpp"
 #include "core/attention/monotone_map.hpp"
 #include "core/base/error.hpp"
@@ -27,7 +28,7 @@ std::span<const TokenId> calibration_text(const SimulationModels& models,
 void check_options(const SimulationOptions& options) {
   const auto at_least = [](const char* name, Index value, Index low) {
     if (value < low) {
-      throw ConfigError(fmt::format("{}: expected at least {}, found {}", name, low, value));
+      throw ConfigError("{}: expected at least {}, found {}", name, low, value);
     }
   };
   at_least("chunk", options.chunk, 1);
@@ -85,14 +86,12 @@ PairPlan plan_matched_pairs(const SimulationOptions& options, std::span<const Ph
   PairPlan plan;
   for (const MatchTarget& target : options.match) {
     if (target.quantity == MatchQuantity::us)
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "simulate: match {}: microseconds are predicted from the lists of a recording: use "
           "kvscope sweep --hardware NAME; here expected density, keys or bytes",
-          target.to_string()));
+          target.to_string());
   }
-  std::vector<std::string> names;
-  for (const MethodSpec& spec : options.selectors) names.push_back(spec.text());
-  require_unique(names, "selector", "simulate");
+  require_unique(mapped<std::string>(options.selectors, &MethodSpec::text), "selector", "simulate");
   for (const MethodSpec& spec : options.selectors) {
     bool is_defined = false;
     for (const Phase phase : phases) {
@@ -109,8 +108,7 @@ PairPlan plan_matched_pairs(const SimulationOptions& options, std::span<const Ph
     }
   }
   if (!plan.pairs.empty()) return plan;
-  throw ConfigError(
-      fmt::format("simulate: nothing is left to do: {}", fmt::join(plan.skipped, "; ")));
+  throw ConfigError("simulate: nothing is left to do: {}", fmt::join(plan.skipped, "; "));
 }
 
 }  // namespace
@@ -150,10 +148,10 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
   for (const MethodSpec& spec : options.selectors) {
     const SelectorCaps& caps = spec.caps();
     if (models.draft == nullptr && caps.needs_draft) {
-      throw ConfigError(fmt::format("selector {}: needs a draft model, and none was given", spec));
+      throw ConfigError("selector {}: needs a draft model, and none was given", spec);
     }
     if (options.budgets.empty() && options.match.empty() && !caps.budgets.empty()) {
-      throw ConfigError(fmt::format("selector {}: needs a budget, and none was given", spec));
+      throw ConfigError("selector {}: needs a budget, and none was given", spec);
     }
   }
   if (!options.match.empty() && !options.budgets.empty())

@@ -5,7 +5,6 @@
 #include <limits>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "analysis/base/analysis.hpp"
@@ -80,7 +79,7 @@ Json numbers_to_json(const std::vector<double>& values) {
 
 std::vector<double> numbers_from_json(const Json& list, std::size_t n) {
   if (!list.is_array() || list.size() != n) {
-    throw ConfigError(fmt::format("{} for a list of {} numbers", describe(list), n));
+    throw ConfigError("{} for a list of {} numbers", describe(list), n);
   }
   std::vector<double> values;
   for (const Json& x : list) {
@@ -147,8 +146,8 @@ std::map<std::size_t, UnitResult> read_units(const std::filesystem::path& file, 
     for (const auto& [number, result] : units) numbers.push_back(number);
     require_same_weights(config, known, file.string(), numbers,
                          "expected the old weights, or a start over with --overwrite");
-    throw ConfigError(fmt::format("{} belongs to another simulation: {}", file.string(),
-                                  first_difference(config, known)));
+    throw ConfigError("{} belongs to another simulation: {}", file.string(),
+                      first_difference(config, known));
   }
   return units;
 }
@@ -175,7 +174,7 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
 
   const bool exists = has_checked_lines(journal);
   if (exists && mode == JournalMode::fresh) {
-    throw IoError(fmt::format("{} exists: an earlier simulation did not finish", journal.string()));
+    throw IoError("{} exists: an earlier simulation did not finish", journal.string());
   }
   std::map<std::size_t, UnitResult> units;
   std::optional<CheckedLineWriter> writer;
@@ -247,10 +246,10 @@ UnitWork simulation_work(SimulationTask& task, const SimulationSetup& setup, Thr
   const std::vector<std::size_t> cases =
       task.cases_of_round(0, SimulationUnits(task.n_cases(), std::vector<UnitResult>(n_pairs)));
   if (cases.size() != task.n_cases()) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: its results decide how many prompts are asked, so its units are not known beforehand: "
         "expected --trials, not --until-interval",
-        task.name()));
+        task.name());
   }
   std::vector<std::pair<std::size_t, std::size_t>> units;  // case, pair
   for (const std::size_t c : cases) {

@@ -50,7 +50,7 @@ class Speculative final : public SimulationTask {
     if (gammas_.empty()) throw ConfigError("speculative: expected at least one gamma");
     for (const Index gamma : gammas_) {
       if (gamma < 1 || gamma > 1024) {
-        throw ConfigError(fmt::format("speculative: expected gamma in [1, 1024], found {}", gamma));
+        throw ConfigError("speculative: expected gamma in [1, 1024], found {}", gamma);
       }
     }
     texts_ = setup.models.texts();
@@ -58,17 +58,17 @@ class Speculative final : public SimulationTask {
     for (const FurtherText& text : texts_) {
       const auto n_text = static_cast<Index>(text.tokens.size());
       if (n_text >= needed) continue;
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "speculative: {} has {} tokens, expected at least {} ({} prompts of {} from token {} on)",
-          text.name, n_text, needed, options.prompts, options.prompt, options.offset));
+          text.name, n_text, needed, options.prompts, options.prompt, options.offset);
     }
     const Index positions = std::min(setup.models.verifier->config().max_positions,
                                      setup.models.draft->config().max_positions);
     if (capacity() > positions) {
       throw ConfigError(
-          fmt::format("speculative: {} tokens of prompt, {} new ones and the drafts exceed the "
-                      "models' {} positions",
-                      options.prompt, options.n_new, positions));
+          "speculative: {} tokens of prompt, {} new ones and the drafts exceed the "
+          "models' {} positions",
+          options.prompt, options.n_new, positions);
     }
   }
 

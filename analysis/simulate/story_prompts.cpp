@@ -101,9 +101,9 @@ PromptContent story_content(const PromptSpec& spec, const Tokenizer& tokenizer,
   const Index room = spec.length - static_cast<Index>(spec.leading.size()) - kQuestion;
   std::vector<Chapter> chapters = write_chapters(room, counter, draws);
   if (chapters.size() < static_cast<std::size_t>(std::max<Index>(4, spec.n_turns))) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "prompt: {} tokens are too few for a {} prompt: {} chapters fit, expected at least {}",
-        spec.length, enum_name(spec.kind), chapters.size(), std::max<Index>(4, spec.n_turns)));
+        spec.length, enum_name(spec.kind), chapters.size(), std::max<Index>(4, spec.n_turns));
   }
   const auto first =
       static_cast<std::size_t>(std::llround(spec.depth * static_cast<double>(chapters.size() - 1)));
@@ -143,9 +143,8 @@ PromptContent story_content(const PromptSpec& spec, const Tokenizer& tokenizer,
     used += counter.of(items.back());
   }
   if (used > room + kQuestion - counter.of(content.questions.front().text)) {
-    throw ConfigError(
-        fmt::format("prompt: {} tokens are too few for a {} prompt, expected some more",
-                    spec.length, enum_name(spec.kind)));
+    throw ConfigError("prompt: {} tokens are too few for a {} prompt, expected some more",
+                      spec.length, enum_name(spec.kind));
   }
   add_items(std::move(items), content);
   return content;

@@ -5,7 +5,6 @@
 
 #include "analysis/base/kit.hpp"
 #include "analysis/sweep/sweep_journal.hpp"
-#include "analysis/sweep/sweep_result.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
 #include "analysis/sweep/sweep_units.hpp"
 

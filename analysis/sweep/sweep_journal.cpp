@@ -1,7 +1,6 @@
 #include "analysis/sweep/sweep_journal.hpp"
 
 #include <bit>
-#include <optional>
 
 #include "analysis/base/base64.hpp"
 #include "analysis/base/kit.hpp"

@@ -20,9 +20,7 @@ void make_matched_pairs(SweepPlan& plan, const std::optional<std::string>& witho
   if (!options.budgets.empty())
     throw ConfigError(
         "sweep: expected budgets or costs to match, found both: a match finds the budgets");
-  std::vector<std::string> names;
-  for (const MethodSpec& method : options.selectors) names.push_back(method.text());
-  require_unique(names, "selector", "sweep");
+  require_unique(mapped<std::string>(options.selectors, &MethodSpec::text), "selector", "sweep");
   for (const MethodSpec& method : options.selectors) {
     if (!method.caps().is_defined(options.replay.calls.phase)) {
       plan.skipped.push_back(
@@ -103,10 +101,8 @@ Json identity(const TraceInfo& info) {
 
 Json config_of(const SweepOptions& options) {
   const ReplayOptions& replay = options.replay;
-  std::vector<std::string> selectors;
-  for (const MethodSpec& selector : options.selectors) selectors.push_back(selector.text());
-  std::vector<std::string> budgets;
-  for (const Budget& budget : options.budgets) budgets.push_back(budget.to_string());
+  const auto selectors = mapped<std::string>(options.selectors, &MethodSpec::text);
+  const auto budgets = mapped<std::string>(options.budgets, &Budget::to_string);
   const auto or_null = [](const std::optional<Index>& x) { return x ? Json(*x) : Json(nullptr); };
   Json config = {{"selectors", selectors},
                  {"budgets", budgets},

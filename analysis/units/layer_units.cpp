@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "analysis/base/base64.hpp"
 #include "analysis/base/checked_lines.hpp"

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <new>
-#include <nlohmann/json.hpp>
-#include <optional>
 
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/base/same_weights.hpp"

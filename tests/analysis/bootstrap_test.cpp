@@ -1,5 +1,4 @@
 // Bootstrap intervals against loops: the drawn means, sorted, and both percentiles.
-#include <vector>
 
 #include "analysis/sweep/sweep_rows.hpp"
 #include "core/base/rng.hpp"

@@ -1,8 +1,6 @@
 // What a dropped key cost the answer, where it is known: a method that loses keys of one head.
 #include "analysis/kinds/explain_answer.hpp"
 
-#include <memory>
-
 #include "analysis/figures/figure_kind.hpp"
 #include "core/base/data_dir.hpp"
 #include "tests/analysis/kit.hpp"

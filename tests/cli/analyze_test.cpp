@@ -13,10 +13,8 @@ struct Pair {
 
   std::vector<std::string> command(const std::string& kind,
                                    std::vector<std::string> more = {}) const {
-    std::vector<std::string> words = {"analyze", kind, verifier};
-    if (kind == "layer-map") words.push_back(draft);
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    const Words files = kind == "layer-map" ? Words{verifier, draft} : Words{verifier};
+    return with(with({"analyze", kind}, files), more);
   }
 };
 
@@ -42,13 +40,12 @@ TEST_CASE("the analyses print a table, JSON or CSV, and write their arrays") {
     CHECK(info.at("kind") == kind);
     CHECK(info.at("arrays").size() > 3);
     CHECK(info.at("trace_uuids").size() == (kind == "layer-map" ? 2u : 1u));
-    CHECK(kvscope_run({"info", out.string()}).code == 0);
+    ran({"info", out.string()});
 
     refused(pair.command(kind, {"--out", out.string()}), 3, {"--overwrite"});
-    CHECK(kvscope_run(pair.command(kind, {"--out", out.string(), "--overwrite"})).code == 0);
+    ran(pair.command(kind, {"--out", out.string(), "--overwrite"}));
 
-    const auto csv = kvscope_run(pair.command(kind, {"--csv", "-"}));
-    CHECK(csv.code == 0);
+    const auto csv = ran(pair.command(kind, {"--csv", "-"}));
     CHECK(csv.out.starts_with("layer,"));
     CHECK(std::ranges::count(csv.out, '\n') == 9);
   }
@@ -78,10 +75,7 @@ TEST_CASE("the serving ladder prints its rungs, writes arrays and is drawn, what
     const std::string result = figure == "ladder" ? "one.h5" : "ties.h5";
     if (figure == "ties")
       ran(pair.command("ties", {"--steps", "2", "--budget", "32", "--out", pair.dir.file(result)}));
-    const auto drawn =
-        kvscope_run({"figure", figure, pair.dir.file(result), "--out", pair.dir.path().string()});
-    INFO(drawn.err);
-    CHECK(drawn.code == 0);
+    ran({"figure", figure, pair.dir.file(result), "--out", pair.dir.path().string()});
     CHECK(fs::exists(pair.dir.path() / (figure + ".svg")));
   }
   CHECK(kvscope_run({"ladder", pair.verifier, "--budget", "32"}).code == 2);
@@ -110,12 +104,7 @@ TEST_CASE("geometry and query-selection look at the layers and heads that are as
              {{"--chunk", "0"}, "chunk: expected at least"},
              {{kind == "geometry" ? "--max-points" : "--queries", "0"}, "expected at least 1"},
              {{kind == "geometry" ? "--basis" : "--control", "both"}, "expected one of"}}) {
-      const auto run = kvscope_run(pair.command(kind, c.words));
-      INFO(run.err);
-      CHECK(run.code == 2);
-      CHECK(run.out.empty());
-      CHECK(run.err_is_one_line());
-      CHECK_THAT(run.err, ContainsSubstring(c.expected));
+      CHECK(refused(pair.command(kind, c.words), 2, {c.expected}).out.empty());
     }
   }
 }
@@ -130,15 +119,13 @@ TEST_CASE("a trace of one token has nothing to correlate, and says so") {
   CHECK(geometry.at("totals").at("q_norm_mean") > 0);
   const auto selection = kvscope_run({"analyze", "query-selection", one, "--json"}).json();
   CHECK(selection.at("totals").at("prompt_pearson_log").is_null());
-  const auto table = kvscope_run({"analyze", "query-selection", one});
-  CHECK(table.code == 0);
+  const auto table = ran({"analyze", "query-selection", one});
   CHECK_THAT(table.out, ContainsSubstring("Pearson -"));
 }
 
 TEST_CASE("a budget that covers a recording measures nothing, and says so") {
   const std::string trace = recording(160);
-  const auto covered = kvscope_run({"analyze", "quoka", trace, "--budget", "1024"});
-  CHECK(covered.code == 0);
+  const auto covered = ran({"analyze", "quoka", trace, "--budget", "1024"});
   check_has(covered.out, {"nothing is left out, so nothing is measured", "smaller --budget"});
   const auto cut = kvscope_run({"analyze", "quoka", trace, "--budget", "32", "--chunk", "32"});
   CHECK_THAT(cut.out, ContainsSubstring("kept keys hold"));
@@ -162,8 +149,7 @@ TEST_CASE("traces that an analysis cannot use are refused in one line") {
   CHECK(run.err_is_one_line());
 
   const std::string rows = pair.dir.file("rows.h5");
-  REQUIRE(kvscope_run({"record", rows, "--model", "draft", "--max-tokens", "32", "--rows", "16:32"})
-              .code == 0);
+  ran({"record", rows, "--model", "draft", "--max-tokens", "32", "--rows", "16:32"});
   run = kvscope_run({"analyze", "theorem-b1", rows});
   INFO(run.err);
   CHECK((run.code == 2 || run.code == 3));
@@ -188,8 +174,7 @@ TEST_CASE("tokenize gives ids and pieces, and turns ids back into text") {
   const auto json = kvscope_run({"tokenize", "--text", "-", "--json"}, setup).json();
   CHECK(json.at("n") == json.at("ids").size());
   CHECK(json.at("pieces").size() == json.at("ids").size());
-  const auto plain = kvscope_run({"tokenize", "--text", "-"}, setup);
-  CHECK(plain.code == 0);
+  const auto plain = ran({"tokenize", "--text", "-"}, setup);
   std::string ids;
   for (int id : json.at("ids")) {
     if (!ids.empty()) ids += ' ';

@@ -51,8 +51,7 @@ TEST_CASE("bench select measures what it is told, at the budget it is told") {
   CHECK(rows.at(0).at("selector") == "quest:dense-layers=0");
   CHECK(rows.at(1).at("budget") == "tokens=32");
   CHECK(rows.at(1).at("kept") == 48.0);  // the budget and the chunk
-  const auto table = kvscope_run(bench({"--selector", "quoka", "--phase", "decode"}));
-  CHECK(table.code == 0);
+  const auto table = ran(bench({"--selector", "quoka", "--phase", "decode"}));
   check_has(table.out, {"decode, 64 keys, 1 queries", "quoka"});
   CHECK(table.err.empty());
 }

@@ -63,9 +63,7 @@ TEST_CASE("a model without a template, and one with a broken one, are refused") 
 TEST_CASE("a recording says that its text stood in a template") {
   const ChatModel model(kTalk);
   const std::string trace = model.dir.file("t.h5");
-  REQUIRE(kvscope_run({"record", "--model", model.path, "--prompt", "Who was it?", "--chat",
-                       "--out", trace})
-              .code == 0);
+  ran({"record", "--model", model.path, "--prompt", "Who was it?", "--chat", "--out", trace});
   const auto info = kvscope_run({"info", trace, "--json"});
   CHECK_THAT(info.out, ContainsSubstring("command line (chat: template of model)"));
 }

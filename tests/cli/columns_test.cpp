@@ -83,9 +83,7 @@ TEST_CASE("a simulation's JSON is drawn as its HDF5 is, and says the whole comma
   for (const auto& [figure, command] :
        {std::pair<std::string, Words>{"needle", needle}, {"perplexity", perplexity}}) {
     for (const std::string ending : {".h5", ".json"}) {
-      Words words = command;
-      words.insert(words.end(), {"--out", file(figure + ending), "--threads", "1"});
-      ran(words);
+      ran(with(command, {"--out", file(figure + ending), "--threads", "1"}));
       ran({"figure", figure, file(figure + ending), "--format", "svg", "--out",
            file(figure + ending + ".figures")});
     }

@@ -1,5 +1,4 @@
 // kvscope cost --shape, run as a user runs it.
-#include <algorithm>
 #include <tuple>
 
 #include "tests/cli/run_program.hpp"
@@ -23,10 +22,8 @@ TEST_CASE("cost --shape answers in a sentence, a table, JSON and a figure") {
   const TempDir dir;
   const std::string config = config_in(dir, "Llama-3.1-8B", kLlama);
   const std::string out = (dir.path() / "shape.json").string();
-  const auto run = kvscope_run({"cost", "--shape", config, "--hardware", "h100-sxm", "--keys",
-                                "256", "--context", "4k:256k", "--batch", "1,64", "--out", out});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+  const auto run = ran({"cost", "--shape", config, "--hardware", "h100-sxm", "--keys", "256",
+                        "--context", "4k:256k", "--batch", "1,64", "--out", out});
   CHECK_THAT(run.out,
              ContainsSubstring("For Llama-3.1-8B on NVIDIA H100 SXM 80 GB in bf16, batch 1, quoka "
                                "with 256 keys in prefill in chunks of 128 is faster than dense "
@@ -45,9 +42,7 @@ TEST_CASE("cost --shape answers in a sentence, a table, JSON and a figure") {
     std::vector<std::string> words = {
         "figure", "cost-map", out, "--out", (dir.path() / "figures").string(), "--overwrite"};
     if (*metric != '\0') words.insert(words.end(), {"--metric", metric});
-    const auto figure = kvscope_run(words);
-    INFO(figure.err);
-    CHECK(figure.code == 0);
+    const auto figure = ran(words);
     CHECK_THAT(figure.err, ContainsSubstring("Predicted, not measured"));
   }
 }
@@ -61,14 +56,8 @@ TEST_CASE("cost --shape with a recording's lists says what cost on the recording
     const std::vector<std::string> same = {
         "--selector", methods,    "--budget",  "32",    "--phase", phase,  "--chunk", "32",
         "--hardware", "h100-sxm", "--context", "16384", "--batch", "1,16", "--json"};
-    Words of_trace = {"cost", trace, "--out", out};
-    Words of_shape = {"cost", "--shape", "verifier", "--like", out};
-    of_trace.insert(of_trace.end(), same.begin(), same.end());
-    of_shape.insert(of_shape.end(), same.begin(), same.end());
-    const auto measured = kvscope_run(of_trace).json();
-    const auto run = kvscope_run(of_shape);
-    INFO(run.err);
-    REQUIRE(run.code == 0);
+    const auto measured = kvscope_run(with({"cost", trace, "--out", out}, same)).json();
+    const auto run = ran(with({"cost", "--shape", "verifier", "--like", out}, same));
     int n = 0;
     const auto asked = run.json();
     for (const auto& row : asked.at("rows")) {
@@ -108,37 +97,35 @@ TEST_CASE("cost --shape refuses in a sentence what it cannot answer") {
   const std::string family = config_in(dir, "family", R"({"model_type": "falcon"})");
   const std::string no_lists = (dir.path() / "none.json").string();
   std::ofstream(no_lists) << R"({"kind": "cost-shape", "rows": []})";
-  const auto with = [&](const std::string& shape, Words more) {
-    Words words = {"cost", "--shape", shape};
-    if (std::ranges::find(more, "--hardware") == more.end())
-      more.insert(more.end(), {"--hardware", "h200"});
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+  const auto of_shape = [&](const std::string& shape, const Words& more) {
+    const bool has_card = std::ranges::find(more, "--hardware") != more.end();
+    return with(with({"cost", "--shape", shape}, more),
+                has_card ? Words{} : Words{"--hardware", "h200"});
   };
   const std::vector<std::tuple<Words, std::string, int>> cases = {
-      {with(config, {"--hardware", "H100-SMX"}), "Did you mean h100-sxm?", 2},
+      {of_shape(config, {"--hardware", "H100-SMX"}), "Did you mean h100-sxm?", 2},
       {{"cost", "--shape", config}, "--hardware is missing", 2},
-      {with(lacking, {}), "expected an integer of at least 1, found nothing", 3},
-      {with(family, {}), "found \"falcon\"", 3},
-      {with("nosuch.json", {}), "nosuch.json", 3},
-      {with("nosuch/model", {}), "fetch it: hf download nosuch/model", 3},
-      {with(config, {"--context", "1M:4k"}), "expected a range that ascends", 2},
-      {with(config, {"--context", "4x"}), "found \"4x\"", 2},
-      {with(config, {"--context", "1:2:3"}), "found \"1:2:3\"", 2},
-      {with(config, {"--context", "64"}), "at least the 128 queries of a call", 2},
-      {with(config, {"--batch", "0"}), "--batch", 2},
-      {with(config, {"--keys", "0"}), "--keys", 2},
-      {with(config, {"--keys", "8", "--budget", "8"}), "exclude each other", 2},
-      {with(config, {"--question", "when"}), "pays-off, speedup", 2},
-      {with(config, {"--question", "first-token", "--phase", "decode"}), "first-token", 2},
-      {with(config, {"--question", "tokens-per-second", "--phase", "prefill"}), "--phase decode",
-       2},
-      {with(config, {"--selector", "twilight", "--phase", "decode", "--budget", "p=0.9"}),
+      {of_shape(lacking, {}), "expected an integer of at least 1, found nothing", 3},
+      {of_shape(family, {}), "found \"falcon\"", 3},
+      {of_shape("nosuch.json", {}), "nosuch.json", 3},
+      {of_shape("nosuch/model", {}), "fetch it: hf download nosuch/model", 3},
+      {of_shape(config, {"--context", "1M:4k"}), "expected a range that ascends", 2},
+      {of_shape(config, {"--context", "4x"}), "found \"4x\"", 2},
+      {of_shape(config, {"--context", "1:2:3"}), "found \"1:2:3\"", 2},
+      {of_shape(config, {"--context", "64"}), "at least the 128 queries of a call", 2},
+      {of_shape(config, {"--batch", "0"}), "--batch", 2},
+      {of_shape(config, {"--keys", "0"}), "--keys", 2},
+      {of_shape(config, {"--keys", "8", "--budget", "8"}), "exclude each other", 2},
+      {of_shape(config, {"--question", "when"}), "pays-off, speedup", 2},
+      {of_shape(config, {"--question", "first-token", "--phase", "decode"}), "first-token", 2},
+      {of_shape(config, {"--question", "tokens-per-second", "--phase", "prefill"}),
+       "--phase decode", 2},
+      {of_shape(config, {"--selector", "twilight", "--phase", "decode", "--budget", "p=0.9"}),
        "how many keys it keeps depends on the text", 2},
-      {with(config, {"--selector", "kascade", "--phase", "decode"}), "links layers", 2},
-      {with(config, {"--like", no_lists}), "found kind \"cost-shape\"", 3},
-      {with(config, {"--steps", "4"}), "--shape and --steps exclude", 2},
-      {with(config, {"--units", (dir.path() / "units").string()}), "--shape has no units", 2},
+      {of_shape(config, {"--selector", "kascade", "--phase", "decode"}), "links layers", 2},
+      {of_shape(config, {"--like", no_lists}), "found kind \"cost-shape\"", 3},
+      {of_shape(config, {"--steps", "4"}), "--shape and --steps exclude", 2},
+      {of_shape(config, {"--units", (dir.path() / "units").string()}), "--shape has no units", 2},
       {{"cost", recording(96, 4), "--shape", config}, "--shape takes no TRACE", 2},
       {{"cost", "--ledger", "--keys", "3"}, "--keys needs --shape", 2},
       {{"cost", "--shape", config, "--ledger"}, "--shape and --ledger exclude", 2}};

@@ -21,12 +21,9 @@ TEST_CASE("cost predicts methods on cards, and a figure shows it") {
     CHECK(row.at("call_us").is_number());  // the recording knows its model
   }
   CHECK(std::filesystem::exists(out));
-  const auto figure = kvscope_run({"figure", "cost", out, "--out", dir.file("figures")});
-  INFO(figure.err);
-  CHECK(figure.code == 0);
-  const auto text = kvscope_run(
-      {"cost", trace, "--selector", "quoka", "--budget", "32", "--hardware", "a100-80"});
-  CHECK(text.code == 0);
+  const auto figure = ran({"figure", "cost", out, "--out", dir.file("figures")});
+  const auto text =
+      ran({"cost", trace, "--selector", "quoka", "--budget", "32", "--hardware", "a100-80"});
   CHECK_THAT(text.out, ContainsSubstring("pays from") && ContainsSubstring("a100-80"));
   // Exists.
   CHECK(kvscope_run({"cost", trace, "--selector", "full", "--hardware", "a100-80", "--out", out})
@@ -39,8 +36,7 @@ TEST_CASE("cost --ledger prints predicted, published and error") {
   CHECK(json.at("headlines").size() == 9);
   CHECK(json.at("groups").size() == 4);
   CHECK(json.at("median_error").is_number());
-  const auto text = kvscope_run({"cost", "--ledger"});
-  CHECK(text.code == 0);
+  const auto text = ran({"cost", "--ledger"});
   check_has(text.out, {"quest-attention", "settings assumed"});
 }
 
@@ -79,10 +75,8 @@ TEST_CASE("cost --check measures calls and running prefills and says where they 
   CHECK(phases == std::set<std::string>{"prefill", "decode", "live prefill"});
   CHECK(json.at("methods").size() == 3);  // dense attention is one
   const auto text =
-      kvscope_run({"cost", "--check", "--selector", "quest", "--lengths", "256", "--repeat", "1",
-                   "--live", "0", "--threads", "1", "--clock", "cpu", "--hardware", "xeon-w-2125"});
-  INFO(text.err);
-  CHECK(text.code == 0);
+      ran({"cost", "--check", "--selector", "quest", "--lengths", "256", "--repeat", "1", "--live",
+           "0", "--threads", "1", "--clock", "cpu", "--hardware", "xeon-w-2125"});
   CHECK_THAT(text.out, ContainsSubstring("choosing") && ContainsSubstring("quest"));
 }
 
@@ -117,9 +111,7 @@ TEST_CASE("cost refuses what it cannot do in one sentence and writes nothing") {
        "--clock cpu"},
       {{"cost", "--check", "--clock", "sun"}, "clock"}};
   for (const auto& [words, part] : cases) {
-    Words all = words;
-    all.insert(all.end(), {"--out", out});
-    const auto run = kvscope_run(all);
+    const auto run = kvscope_run(with(words, {"--out", out}));
     INFO(run.err);
     CHECK(run.code != 0);
     CHECK(run.err_is_one_line());

@@ -21,9 +21,7 @@ TEST_CASE("coverage prints a table, JSON or CSV, and writes its maps") {
                          "--selector", "twilight",
                          "--budget",   "16,32",
                          "--draft",    pair.draft};
-  Words with_json = options;
-  with_json.insert(with_json.end(), {"--json", "--out", out});
-  const auto run = kvscope_run(pair.coverage(with_json));
+  const auto run = kvscope_run(pair.coverage(with(options, {"--json", "--out", out})));
   CHECK_THAT(run.err, ContainsSubstring("left out: twilight is not defined for prefill"));
   const auto json = run.json();
   CHECK(json.at("kind") == "coverage");

@@ -1,8 +1,6 @@
 // kvscope explain, run as a user runs it.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "support/temp_dir.hpp"
 #include "tests/cli/run_program.hpp"
 
@@ -76,12 +74,10 @@ TEST_CASE("explain --put-back says how an answer changes with a blamed head's ke
   const auto blamed = kvscope_run(asked).json().at("prompts").at(0);
   const auto& key = blamed.at("keys").at(0);
   const auto run =
-      kvscope_run(with(asked, {"--put-back",
-                               fmt::format("{}:{}:{}", key.at("layer").get<int>(),
-                                           key.at("q_head").get<int>(), key.at("key").get<int>()),
-                               "--which", "1"}));
-  INFO(run.err);
-  REQUIRE(run.code == 0);
+      ran(with(asked, {"--put-back",
+                       fmt::format("{}:{}:{}", key.at("layer").get<int>(),
+                                   key.at("q_head").get<int>(), key.at("key").get<int>()),
+                       "--which", "1"}));
   const auto prompt = run.json().at("prompts").at(0);
   const auto at = blamed.at("token").get<std::size_t>() - 1;
   CHECK(prompt.at("token") == blamed.at("token"));
@@ -105,15 +101,7 @@ TEST_CASE("explain says why a key of a recording was dropped, and which budget k
   const std::vector<std::string> asked = {"explain", file,  "--layers",   "2",     "--heads",  "1",
                                           "--query", "250", "--selector", "quoka", "--budget", "32",
                                           "--chunk", "64"};
-  auto with = [&](std::vector<std::string> more) {
-    std::vector<std::string> words = asked;
-    words.insert(words.end(), more.begin(), more.end());
-    return kvscope_run(words);
-  };
-  const auto run = with({"--json"});
-  INFO(run.err);
-  REQUIRE(run.code == 0);
-  const auto json = run.json();
+  const auto json = ran(with(asked, {"--json"})).json();
   CHECK(json.at("key").at("end") == "dropped");
   CHECK(json.at("key").at("rank").get<int>() > 32);
   CHECK(json.at("kept") == 32 + 59);  // the chunk so far besides
@@ -123,10 +111,9 @@ TEST_CASE("explain says why a key of a recording was dropped, and which budget k
   const std::string key = std::to_string(json.at("key").at("key").get<int>());
   std::vector<std::string> enough = asked;
   *(std::ranges::find(enough, "--budget") + 1) = std::to_string(budget);
-  enough.insert(enough.end(), {"--json", "--key", key});
-  const auto larger = ran(enough);
+  const auto larger = ran(with(enough, {"--json", "--key", key}));
   CHECK(larger.json().at("key").at("end") == "kept");
-  const auto text = with({"--key", key});
+  const auto text = kvscope_run(with(asked, {"--key", key}));
   CHECK(text.out.find("Dropped.") != std::string::npos);
   CHECK(text.out.find("representative queries") != std::string::npos);
   CHECK(text.out.find("by rule") != std::string::npos);

@@ -32,9 +32,8 @@ TEST_CASE(
     CHECK(nlohmann::json::parse(read_file(out))["trace"]["hash"] == run.json()["trace"]["hash"]);
     selectors += (i == 0 ? "" : ",") + run.json()["use"].get<std::string>();
     CHECK(run.json()["use"] == name + ":" + options[i] + "=" + out);
-    const auto again = kvscope_run({"fit", methods[i], texts.text, "--out",
-                                    texts.file("again.json"), "--overwrite", "--threads", "1"});
-    CHECK(again.code == 0);
+    const auto again = ran({"fit", methods[i], texts.text, "--out", texts.file("again.json"),
+                            "--overwrite", "--threads", "1"});
     CHECK_THAT(again.out, ContainsSubstring("use it as --selector"));
     CHECK(read_file(out) == read_file(texts.file("again.json")));
   }

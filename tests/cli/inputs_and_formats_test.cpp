@@ -69,9 +69,7 @@ TEST_CASE("what is made of a recording that is stored in 16 bits says so") {
   // A mean over both is of neither; side by side they may stand.
   const Words table = {"table", out, "--value", "mass_mean", "--where", "layer=0"};
   refused(with(table, {"--rows", "selector"}), 2, {"differ in recorded"});
-  const auto beside = kvscope_run(with(table, {"--rows", "trace"}));
-  INFO(beside.err);
-  CHECK(beside.code == 0);
+  const auto beside = ran(with(table, {"--rows", "trace"}));
   CHECK_THAT(beside.out, ContainsSubstring(sentence + " (1 of 2 rows)"));
 
   CHECK_THAT(kvscope_run({"analyze", "heads", trace}).out, ContainsSubstring(sentence));

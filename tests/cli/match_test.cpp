@@ -24,21 +24,16 @@ TEST_CASE(
   for (const std::string extension : {".csv", ".json", ".h5"}) {
     const std::string one = shop.file("one" + extension);
     const Words words = shop.sweep(selectors, {"--match", "density=0.2", "--dense-layers", "0"});
-    Words whole = words;
-    whole.insert(whole.end(), {"--out", one, "--threads", "1"});
-    const auto run = ran(whole, pinned);
+    const auto run = ran(with(words, {"--out", one, "--threads", "1"}), pinned);
     CHECK_THAT(run.out, ContainsSubstring("knob") && ContainsSubstring("reached") &&
                             ContainsSubstring(
                                 "* vattention, density=0.2: not reached: the least is density="));
     Words merge = {"merge"};
     for (const std::string i : {"1", "2"}) {
-      Words shard = words;
-      shard.insert(shard.end(), {"--out", shop.file("parts" + extension), "--shard", i + "/2"});
-      ran(shard, pinned);
+      ran(with(words, {"--out", shop.file("parts" + extension), "--shard", i + "/2"}), pinned);
       merge.push_back(shop.file("parts" + extension) + ".shard-" + i + "-of-2");
     }
-    merge.insert(merge.end(), {"--out", shop.file("merged" + extension)});
-    ran(merge, pinned);
+    ran(with(merge, {"--out", shop.file("merged" + extension)}), pinned);
     CHECK(read_file(shop.file("merged" + extension)) == read_file(one));
   }
   const auto rows = nlohmann::json::parse(read_file(shop.file("one.json")));
@@ -57,8 +52,7 @@ TEST_CASE(
   }
   CHECK(n_ceilings > 0);
   const auto without =
-      kvscope_run(shop.sweep("oracle-topk", {"--match", "density=0.2", "--no-ceiling", "--json"}));
-  CHECK(without.code == 0);
+      ran(shop.sweep("oracle-topk", {"--match", "density=0.2", "--no-ceiling", "--json"}));
   CHECK_THAT(without.out, !ContainsSubstring("\"ceiling\""));
   // the figure, whatever the format, and its manifest
   for (const std::string extension : {".csv", ".json", ".h5"}) {
@@ -70,10 +64,8 @@ TEST_CASE(
   }
   CHECK(read_file(shop.file("figures.csv/equal-cost.svg")) ==
         read_file(shop.file("figures.h5/equal-cost.svg")));
-  const auto curves = kvscope_run({"figure", "budget", shop.file("one.csv"), "--metric", "mass",
-                                   "--format", "svg", "--out", shop.file("curves")});
-  INFO(curves.err);
-  CHECK(curves.code == 0);
+  const auto curves = ran({"figure", "budget", shop.file("one.csv"), "--metric", "mass", "--format",
+                           "svg", "--out", shop.file("curves")});
 }
 
 TEST_CASE("all stands for every method that the run can have; the others are named") {

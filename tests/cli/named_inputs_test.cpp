@@ -42,9 +42,7 @@ TEST_CASE("no command writes over what one of its options names") {
         "--windows", "1", "--selector", "full", "--overwrite"}}};
   for (const auto& [input, command] : tries) {
     const std::string before = read_file(input);
-    Words words = command;
-    words.insert(words.end(), {"--out", input});
-    const RunResult run = kvscope_run(words);
+    const RunResult run = kvscope_run(with(command, {"--out", input}));
     CHECK(run.code == 2);
     CHECK_THAT(run.err, ContainsSubstring("it is the input"));
     CHECK(read_file(input) == before);

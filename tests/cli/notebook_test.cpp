@@ -48,19 +48,15 @@ TEST_CASE("a trace that moved away is named by its expected place; one that was 
   const std::string out = recorded.file("b.ipynb");
   ran({"notebook", "bounds", recorded.quest, "--out", out});
   CHECK_THAT(parameters_of(out), ContainsSubstring("TRACES = [\"trace.h5\"]"));
-  REQUIRE(kvscope_run(
-              {"notebook", "bounds", recorded.quest, "--trace", moved, "--out", out, "--overwrite"})
-              .code == 0);
+  ran({"notebook", "bounds", recorded.quest, "--trace", moved, "--out", out, "--overwrite"});
   CHECK_THAT(parameters_of(out), ContainsSubstring("TRACES = [\"far/other.h5\"]"));
 }
 
 TEST_CASE("wrong kinds and files end with a sentence and leave no notebook") {
   const Recorded recorded;
   const std::string out = recorded.file("b.ipynb");
-  const auto fails = [&](std::vector<std::string> words, int code, const char* sentence) {
-    words.insert(words.begin(), "notebook");
-    words.insert(words.end(), {"--out", out});
-    const auto result = refused(words, code, {sentence});
+  const auto fails = [&](const Words& words, int code, const char* sentence) {
+    refused(with(with({"notebook"}, words), {"--out", out}), code, {sentence});
     CHECK(!fs::exists(out));
   };
   fails({"bound", recorded.quest}, 2, "Did you mean bounds");

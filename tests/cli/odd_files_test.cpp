@@ -75,7 +75,7 @@ TEST_CASE("overwriting does not take a .part file that is no recording") {
   for (const std::string& ours :
        {std::string(), std::string("\x89HDF\r\n\x1a\n") + std::string(1000, '\0')}) {
     std::ofstream(part) << ours;  // a recorder that was killed while it laid the file out
-    CHECK(kvscope_run(words).code == 0);
+    ran(words);
     CHECK_FALSE(fs::exists(part));
   }
 }
@@ -83,9 +83,7 @@ TEST_CASE("overwriting does not take a .part file that is no recording") {
 TEST_CASE("a flipped bit in recorded data ends analyses with the array's name") {
   const TempDir dir;
   const fs::path trace = dir.path() / "trace.h5";
-  REQUIRE(kvscope_run(
-              {"record", trace.string(), "--max-tokens", "48", "--decode", "2", "--layers", "2,3"})
-              .code == 0);
+  ran({"record", trace.string(), "--max-tokens", "48", "--decode", "2", "--layers", "2,3"});
   const std::string good = read_file(trace);
   const auto damage = [&](const char* array) {
     std::uint64_t offset = 0;

@@ -42,8 +42,7 @@ TEST_CASE("papers judges items from results, and does not run them again") {
   CHECK(alone.at("totals").at("printed_violations") == 2);
   CHECK(alone.at("totals").at("violations_of_proved_bounds") == 0);
 
-  const auto again = kvscope_run(command);
-  CHECK(again.code == 0);
+  const auto again = ran(command);
   CHECK(again.err.empty());  // nothing was run
   // A result that was touched is made again, it alone.
   fs::remove(out / "runs/error-bound.csv");
@@ -93,8 +92,7 @@ TEST_CASE("papers makes a draft of the model's own layers, says so, and leaves t
                ContainsSubstring(item.at("item") == "specattn-fig-2" ? " --dense-layers 4"
                                                                      : " --layers 4-7"));
   }
-  const auto again = kvscope_run(command);
-  CHECK(again.code == 0);
+  const auto again = ran(command);
   CHECK(again.err.empty());  // the draft is not fitted again
   // Another draft makes other numbers.
   CHECK_THAT(ran(with(command, {"--draft", "draft"})).err,

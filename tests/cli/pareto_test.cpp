@@ -1,7 +1,5 @@
 // kvscope pareto: times of a report of kvscope cost or of a sweep, losses of every metric, the
 // three formats, and what is refused.
-#include <algorithm>
-#include <cmath>
 
 #include "analysis/base/paired_numbers.hpp"
 #include "notebooks_export/metric_info.hpp"
@@ -35,9 +33,7 @@ TEST_CASE("pareto: times and losses of a sweep, with its own times or those of k
   const TempDir dir;
   const std::string trace = recording(200, 4);
   const std::string sweep = dir.file("sweep.h5");
-  REQUIRE(kvscope_run(
-              with(with({"sweep", trace, "--hardware", "h100-sxm"}, kMethods), {"--out", sweep}))
-              .code == 0);
+  ran(with(with({"sweep", trace, "--hardware", "h100-sxm"}, kMethods), {"--out", sweep}));
   const std::string costs = costs_of(dir, trace);
   const auto own = ran({"pareto", sweep, "--hardware", "h100-sxm", "--metric", "mass", "--json"});
   const auto at_cost = ran(
@@ -70,10 +66,8 @@ TEST_CASE("pareto: perplexity in all formats, a figure and a table") {
   const TempDir dir;
   const std::string costs = costs_of(dir, recording(200, 4));
   const std::string loss = dir.file("ppl.json");
-  REQUIRE(
-      kvscope_run({"simulate", "perplexity", "--selector", "full,quest:page-size=4,streamingllm",
-                   "--budget", "32,64", "--max-tokens", "60", "--mode", "decode", "--out", loss})
-          .code == 0);
+  ran({"simulate", "perplexity", "--selector", "full,quest:page-size=4,streamingllm", "--budget",
+       "32,64", "--max-tokens", "60", "--mode", "decode", "--out", loss});
   std::ifstream in(loss);
   const auto measured = nlohmann::json::parse(in);
   for (const std::string ending : {".json", ".csv", ".h5"}) {
@@ -88,13 +82,10 @@ TEST_CASE("pareto: perplexity in all formats, a figure and a table") {
           row_of(measured, "streamingllm", 32).at("relative_increase"));
     CHECK_THAT(run.json().at("answer").get<std::string>(),
                ContainsSubstring("loss measured at 60 tokens"));
-    const auto figure = kvscope_run(
+    const auto figure = ran(
         {"figure", "pareto", out, "--format", "svg", "--overwrite", "--out", dir.file("figures")});
-    INFO(figure.err);
-    CHECK(figure.code == 0);
-    const auto table = kvscope_run({"table", "--rows", "selector", "--columns", "budget", "--value",
-                                    "loss,predicted_speedup", out});
-    CHECK(table.code == 0);
+    const auto table = ran({"table", "--rows", "selector", "--columns", "budget", "--value",
+                            "loss,predicted_speedup", out});
     CHECK_THAT(table.out, ContainsSubstring("StreamingLLM"));
   }
 }

@@ -1,10 +1,8 @@
 // kvscope record, info, verify and recover, run as a user runs them.
 #include <chrono>
-#include <cmath>
 #include <csignal>
 #include <thread>
 
-#include "tests/cli/recordings.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"
 
@@ -36,8 +34,7 @@ TEST_CASE("a recording says everything on standard error, and its trace verifies
   CHECK_THAT(info.at("writer").get<std::string>(), ContainsSubstring("kvscope 0.1.0"));
   CHECK_THAT(kvscope_run({"info", out.string()}).out, ContainsSubstring("n_tokens"));
 
-  const auto verify = kvscope_run({"verify", out.string(), "--json"});
-  CHECK(verify.code == 0);
+  const auto verify = ran({"verify", out.string(), "--json"});
   CHECK(verify.json().at("ok") == true);
   CHECK(verify.json().at("n_rows_checked") > 0);
 }
@@ -117,7 +114,7 @@ TEST_CASE("filters and captures reach the file") {
   CHECK(info.at("dtype") == "bf16");
   CHECK(info.at("capture") ==
         nlohmann::json({"qkv", "lse", "logits", "attn", "attn-topk=4", "stats"}));
-  CHECK(kvscope_run({"verify", out.string()}).code == 0);
+  ran({"verify", out.string()});
 }
 
 TEST_CASE("what cannot be recorded is refused in one sentence, and nothing is written") {
@@ -208,8 +205,8 @@ TEST_CASE("an existing file is kept unless --overwrite is given") {
   const auto out = dir.write("t.h5", "precious");
   refused(draft_run(out, {"--max-tokens", "8"}), 3, {"--overwrite"});
   CHECK(read_file(out) == "precious");
-  CHECK(kvscope_run(draft_run(out, {"--max-tokens", "8", "--overwrite"})).code == 0);
-  CHECK(kvscope_run({"verify", out.string()}).code == 0);
+  ran(draft_run(out, {"--max-tokens", "8", "--overwrite"}));
+  ran({"verify", out.string()});
   CHECK(kvscope_run(draft_run(dir.path() / "no folder" / "t.h5", {"--max-tokens", "8"})).code == 3);
   CHECK(kvscope_run(draft_run(dir.path(), {"--max-tokens", "8"})).code == 3);
 }
@@ -244,7 +241,7 @@ TEST_CASE("Ctrl-C and SIGTERM leave a valid file marked as interrupted") {
     CHECK(info.at("status") == "interrupted");
     CHECK(info.at("n_tokens") >= 128);
     CHECK(info.at("n_tokens") < 24000);
-    CHECK(kvscope_run({"verify", out.string()}).code == 0);
+    ran({"verify", out.string()});
   }
 }
 
@@ -257,10 +254,10 @@ TEST_CASE("kill -9 leaves a .part that recover turns into a valid trace") {
   const std::string part = out.string() + ".part";
   const auto recovered = ran({"recover", part, "--json"});
   CHECK(recovered.json().at("n_units") >= 2);
-  CHECK(kvscope_run({"verify", out.string()}).code == 0);
+  ran({"verify", out.string()});
   CHECK(kvscope_run({"info", out.string(), "--json"}).json().at("status") == "recovered");
   CHECK(kvscope_run({"recover", part}).code == 3);  // the trace exists now
-  CHECK(kvscope_run({"recover", part, "--overwrite"}).code == 0);
+  ran({"recover", part, "--overwrite"});
 }
 
 TEST_CASE("verify finds a flipped byte, a truncation and a file of another kind") {
@@ -370,10 +367,8 @@ TEST_CASE("a model's name with a line break begins no line of its own") {
   const testing::TempDir dir;
   const auto model = dir.path() / "llm\nkvscope: fake line";
   std::filesystem::copy(testing::source_dir() / "traces/samples/draft", model);
-  const auto run = kvscope_run({"record", dir.file("t.h5"), "--model", model.string(),
-                                "--max-tokens", "8", "--layers", "0"});
-  INFO(run.err);
-  CHECK(run.code == 0);
+  const auto run = ran({"record", dir.file("t.h5"), "--model", model.string(), "--max-tokens", "8",
+                        "--layers", "0"});
   CHECK_THAT(run.err, Catch::Matchers::ContainsSubstring("fake line"));
   CHECK(run.err.find("\nkvscope: fake") == std::string::npos);
 }

@@ -7,12 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
-
-#include "tests/support/test.hpp"
 
 namespace kvscope::test {
 

@@ -28,7 +28,7 @@ TEST_CASE("simulate perplexity prints a table and writes the same rows in three 
     CHECK(read_file(one) == read_file(two));
     CHECK(!std::filesystem::exists(one + ".journal"));
     CHECK(kvscope_run(with(kPerplexity, {"--out", one})).code == 3);  // exists
-    CHECK(kvscope_run(with(kPerplexity, {"--out", one, "--overwrite"})).code == 0);
+    ran(with(kPerplexity, {"--out", one, "--overwrite"}));
   }
   CHECK(read_file(dir.path() / "one.csv").starts_with("model,task,selector,budget_kind,protocol,"));
 }
@@ -55,8 +55,7 @@ TEST_CASE("a run in bf16 says so in its table, its rows, what is made of them") 
   for (const auto& row : json.at("rows")) CHECK(row.at("kv_dtype") == "bf16");
   std::ofstream(dir.path() / "bf16.json") << json.dump();
   const auto figure =
-      kvscope_run({"figure", "perplexity", dir.file("bf16.json"), "--out", dir.file("figures")});
-  CHECK(figure.code == 0);
+      ran({"figure", "perplexity", dir.file("bf16.json"), "--out", dir.file("figures")});
   CHECK_THAT(figure.err + figure.out, ContainsSubstring(sentence));
 }
 

@@ -34,12 +34,11 @@ TEST_CASE("a sweep prints a table and writes the same rows in three formats") {
       shards.push_back(out + ".shard-" + i + "-of-3");
     }
     const auto merged = recorded.file("merged" + extension);
-    shards.insert(shards.end(), {"--out", merged});
-    ran(shards, pinned);
+    ran(with(shards, {"--out", merged}), pinned);
     CHECK(read_file(merged) == read_file(one));
     CHECK(!std::filesystem::exists(one + ".journal"));
     CHECK(kvscope_run(recorded.sweep({"--out", one})).code == 3);
-    CHECK(kvscope_run(recorded.sweep({"--out", one, "--overwrite"})).code == 0);
+    ran(recorded.sweep({"--out", one, "--overwrite"}));
   }
 }
 
@@ -63,10 +62,8 @@ TEST_CASE("a sweep says why a method lies above the oracle, and that windows cho
   const std::string trace = dir.file("windows.h5");
   const std::string ids =
       dir.write("ids.json", "[5, 17, 3, 50, 49, 17, 8, 1, 44, 20, 7, 63, 9]").string();
-  REQUIRE(kvscope_run({"record", trace, "--model",
-                       (testing::source_dir() / "tests/golden/mistral_window").string(), "--tokens",
-                       ids})
-              .code == 0);
+  ran({"record", trace, "--model", (testing::source_dir() / "tests/golden/mistral_window").string(),
+       "--tokens", ids});
   const auto windows = kvscope_run({"sweep", trace, "--selector", "recent", "--budget", "4"});
   INFO(windows.out << windows.err);
   CHECK(windows.code == 0);
@@ -83,9 +80,7 @@ TEST_CASE("decode and verification sweeps run on real traces") {
                         "--phase",    "verify",
                         "--drafts",   "2"};
   refused(verify, 2, {"no draft trace"});
-  Words with_draft = verify;
-  with_draft.insert(with_draft.end(), {"--draft", recorded.draft});
-  CHECK(kvscope_run(with_draft).code == 0);
+  ran(with(verify, {"--draft", recorded.draft}));
 }
 
 TEST_CASE("an experiment file says what the flags say") {
@@ -137,9 +132,7 @@ TEST_CASE("a bare share is no number of tokens, and the way to say it is told") 
     refused(with(command, {"--selector", "recent", "--budget", "0.1"}), 2,
             {"a share of the keys is ratio=0.1"});
   }
-  const auto shares =
-      kvscope_run({"sweep", recorded.trace, "--selector", "recent", "--budget", "ratio=0.1,0.5"});
-  CHECK(shares.code == 0);
+  ran({"sweep", recorded.trace, "--selector", "recent", "--budget", "ratio=0.1,0.5"});
 }
 
 TEST_CASE("selectors lists every method with its options") {
@@ -176,8 +169,7 @@ TEST_CASE("selectors lists every method with its options") {
   CHECK(text.find("eviction for good") == text.rfind("eviction for good"));
   CHECK_THAT(kvscope_run({"selectors", "quoka"}).out, ContainsSubstring("n-queries"));
   // every word that a sweep takes: presets and wrappers too
-  const auto moba = kvscope_run({"selectors", "moba"});
-  CHECK(moba.code == 0);
+  const auto moba = ran({"selectors", "moba"});
   CHECK_THAT(moba.out, ContainsSubstring("moba: a preset of blockmean with"));
   CHECK(kvscope_run({"selectors", "moba", "--json"}).json().at("preset_of") == "blockmean");
   for (const auto& method : all) {

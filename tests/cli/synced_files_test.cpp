@@ -1,6 +1,5 @@
 // A power cut must not take what a command said it wrote: bytes are on the device before they get
 // their name, and so is the name before the command ends.
-#include <algorithm>
 
 #include "tests/cli/run_program.hpp"
 #include "tests/support/places.hpp"

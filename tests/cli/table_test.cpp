@@ -23,7 +23,7 @@ TEST_CASE("a simulation's CSV becomes Quest's table in every format") {
              ContainsSubstring("Method / Budget,512 / 64,512 / 128,1024 / 64,1024 / 128\n"));
   const auto exists = kvscope_run({"table", "quest-passkey", kPasskey, "--out", tex});
   CHECK(exists.code == 3);
-  CHECK(kvscope_run({"table", "quest-passkey", kPasskey, "--out", tex, "--overwrite"}).code == 0);
+  ran({"table", "quest-passkey", kPasskey, "--out", tex, "--overwrite"});
   // Nothing half written.
   CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
 }
@@ -35,9 +35,8 @@ TEST_CASE("sweeps give the same table from CSV, JSON and HDF5; analyses give one
   std::string first;
   for (const std::string extension : {".csv", ".json", ".h5"}) {
     const std::string sweep = file("sweep" + extension);
-    REQUIRE(kvscope_run({"sweep", trace, "--selector", "full,quest,streamingllm,oracle-topk",
-                         "--budget", "16,32", "--chunk", "32", "--out", sweep})
-                .code == 0);
+    ran({"sweep", trace, "--selector", "full,quest,streamingllm,oracle-topk", "--budget", "16,32",
+         "--chunk", "32", "--out", sweep});
     const auto table = ran({"table", "--rows", "selector", "--columns", "budget", "--value",
                             "mass_mean", "--spread", "recorded", sweep});
     if (first.empty()) first = table.out;

@@ -2,7 +2,6 @@
 // on the single file.
 #include <signal.h>
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -18,14 +17,11 @@ struct Both {
   Both() {
     const Words base = {"--max-tokens", "120", "--decode", "4", "--capture", "stats,logits"};
     record(file, base);
-    Words split = base;
-    split.insert(split.end(), {"--split", "layers=3"});
-    record(set, split);
+    record(set, with(base, {"--split", "layers=3"}));
   }
   std::string name(const std::string& base) const { return dir.file(base); }
-  static void record(const std::string& out, Words words) {
-    words.insert(words.begin(), {"record", out});
-    ran(words);
+  static void record(const std::string& out, const Words& words) {
+    ran(with({"record", out}, words));
   }
 };
 
@@ -78,9 +74,8 @@ TEST_CASE("commands on a trace set give the numbers of the single file, bit for 
   }
   const auto verify = kvscope_run({"verify", both.set, "--json"}).json();
   CHECK(verify.at("ok") == true);
-  const auto tokens = kvscope_run(
-      {"record", both.name("d.h5"), "--model", "draft", "--tokens", both.set, "--layers", "0"});
-  CHECK(tokens.code == 0);
+  const auto tokens =
+      ran({"record", both.name("d.h5"), "--model", "draft", "--tokens", both.set, "--layers", "0"});
 }
 
 TEST_CASE("a set whose part is missing or cut ends what reads it with one sentence") {
@@ -110,12 +105,7 @@ TEST_CASE("record --split says what it expects") {
   const TempDir dir;
   const std::string set = dir.file("t.kvset");
   const std::string file = dir.file("t.h5");
-  const auto said = [&](const Words& words) {
-    const auto run = kvscope_run(words);
-    CHECK(run.code == 2);
-    CHECK(run.err_is_one_line());
-    return run.err;
-  };
+  const auto said = [&](const Words& words) { return refused(words, 2, {}).err; };
   CHECK_THAT(said({"record", set}), ContainsSubstring("--split layers=K"));
   CHECK_THAT(said({"record", file, "--split", "layers"}), ContainsSubstring(".kvset"));
   for (const char* how : {"heads", "layers=0", "layers=", "layers=-1", "layers=x", "layer"})
@@ -128,10 +118,6 @@ TEST_CASE("no output takes the place of a part of a set that is read, and none o
   const std::string first = both.name("t.layers-0-2.h5");
   const std::string before = testing::read_file(first);
   const Words sweep = {"sweep", both.set, "--selector", "quest", "--budget", "16", "--overwrite"};
-  const auto with = [](Words words, const Words& more) {
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  };
   // Another set's part would have the name of the file that is read, or go away with an older set.
   const Words record = {"record", both.set, "--tokens", first, "--overwrite", "--split"};
   for (const Words& words :
@@ -155,10 +141,7 @@ TEST_CASE("bench traceset plans a long recording, tries a small one and leaves n
       "bench", "traceset", "--lengths", "4096",     "--n-layers", "4",     "--n-q",
       "4",     "--n-kv",   "2",         "--d-head", "32",         "--dir", dir.path().string(),
       "--json"};
-  Words words = small;
-  words.insert(words.end(), {"--limit", "0.004"});
-  const auto run = ran(words);
-  const auto report = run.json();
+  const auto report = ran(with(small, {"--limit", "0.004"})).json();
   CHECK(report.at("layer_bytes") == 8 * 32 * 4096 * 2);
   CHECK(report.at("plan").size() == 3);  // one file, layers=2, layers
   CHECK(report.at("plan")[2].at("files") == 4);
@@ -171,16 +154,10 @@ TEST_CASE("bench traceset plans a long recording, tries a small one and leaves n
   CHECK(report.at("tried").at("tokens") <= 4096);
   CHECK(report.at("tried").at("unit_seconds") > 0.0);
   CHECK(fs::is_empty(dir.path()));
-  words = small;
-  words.insert(words.end(), {"--limit", "0"});
-  CHECK_FALSE(kvscope_run(words).json().contains("tried"));
+  CHECK_FALSE(ran(with(small, {"--limit", "0"})).json().contains("tried"));
   for (const Words& wrong : {Words{"--limit", "-1"}, Words{"--tokens", "0"}, Words{"--n-q", "3"},
                              Words{"--limit", "0.000001"}}) {
-    words = small;
-    words.insert(words.end(), wrong.begin(), wrong.end());
-    const auto refused = kvscope_run(words);
-    CHECK(refused.code == 2);
-    CHECK(refused.err_is_one_line());
+    refused(with(small, wrong), 2, {});
   }
 }
 
@@ -204,7 +181,7 @@ TEST_CASE("a killed recording of a set is recovered, up to the last unit that al
   refused({"analyze", "geometry", set + ".part"}, 3, {"kvscope recover"});
   const auto recovered = ran({"recover", set + ".part", "--json"});
   CHECK(recovered.json().at("n_units") >= n_seen);
-  CHECK(kvscope_run({"verify", set}).code == 0);
+  ran({"verify", set});
   CHECK(kvscope_run({"info", set, "--json"}).json().at("status") == "recovered");
 }
 

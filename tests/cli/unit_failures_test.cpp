@@ -1,5 +1,4 @@
 // Units that cannot be done: they say why, stop no other unit, and a result without them says so.
-#include <algorithm>
 
 #include "analysis/base/checked_lines.hpp"
 #include "tests/cli/run_program.hpp"
@@ -69,9 +68,7 @@ TEST_CASE("one bad unit stops no other, and is tried again when that is asked") 
   CHECK_FALSE(fs::exists(out));
 
   bench.flip();  // mended
-  const RunResult retried = kvscope_run(with(command, {"--retry-failed"}));
-  INFO(retried.err);
-  CHECK(retried.code == 0);
+  ran(with(command, {"--retry-failed"}));
   CHECK(read_file(out) == read_file(whole));
   CHECK(files(folder, ".failed").empty());
 }
@@ -110,9 +107,7 @@ TEST_CASE("a result without a failed unit marks its rows and has the others' byt
   CHECK(read_file(own) == read_file(out));
   // A table is made of it as of any other.
   const RunResult table =
-      kvscope_run({"table", out, "--rows", "selector", "--value", "mass_mean", "--format", "csv"});
-  INFO(table.err);
-  CHECK(table.code == 0);
+      ran({"table", out, "--rows", "selector", "--value", "mass_mean", "--format", "csv"});
 }
 
 /// Says of a unit that is done that it failed.
@@ -150,8 +145,7 @@ TEST_CASE("simulations and analyses without a failed unit") {
     INFO(merged.err);
     CHECK(merged.code == 4);
     CHECK_THAT(merged.json().at("skipped").dump(), ContainsSubstring("its disk broke"));
-    const RunResult retried = kvscope_run(with(command, {"--retry-failed"}));
-    CHECK(retried.code == 0);
+    ran(with(command, {"--retry-failed"}));
   }
   const std::string folder = bench.file("quest");
   ran({"analyze", "quest", bench.good, "--units", folder});

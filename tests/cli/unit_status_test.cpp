@@ -1,7 +1,5 @@
 // What a folder of units says of its state, and what a list of units predicts.
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "analysis/base/checked_lines.hpp"
 #include "tests/cli/run_program.hpp"

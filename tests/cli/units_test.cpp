@@ -1,6 +1,5 @@
 // Units of work: listed, done alone, run by engines, merged; whatever ran where, the bytes are
 // those of one run.
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <map>
@@ -147,12 +146,8 @@ TEST_CASE("a merge names what is missing and mixes neither inputs nor versions")
   bench.do_units(bench.sweep(), {ids[0], ids[2], ids[4]}, folder);
   const std::string out = bench.file("merged.csv");
   const auto refuse = [&](int code, const Words& parts) {
-    const RunResult run = kvscope_run({"merge", folder, "--out", out});
-    INFO(run.err);
-    CHECK(run.code == code);
-    CHECK(run.err_is_one_line());
+    refused({"merge", folder, "--out", out}, code, parts);
     CHECK(!fs::exists(out));
-    for (const std::string& part : parts) CHECK_THAT(run.err, ContainsSubstring(part));
   };
   refuse(2, {"6 of 9 units are missing", ids[1], ids[3]});
   // of other options
@@ -257,10 +252,9 @@ TEST_CASE("local workers make the bytes of one run, and their folder goes") {
   // what is wrong with the input is said once
   fs::copy_file(bench.trace, bench.file("cut.h5"));
   fs::resize_file(bench.file("cut.h5"), fs::file_size(bench.trace) / 2);
-  const RunResult cut = kvscope_run({"sweep", bench.file("cut.h5"), "--selector", "full",
-                                     "--engine", "local", "--out", bench.file("cut.csv")});
-  CHECK(cut.code == 3);
-  CHECK(cut.err_is_one_line());
+  refused({"sweep", bench.file("cut.h5"), "--selector", "full", "--engine", "local", "--out",
+           bench.file("cut.csv")},
+          3, {});
 }
 
 TEST_CASE("ranks of mpirun and tasks of an array job take their share of a list") {
@@ -282,7 +276,7 @@ TEST_CASE("ranks of mpirun and tasks of an array job take their share of a list"
     CHECK(run.out == ids[n] + "\n" + ids[n + 3] + "\n" + ids[n + 6] + "\n");
     CHECK(n_files(folder) == 3 * ++n);
   }
-  CHECK(kvscope_run({"merge", folder}).code == 0);
+  ran({"merge", folder});
 }
 
 /// The workers that this process started.

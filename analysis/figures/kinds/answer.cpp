@@ -14,23 +14,17 @@ std::vector<double> mean_over_prompts(const ResultView& result, std::string_view
   const auto n = data.values.size() / static_cast<std::size_t>(data.spec.shape[0]);
   std::vector<Mean> means(n);
   for (std::size_t i = 0; i < data.values.size(); ++i) means[i % n].add(data.values[i]);
-  std::vector<double> out;
-  for (const Mean& mean : means) out.push_back(mean.value());
-  return out;
+  return mapped<double>(means, &Mean::value);
 }
 
 plot::Panel surprise_panel(const ResultView& result) {
-  plot::Panel panel;
-  panel.x.label = "Token of the answer";
-  panel.x.whole_numbers = true;
-  panel.y.label = "Surprise (nats)";
-  panel.legend = plot::LegendPlace::inside;
+  plot::Panel panel{.x = {.label = "Token of the answer", .whole_numbers = true},
+                    .y = {.label = "Surprise (nats)"},
+                    .legend = plot::LegendPlace::inside};
   const auto add = [&](const char* array, const char* label, plot::Tone tone) {
-    plot::Line line;
-    line.label = label;
-    line.tone = tone;
-    line.y = mean_over_prompts(result, array);
-    for (std::size_t i = 0; i < line.y.size(); ++i) line.x.push_back(static_cast<double>(i + 1));
+    plot::Line line{.label = label, .tone = tone};
+    for (const double surprise : mean_over_prompts(result, array))
+      line.add(static_cast<double>(line.x.size() + 1), surprise);
     panel.marks.push_back(std::move(line));
   };
   add("steps/dense_surprise", "full attention", {plot::Role::reference, 0});
@@ -49,33 +43,27 @@ plot::Panel heads_panel(const ResultView& result) {
                       layers.size(), heads.size());
   }
   double most = 0.0;
-  for (const double share : shares)
-    most = std::max(most, std::isnan(share) ? 0.0 : std::abs(share));
-  plot::ColourAxis colour;
-  colour.map = plot::ColourMap::diverging;
-  colour.axis.label = "Share of the loss that comes back";
-  colour.axis.format = plot::TickFormat::percent;
-  colour.axis.range = plot::Range{-(most > 0.0 ? most : 1.0), most > 0.0 ? most : 1.0};
-  colour.masked_label = "dense or not tried";
-  return figures::head_panel(layers, heads, std::vector<float>(shares.begin(), shares.end()),
-                             colour);
+  for (const double share : shares) most = std::fmax(most, std::abs(share));
+  if (most == 0.0) most = 1.0;
+  return figures::head_panel(layers, heads, shares,
+                             {.axis = {.label = "Share of the loss that comes back",
+                                       .range = plot::Range{-most, most},
+                                       .format = plot::TickFormat::percent},
+                              .map = plot::ColourMap::diverging,
+                              .masked_label = "dense or not tried"});
 }
 
 plot::Figure make_answer(const FigureInput& input) {
   const ResultView& result = *input.results[0];
-  plot::Figure figure;
-  figure.panels = {surprise_panel(result), heads_panel(result)};
-  figure.columns = 2;
-  figure.span = plot::Span::full;
-  const nlohmann::ordered_json* prompts = figures::list_at(result.summary(), "prompts");
+  plot::Figure figure = figures::side_by_side(surprise_panel(result), heads_panel(result));
   std::vector<std::string> said;
-  if (prompts != nullptr) {
-    for (const auto& prompt : *prompts) {
+  if (const Json* prompts = figures::list_at(result.summary(), "prompts")) {
+    for (const Json& prompt : *prompts) {
       const std::string sentence = figures::text_at(prompt, "sentence");
       if (!sentence.empty()) said.push_back(sentence);
     }
   }
-  const nlohmann::ordered_json& config = result.info().config;
+  const Json& config = result.info().config;
   const std::string budget = figures::text_at(config, "budget");
   figure.caption.push_back(fmt::format(
       "{}{} on {}; {}. Right: a head's dropped keys put back in the call of the explained token.",

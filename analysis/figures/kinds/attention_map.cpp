@@ -128,8 +128,7 @@ plot::Scatter query_marks(std::vector<double> queries, Index n_tokens) {
     const double x = pos + step * static_cast<double>(lane - last.begin() + 1);
     if (lane == last.end() || x > static_cast<double>(n_tokens)) continue;
     *lane = pos;
-    marks.x.push_back(x);
-    marks.y.push_back(pos);
+    marks.add(x, pos);
   }
   return marks;
 }
@@ -147,10 +146,11 @@ plot::Figure make_attention_map(const FigureInput& input) {
     throw FormatError("{}: a map of shape {} for {} tokens in blocks of {}", result.name(),
                       to_string(weights.spec.shape), n_tokens, block);
   }
-  plot::HeatMap map{.n_rows = weights.spec.shape[0], .n_cols = weights.spec.shape[1]};
-  map.values.assign(weights.values.begin(), weights.values.end());
-  map.x = {0.0, static_cast<double>(map.n_cols * block)};
-  map.y = {0.0, static_cast<double>(map.n_rows * block)};
+  plot::HeatMap map{.n_rows = weights.spec.shape[0],
+                    .n_cols = weights.spec.shape[1],
+                    .values = {weights.values.begin(), weights.values.end()},
+                    .x = {0.0, static_cast<double>(weights.spec.shape[1] * block)},
+                    .y = {0.0, static_cast<double>(weights.spec.shape[0] * block)}};
   const plot::Range range{1e-4, 1.0};
 
   plot::Figure figure;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "analysis/figures/kit.hpp"
+#include "analysis/figures/method_rows.hpp"
 
 namespace kvscope {
 
@@ -27,8 +28,7 @@ constexpr std::array<CostQuantity, 5> kCostQuantities = {
 
 const CostQuantity& quantity_shown(const Table& table, const std::string& metric) {
   if (!metric.empty()) {
-    std::vector<std::string> names;
-    for (const CostQuantity& one : kCostQuantities) names.emplace_back(one.name);
+    const auto names = mapped<std::string>(kCostQuantities, &CostQuantity::name);
     return kCostQuantities[figures::metric_slot(metric, names)];
   }
   const std::string asked =
@@ -37,35 +37,6 @@ const CostQuantity& quantity_shown(const Table& table, const std::string& metric
     if (one.question == asked) return one;
   }
   return kCostQuantities.front();
-}
-
-/// One method on one card: its rows by batch and context.
-struct CostGrid {
-  std::string label;
-  std::string look;  // of figures::MethodTones
-  std::map<std::pair<double, double>, std::size_t> rows;
-};
-
-std::vector<CostGrid> cost_grids(const Table& table, const FigureOptions& options) {
-  const figures::Wanted wanted(options.selector);
-  const auto budgets = table.numbers("budget");
-  std::set<std::string> cards;
-  for (std::size_t r = 0; r < table.n_rows(); ++r) cards.insert(table.text("hardware").at(r));
-  std::vector<CostGrid> grids;
-  for (std::size_t r = 0; r < table.n_rows(); ++r) {
-    const std::string& selector = table.text("selector").at(r);
-    if (!wanted.has(selector)) continue;
-    const std::string name = figures::method_label(selector);
-    std::string label = name;
-    if (std::isfinite(budgets[r])) label += fmt::format(" {:g}", budgets[r]);
-    if (cards.size() > 1) label += ", " + plot::verbatim(table.text("hardware").at(r));
-    auto grid = std::ranges::find(grids, label, &CostGrid::label);
-    if (grid == grids.end())
-      grid = grids.insert(grid, {label, selector + ":" + label.substr(name.size()), {}});
-    grid->rows[{table.numbers("batch")[r], table.numbers("context")[r]}] = r;
-  }
-  if (grids.empty()) figures::fail_empty(table.name(), "no row of these methods");
-  return grids;
 }
 
 /// The number of a row, NaN where the card has no room for it.
@@ -80,66 +51,54 @@ std::vector<double> numbers_with_room(const Table& table, const std::string& col
   return values;
 }
 
-plot::Panel map_panel(const CostGrid& grid, const std::vector<double>& values,
+plot::Panel map_panel(const figures::MethodRows& grid, const std::vector<double>& values,
                       const CostQuantity& shown, const std::vector<double>& batches,
                       const std::vector<double>& contexts) {
-  plot::HeatMap map{.n_rows = static_cast<Index>(batches.size()),
-                    .n_cols = static_cast<Index>(contexts.size()),
-                    .print_values = true};
-  map.x = {0.0, static_cast<double>(map.n_cols)};
-  map.y = {0.0, static_cast<double>(map.n_rows)};
-  plot::Boxes faster;
-  faster.label = "faster than dense attention";
+  std::vector<float> cells;
+  plot::Boxes faster{.label = "faster than dense attention"};
   for (std::size_t b = 0; b < batches.size(); ++b) {
     for (std::size_t c = 0; c < contexts.size(); ++c) {
       const auto found = grid.rows.find({batches[b], contexts[c]});
       const double value = found == grid.rows.end() ? kNan : values[found->second];
-      map.values.push_back(static_cast<float>(value));
+      cells.push_back(static_cast<float>(value));
       if (!shown.is_ratio || !(value > 1.0)) continue;
       faster.x.push_back({static_cast<double>(c) + 0.03, static_cast<double>(c) + 0.97});
       faster.y.push_back({static_cast<double>(b) + 0.03, static_cast<double>(b) + 0.97});
     }
   }
-  plot::Panel panel;
-  panel.title = grid.label;
-  panel.x.label = "Context length (tokens)";
-  panel.y.label = "Batch";
-  panel.y.has_names = true;
-  for (std::size_t c = 0; c < contexts.size(); ++c) {
-    panel.x.ticks.push_back(
-        {static_cast<double>(c) + 0.5, plot::tick_text(contexts[c], plot::TickFormat::tokens)});
-  }
-  for (std::size_t b = 0; b < batches.size(); ++b)
-    panel.y.ticks.push_back({static_cast<double>(b) + 0.5, fmt::format("{:g}", batches[b])});
-  panel.aspect = std::clamp(
-      0.9 * static_cast<double>(batches.size()) / static_cast<double>(contexts.size()), 0.2, 0.9);
-  panel.colour = plot::ColourAxis{};
-  panel.colour->axis.label = shown.label;
-  panel.colour->axis.scale = shown.is_ratio ? plot::ScaleKind::linear : plot::ScaleKind::log10;
-  panel.colour->masked_label = "no room on the card";
-  panel.legend = plot::LegendPlace::above;
+  plot::Panel panel{
+      .title = grid.label,
+      .x = {.label = "Context length (tokens)",
+            .ticks = figures::cell_ticks(contexts, plot::TickFormat::tokens)},
+      .y = {.label = "Batch", .ticks = figures::cell_ticks(batches), .has_names = true},
+      .colour = plot::ColourAxis{.axis = {.label = shown.label,
+                                          .scale = shown.is_ratio ? plot::ScaleKind::linear
+                                                                  : plot::ScaleKind::log10},
+                                 .masked_label = "no room on the card"},
+      .aspect = std::clamp(
+          0.9 * static_cast<double>(batches.size()) / static_cast<double>(contexts.size()), 0.2,
+          0.9),
+      .legend = plot::LegendPlace::above};
+  plot::HeatMap map = figures::unit_cells(batches.size(), contexts.size(), std::move(cells));
+  map.print_values = true;
   panel.marks.emplace_back(std::move(map));
   if (!faster.x.empty()) panel.marks.emplace_back(std::move(faster));
   return panel;
 }
 
-plot::Panel curves_panel(const Table& table, const std::vector<CostGrid>& grids,
+plot::Panel curves_panel(const Table& table, const std::vector<figures::MethodRows>& grids,
                          const std::vector<double>& values, const CostQuantity& shown) {
-  plot::Panel panel;
-  panel.x = figures::length_axis();
-  panel.y.label = shown.label;
-  panel.y.scale = shown.is_ratio ? plot::ScaleKind::log2 : plot::ScaleKind::log10;
-  panel.legend = plot::LegendPlace::above;
+  plot::Panel panel{.x = figures::length_axis(),
+                    .y = {.label = shown.label,
+                          .scale = shown.is_ratio ? plot::ScaleKind::log2 : plot::ScaleKind::log10},
+                    .legend = plot::LegendPlace::above};
   const std::string column = shown.column;
   const bool has_ends = table.has(column + "_low") && table.has(column + "_high");
-  std::vector<std::string> looks;
-  for (const CostGrid& grid : grids) looks.push_back(grid.look);
-  const figures::MethodTones tones(looks);
-  for (const CostGrid& grid : grids) {
-    plot::Line line{grid.label, tones.of(grid.look), {}, {}, {}, {}};
+  const figures::MethodTones tones = figures::tones_of(grids);
+  for (const figures::MethodRows& grid : grids) {
+    plot::Line line{.label = grid.label, .tone = tones.of(grid.look)};
     for (const auto& [place, row] : grid.rows) {
-      line.x.push_back(place.second);
-      line.y.push_back(values[row]);
+      line.add(place.second, values[row]);
       if (!has_ends) continue;
       const bool is_shown = std::isfinite(values[row]);
       line.low.push_back(is_shown ? table.numbers(column + "_low")[row] : kNan);
@@ -156,9 +115,10 @@ plot::Figure make_cost_map(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   const CostQuantity& shown = quantity_shown(table, input.options.metric);
   const std::vector<double> values = numbers_with_room(table, shown.column);
-  std::vector<CostGrid> grids = cost_grids(table, input.options);
+  std::vector<figures::MethodRows> grids =
+      figures::method_rows(table, input.options, figures::BudgetInLabel::always);
   figures::LeftOut no_room;
-  std::erase_if(grids, [&](const CostGrid& grid) {
+  std::erase_if(grids, [&](const figures::MethodRows& grid) {
     const bool has_none = std::ranges::none_of(
         grid.rows, [&](const auto& cell) { return std::isfinite(values[cell.second]); });
     if (has_none) no_room.add(grid.label);
@@ -168,7 +128,7 @@ plot::Figure make_cost_map(const FigureInput& input) {
     figures::fail_empty(table.name(), fmt::format("no cell has a number of {}", shown.name));
   std::set<double> batches;
   std::set<double> contexts;
-  for (const CostGrid& grid : grids) {
+  for (const figures::MethodRows& grid : grids) {
     for (const auto& [place, row] : grid.rows) {
       batches.insert(place.first);
       contexts.insert(place.second);
@@ -179,7 +139,7 @@ plot::Figure make_cost_map(const FigureInput& input) {
   if (is_map) {
     figures::set_in_rows(figure, grids.size(), 1);
     figure.span = plot::Span::full;
-    for (const CostGrid& grid : grids)
+    for (const figures::MethodRows& grid : grids)
       figure.panels.push_back(map_panel(grid, values, shown, {batches.begin(), batches.end()},
                                         {contexts.begin(), contexts.end()}));
     for (std::size_t i = 1; i < figure.panels.size(); ++i)

@@ -92,17 +92,16 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
   std::size_t n_shown = 0;
   for (const std::string& selector : selection.selectors) {
     if (!cells.contains(selector)) continue;
-    std::vector<float> map;
+    std::vector<double> map;
     for (double l : layer_list) {
-      for (double h : head_list) map.push_back(static_cast<float>(cells[selector][{l, h}].value()));
+      for (double h : head_list) map.push_back(cells[selector][{l, h}].value());
     }
     ++n_shown;
-    plot::ColourAxis colour;
-    colour.axis.label = std::string(metric.label);
-    colour.axis.range = range;
-    colour.masked_label = "dense or not measured";
-    colour.show_bar = n_shown % static_cast<std::size_t>(figure.columns) == 0;
-    plot::Panel panel = figures::head_panel(layer_list, head_list, std::move(map), colour);
+    plot::Panel panel =
+        figures::head_panel(layer_list, head_list, map,
+                            {.axis = {.label = std::string(metric.label), .range = range},
+                             .show_bar = n_shown % static_cast<std::size_t>(figure.columns) == 0,
+                             .masked_label = "dense or not measured"});
     panel.title = figures::method_label(selector);
     if (is_beyond && kept[selector].n() > 0)
       panel.title += fmt::format("\n{:.0f} keys per query", kept[selector].value());

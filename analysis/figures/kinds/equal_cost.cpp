@@ -175,6 +175,87 @@ std::string beyond_oracle(const std::vector<EqualCostMethod>& methods, std::size
                                             : "uneven rows");
 }
 
+/// A line per method under its heading.
+struct EqualCostRows {
+  std::vector<plot::Tick> ticks;  // methods and headings
+  std::vector<double> places;     // of the methods
+  double end = 0.0;
+};
+
+EqualCostRows rows_of_methods(const std::vector<EqualCostMethod>& methods, bool is_narrow) {
+  EqualCostRows rows;
+  int family = -1;
+  for (const EqualCostMethod& one : methods) {
+    const auto [order, title] = heading_of(one.selector, is_narrow);
+    if (order != family) {
+      if (family >= 0) rows.end += 0.3;
+      rows.ticks.push_back({rows.end, title + ":"});
+      rows.end += 1.0;
+      family = order;
+    }
+    std::string label = figures::method_label(one.selector);
+    if (!one.note.empty() && one.reached.n() > 0)
+      label += fmt::format(" [{:.2g}]", one.reached.value());
+    rows.ticks.push_back({rows.end, std::move(label)});
+    rows.places.push_back(rows.end);
+    rows.end += 1.0;
+  }
+  return rows;
+}
+
+/// What the dots of a panel have beside them.
+struct EqualCostExtras {
+  bool has_intervals = false;
+  bool has_best = false;
+};
+
+/// Marks of one metric, from the back to the front.
+std::vector<plot::Mark> equal_cost_marks(const std::vector<EqualCostMethod>& methods,
+                                         const std::vector<double>& places, std::size_t metric,
+                                         bool is_mass, const std::string& target,
+                                         EqualCostExtras& extras) {
+  const plot::Tone is_other{plot::Role::neutral, 0};
+  plot::Scatter met{.label = fmt::format("{} met", target), .size = 1.2};
+  plot::Scatter other{.label = "another cost [as measured]", .tone = is_other, .size = 1.2};
+  plot::Scatter best{.label = "as many keys in each row, the best",
+                     .tone = {plot::Role::highlight, 0},
+                     .size = 0.7};
+  plot::Line interval{.markers = false};
+  plot::Line other_interval{.tone = is_other, .markers = false};
+  for (std::size_t i = 0; i < methods.size(); ++i) {
+    const EqualCostValue& value = methods[i].values[metric];
+    const double middle = value.middle.value();
+    const bool is_met = methods[i].note.empty();
+    (is_met ? met : other).add(middle, places[i]);
+    if (value.ends.high() > value.ends.low()) {
+      extras.has_intervals = true;
+      plot::Line& line = is_met ? interval : other_interval;
+      line.add(value.ends.low(), places[i]);
+      line.add(value.ends.high(), places[i]);
+      line.add(kNan, kNan);
+    }
+    if (is_mass && is_met && methods[i].best_mass.value() > middle + kSeen)
+      best.add(methods[i].best_mass.value(), places[i]);
+  }
+  std::vector<plot::Mark> marks;
+  for (const std::string_view bound : {kOracle, kCeiling}) {
+    const auto found = std::ranges::find(methods, bound, &EqualCostMethod::selector);
+    if (found == methods.end() || !std::isfinite(found->values[metric].middle.value())) continue;
+    if (bound == kCeiling && !is_mass) continue;  // the ceiling bounds mass alone
+    marks.emplace_back(
+        plot::Rule{plot::Rule::Kind::vertical,
+                   found->values[metric].middle.value(),
+                   figures::method_label(bound),
+                   {bound == kOracle ? plot::Role::reference : plot::Role::highlight, 0}});
+  }
+  extras.has_best = extras.has_best || !best.x.empty();
+  for (plot::Mark mark :
+       std::initializer_list<plot::Mark>{best, other_interval, interval, other, met}) {
+    if (plot::count_points(mark) > 0) marks.push_back(std::move(mark));
+  }
+  return marks;
+}
+
 plot::Figure make_equal_cost(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   const FigureOptions& options = input.options;
@@ -200,96 +281,24 @@ plot::Figure make_equal_cost(const FigureInput& input) {
     return metrics.front().is_better_low ? x < y : x > y;
   });
 
-  std::vector<plot::Tick> ticks;
-  std::vector<double> places;
-  double place = 0.0;
-  int family = -1;
-  for (const EqualCostMethod& one : methods) {
-    const auto [order, title] = heading_of(one.selector, metrics.size() == 1);
-    if (order != family) {
-      if (family >= 0) place += 0.3;
-      ticks.push_back({place, title + ":"});
-      place += 1.0;
-      family = order;
-    }
-    const std::string label = figures::method_label(one.selector);
-    ticks.push_back({place, one.note.empty() || one.reached.n() == 0
-                                ? label
-                                : fmt::format("{} [{:.2g}]", label, one.reached.value())});
-    places.push_back(place);
-    place += 1.0;
-  }
-
+  const EqualCostRows rows = rows_of_methods(methods, /*is_narrow=*/metrics.size() == 1);
   plot::Figure figure = figures::panels_in_rows(metrics.size(), static_cast<int>(metrics.size()));
   figure.share_y = true;
-  bool has_intervals = false;
-  bool has_best = false;
+  EqualCostExtras extras;
   std::vector<std::string> beyond;
   for (std::size_t m = 0; m < metrics.size(); ++m) {
-    plot::Panel panel;
-    panel.x.label = metrics[m].label;
-    panel.x.scale = metrics[m].scale;
-    panel.x.format = plot::TickFormat::number;
-    panel.y = figures::names_axis(ticks, {-0.7, place - 0.3});
-    panel.aspect =
-        (metrics.size() == 1 ? 0.075 : 0.032 * static_cast<double>(metrics.size())) * place;
-    plot::Scatter met{fmt::format("{} met", target), {plot::Role::series, 0}, {}, {}, {}, 1.2, 1.0};
-    plot::Scatter other{
-        "another cost [as measured]", {plot::Role::neutral, 0}, {}, {}, {}, 1.2, 1.0};
-    plot::Line interval;
-    interval.tone = {plot::Role::series, 0};
-    interval.markers = false;
-    plot::Line other_interval = interval;
-    other_interval.tone = {plot::Role::neutral, 0};
-    for (std::size_t i = 0; i < methods.size(); ++i) {
-      const EqualCostValue& value = methods[i].values[m];
-      const bool is_met = methods[i].note.empty();
-      plot::Scatter& points = is_met ? met : other;
-      points.x.push_back(value.middle.value());
-      points.y.push_back(places[i]);
-      if (!(value.ends.high() > value.ends.low())) continue;
-      has_intervals = true;
-      plot::Line& line = is_met ? interval : other_interval;
-      for (const double x : {value.ends.low(), value.ends.high(), kNan}) {
-        line.x.push_back(x);
-        line.y.push_back(std::isnan(x) ? kNan : places[i]);
-      }
-    }
-    // The ceiling bounds mass alone.
-    const bool is_mass = metrics[m].column == "mass_mean";
-    for (const std::string_view bound : {kOracle, kCeiling}) {
-      const auto found = std::ranges::find(methods, bound, &EqualCostMethod::selector);
-      if (found == methods.end() || !std::isfinite(found->values[m].middle.value())) continue;
-      if (bound == kCeiling && !is_mass) continue;
-      panel.marks.emplace_back(
-          plot::Rule{plot::Rule::Kind::vertical,
-                     found->values[m].middle.value(),
-                     figures::method_label(std::string(bound)),
-                     {bound == kOracle ? plot::Role::reference : plot::Role::highlight, 0}});
-    }
-    plot::Scatter best{
-        "as many keys in each row, the best", {plot::Role::highlight, 0}, {}, {}, {}, 0.7, 1.0};
-    for (std::size_t i = 0; is_mass && i < methods.size(); ++i) {
-      const double value = methods[i].best_mass.value();
-      const bool is_met = methods[i].note.empty();
-      if (!is_met || !(value > methods[i].values[m].middle.value() + kSeen)) continue;
-      best.x.push_back(value);
-      best.y.push_back(places[i]);
-    }
-    has_best = has_best || !best.x.empty();
-    if (!best.x.empty()) panel.marks.emplace_back(std::move(best));
-    for (plot::Line* line : {&other_interval, &interval}) {
-      if (!line->x.empty()) panel.marks.emplace_back(std::move(*line));
-    }
-    for (plot::Scatter* points : {&other, &met}) {
-      if (!points->x.empty()) panel.marks.emplace_back(std::move(*points));
-    }
+    figure.panels.push_back(
+        {.x = {.label = metrics[m].label, .scale = metrics[m].scale},
+         .y = figures::names_axis(rows.ticks, {-0.7, rows.end - 0.3}),
+         .marks = equal_cost_marks(methods, rows.places, m, metrics[m].column == "mass_mean",
+                                   target, extras),
+         .aspect = (metrics.size() == 1 ? 0.075 : 0.032 * static_cast<double>(metrics.size())) *
+                   rows.end});
     if (metrics[m].is_bounded || metrics[m].is_better_low) {
       const std::string why = beyond_oracle(methods, m, metrics[m], is_live);
       if (!why.empty())
         beyond.push_back(metrics.size() > 1 ? fmt::format("{}: {}", metrics[m].label, why) : why);
     }
-    figure.panels.push_back(std::move(panel));
   }
 
   // A closed loop has a row for each length, kind and protocol.
@@ -304,14 +313,14 @@ plot::Figure make_equal_cost(const FigureInput& input) {
       "measured cost is {}: dense layers count, and so do keys that are kept in addition to the "
       "budget.{}",
       target, is_live && !are_means ? "" : fmt::format(" {}.", over)));
-  if (has_intervals) {
+  if (extras.has_intervals) {
     figure.caption.push_back(
         fmt::format("Lines: the result's 95% intervals{}.",
                     !is_live ? " of each layer's mean over calls (bootstrap), their ends averaged"
                     : are_means ? ", their ends averaged"
                                 : ""));
   }
-  if (has_best) {
+  if (extras.has_best) {
     figure.caption.emplace_back(
         "Stars: what as many keys in each row would hold if they were the best; from a method "
         "to its star is lost by choosing keys, from there to the ceiling by dividing them over "

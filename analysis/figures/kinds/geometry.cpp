@@ -75,31 +75,22 @@ plot::Figure make_geometry(const FigureInput& input) {
     return figures::component_label(static_cast<std::size_t>(component),
                                     explained(l, basis, component));
   };
-  plot::Panel panel;
-  panel.x.label = axis_label(0);
-  panel.y.label = axis_label(1);
-  panel.aspect = 0.85;
-  panel.legend = plot::LegendPlace::above;
-  panel.colour = plot::ColourAxis{};
-  panel.colour->axis.label = "Queries: " + figures::s_q_label(QuerySpan::prompt);
-
-  plot::Scatter key_cloud;
-  key_cloud.label = "keys";
-  key_cloud.tone = {plot::Role::neutral, 0};
-  key_cloud.size = 0.5;
-  key_cloud.opacity = 0.6;
-  plot::Scatter query_cloud;
-  query_cloud.size = 0.5;
-  query_cloud.opacity = 0.85;
+  plot::Panel panel{
+      .x = {.label = axis_label(0)},
+      .y = {.label = axis_label(1)},
+      .colour =
+          plot::ColourAxis{.axis = {.label = "Queries: " + figures::s_q_label(QuerySpan::prompt)}},
+      .aspect = 0.85,
+      .legend = plot::LegendPlace::above};
+  plot::Scatter key_cloud{
+      .label = "keys", .tone = {plot::Role::neutral, 0}, .size = 0.5, .opacity = 0.6};
+  plot::Scatter query_cloud{.size = 0.5, .opacity = 0.85};
   double mean_x = 0.0;
   double mean_y = 0.0;
-  for (Index i = 0; i < keys.spec.shape[2]; ++i) {
-    key_cloud.x.push_back(keys(l, basis, i, 0));
-    key_cloud.y.push_back(keys(l, basis, i, 1));
-  }
+  for (Index i = 0; i < keys.spec.shape[2]; ++i)
+    key_cloud.add(keys(l, basis, i, 0), keys(l, basis, i, 1));
   for (Index i = 0; i < queries.spec.shape[2]; ++i) {
-    query_cloud.x.push_back(queries(l, h, i, 0));
-    query_cloud.y.push_back(queries(l, h, i, 1));
+    query_cloud.add(queries(l, h, i, 0), queries(l, h, i, 1));
     query_cloud.value.push_back(s_q(l, h, i));
     mean_x += query_cloud.x.back();
     mean_y += query_cloud.y.back();
@@ -118,8 +109,7 @@ plot::Figure make_geometry(const FigureInput& input) {
       layer, head,
       kv_heads[std::min(kv_heads.size() - 1,
                         static_cast<std::size_t>(h / std::max<Index>(1, group)))],
-      n, n_keys,
-      result.info().config.is_object() ? result.info().config.value("basis", "joint") : "joint"));
+      n, n_keys, figures::text_at(result.info().config, "basis", "joint")));
   if (wanted_layer < 0 && wanted_head < 0)
     figure.caption.emplace_back(
         "The head shown is the one whose mean query and mean key lie "

@@ -23,12 +23,11 @@ plot::Figure make_head_numbers(const FigureInput& input) {
                         numbers.values.size(), numbers.name, layers.size(), heads.size());
     plot::ColourAxis colour;
     if (numbers.is_share) {
-      const double most = *std::ranges::max_element(
-          numbers.values, [](double a, double b) { return !(a >= b) && b == b; });
+      double most = 0.0;
+      for (const double value : numbers.values) most = std::fmax(most, value);
       colour.axis.range = plot::Range{0.0, most > 0.0 ? most : 1.0};
     }
-    figure.panels.push_back(figures::head_panel(
-        layers, heads, std::vector<float>(numbers.values.begin(), numbers.values.end()), colour));
+    figure.panels.push_back(figures::head_panel(layers, heads, numbers.values, colour));
     figure.panels.back().title = numbers.label;  // above the map, since beside it there is no room
   }
   figure.columns = figures::balanced_columns(figure.panels.size());

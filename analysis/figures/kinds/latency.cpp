@@ -121,11 +121,10 @@ bool add_panel(plot::Figure& figure, const std::vector<Method>& methods, const T
       const double y = shown.y(length, row);
       if (!shown.is_ratio && !(y > 0.0)) continue;
       is_known = is_known || !shown.is_ratio || std::isfinite(y);
-      line.x.push_back(length);
-      line.y.push_back(unit * y);
-      if (shown.band == nullptr || shown.band->low.empty()) continue;
-      line.low.push_back(unit * shown.band->low[row]);
-      line.high.push_back(unit * shown.band->high[row]);
+      if (shown.band == nullptr || shown.band->low.empty())
+        line.add(length, unit * y);
+      else
+        line.add(length, unit * y, {unit * shown.band->low[row], unit * shown.band->high[row]});
     }
     if (is_known) panel.marks.emplace_back(std::move(line));
   }
@@ -146,22 +145,16 @@ void add_recorded_ratio(plot::Figure& figure, const std::vector<Method>& methods
 std::string conditions_of(const ResultView& result, const Table& table) {
   const auto& config = result.info().config;
   std::vector<std::string> parts;
-  const auto number = [&](const char* key) {
-    return config.is_object() && config.contains(key) && config[key].is_number()
-               ? config[key].get<double>()
-               : std::nan("");
-  };
-  double turns = number("repeat");
+  double turns = figures::number_at(config, "repeat");
   if (std::isnan(turns) && table.has("repeat")) turns = table.numbers("repeat")[0];
   if (!std::isnan(turns))
     parts.push_back(fmt::format("n = {:g} turn{}", turns, turns == 1.0 ? "" : "s"));
-  if (!std::isnan(number("chunk")))
-    parts.push_back(fmt::format("chunks of {:g} tokens", number("chunk")));
-  if (!std::isnan(number("threads"))) {
-    const bool has_cpu = config.contains("cpu") && config["cpu"].is_string();
-    parts.push_back(
-        fmt::format("{:g} thread{}{}", number("threads"), number("threads") == 1.0 ? "" : "s",
-                    has_cpu ? " on " + plot::verbatim(config["cpu"].get<std::string>()) : ""));
+  if (const double chunk = figures::number_at(config, "chunk"); !std::isnan(chunk))
+    parts.push_back(fmt::format("chunks of {:g} tokens", chunk));
+  if (const double threads = figures::number_at(config, "threads"); !std::isnan(threads)) {
+    const std::string cpu = figures::text_at(config, "cpu");
+    parts.push_back(fmt::format("{:g} thread{}{}", threads, threads == 1.0 ? "" : "s",
+                                cpu.empty() ? "" : " on " + plot::verbatim(cpu)));
   }
   return parts.empty() ? "" : fmt::format("Measured: {}.", fmt::join(parts, "; "));
 }

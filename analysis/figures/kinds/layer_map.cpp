@@ -9,10 +9,9 @@ namespace {
 plot::Figure make_layer_map(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const std::string metric = input.options.metric.empty() ? "kl" : input.options.metric;
-  constexpr std::string_view kLabels[] = {"KL divergence (nats)", "KL of smoothed rows (nats)",
-                                          "Total variation distance",
-                                          "Floor on the verifier's mass"};
-  const std::string_view label = kLabels[figures::metric_slot(
+  constexpr const char* kLabels[] = {"KL divergence (nats)", "KL of smoothed rows (nats)",
+                                     "Total variation distance", "Floor on the verifier's mass"};
+  const char* label = kLabels[figures::metric_slot(
       metric, {"kl", "kl_smoothed", "total_variation", "pinsker_floor"})];
   const figures::ArrayData values(result, metric);
   const auto draft = result.axis(metric, 0);
@@ -25,21 +24,16 @@ plot::Figure make_layer_map(const FigureInput& input) {
                       monotone.size(), argmax.size(), verifier.size());
   }
 
-  plot::ColourAxis colour;
-  colour.axis.label = label;
-  plot::Panel panel = figures::head_panel(
-      draft, verifier, std::vector<float>(values.values.begin(), values.values.end()), colour);
+  plot::Panel panel =
+      figures::head_panel(draft, verifier, values.values, {.axis = {.label = label}});
   panel.x.label = "Verifier layer";
   panel.y.label = "Draft layer";
   panel.legend = plot::LegendPlace::above;
-  auto& map = std::get<plot::HeatMap>(panel.marks[0]);
-  map.print_values = true;
+  std::get<plot::HeatMap>(panel.marks[0]).print_values = true;
 
   plot::Boxes boxes{.label = "monotone map"};
-  plot::Scatter least;
-  least.label = "least divergence of its column";
-  least.tone = {plot::Role::highlight, 0};
-  least.size = 0.8;
+  plot::Scatter least{
+      .label = "least divergence of its column", .tone = {plot::Role::highlight, 0}, .size = 0.8};
   for (std::size_t j = 0; j < verifier.size(); ++j) {
     const double x = static_cast<double>(j);
     const auto row_of = [&](double layer) {
@@ -49,19 +43,14 @@ plot::Figure make_layer_map(const FigureInput& input) {
       boxes.x.push_back({x, x + 1.0});
       boxes.y.push_back({row_of(monotone[j]), row_of(monotone[j]) + 1.0});
     }
-    if (argmax[j] != monotone[j]) {
-      least.x.push_back(x + 0.5);
-      least.y.push_back(row_of(argmax[j]) + 0.12);
-    }
+    if (argmax[j] != monotone[j]) least.add(x + 0.5, row_of(argmax[j]) + 0.12);
   }
   panel.marks.emplace_back(std::move(boxes));
   if (!least.x.empty()) panel.marks.emplace_back(std::move(least));
 
   plot::Figure figure;
   figure.panels.push_back(std::move(panel));
-  const auto& summary = result.summary();
-  if (summary.contains("totals")) {
-    const auto& totals = summary["totals"];
+  if (const Json totals = figures::totals_of(result.summary()); !totals.empty()) {
     figure.caption.push_back(
         fmt::format("KL(verifier ‖ draft): means over n = {} query rows of attention averaged over "
                     "heads. Boxed: the non-decreasing map "

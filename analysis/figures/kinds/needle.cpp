@@ -80,14 +80,11 @@ void choose_kind(const Table& table, const std::string& asked, Answers& answers)
 Answers read_answers(const ResultView& result, const std::string& asked) {
   const Table table = rows_of(result);
   const TextColumn& selectors = table.text("selector");
-  const auto& config = result.info().config;
   Answers answers;
   choose_kind(table, asked, answers);
-  if (table.has_text("protocol")) {
-    answers.protocol = table.text("protocol").at(0);
-  } else if (config.is_object() && config.contains("protocol") && config["protocol"].is_string()) {
-    answers.protocol = config["protocol"].get<std::string>();
-  }
+  answers.protocol = table.has_text("protocol")
+                         ? table.text("protocol").at(0)
+                         : figures::text_at(result.info().config, "protocol");
   const auto answer_of = [&](std::size_t r) {
     Answer answer{.selector = selectors.at(r)};
     if (table.has("kept")) answer.kept = table.numbers("kept")[r];
@@ -245,56 +242,53 @@ plot::Figure make_needle(const FigureInput& input) {
   plot::Figure figure =
       figures::panels_in_rows(names.size(), figures::balanced_columns(names.size()));
   figure.share_x = figure.share_y = true;
+  std::vector<plot::Tick> percent_ticks = figures::cell_ticks(depth_list);
+  for (std::size_t d = 0; d < depth_list.size(); ++d)
+    percent_ticks[d].label = fmt::format("{:.0f}%", 100.0 * depth_list[d]);
+  const std::string prompts = prompts_text(answers);
+  const std::string colour_label = fmt::format(
+      "Accuracy{}{}{}{}", answers.kind.empty() && prompts.empty() ? "" : "\n",
+      plot::verbatim(answers.kind), prompts.empty() || answers.kind.empty() ? "" : ", ", prompts);
   for (std::size_t i = 0; i < names.size(); ++i) {
-    plot::HeatMap map{.n_rows = static_cast<Index>(depth_list.size()),
-                      .n_cols = static_cast<Index>(length_list.size()),
-                      .print_values = true};
-    map.x = {0.0, static_cast<double>(map.n_cols)};
-    map.y = {0.0, static_cast<double>(map.n_rows)};
+    std::vector<float> cells;
     double sum_all = 0.0;
     int n_all = 0;
     for (double d : depth_list) {
       for (double l : length_list) {
         const double value = grids[names[i]][{d, l}].value();
-        map.values.push_back(static_cast<float>(value));
+        cells.push_back(static_cast<float>(value));
         if (std::isnan(value)) continue;
         sum_all += value;
         ++n_all;
       }
     }
-    plot::Panel panel;
-    const std::size_t n_cells = length_list.size() * depth_list.size();
-    panel.title =
+    const std::size_t n_cells = cells.size();
+    const std::string title =
         fmt::format("{}\nmean {:.0f}%{}{}", names[i], 100.0 * sum_all / std::max(1, n_all),
                     static_cast<std::size_t>(n_all) == n_cells
                         ? std::string()
                         : fmt::format(" over {} of {} cells", n_all, n_cells),
                     interval_text(answers, sum_all, n_all));
     shown[names[i]].first.value = sum_all / std::max(1, n_all);
-    panel.x.label = "Prompt length (tokens)";
-    panel.y.label = "Depth of the fact";
-    panel.y.reversed = true;
-    panel.y.has_names = true;
-    for (std::size_t j = 0; j < length_list.size(); ++j) {
-      panel.x.ticks.push_back({static_cast<double>(j) + 0.5,
-                               plot::tick_text(length_list[j], plot::TickFormat::tokens)});
-    }
-    for (std::size_t j = 0; j < depth_list.size(); ++j) {
-      panel.y.ticks.push_back(
-          {static_cast<double>(j) + 0.5, fmt::format("{:.0f}%", 100.0 * depth_list[j])});
-    }
-    panel.aspect = 0.7;
-    panel.colour = plot::ColourAxis{};
-    const std::string prompts = prompts_text(answers);
-    panel.colour->axis.label = fmt::format(
-        "Accuracy{}{}{}{}", answers.kind.empty() && prompts.empty() ? "" : "\n",
-        plot::verbatim(answers.kind), prompts.empty() || answers.kind.empty() ? "" : ", ", prompts);
-    panel.colour->axis.range = plot::Range{0.0, 1.0};
-    panel.colour->axis.format = plot::TickFormat::percent;
-    panel.colour->masked_label = "not measured";
-    panel.colour->show_bar = (i + 1) % static_cast<std::size_t>(figure.columns) == 0;
-    panel.marks.emplace_back(std::move(map));
-    figure.panels.push_back(std::move(panel));
+    plot::HeatMap map =
+        figures::unit_cells(depth_list.size(), length_list.size(), std::move(cells));
+    map.print_values = true;
+    figure.panels.push_back(
+        {.title = title,
+         .x = {.label = "Prompt length (tokens)",
+               .ticks = figures::cell_ticks(length_list, plot::TickFormat::tokens)},
+         .y = {.label = "Depth of the fact",
+               .ticks = percent_ticks,
+               .has_names = true,
+               .reversed = true},
+         .marks = {std::move(map)},
+         .colour =
+             plot::ColourAxis{.axis = {.label = colour_label,
+                                       .range = plot::Range{0.0, 1.0},
+                                       .format = plot::TickFormat::percent},
+                              .show_bar = (i + 1) % static_cast<std::size_t>(figure.columns) == 0,
+                              .masked_label = "not measured"},
+         .aspect = 0.7});
   }
   std::vector<std::string> beyond;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -306,8 +300,7 @@ plot::Figure make_needle(const FigureInput& input) {
     }
     const std::string why =
         figures::why_beyond_live_oracle(oracle, others, /*is_better_low=*/false);
-    if (why.empty()) continue;
-    beyond.push_back(why);
+    if (!why.empty()) beyond.push_back(why);
   }
   figure.caption = caption_of(answers);
   if (!beyond.empty()) {

@@ -1,4 +1,6 @@
 // How many keys hold a share p of a row's attention: distribution over rows, and medians by layer.
+#include <numeric>
+
 #include "analysis/figures/kit.hpp"
 
 namespace kvscope {
@@ -13,25 +15,22 @@ plot::Figure make_nucleus_size(const FigureInput& input) {
   const auto shares = result.axis("nucleus_p50", 2);
   const auto bins = result.axis("nucleus_counts", 3);  // smallest size of each
 
-  plot::Figure figure = figures::panels_in_rows(2, 2);
-  plot::Panel shown;
-  shown.x.label = "Nucleus size (keys)";
-  shown.y.label = "Rows with at most this many";
-  shown.x.scale = plot::ScaleKind::log2;
-  shown.x.format = plot::TickFormat::tokens;
-  shown.y.format = plot::TickFormat::percent;
-  shown.y.range = plot::Range{0.0, 1.02};
-  plot::Panel by_layer;
-  by_layer.x.label = "Layer";
-  by_layer.y.label = "Median nucleus size (keys)";
-  by_layer.y.scale = plot::ScaleKind::log2;
-  by_layer.y.format = plot::TickFormat::tokens;
-  by_layer.x.whole_numbers = true;
+  plot::Panel shown{.x = {.label = "Nucleus size (keys)",
+                          .scale = plot::ScaleKind::log2,
+                          .format = plot::TickFormat::tokens},
+                    .y = {.label = "Rows with at most this many",
+                          .range = plot::Range{0.0, 1.02},
+                          .format = plot::TickFormat::percent}};
+  plot::Panel by_layer{.x = {.label = "Layer", .whole_numbers = true},
+                       .y = {.label = "Median nucleus size (keys)",
+                             .scale = plot::ScaleKind::log2,
+                             .format = plot::TickFormat::tokens}};
   double n_rows = 0.0;
   for (Index p = 0; p < static_cast<Index>(shares.size()); ++p) {
-    plot::Line line;
-    line.label = fmt::format("$p$ = {:g}", shares[static_cast<std::size_t>(p)]);
-    line.tone = {plot::Role::ordered, static_cast<int>(p), static_cast<int>(shares.size())};
+    plot::Line line{
+        .label = fmt::format("$p$ = {:g}", shares[static_cast<std::size_t>(p)]),
+        .tone = {plot::Role::ordered, static_cast<int>(p), static_cast<int>(shares.size())}};
+    plot::Line medians = line;
     std::vector<double> total(bins.size(), 0.0);
     for (Index l = 0; l < counts.spec.shape[0]; ++l) {
       for (Index h = 0; h < counts.spec.shape[1]; ++h) {
@@ -39,35 +38,26 @@ plot::Figure make_nucleus_size(const FigureInput& input) {
           total[b] += counts(l, h, p, static_cast<Index>(b));
       }
     }
-    double sum = 0.0;
-    for (double c : total) sum += c;
-    n_rows = sum;
+    n_rows = std::accumulate(total.begin(), total.end(), 0.0);
     double so_far = 0.0;
-    for (std::size_t b = 0; b < bins.size() && sum > 0.0; ++b) {
+    for (std::size_t b = 0; b < bins.size() && n_rows > 0.0; ++b) {
       so_far += total[b];
       // a bin holds the sizes [2^i, 2^(i+1)): the share is known at its last size
-      line.x.push_back(2.0 * bins[b] - 1.0);
-      line.y.push_back(so_far / sum);
+      line.add(2.0 * bins[b] - 1.0, so_far / n_rows);
     }
-    shown.marks.emplace_back(line);
-
-    plot::Line medians;
-    medians.label = line.label;
-    medians.tone = line.tone;
+    shown.marks.emplace_back(std::move(line));
     for (std::size_t l = 0; l < layers.size(); ++l) {
       std::vector<double> of_heads;
       for (Index h = 0; h < median.spec.shape[1]; ++h)
         of_heads.push_back(median(static_cast<Index>(l), h, p));
-      medians.x.push_back(layers[l]);
-      medians.y.push_back(quantile(of_heads, 0.5));
-      medians.low.push_back(quantile(of_heads, 0.25));
-      medians.high.push_back(quantile(of_heads, 0.75));
+      medians.add(layers[l], quantile(of_heads, 0.5),
+                  {quantile(of_heads, 0.25), quantile(of_heads, 0.75)});
     }
     by_layer.marks.emplace_back(std::move(medians));
   }
   if (n_rows == 0.0) throw ConfigError("{}: no row was counted", result.name());
-  figure.panels.push_back(std::move(shown));
-  figure.panels.push_back(std::move(by_layer));
+  plot::Figure figure = figures::side_by_side(std::move(shown), std::move(by_layer));
+  figure.legend = plot::LegendPlace::above;
   figure.caption.push_back(
       fmt::format("A row's nucleus: its fewest keys that hold a share p of the attention. Left: n "
                   "= {} rows of all layers and heads. Right: median over n = {} heads of each "

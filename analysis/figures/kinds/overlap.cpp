@@ -15,7 +15,7 @@ plot::Figure make_overlap(const FigureInput& input) {
   const Json* couples = figures::list_at(result.summary(), "couples");
   if (couples == nullptr) throw FormatError("{}: the summary has no couples", result.name());
   const std::string metric = input.options.metric.empty() ? "jaccard" : input.options.metric;
-  const std::string_view label =
+  const char* label =
       std::array{"Jaccard index of the keys", "Attention on keys that both keep",
                  "Attention that the row keeps and the column drops"}[figures::metric_slot(
           metric, {"jaccard", "shared_mass", "first_mass"})];
@@ -47,7 +47,7 @@ plot::Figure make_overlap(const FigureInput& input) {
   const bool has_others = std::ranges::any_of(
       shown, [](const Json* one) { return text_at(*one, "second") == kOthers; });
   const std::size_t n_columns = n + (has_others ? 1 : 0);
-  std::vector<float> values(n * n_columns, kNanF);
+  std::vector<double> values(n * n_columns, kNan);
   const auto slot = [&](const std::string& name) {  // n: the others
     return static_cast<std::size_t>(std::ranges::find(methods, name) - methods.begin());
   };
@@ -55,8 +55,7 @@ plot::Figure make_overlap(const FigureInput& input) {
     const std::size_t a = slot(text_at(*one, "first"));
     const std::size_t b = slot(text_at(*one, "second"));
     const auto put = [&](std::size_t row, std::size_t column, const std::string& key) {
-      if (row < n)
-        values[row * n_columns + column] = static_cast<float>(figures::number_at(*one, key));
+      if (row < n) values[row * n_columns + column] = figures::number_at(*one, key);
     };
     put(a, b, metric);
     put(b, a, metric == "first_mass" ? "second_mass" : metric);
@@ -73,10 +72,8 @@ plot::Figure make_overlap(const FigureInput& input) {
     rows.push_back(static_cast<double>(i));
     row_names.push_back({middle, figures::method_label(methods[i]) + " " + number});
   }
-  plot::ColourAxis colour;
-  colour.axis.label = label;
-  colour.axis.format = plot::TickFormat::percent;
-  plot::Panel panel = figures::head_panel(rows, columns, std::move(values), colour);
+  plot::Panel panel = figures::head_panel(
+      rows, columns, values, {.axis = {.label = label, .format = plot::TickFormat::percent}});
   std::get<plot::HeatMap>(panel.marks[0]).print_values = true;
   panel.x.label = panel.y.label = "";
   panel.x.ticks = std::move(column_names);

@@ -20,12 +20,10 @@ plot::Figure make_pareto(const FigureInput& input) {
   const auto loss = table.numbers("loss");
   const auto low = table.numbers("loss_low");
   const auto high = table.numbers("loss_high");
-  plot::Panel panel;
-  panel.x.label = "Predicted time of attention (us)";
-  panel.x.scale = plot::ScaleKind::log10;
-  panel.y.label = loss_label(table.text("metric").at(0));
-  panel.y.format = plot::TickFormat::percent;
-  panel.legend = plot::LegendPlace::above;
+  plot::Panel panel{
+      .x = {.label = "Predicted time of attention (us)", .scale = plot::ScaleKind::log10},
+      .y = {.label = loss_label(table.text("metric").at(0)), .format = plot::TickFormat::percent},
+      .legend = plot::LegendPlace::above};
   std::vector<std::size_t> rows;  // of methods and of full attention
   std::vector<std::string> selectors;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
@@ -52,8 +50,7 @@ plot::Figure make_pareto(const FigureInput& input) {
     const std::string& word = table.text("on_front").at(r);
     if ((word != "yes" && word != "undecided") || !(loss[r] < least)) continue;
     least = loss[r];
-    front.x.push_back(us[r]);
-    front.y.push_back(least);
+    front.add(us[r], least);
   }
   if (front.x.size() > 1) panel.marks.emplace_back(std::move(front));
   for (const std::string& selector : selectors) {
@@ -63,15 +60,9 @@ plot::Figure make_pareto(const FigureInput& input) {
     plot::Line intervals{"", tone, {}, {}, {}, {}, false, false};
     for (const std::size_t r : rows) {
       if (table.text("selector").at(r) != selector) continue;
-      plot::Scatter& marks = table.text("on_front").at(r) == "no" ? beaten : dots;
-      marks.x.push_back(us[r]);
-      marks.y.push_back(loss[r]);
-      for (const bool is_gap : {false, true}) {  // a gap behind each: bars, no band
-        intervals.x.push_back(us[r]);
-        intervals.y.push_back(is_gap ? kNan : loss[r]);
-        intervals.low.push_back(is_gap ? kNan : low[r]);
-        intervals.high.push_back(is_gap ? kNan : high[r]);
-      }
+      (table.text("on_front").at(r) == "no" ? beaten : dots).add(us[r], loss[r]);
+      intervals.add(us[r], loss[r], {low[r], high[r]});
+      intervals.add(us[r], kNan, {kNan, kNan});  // a gap behind each: bars, no band
     }
     if (dots.x.empty()) std::swap(dots.label, beaten.label);
     panel.marks.emplace_back(std::move(intervals));

@@ -84,28 +84,22 @@ plot::Figure make_perplexity(const FigureInput& input) {
     looks.push_back(n == 0 ? curve.selector : fmt::format("{}:{}", curve.selector, n));
   }
   const figures::MethodTones tones(looks);
-  plot::Panel panel;
-  panel.x.label = "Position (tokens)";
-  panel.x.format = plot::TickFormat::number;
-  panel.y.label = "Cumulative perplexity";
-  panel.y.scale = plot::ScaleKind::log10;
-  panel.aspect = 0.6;
-  panel.legend = plot::LegendPlace::above;
+  plot::Panel panel{.x = {.label = "Position (tokens)"},
+                    .y = {.label = "Cumulative perplexity", .scale = plot::ScaleKind::log10},
+                    .aspect = 0.6,
+                    .legend = plot::LegendPlace::above};
   plot::Extent extent(plot::ScaleKind::log10);
   constexpr std::size_t kMostPoints = 40;
   std::size_t largest_stride = 1;
   for (std::size_t i = 0; i < curves.size(); ++i) {
-    plot::Line line;
-    line.label = curves[i].label;
-    line.tone = tones.of(looks[i]);
+    plot::Line line{.label = curves[i].label, .tone = tones.of(looks[i])};
     // A mean over all tokens so far: few points say it, and dashes and markers can be seen. The
     // first tokens of a curve are means over few and would set the scale.
     const std::size_t n = curves[i].perplexity.size();
     const std::size_t stride = std::max<std::size_t>(1, (n + kMostPoints - 1) / kMostPoints);
     largest_stride = std::max(largest_stride, stride);
     for (std::size_t t = (n - 1) % stride; t < n; t += stride) {
-      line.x.push_back(curves[i].position[t]);
-      line.y.push_back(curves[i].perplexity[t]);
+      line.add(curves[i].position[t], curves[i].perplexity[t]);
       if (n <= 200 || t >= n / 25) extent.add(line.y.back());
     }
     panel.marks.emplace_back(std::move(line));

@@ -70,20 +70,15 @@ plot::Figure make_query_scores(const FigureInput& input) {
                       head);
   }
 
-  plot::Figure figure;
-  figure.columns = 2;
-  figure.span = plot::Span::full;
-  const std::size_t n = points.s_q.size();
-  const double r = pearson(points.s_q, logs);
-  const double rho = spearman(points.s_q, logs);
-  figure.panels.push_back(
-      figures::query_score_panel(std::move(points), QuerySpan::prompt, layer, head, r, rho));
-  figure.panels.push_back(figures::correlation_panel(
-      layers, heads, std::vector<float>(correlation.values.begin(), correlation.values.end()),
-      "Pearson $r$ of $S_q$ and log weight", "dense or undefined", l, h));
+  plot::Figure figure = figures::side_by_side(
+      figures::query_score_panel(points, QuerySpan::prompt, layer, head, pearson(points.s_q, logs),
+                                 spearman(points.s_q, logs)),
+      figures::correlation_panel(
+          layers, heads, std::vector<float>(correlation.values.begin(), correlation.values.end()),
+          "Pearson $r$ of $S_q$ and log weight", "dense or undefined", l, h));
   figure.caption.push_back(
       "Left: " +
-      figures::query_score_caption(n,
+      figures::query_score_caption(points.s_q.size(),
                                    "the sink (key 0) is left out of the largest weight, without "
                                    "renormalisation, and query 0 out of the points"));
   figure.caption.push_back(input.options.layers.empty() && input.options.heads.empty()

@@ -9,10 +9,7 @@ namespace {
 plot::Figure make_theorem_b1(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData cosine(result, "cos");
-  const auto layers =
-      figures::slots_of(result.axis("cos", 0), input.options.layers, "layers", result.name());
-  const auto heads =
-      figures::slots_of(result.axis("cos", 1), input.options.heads, "heads", result.name());
+  const figures::HeadSlots shown(result, "cos", input.options);
   auto names = figures::parse_words(input.options.metric);
   if (names.empty()) names = {"printed", "repaired", "jensen"};
 
@@ -21,7 +18,7 @@ plot::Figure make_theorem_b1(const FigureInput& input) {
   const auto lower = std::span(EnumNames<TheoremBound>::value).first(4);
   constexpr plot::Range kRange{-1.0, 1.0};
   constexpr Index kCells = 100;
-  double most = 1.0;
+  std::vector<plot::HeatMap> maps;
   std::size_t n_rows = 0;
   for (const std::string& name : names) {
     const auto which =
@@ -31,8 +28,8 @@ plot::Figure make_theorem_b1(const FigureInput& input) {
     figures::TheoremCounts counts(which);
     std::vector<double> x;
     std::vector<double> y;
-    for (Index l : layers) {
-      for (Index h : heads) {
+    for (Index l : shown.layers) {
+      for (Index h : shown.heads) {
         for (Index r = 0; r < cosine.spec.shape[2]; ++r) {
           const double c = cosine(l, h, r);
           const double b = bound(l, h, r);
@@ -45,24 +42,22 @@ plot::Figure make_theorem_b1(const FigureInput& input) {
     }
     n_rows = x.size();
     if (n_rows == 0) throw ConfigError("{}: no row of this selection has a bound", result.name());
-    const figures::Density density = figures::density_of(x, y, kRange, kRange, kCells);
-    for (float v : density.map.values)
-      most = std::max(most, static_cast<double>(std::isnan(v) ? 0.0F : v));
+    maps.push_back(figures::density_of(x, y, kRange, kRange, kCells).map);
     plot::Panel panel = figures::theorem_panel(which, kRange);
     panel.colour = figures::log_colours("Rows per cell");
     panel.colour->show_bar = figure.panels.size() + 1 == names.size();
-    panel.marks.emplace_back(density.map);
+    panel.marks.emplace_back(maps.back());
     panel.marks.emplace_back(figures::theorem_diagonal());
     panel.marks.emplace_back(counts.note(/*line=*/0.065));
     figure.panels.push_back(std::move(panel));
   }
   for (plot::Panel& panel : figure.panels)
-    panel.colour->axis.range = plot::Range{1.0, std::max(most, 2.0)};
+    panel.colour->axis.range = figures::range_of_counts(maps);
   figure.caption.push_back(
       fmt::format("n = {} query rows over {} layers and {} heads; a bound is violated where it "
                   "exceeds the cosine by more than rounding, as the analysis found. A bound of "
                   "−0.99 or less says nothing; below −1 it is drawn there.",
-                  n_rows, layers.size(), heads.size()));
+                  n_rows, shown.layers.size(), shown.heads.size()));
   return figure;
 }
 

@@ -7,7 +7,7 @@ namespace kvscope {
 namespace {
 
 /// "QuoKA, pages of 16".
-std::string name_of(const nlohmann::ordered_json& row) {
+std::string name_of(const Json& row) {
   const double number = figures::number_at(row, "page");
   const Index page = number >= 1.0 && number < 1e9 ? static_cast<Index>(number) : 1;
   return fmt::format("{}, {}", figures::method_label(figures::text_at(row, "selector", "?")),

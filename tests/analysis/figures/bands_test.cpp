@@ -1,7 +1,5 @@
 // Bands: every mean of every figure lies in its own, whichever rows a table has.
-#include <functional>
 
-#include "analysis/figures/figure_kind.hpp"
 #include "analysis/sweep/sweep.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
 #include "core/base/lists.hpp"

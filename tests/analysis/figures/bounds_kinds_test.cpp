@@ -1,7 +1,5 @@
 // The figures of bounds, from arrays with known numbers: violations are those that the analysis
 // stored, whatever the stored bounds look like after rounding.
-#include "analysis/base/analysis.hpp"
-#include "analysis/figures/figure_kind.hpp"
 #include "tests/analysis/figures/drawn.hpp"
 #include "tests/analysis/kit.hpp"
 

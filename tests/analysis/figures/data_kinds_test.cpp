@@ -1,8 +1,6 @@
 // What figures draw, from small results whose numbers can be counted.
 #include <fmt/format.h>
 
-#include "analysis/base/analysis.hpp"
-#include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/selection.hpp"
 #include "tests/analysis/figures/drawn.hpp"
 #include "tests/analysis/kit.hpp"
@@ -30,9 +28,9 @@ TEST_CASE("query-scores: the head of largest correlation, its queries and weight
   const float shown_log[] = {-0.5f, -3.0f, kNone, -1.0f};
   std::copy_n(shown_s_q, 4, s_q.begin() + 8);
   std::copy_n(shown_log, 4, log_max.begin() + 8);
-  put(result, "prompt/s_q", ResultType::f32, {2, 2, 4}, dims, s_q);
-  put(result, "log_max_weight", ResultType::f32, {2, 2, 4}, dims, log_max);
-  put(result, "correlation/prompt/pearson_log", ResultType::f64, {2, 2}, {"layer", "q_head"},
+  put(result, "prompt/s_q", {2, 2, 4}, dims, s_q);
+  put(result, "log_max_weight", {2, 2, 4}, dims, log_max);
+  put(result, "correlation/prompt/pearson_log", {2, 2}, {"layer", "q_head"},
       std::vector<double>{std::numeric_limits<double>::quiet_NaN(), 0.2, 0.8, -0.9});
   const plot::Figure figure = drawn(result, "query-scores");
   REQUIRE(figure.panels.size() == 2);
@@ -59,11 +57,10 @@ TEST_CASE("nucleus-size: shares of rows by size, medians of heads by layer") {
   write_axis(result, "layer", std::vector<Index>{5}, "1", "layer");
   write_axis(result, "q_head", std::vector<Index>{0, 1}, "1", "query head");
   write_axis(result, "bin", std::vector<Index>{1, 2, 4}, "token", "smallest size");
-  put(result, "p", ResultType::f64, {1}, {"p"}, std::vector<double>{0.9});
-  put(result, "nucleus_counts", ResultType::i64, {1, 2, 1, 3}, {"layer", "q_head", "p", "bin"},
+  put(result, "p", {1}, {"p"}, std::vector<double>{0.9});
+  put(result, "nucleus_counts", {1, 2, 1, 3}, {"layer", "q_head", "p", "bin"},
       std::vector<std::int64_t>{1, 2, 1, 0, 4, 2});
-  put(result, "nucleus_p50", ResultType::f64, {1, 2, 1}, {"layer", "q_head", "p"},
-      std::vector<double>{2.0, 6.0});
+  put(result, "nucleus_p50", {1, 2, 1}, {"layer", "q_head", "p"}, std::vector<double>{2.0, 6.0});
   const plot::Figure figure = drawn(result, "nucleus-size");
   REQUIRE(figure.panels.size() == 2);
   // 1 row of size 1, 6 of 2 to 3, 3 of 4 to 7
@@ -86,10 +83,8 @@ TEST_CASE("head-budget: heads by their need, and one budget for all") {
   begin_result(result, "coverage");
   write_axis(result, "layer", std::vector<Index>{0}, "1", "layer");
   write_axis(result, "q_head", std::vector<Index>{0, 1, 2}, "1", "query head");
-  put(result, "budget_mean", ResultType::f32, {1, 3}, {"layer", "q_head"},
-      std::vector<float>{4.0f, kNone, 8.0f});
-  put(result, "budget_p95", ResultType::f32, {1, 3}, {"layer", "q_head"},
-      std::vector<float>{5.0f, 6.0f, 9.0f});
+  put(result, "budget_mean", {1, 3}, {"layer", "q_head"}, std::vector<float>{4.0f, kNone, 8.0f});
+  put(result, "budget_p95", {1, 3}, {"layer", "q_head"}, std::vector<float>{5.0f, 6.0f, 9.0f});
   result.finish({{"totals", {{"target_mass", 0.9}, {"budget_shared", 7}}}});
   const plot::Figure figure = drawn(result, "head-budget");
   REQUIRE(figure.panels.size() == 2);
@@ -361,8 +356,7 @@ TEST_CASE("curves along measured keys, bytes or the nominal budget") {
   const auto x_of = [&](const std::string& figure_name, const std::string& axis,
                         const std::string& label) {
     options.x = axis;
-    const MemoryResultView view(result, "t.csv");
-    const plot::Figure figure = make_figure(find_figure_kind(figure_name), {{&view}, options});
+    const plot::Figure figure = drawn(result, figure_name, options);
     for (const plot::Mark& mark : figure.panels[0].marks) {
       const auto* line = std::get_if<plot::Line>(&mark);
       if (line != nullptr && line->label == figures::method_label(label))

@@ -13,24 +13,20 @@
 namespace kvscope::testing {
 
 inline void begin_result(MemoryResult& result, const std::string& kind) {
-  ResultInfo info;
-  info.kind = kind;
-  result.begin(info);
+  result.begin({.kind = kind});
 }
 
 template <class T>
-void put(MemoryResult& result, const std::string& name, ResultType type, const Shape& shape,
+void put(MemoryResult& result, const std::string& name, const Shape& shape,
          const std::vector<std::string>& dims, const std::vector<T>& values) {
-  result.declare({name, type, shape, dims, "1", name});
+  result.declare({name, result_type_of<T>(), shape, dims, "1", name});
   result.write<T>(name, 0, values);
 }
 
 /// A table as a result.
 inline MemoryResult result_of(const std::string& csv, const std::string& kind = "table") {
-  ResultInfo info;
-  info.kind = kind;
   MemoryResult result;
-  table_to_result(table_from_csv(csv, "t.csv"), info, result);
+  table_to_result(table_from_csv(csv, "t.csv"), {.kind = kind}, result);
   return result;
 }
 

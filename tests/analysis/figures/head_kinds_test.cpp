@@ -1,7 +1,6 @@
 // The figures of heads, from a small result whose numbers can be counted.
 #include <fmt/format.h>
 
-#include "analysis/figures/figure_kind.hpp"
 #include "analysis/kinds/heads.hpp"
 #include "tests/analysis/figures/drawn.hpp"
 #include "tests/analysis/kit.hpp"

@@ -1,7 +1,6 @@
 // Figures from results with known numbers.
 #include <tuple>
 
-#include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/plot/rich_text.hpp"
@@ -11,6 +10,8 @@
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::kinds_test {
+
+using testing::put;
 
 /// A table as a result, and a figure made of it.
 struct TableResult {
@@ -78,27 +79,17 @@ TEST_CASE("budget curves are means over the heads of layers that are sparse for 
 
 TEST_CASE("selections that leave nothing and unknown choices are refused") {
   const TableResult result(sweep_csv_text(), "sweep");
-  const auto fails = [&](const std::string& figure, auto change, const std::string& part) {
-    FigureOptions options;
-    change(options);
+  const std::tuple<std::string, FigureOptions, std::string> cases[] = {
+      {"budget", {.selector = "quests"}, "there is no \"quests\""},
+      {"budget", {.layers = "9"}, "empty"},
+      {"budget", {.layers = "a"}, "numbers and ranges"},
+      {"budget", {.phase = "decode"}, "there is no \"decode\""},
+      {"budget", {.metric = "beauty"}, "choose from mass"},
+      {"budget", {.budget = "32"}, "has no choice of budget"},
+      {"coverage-heads", {.budget = "48"}, "32, 64"},
+      {"layer-map", {}, "is a result of kind sweep"}};
+  for (const auto& [figure, options, part] : cases)
     CHECK_THROWS_WITH(result.make(figure, options), ContainsSubstring(part));
-  };
-  fails(
-      "budget", [](auto& o) { o.selector = "quests"; }, "there is no \"quests\"");
-  fails(
-      "budget", [](auto& o) { o.layers = "9"; }, "empty");
-  fails(
-      "budget", [](auto& o) { o.layers = "a"; }, "numbers and ranges");
-  fails(
-      "budget", [](auto& o) { o.phase = "decode"; }, "there is no \"decode\"");
-  fails(
-      "budget", [](auto& o) { o.metric = "beauty"; }, "choose from mass");
-  fails(
-      "budget", [](auto& o) { o.budget = "32"; }, "has no choice of budget");
-  fails(
-      "coverage-heads", [](auto& o) { o.budget = "48"; }, "32, 64");
-  fails(
-      "layer-map", [](auto&) {}, "is a result of kind sweep");
   const TableResult nan(kSweepHead + "a,prefill,quest,tokens,1,0,32,0,0,,,,\n", "sweep");
   CHECK_THROWS_WITH(nan.make("budget"), ContainsSubstring("nothing to draw"));
   CHECK_THROWS_WITH(TableResult("x,y\n1,2\n").make("budget"), ContainsSubstring("selector"));
@@ -156,22 +147,15 @@ TEST_CASE("coverage by head names the methods that have no numbers at the budget
 
 TEST_CASE("a layer map boxes the monotone cells") {
   MemoryResult memory;
-  ResultInfo info;
-  info.kind = "layer-map";
-  memory.begin(info);
-  const auto put = [&](const char* name, Shape shape, std::vector<std::string> axes, auto values) {
-    using T = typename decltype(values)::value_type;
-    memory.declare({name, result_type_of<T>(), shape, std::move(axes), "1", name});
-    memory.write<T>(name, 0, values);
-  };
-  put("kl", {2, 3}, {"draft_layer", "verifier_layer"}, std::vector<double>{1, 2, 3, 4, 5, 6});
-  put("draft_layer", {2}, {"draft_layer"}, std::vector<std::int64_t>{0, 1});
-  put("verifier_layer", {3}, {"verifier_layer"}, std::vector<std::int64_t>{0, 1, 2});
-  put("monotone_map", {3}, {"verifier_layer"}, std::vector<std::int64_t>{-1, 0, 1});
-  put("argmax_map", {3}, {"verifier_layer"}, std::vector<std::int64_t>{0, 0, 0});
+  testing::begin_result(memory, "layer-map");
+  put(memory, "kl", {2, 3}, {"draft_layer", "verifier_layer"},
+      std::vector<double>{1, 2, 3, 4, 5, 6});
+  put(memory, "draft_layer", {2}, {"draft_layer"}, std::vector<std::int64_t>{0, 1});
+  put(memory, "verifier_layer", {3}, {"verifier_layer"}, std::vector<std::int64_t>{0, 1, 2});
+  put(memory, "monotone_map", {3}, {"verifier_layer"}, std::vector<std::int64_t>{-1, 0, 1});
+  put(memory, "argmax_map", {3}, {"verifier_layer"}, std::vector<std::int64_t>{0, 0, 0});
   memory.finish({{"totals", {{"rows", 8}}}});
-  const MemoryResultView view(memory, "m.h5");
-  const plot::Figure figure = make_figure(find_figure_kind("layer-map"), {{&view}, {}});
+  const plot::Figure figure = testing::drawn(memory, "layer-map");
   const auto& boxes = std::get<plot::Boxes>(figure.panels[0].marks[1]);
   REQUIRE(boxes.x.size() == 2);
   CHECK(boxes.x[1] == plot::Range{2.0, 3.0});

@@ -1,7 +1,5 @@
 // What makes figures legible to a stranger: names, marks apart from each other, lines and colours
 // that can be told apart, nothing drawn as if it were a little.
-#include "analysis/base/analysis.hpp"
-#include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/selection.hpp"
 #include "analysis/plot/theme.hpp"
 #include "tests/analysis/figures/drawn.hpp"

@@ -1,13 +1,12 @@
 // What the figures of maps and clouds draw (geometry, coverage-pages, attention-map), number by
 // number, from small results.
-#include "analysis/base/analysis.hpp"
-#include "analysis/figures/figure_kind.hpp"
 #include "tests/analysis/figures/drawn.hpp"
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::map_kinds_test {
 
 using testing::begin_result;
+using testing::drawn;
 using testing::mark_of;
 using testing::put;
 
@@ -36,22 +35,19 @@ MemoryResult geometry_result() {
     for (std::size_t i = 0; i < n; ++i) values[i] = step * static_cast<float>(i);
     return values;
   };
-  put(result, "queries/projection", ResultType::f32, {2, 4, 2, 3},
-      {"layer", "q_head", "pos", "shown"}, counted(48, 1.0f));
-  put(result, "keys/projection", ResultType::f32, {2, 2, 2, 3}, {"layer", "basis", "pos", "shown"},
+  put(result, "queries/projection", {2, 4, 2, 3}, {"layer", "q_head", "pos", "shown"},
+      counted(48, 1.0f));
+  put(result, "keys/projection", {2, 2, 2, 3}, {"layer", "basis", "pos", "shown"},
       counted(24, 0.5f));
-  put(result, "queries/s_q", ResultType::f32, {2, 4, 2}, {"layer", "q_head", "pos"},
-      counted(16, 0.01f));
-  put(result, "explained", ResultType::f32, {2, 2, 3}, {"layer", "basis", "component"},
+  put(result, "queries/s_q", {2, 4, 2}, {"layer", "q_head", "pos"}, counted(16, 0.01f));
+  put(result, "explained", {2, 2, 3}, {"layer", "basis", "component"},
       std::vector<float>{0.1f, 0.1f, 0.1f, 0.2f, 0.1f, 0.1f, 0.3f, 0.1f, 0.1f, 0.5f, 0.25f, 0.1f});
   return result;
 }
 
 TEST_CASE("geometry: the clouds of one head, its mean query and the axes' variance") {
   const MemoryResult result = geometry_result();
-  const MemoryResultView view(result, "g.h5");
-  FigureOptions options{.layers = "4", .heads = "2"};
-  const plot::Figure figure = make_figure(find_figure_kind("geometry"), {{&view}, options});
+  const plot::Figure figure = drawn(result, "geometry", {.layers = "4", .heads = "2"});
   REQUIRE(figure.panels.size() == 1);
   const plot::Panel& panel = figure.panels[0];
   // Layer 4 is the second; query head 2 lies on KV head 1, whose basis it shares.
@@ -72,10 +68,9 @@ TEST_CASE("geometry: the clouds of one head, its mean query and the axes' varian
   CHECK_THAT(
       figure.caption.at(0),
       ContainsSubstring("Layer 4, query head 2 and its KV head 1: n = 2 queries and 2 keys"));
-  options.layers = "5";
-  CHECK_THROWS_AS(make_figure(find_figure_kind("geometry"), {{&view}, options}), ConfigError);
+  CHECK_THROWS_AS(drawn(result, "geometry", {.layers = "5"}), ConfigError);
   // Unasked: the clouds that lie farthest apart, here those with the largest numbers.
-  const plot::Figure best = make_figure(find_figure_kind("geometry"), {{&view}, {}});
+  const plot::Figure best = drawn(result, "geometry");
   CHECK_THAT(best.caption.at(0), ContainsSubstring("Layer 4, query head 3"));
   CHECK_THAT(testing::caption_of(best), ContainsSubstring("farthest apart"));
 }
@@ -89,7 +84,7 @@ TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it
   const std::vector<float> of_layer_7 = {0.5f, kHidden, kHidden, 0.25f, 0.125f, 0.0625f};
   std::vector<float> mass(6, 1.0f);
   mass.insert(mass.end(), of_layer_7.begin(), of_layer_7.end());
-  put(result, "map_mass", ResultType::f32, {2, 2, 3}, {"layer", "block", "page"}, mass);
+  put(result, "map_mass", {2, 2, 3}, {"layer", "block", "page"}, mass);
   const std::vector<std::string> dims = {"layer", "pair", "block", "page"};
   std::vector<float> kept(24);
   std::vector<float> selected(24);
@@ -98,12 +93,11 @@ TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it
     selected[i] = static_cast<float>(i) / 32.0f;
   }
   kept[13] = 0.0f;
-  put(result, "map_kept", ResultType::f32, {2, 2, 2, 3}, dims, kept);
-  put(result, "map_selected", ResultType::f32, {2, 2, 2, 3}, dims, selected);
+  put(result, "map_kept", {2, 2, 2, 3}, dims, kept);
+  put(result, "map_selected", {2, 2, 2, 3}, dims, selected);
   result.finish({{"pairs", {"quest tokens=64", "quoka tokens=64"}}});
-  const MemoryResultView view(result, "c.h5");
   FigureOptions options{.layers = "7"};
-  plot::Figure figure = make_figure(find_figure_kind("coverage-pages"), {{&view}, options});
+  plot::Figure figure = drawn(result, "coverage-pages", options);
   REQUIRE(figure.panels.size() == 3);
   const auto& attention = mark_of<plot::HeatMap>(figure.panels[0]);
   CHECK(same(attention.values, of_layer_7));
@@ -121,7 +115,7 @@ TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it
 
   options.metric = "selected";
   options.selector = "quoka";
-  figure = make_figure(find_figure_kind("coverage-pages"), {{&view}, options});
+  figure = drawn(result, "coverage-pages", options);
   REQUIRE(figure.panels.size() == 2);
   CHECK_THAT(figure.panels[1].title, ContainsSubstring("QuoKA"));
   CHECK(same(mark_of<plot::HeatMap>(figure.panels[1]).values,
@@ -138,21 +132,21 @@ TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoK
     for (Index k = 0; k < 4; ++k)
       weights.push_back(k > q ? kHidden : 0.01f * static_cast<float>(4 * q + k + 1));
   }
-  put(map, "map", ResultType::f32, {4, 4}, {"query_block", "key_block"}, weights);
+  put(map, "map", {4, 4}, {"query_block", "key_block"}, weights);
   map.finish({{"layer", 2}, {"head", 1}, {"tokens", 7}, {"block", 2}, {"pooling", "max"}});
   MemoryResult quoka;
   begin_result(quoka, "quoka");
   write_axis(quoka, "layer", std::vector<Index>{2}, "1", "layer");
   write_axis(quoka, "q_head", std::vector<Index>{0, 1}, "1", "query head");
   write_axis(quoka, "kv_head", std::vector<Index>{0}, "1", "KV head");
-  put(quoka, "chunk_begin", ResultType::i64, {2}, {"chunk"}, std::vector<std::int64_t>{0, 4});
-  put(quoka, "available", ResultType::i64, {2}, {"chunk"}, std::vector<std::int64_t>{4, 7});
-  put(quoka, "selected/offsets", ResultType::i64, {3}, {"end"}, std::vector<std::int64_t>{0, 0, 2});
+  put(quoka, "chunk_begin", {2}, {"chunk"}, std::vector<std::int64_t>{0, 4});
+  put(quoka, "available", {2}, {"chunk"}, std::vector<std::int64_t>{4, 7});
+  put(quoka, "selected/offsets", {3}, {"end"}, std::vector<std::int64_t>{0, 0, 2});
   // The second chunk keeps key 3 of the first.
-  put(quoka, "selected/positions", ResultType::i64, {1, 1, 2}, {"layer", "kv_head", "entry"},
+  put(quoka, "selected/positions", {1, 1, 2}, {"layer", "kv_head", "entry"},
       std::vector<std::int64_t>{3, -1});
-  put(quoka, "selected_queries", ResultType::i64, {1, 2, 2, 2},
-      {"layer", "q_head", "chunk", "slot"}, std::vector<std::int64_t>{0, 1, 4, 5, 2, -1, 6, 5});
+  put(quoka, "selected_queries", {1, 2, 2, 2}, {"layer", "q_head", "chunk", "slot"},
+      std::vector<std::int64_t>{0, 1, 4, 5, 2, -1, 6, 5});
   const MemoryResultView weights_view(map, "m.h5");
   const MemoryResultView quoka_view(quoka, "q.h5");
 
@@ -181,24 +175,22 @@ TEST_CASE("attention-map: as much of the map is drawn as is kept") {
   // 64 tokens in blocks of 8, one chunk of the last 8: it keeps one key in four before it.
   MemoryResult map;
   begin_result(map, "attention-map");
-  put(map, "map", ResultType::f32, {8, 8}, {"query_block", "key_block"},
-      std::vector<float>(64, 0.5f));
+  put(map, "map", {8, 8}, {"query_block", "key_block"}, std::vector<float>(64, 0.5f));
   map.finish({{"layer", 0}, {"head", 0}, {"tokens", 64}, {"block", 8}, {"pooling", "max"}});
   MemoryResult quoka;
   begin_result(quoka, "quoka");
   write_axis(quoka, "layer", std::vector<Index>{0}, "1", "layer");
   write_axis(quoka, "q_head", std::vector<Index>{0}, "1", "query head");
   write_axis(quoka, "kv_head", std::vector<Index>{0}, "1", "KV head");
-  put(quoka, "chunk_begin", ResultType::i64, {1}, {"chunk"}, std::vector<std::int64_t>{56});
-  put(quoka, "available", ResultType::i64, {1}, {"chunk"}, std::vector<std::int64_t>{64});
+  put(quoka, "chunk_begin", {1}, {"chunk"}, std::vector<std::int64_t>{56});
+  put(quoka, "available", {1}, {"chunk"}, std::vector<std::int64_t>{64});
   std::vector<std::int64_t> positions;
   for (std::int64_t key = 1; key < 56; key += 4) positions.push_back(key);
   const auto n = static_cast<Index>(positions.size());
-  put(quoka, "selected/offsets", ResultType::i64, {2}, {"end"}, std::vector<std::int64_t>{0, n});
-  put(quoka, "selected/positions", ResultType::i64, {1, 1, n}, {"layer", "kv_head", "entry"},
-      positions);
-  put(quoka, "selected_queries", ResultType::i64, {1, 1, 1, 1},
-      {"layer", "q_head", "chunk", "slot"}, std::vector<std::int64_t>{60});
+  put(quoka, "selected/offsets", {2}, {"end"}, std::vector<std::int64_t>{0, n});
+  put(quoka, "selected/positions", {1, 1, n}, {"layer", "kv_head", "entry"}, positions);
+  put(quoka, "selected_queries", {1, 1, 1, 1}, {"layer", "q_head", "chunk", "slot"},
+      std::vector<std::int64_t>{60});
   const MemoryResultView weights_view(map, "m.h5");
   const MemoryResultView quoka_view(quoka, "q.h5");
   const plot::Figure figure =

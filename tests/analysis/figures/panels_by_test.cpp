@@ -1,6 +1,5 @@
 // Panels by columns of a table, and curves of tables without heads: layers, and closed loops.
 #include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "core/base/error.hpp"
