@@ -15,6 +15,7 @@
 #include "core/attention/monotone_map.hpp"
 #include "core/base/error.hpp"
 #include "core/tensor/tensor.hpp"
+#include "core/trace/result.hpp"
 
 namespace kvscope::figures {
 
@@ -137,6 +138,7 @@ void refuse(const std::string& field, const char* why) {
 std::optional<HeadDifference> head_difference(const FigureInput& input) {
   const FigureOptions& options = input.options;
   const bool has_second = input.results.size() > 1;
+  if (has_second && input.results[1]->info().kind != "heads") return std::nullopt;  // an overlap
   if (!has_second && options.against.empty()) {
     if (!options.match.empty()) refuse("match", "there is one result; name a second one");
     return std::nullopt;
