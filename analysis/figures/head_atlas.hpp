@@ -27,8 +27,8 @@ struct HeadTile {
 /// the panel's axes.
 std::vector<HeadTile> head_tiles(const FigureInput& input, AtlasOrder order);
 
-/// Of a result of `kvscope analyze heads`, of two, or of one and an overlap; options: metric, selector, against, match,
-/// layers, heads.
+/// Of a result of `kvscope analyze heads`, of two, or of one and an overlap; options: metric,
+/// selector, against, match, layers, heads.
 plot::Figure head_atlas(const FigureInput& input, AtlasOrder order);
 
 /// A kind of figure that head_atlas draws.

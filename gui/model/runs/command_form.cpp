@@ -186,7 +186,8 @@ std::string RecordingForm::problem() const {
   const bool has_text = typed.find_first_not_of(" \t\r\n") != std::string::npos;
   const bool is_embedded = model == "verifier" || model == "draft";
   if (model.empty())
-    return "Name a model: verifier, draft, a checkpoint's folder, a GGUF file, or one of this machine.";
+    return "Name a model: verifier, draft, a checkpoint's folder, a GGUF file, or one of this "
+           "machine.";
   if (!is_embedded) {
     try {
       find_model(model);
