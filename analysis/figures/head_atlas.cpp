@@ -2,6 +2,7 @@
 
 #include "analysis/figures/head_atlas_difference.hpp"
 #include "analysis/figures/head_measures.hpp"
+#include "analysis/figures/head_overlap.hpp"
 #include "analysis/figures/kit.hpp"
 
 namespace kvscope::figures {
@@ -96,8 +97,10 @@ plot::Boxes outlines(const std::vector<HeadTile>& tiles, plot::Tone tone, std::s
 }
 
 /// The number of each head that is shown.
-HeadNumbers numbers_of(const FigureInput& input, const std::optional<HeadDifference>& difference) {
+HeadNumbers numbers_of(const FigureInput& input, const std::optional<HeadDifference>& difference,
+                       const std::optional<HeadOverlap>& overlap) {
   if (difference) return difference->numbers;
+  if (overlap) return overlap->numbers;
   const ResultView& result = *input.results[0];
   const FigureOptions& options = input.options;
   HeadNumbers numbers = read_head_numbers(
@@ -139,10 +142,10 @@ void draw_maps(plot::Panel& panel, const Atlas& atlas, const ResultView& result)
   }));
 }
 
-/// Tiles of one colour each, zero in the middle; beside a number, which dark ones would hide, a
-/// third of a tile.
-void draw_differences(plot::Panel& panel, const Atlas& atlas, const HeadNumbers& numbers,
-                      std::size_t n_heads) {
+/// Tiles of one colour each, of differences zero in the middle; beside a number, which dark ones
+/// would hide, a third of a tile.
+void draw_numbers(plot::Panel& panel, const Atlas& atlas, const HeadNumbers& numbers,
+                  std::size_t n_heads) {
   double widest = 0.0;
   for (const HeadTile& tile : atlas.tiles) {
     const double value = std::abs(numbers.values[tile.layer * n_heads + tile.head]);
@@ -150,9 +153,9 @@ void draw_differences(plot::Panel& panel, const Atlas& atlas, const HeadNumbers&
   }
   if (widest == 0.0) widest = 1.0;
   panel.colour = plot::ColourAxis{};
-  panel.colour->map = plot::ColourMap::diverging;
+  if (numbers.is_difference) panel.colour->map = plot::ColourMap::diverging;
   panel.colour->axis.label = numbers.label;
-  panel.colour->axis.range = plot::Range{-widest, widest};
+  panel.colour->axis.range = plot::Range{numbers.is_difference ? -widest : 0.0, widest};
   constexpr Index kCells = 9;
   const Index end = atlas.n_columns <= kMostWords ? kCells / 3 : kCells;
   panel.marks.emplace_back(picture_of(atlas, kCells, [&](const HeadTile& tile, Index, Index k) {
@@ -176,7 +179,8 @@ void add_cut(plot::Figure& figure, const Atlas& atlas) {
 }  // namespace
 
 std::vector<HeadTile> head_tiles(const FigureInput& input, AtlasOrder order) {
-  return make_atlas(input, order, numbers_of(input, head_difference(input))).tiles;
+  return make_atlas(input, order, numbers_of(input, head_difference(input), head_overlap(input)))
+      .tiles;
 }
 
 plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
@@ -184,7 +188,8 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   const auto layers = result.read("layer");
   const auto heads = result.read("q_head");
   const std::optional<HeadDifference> difference = head_difference(input);
-  const HeadNumbers numbers = numbers_of(input, difference);
+  const std::optional<HeadOverlap> overlap = head_overlap(input);
+  const HeadNumbers numbers = numbers_of(input, difference, overlap);
   const auto value_of = [&](const HeadTile& tile) {
     return numbers.values[tile.layer * heads.size() + tile.head];
   };
@@ -212,8 +217,8 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
     panel.x.ticks = cell_ticks(head_names);
     panel.y.ticks = cell_ticks(layer_names);
   }
-  if (difference) {
-    draw_differences(panel, atlas, numbers, heads.size());
+  if (difference || overlap) {
+    draw_numbers(panel, atlas, numbers, heads.size());
   } else {
     draw_maps(panel, atlas, result);
   }
@@ -253,6 +258,11 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   figure.span = plot::Span::full;
   figure.legend = plot::LegendPlace::above;
   figure.panels.push_back(std::move(panel));
+  if (overlap) {
+    figure.caption.push_back("A tile is a head: " + overlap->sentence + ".");
+    add_cut(figure, atlas);
+    return figure;
+  }
   if (difference) {
     figure.caption.push_back("A tile is a head: " + in_sentence(difference->sentence));
     if (numbers.name.starts_with("retrieval")) figure.caption.push_back(retrieval_words(result));
@@ -278,9 +288,11 @@ FigureKind atlas_kind(std::string name, std::string shows, AtlasOrder order) {
   return {
       .name = std::move(name),
       .shows = std::move(shows),
-      .needs = "an analysis of heads; of two, or with --against, it shows differences",
+      .needs =
+          "an analysis of heads; of two, or with --against, it shows differences, and with an "
+          "analysis of overlap which keys two methods share",
       .command = "kvscope analyze heads trace.h5 --out heads.h5",
-      .kinds = {"heads", "heads?"},
+      .kinds = {"heads", "heads|overlap?"},
       .options = {"metric", "selector", "against", "match", "layers", "heads"},
       .make = [order](const FigureInput& input) { return head_atlas(input, order); },
   };

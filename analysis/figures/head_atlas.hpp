@@ -1,5 +1,6 @@
 // The head atlas: a small attention map of every layer and query head, with a number of each; or
-// the difference of a number between two methods, models or runs (head_atlas_difference.hpp).
+// the difference of a number between two methods, models or runs (head_atlas_difference.hpp), or
+// which keys two methods share (head_overlap.hpp).
 #pragma once
 
 #include <string>
@@ -26,8 +27,8 @@ struct HeadTile {
 /// the panel's axes.
 std::vector<HeadTile> head_tiles(const FigureInput& input, AtlasOrder order);
 
-/// Of a result of `kvscope analyze heads`, or of two; options: metric, selector, against, match,
-/// layers, heads.
+/// Of a result of `kvscope analyze heads`, of two, or of one and an overlap; options: metric,
+/// selector, against, match, layers, heads.
 plot::Figure head_atlas(const FigureInput& input, AtlasOrder order);
 
 /// A kind of figure that head_atlas draws.

@@ -5,6 +5,7 @@
 
 #include "analysis/figures/kit.hpp"
 #include "core/attention/monotone_map.hpp"
+#include "core/tensor/tensor.hpp"
 
 namespace kvscope::figures {
 
@@ -126,6 +127,7 @@ void refuse(const std::string& field, const char* why) {
 std::optional<HeadDifference> head_difference(const FigureInput& input) {
   const FigureOptions& options = input.options;
   const bool has_second = input.results.size() > 1;
+  if (has_second && input.results[1]->info().kind != "heads") return std::nullopt;  // an overlap
   if (!has_second && options.against.empty()) {
     if (!options.match.empty()) refuse("match", "there is one result; name a second one");
     return std::nullopt;

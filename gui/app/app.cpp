@@ -15,6 +15,7 @@
 #include "gui/app/help.hpp"
 #include "gui/app/status_bar.hpp"
 #include "gui/model/session/methods.hpp"
+#include "gui/model/session/session_file.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -48,26 +49,6 @@ bool keyboard_is_inside() {
   constexpr ImGuiWindowFlags kChild = ImGuiWindowFlags_ChildWindow;
   return (window->Flags & kChild) != 0 && (window->Flags & ImGuiWindowFlags_Popup) == 0 &&
          (window->ParentWindow->Flags & kChild) != 0;
-}
-
-constexpr std::size_t kLargestSession = std::size_t{16} << 20;
-
-/// A saved session, or the manifest of a view, which holds one.
-bool is_session_file(const fs::path& file) {
-  std::error_code error;
-  if (file.extension() != ".json" || !fs::is_regular_file(file, error) ||
-      fs::file_size(file, error) > kLargestSession || error) {
-    return false;
-  }
-  try {
-    const auto json = parse_ordered_json(read_regular_file(file, kLargestSession), file.string());
-    const auto says = [&](const char* key, const char* word) {
-      return json.is_object() && json.contains(key) && json[key].is_string() && json[key] == word;
-    };
-    return says("kind", "kvscope-session") || says("format", "kvscope-view");
-  } catch (const Error&) {
-    return false;  // what is wrong with it, the reader of results says
-  }
 }
 
 }  // namespace
@@ -322,8 +303,8 @@ void App::draw_body() {
 }
 
 void App::draw_dialogs() {
-  file_dialog_.draw(look_);
   PanelContext shared = context();
+  file_dialog_.draw(shared);
   export_dialog_.draw(shared, [this](std::string words) { flash(std::move(words)); });
   choose_opening();
   draw_tour();

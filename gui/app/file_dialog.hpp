@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "gui/app/file_cards.hpp"
 #include "gui/model/traces/folder.hpp"
-#include "gui/render/look.hpp"
 
 namespace kvscope::gui {
 
@@ -19,13 +19,14 @@ class FileDialog {
   void ask(Purpose purpose, std::string title, std::vector<std::string> extensions,
            std::string suggested_name, std::function<void(const std::filesystem::path&)> chosen);
   /// Draws it while it is open.
-  void draw(const Look& look);
+  void draw(const PanelContext& context);
 
  private:
   void go_to(const std::filesystem::path& folder);
   void choose(const std::filesystem::path& file);
   void mark(std::size_t entry);
   std::filesystem::path draw_entries();
+  void draw_preview(const PanelContext& context);
 
   Purpose purpose_ = Purpose::open;
   std::string title_;
@@ -35,6 +36,7 @@ class FileDialog {
   std::string typed_;
   std::set<std::string> marked_;  // names of files in the list, where there are several
   FolderOrder order_ = FolderOrder::by_name;
+  FileCards cards_;         // of the marked files
   std::size_t anchor_ = 0;  // the entry that was clicked last: Shift marks from there
   std::string problem_;
   bool should_open_ = false;

@@ -23,6 +23,7 @@ namespace {
 
 constexpr Index kSampleTokens = 2048;
 constexpr Index kSampleDecode = 32;
+constexpr int kOwnModel = 2;  // of the kinds of models: neither of the embedded pair
 
 void muted(const PanelContext& context, const std::string& words) {
   coloured_words(context.look.muted, words);
@@ -209,26 +210,53 @@ void StartPage::draw_samples(PanelContext& context, StartChoice& choice) {
     std::error_code error;
     return demo_traces(fs::current_path(error));
   });
-  if (demo.empty()) return;
+  if (!demo.empty()) {
+    ImGui::Dummy({0, context.look.px(6)});
+    if (ImGui::Selectable("The demo's traces, of ./demo.sh")) choice.open = demo;
+    landmark("demo traces");
+  }
+  draw_models(context);
+}
+
+/// What --model can name here, beside the embedded pair; a click fills in the recording's form.
+void StartPage::draw_models(const PanelContext& context) {
+  const auto found =
+      models_.ask(context.session.bench(), "models", {"Models here", Lane::quick}, [](JobContext&) {
+        FoundModels all{hub_models()};
+        for (StoredModel& model : ollama_models()) all.models.push_back(std::move(model));
+        return all;
+      });
+  if (!found.value) return;
   ImGui::Dummy({0, context.look.px(6)});
-  if (ImGui::Selectable("The demo's traces, of ./demo.sh")) choice.open = demo;
-  landmark("demo traces");
+  ImGui::TextDisabled("Models on this machine");
+  if (found.value->models.empty()) {
+    muted(context, "None in the hub's cache and in Ollama's store; a folder can be named beside.");
+  }
+  for (const StoredModel& model : found.value->models) {
+    if (ImGui::Selectable(model.word.c_str())) {
+      model_kind_ = kOwnModel;
+      own_model_ = model.word;
+    }
+    landmark("model " + model.word);
+    help_tooltip("Record with it: " + model.path.string());
+  }
 }
 
 void StartPage::draw_recording(PanelContext& context) {
   ImGui::TextUnformatted("Record");
   ImGui::Dummy({0, context.look.px(4)});
   row("model",
-      "The embedded verifier or draft model, or a checkpoint folder (config.json and "
-      "safetensors) from the Hugging Face hub.");
-  static constexpr std::array<std::string_view, 3> kModels = {"verifier", "draft", "folder"};
+      "The embedded verifier or draft model, or another: a checkpoint folder (config.json and "
+      "safetensors), a GGUF file, or one of this machine by its name.");
+  static constexpr std::array<std::string_view, 3> kModels = {"verifier", "draft", "other"};
   segmented("model", model_kind_, kModels);
-  if (model_kind_ == 2) {
+  if (model_kind_ == kOwnModel) {
     ImGui::SetNextItemWidth(-1.0f);
-    ImGui::InputTextWithHint("##folder", "folder with config.json", &own_model_);
+    ImGui::InputTextWithHint("##folder", "folder, GGUF file or name", &own_model_);
     landmark("model folder");
   }
-  form_.model = model_kind_ == 2 ? own_model_ : kModels[static_cast<std::size_t>(model_kind_)];
+  form_.model =
+      model_kind_ == kOwnModel ? own_model_ : kModels[static_cast<std::size_t>(model_kind_)];
   row("text", "The embedded book, what you type here, or a file; a .txt can be dropped.");
   segmented("text", form_.text);
   if (form_.text == RecordingForm::Text::typed) {
@@ -282,28 +310,49 @@ void StartPage::draw_files(PanelContext& context, const Settings& settings, Star
   if (settings.recent.empty()) return;
   ImGui::Dummy({0, context.look.px(6)});
   ImGui::TextDisabled("Recent");
-  const std::vector<bool>& are_there =
+  const std::vector<FileCards::Entry>& entries =
       recent_.of(fmt::format("{}", fmt::join(settings.recent, "\n")), [&] {
-        std::error_code error;
-        std::vector<bool> found;
-        for (const std::string& file : settings.recent) found.push_back(fs::exists(file, error));
+        std::vector<FileCards::Entry> found;
+        for (const fs::path file : settings.recent) found.push_back({file, file_stamp(file)});
         return found;
       });
+  cards_.ask(context, entries);
   std::size_t i = 0;
-  for (const std::string& file : settings.recent) {
-    const fs::path path = file;
-    const bool is_there = are_there[i];
-    ImGui::PushID(file.c_str());
-    if (ImGui::Selectable(path.filename().c_str(), false,
-                          is_there ? 0 : ImGuiSelectableFlags_Disabled))
-      choice.open = {path};
+  for (const FileCards::Entry& entry : entries) {
+    if (draw_recent(context, entry)) choice.open = {entry.file};
     landmark(fmt::format("recent {}", i++));
-    help_tooltip(file);
-    ImGui::SameLine();
-    const std::string place = is_there ? path.parent_path().string() : "no longer there";
-    ImGui::TextDisabled("%s", place.c_str());
-    ImGui::PopID();
   }
+}
+
+bool StartPage::draw_recent(const PanelContext& context, const FileCards::Entry& entry) {
+  const Look& look = context.look;
+  const FileCard* card = cards_.find(entry.file);
+  const std::string folder = entry.file.parent_path().string();
+  std::string words = "no longer there";
+  if (entry.stamp) words = card != nullptr ? card->words : folder;
+  std::string about = entry.file.string();
+  if (card != nullptr && !card->text.empty()) about += "\n" + card->text;
+
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float line = ImGui::GetTextLineHeight();
+  const float height = 2 * line + look.px(4);
+  ImGui::PushID(about.c_str());
+  const bool clicked = ImGui::Selectable(
+      "##recent", false, entry.stamp ? 0 : ImGuiSelectableFlags_Disabled, {0, height});
+  ImGui::PopID();
+  help_tooltip(about);
+  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  const float picture = look.px(120);  // four maps of 24 cells, 28 high
+  cards_.draw_picture(context, entry.file, {at.x, at.y + look.px(2)},
+                      {at.x + picture, at.y + height - look.px(2)});
+  const float x = at.x + picture + look.px(8);
+  ImDrawList* list = ImGui::GetWindowDrawList();
+  const auto write = [&](float y, plot::Colour colour, const std::string& text) {
+    list->AddText({x, y}, packed(colour), fitting(text, right - x).c_str());
+  };
+  write(at.y, entry.stamp ? look.ink : look.muted, entry.file.filename().string());
+  write(at.y + line + look.px(2), look.muted, words);
+  return clicked;
 }
 
 }  // namespace kvscope::gui

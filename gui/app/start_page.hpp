@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "core/model/model_stores.hpp"
+#include "gui/app/file_cards.hpp"
 #include "gui/model/runs/command_form.hpp"
 #include "gui/model/session/settings.hpp"
 #include "gui/panels/panel.hpp"
@@ -54,8 +56,11 @@ class StartPage {
 
  private:
   void draw_samples(PanelContext& context, StartChoice& choice);
+  void draw_models(const PanelContext& context);
   void draw_recording(PanelContext& context);
   void draw_files(PanelContext& context, const Settings& settings, StartChoice& choice);
+  /// A recent file, with its card once that is made; true if it was clicked.
+  bool draw_recent(const PanelContext& context, const FileCards::Entry& entry);
 
   RecordingForm form_;
   int model_kind_ = 0;     // verifier, draft, or a folder
@@ -65,7 +70,13 @@ class StartPage {
   DiskLook<std::vector<std::filesystem::path>> demo_;
   DiskLook<std::string> free_name_;
   DiskLook<std::string> problem_;
-  DiskLook<std::vector<bool>> recent_;
+  DiskLook<std::vector<FileCards::Entry>> recent_;
+  FileCards cards_;
+  struct FoundModels {
+    std::vector<StoredModel> models;
+    std::size_t bytes() const { return sizeof *this + models.size() * sizeof(StoredModel); }
+  };
+  AsyncValue<FoundModels> models_;
   std::uint64_t sample_run_ = 0;  // the last of the recordings that make the samples
 };
 

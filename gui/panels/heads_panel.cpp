@@ -1,5 +1,6 @@
 // The head atlas: a small attention map and a number of every layer and head of the selected trace.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 
@@ -27,9 +28,13 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
     static const std::vector<std::string> kNumbers = {
         "distance (tokens)",  "entropy (nats)", "share of first tokens",
         "share of near keys", "retrieval",      "attention lost"};
-    // Of two methods it is the attention that they lose.
-    if (!compares_methods())
+    static const std::vector<std::string> kCouple = {
+        "attention lost", "keys in common", "kept by the first alone", "kept by the other alone"};
+    if (compares_methods()) {
+      switch_list(switches_, switches_.couple, context.look.px(150), kCouple);
+    } else {
       switch_list(switches_, switches_.number, context.look.px(150), kNumbers);
+    }
     switch_buttons(switches_, switches_.sort);
     switch_label("difference of");
     static const std::vector<std::string> kOf = {"nothing", "two methods", "two traces"};
@@ -59,31 +64,32 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
   }
 
   /// What is measured besides the maps: the loss under the selected method, and under the one it is
-  /// compared with, where prefill has it.
-  HeadsOptions options_of(const PanelContext& context) const {
+  /// compared with, where prefill has it; of the two, their keys.
+  AtlasRequest request_of(const PanelContext& context) const {
     const Parameters& parameters = context.session.parameters();
     const Selection& selected = context.session.selection();
     HeadsOptions options = plain_atlas_options();
     if (switches_.number != AtlasNumber::lost_mass && !compares_methods()) return options;
+    std::vector<std::string> methods;
     const auto add = [&](const MethodSpec& method) {
       const SelectorCaps& caps = method.caps();
-      if (!caps.is_defined(Phase::prefill) || caps.needs_draft) return;
-      options.selector += (options.selector.empty() ? "" : ",") + method.text();
+      if (caps.is_defined(Phase::prefill) && !caps.needs_draft) methods.push_back(method.text());
     };
     add(selected.selector);
     if (compares_methods() && selected.other != selected.selector) add(selected.other);
-    if (options.selector.empty()) return options;
+    if (methods.empty()) return options;
+    options.selector = fmt::format("{}", fmt::join(methods, ","));
     options.budget = fmt::format("tokens={}", parameters.budget);
     options.chunk = parameters.chunk;
     options.dense_layers = parameters.dense_layers;
-    return options;
+    return {options, methods.size() > 1 && switches_.couple != AtlasCouple::lost};
   }
 
   std::optional<Question> question(PanelContext& context) override {
-    const HeadsOptions options = options_of(context);
-    return Question{head_atlas_key(options),
+    const AtlasRequest request = request_of(context);
+    return Question{head_atlas_key(request),
                     {fmt::format("Heads of {}", document_->name()), Lane::heavy},
-                    on_traces(document_, second_, options, head_atlases_of)};
+                    on_traces(document_, second_, request, head_atlases_of)};
   }
 
   bool lacks_figure(PanelContext& context) override {

@@ -109,6 +109,57 @@ TEST_CASE("samples that were not recorded to their end are removed, and said to 
   CHECK(mark_of(rig, "Record the samples"));
 }
 
+TEST_CASE("recent files have cards; one that is gone says so and cannot be opened") {
+  const OwnConfig config;
+  const fs::path there = config.folder.path() / "there.h5";
+  fs::copy_file(embedded_trace(/*draft=*/false), there);
+  AppOptions options;
+  options.settings.recent = {there.string(), "/nowhere/gone.h5"};
+  const fs::path cards = samples_folder() / "cards";
+  {
+    Rig rig({1280, 800}, options);
+    rig.settle();
+    REQUIRE(fs::exists(cards));
+    CHECK(std::distance(fs::directory_iterator(cards), {}) == 1);
+    CHECK(rig.session().notices().empty());
+    press(rig, "recent 1");
+    rig.settle();
+    CHECK(rig.session().documents().empty());
+    press(rig, "recent 0");
+    rig.settle();
+    CHECK(rig.session().documents().size() == 1);
+  }
+  // A file that goes while the page is there.
+  Rig rig({1280, 800}, options);
+  rig.settle();
+  fs::remove(there);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  rig.frame(2);
+  press(rig, "recent 0");
+  rig.settle();
+  CHECK(rig.session().documents().empty());
+}
+
+TEST_CASE("a model that this machine has is recorded by a click on its name") {
+  const OwnConfig config;
+  const fs::path hub = config.folder.path() / "hub";
+  const fs::path snapshot = hub / "models--org--tiny" / "snapshots" / "abc";
+  fs::create_directories(snapshot);
+  fs::create_directories(hub / "models--org--tiny" / "refs");
+  std::ofstream(hub / "models--org--tiny" / "refs" / "main") << "abc";
+  std::ofstream(snapshot / "config.json") << "{}";
+  ::setenv("HF_HUB_CACHE", hub.c_str(), 1);
+  Rig rig({1280, 800});
+  rig.settle();
+  press(rig, "model org/tiny");
+  rig.settle();
+  press(rig, "Record");
+  REQUIRE(rig.app().runs().runs().size() == 1);
+  CHECK_THAT(rig.app().runs().runs()[0].command_line(), ContainsSubstring("org/tiny"));
+  finish_runs(rig);
+  ::unsetenv("HF_HUB_CACHE");
+}
+
 TEST_CASE("samples that cannot be opened stay where they are, and the reason is shown") {
   const OwnConfig config;
   fs::create_directories(samples_folder());

@@ -1,7 +1,10 @@
 // The head atlas of the window: equal to the command line's analysis, every head where it is drawn.
+#include "analysis/kinds/overlap.hpp"
 #include "core/trace/result.hpp"
 #include "gui/model/map/attention_row.hpp"
 #include "gui/model/traces/tour_facts.hpp"
+
+#include <fmt/format.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
@@ -91,6 +94,49 @@ TEST_CASE("head atlas: the difference of two methods, and of two traces") {
             atlas.second->result.values<double>("distance")[5]);
   CHECK(traces.places.size() == 8);
   CHECK_FALSE(draw_atlas(atlas, {}).difference);
+}
+
+TEST_CASE("head atlas: which keys two methods share, as analyze overlap has it") {
+  kvscope::test::PlantOptions plant;
+  plant.n_tokens = 80;
+  const MemoryTrace trace = kvscope::test::planted_trace(plant);
+  HeadsOptions options;
+  options.selector = "quoka,streamingllm";
+  options.budget = "16";
+  options.chunk = 32;
+  TestJob job;
+  const AtlasRequest request(options, /*overlaps=*/true);
+  CHECK(head_atlas_key(request) != head_atlas_key(options));
+  const HeadAtlas atlas = head_atlases_of(trace, nullptr, request, job.context);
+  REQUIRE(atlas.overlap);
+  OverlapOptions direct;
+  direct.selector = options.selector;
+  direct.budget = "16";
+  direct.chunk = 32;
+  MemoryResult expected;
+  ThreadPool pool(1);
+  analyze_overlap(trace, direct, expected, pool, {}, {});
+  const auto first = expected.values<float>("first_mass");
+
+  AtlasChoice choice;
+  choice.difference = AtlasDifference::methods;
+  choice.couple = AtlasCouple::first_mass;
+  choice.sort = AtlasSort::largest;
+  const AtlasPicture picture = draw_atlas(atlas, choice);
+  CHECK_FALSE(picture.difference);
+  const auto most = std::max_element(first.begin(), first.end()) - first.begin();
+  CHECK(picture.at(0.5, 0.5) == picture.of(most / 4, most % 4));
+  CHECK_THAT(picture.figure.panels[0].colour->axis.label,
+             Catch::Matchers::ContainsSubstring("only QuoKA keeps"));
+  const auto lines = head_lines(atlas, 1, 1);
+  CHECK(lines.back().first == "on keys of streamingllm alone");
+  const std::string csv = head_atlas_csv(atlas, choice);
+  CHECK(
+      csv.starts_with("layer,q_head,first,second,jaccard,shared_mass,first_mass,second_mass\n0,0,"
+                      "quoka,streamingllm,"));
+  CHECK_THAT(csv, Catch::Matchers::ContainsSubstring(fmt::format(",{},", first[0])));
+  choice.couple = AtlasCouple::lost;
+  CHECK(draw_atlas(atlas, choice).difference);
 }
 
 TEST_CASE("facts for the tour: the head, pair and sink that naive loops find") {

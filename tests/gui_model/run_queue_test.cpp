@@ -183,7 +183,10 @@ TEST_CASE("a recording that lacks something says what, before it is run") {
   CHECK_THAT(form.problem(), ContainsSubstring("is no file"));
   form.text = RecordingForm::Text::book;
   form.model = (folder / "nowhere").string();
-  CHECK_THAT(form.problem(), ContainsSubstring("is no folder"));
+  CHECK_THAT(form.problem(), ContainsSubstring("no model folder"));
+  form.model = (folder / "a.gguf").string();
+  spill(form.model, "");
+  CHECK(form.problem().empty());
   form.model = "";
   CHECK_THAT(form.problem(), ContainsSubstring("Name a model"));
   form.model = "draft";

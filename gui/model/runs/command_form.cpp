@@ -8,6 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/shell_word.hpp"
+#include "core/model/model_stores.hpp"
 #include "gui/model/session/session.hpp"
 
 namespace kvscope::gui {
@@ -184,9 +185,16 @@ std::string RecordingForm::problem() const {
   std::error_code error;
   const bool has_text = typed.find_first_not_of(" \t\r\n") != std::string::npos;
   const bool is_embedded = model == "verifier" || model == "draft";
-  if (model.empty()) return "Name a model: verifier, draft, or a folder with a checkpoint.";
-  if (!is_embedded && !fs::is_directory(model, error))
-    return fmt::format("{} is no folder: a checkpoint lies in one, with its config.json.", model);
+  if (model.empty())
+    return "Name a model: verifier, draft, a checkpoint's folder, a GGUF file, or one of this "
+           "machine.";
+  if (!is_embedded) {
+    try {
+      find_model(model);
+    } catch (const Error& problem) {
+      return problem.what();
+    }
+  }
   if (text == Text::typed && !has_text) return "Type the text that the model shall read.";
   if (text == Text::file && !fs::is_regular_file(file, error))
     return file.empty() ? "Name the file with the text, or drop it onto this window."

@@ -1,12 +1,16 @@
 #include "gui/model/traces/head_atlas_view.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "analysis/figures/head_atlas.hpp"
+#include "analysis/figures/head_overlap.hpp"
+#include "analysis/kinds/overlap.hpp"
+#include "core/base/csv_text.hpp"
 #include "core/base/fields_json.hpp"
 #include "core/base/number_text.hpp"
 
@@ -30,7 +34,12 @@ struct AtlasInput {
     input.results = {&view};
     input.options.metric = std::string(enum_name(choice.number));
     if (choice.difference == AtlasDifference::methods && atlas.methods().size() > 1) {
-      input.options.metric = "lost_mass";
+      const bool shows_loss = choice.couple == AtlasCouple::lost || !atlas.overlap;
+      input.options.metric = shows_loss ? "lost_mass" : enum_name(choice.couple);
+      if (!shows_loss) {
+        other.emplace(*atlas.overlap, atlas.trace);
+        input.results.push_back(&*other);
+      }
       input.options.selector = atlas.methods()[0];
       input.options.against = atlas.methods()[1];
     }
@@ -54,10 +63,20 @@ std::vector<std::string> HeadAtlas::methods() const {
 }
 
 HeadAtlas head_atlases_of(const TraceSource& trace, const TraceSource* second,
-                          const HeadsOptions& options, JobContext& job) {
-  HeadAtlas atlas = head_atlas_of(trace, options, job);
+                          const AtlasRequest& request, JobContext& job) {
+  HeadAtlas atlas = head_atlas_of(trace, request.heads, job);
   if (second != nullptr)
-    atlas.second = std::make_shared<const HeadAtlas>(head_atlas_of(*second, options, job));
+    atlas.second = std::make_shared<const HeadAtlas>(head_atlas_of(*second, request.heads, job));
+  if (request.with_overlap) {
+    OverlapOptions options;
+    static_cast<ReplayedCalls&>(options) = request.heads;
+    options.selection = request.heads.selection;
+    options.selector = request.heads.selector;
+    options.budget = request.heads.budget;
+    const auto overlap = std::make_shared<MemoryResult>();
+    analyze_overlap(trace, options, *overlap, job.pool, job.progress, job.stop);
+    atlas.overlap = overlap;
+  }
   return atlas;
 }
 
@@ -103,8 +122,9 @@ AtlasPicture draw_atlas(const HeadAtlas& atlas, const AtlasChoice& choice) {
   return picture;
 }
 
-std::string head_atlas_key(const HeadsOptions& options) {
-  return "heads/" + fields_to_json(options).dump();
+std::string head_atlas_key(const AtlasRequest& request) {
+  return fmt::format("heads{}/{}", request.with_overlap ? "+overlap" : "",
+                     fields_to_json(request.heads).dump());
 }
 
 std::map<std::pair<Index, Index>, double> retrieval_shades(const HeadAtlas& atlas) {
@@ -146,6 +166,26 @@ std::string difference_csv(const HeadAtlas& atlas, const figures::HeadDifference
   return csv;
 }
 
+/// What of two methods' keys each head's numbers are.
+std::string overlap_csv(const HeadAtlas& atlas) {
+  constexpr const char* kNumbers[] = {"jaccard", "shared_mass", "first_mass", "second_mass"};
+  std::string csv = fmt::format("layer,q_head,first,second,{}\n", fmt::join(kNumbers, ","));
+  std::size_t head = 0;
+  for (const Index layer : atlas.layers) {
+    for (const Index q_head : atlas.q_heads) {
+      csv += fmt::format("{},{},{},{}", layer, q_head, csv_field(atlas.methods()[0]),
+                         csv_field(atlas.methods()[1]));
+      for (const char* name : kNumbers) {
+        const float value = atlas.overlap->values<float>(name)[head];
+        csv += "," + csv_number(value);
+      }
+      csv += "\n";
+      ++head;
+    }
+  }
+  return csv;
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> head_lines(
@@ -164,6 +204,17 @@ std::vector<std::pair<std::string, std::string>> head_lines(
     const auto& method = atlas.result.summary()["methods"][m]["pair"];
     lines.emplace_back("Lost under " + method.get<std::string>(), percent_text(lost));
   }
+  if (atlas.overlap) {
+    const std::pair<const char*, std::string> kNumbers[] = {
+        {"jaccard", "keys in common"},
+        {"shared_mass", "attention on keys of both"},
+        {"first_mass", fmt::format("on keys of {} alone", atlas.methods()[0])},
+        {"second_mass", fmt::format("on keys of {} alone", atlas.methods()[1])}};
+    for (const auto& [name, words] : kNumbers) {
+      const double share = atlas.overlap->values<float>(name)[head];
+      if (!std::isnan(share)) lines.emplace_back(words, percent_text(share));
+    }
+  }
   if (difference == nullptr) return lines;
   if (atlas.second) {
     const auto [its_layer, its_head] = partner_of(atlas, *difference, head);
@@ -175,6 +226,9 @@ std::vector<std::pair<std::string, std::string>> head_lines(
 }
 
 std::string head_atlas_csv(const HeadAtlas& atlas, const AtlasChoice& choice) {
+  if (choice.difference == AtlasDifference::methods && choice.couple != AtlasCouple::lost &&
+      atlas.overlap)
+    return overlap_csv(atlas);
   const AtlasInput asked(atlas, choice);
   if (const auto difference = figures::head_difference(asked.input))
     return difference_csv(atlas, *difference);

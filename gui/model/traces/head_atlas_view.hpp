@@ -1,5 +1,5 @@
-// The head atlas of the selected trace, as the panel shows it: `kvscope analyze heads`
-// and its figures.
+// The head atlas of the selected trace, as the panel shows it: `kvscope analyze heads`, of two
+// methods `kvscope analyze overlap`, and their figures.
 #pragma once
 
 #include <map>
@@ -24,17 +24,30 @@ enum class AtlasNumber { distance, entropy, sink_share, local_share, retrieval, 
 enum class AtlasSort { layers, largest };
 /// Of what the number is the difference.
 enum class AtlasDifference { none, methods, traces };
+/// What of two methods is shown: the attention that the first loses more, the keys that both keep,
+/// or the attention on keys that one of them keeps and the other drops.
+enum class AtlasCouple { lost, jaccard, first_mass, second_mass };
 
-/// analyze_heads' result, and that of a second trace.
+/// What an atlas is made of.
+struct AtlasRequest {
+  AtlasRequest(HeadsOptions of_heads = {}, bool overlaps = false)
+      : heads(std::move(of_heads)), with_overlap(overlaps) {}
+  HeadsOptions heads;
+  bool with_overlap;  // of its methods' keys, under the same budget and calls
+};
+
+/// analyze_heads' result, that of a second trace, and analyze_overlap's.
 struct HeadAtlas {
   HeadsOptions options;
   MemoryResult result;
-  std::string trace;                        // file name
-  std::shared_ptr<const HeadAtlas> second;  // what it is compared with; null: nothing
+  std::string trace;                            // file name
+  std::shared_ptr<const HeadAtlas> second;      // what it is compared with; null: nothing
+  std::shared_ptr<const MemoryResult> overlap;  // null: not asked for
   std::vector<Index> layers;
   std::vector<Index> q_heads;
   std::size_t bytes() const {
-    return sizeof *this + bytes_of(result) + (second ? second->bytes() : 0);
+    return sizeof *this + bytes_of(result) + (second ? second->bytes() : 0) +
+           (overlap ? bytes_of(*overlap) : 0);
   }
   /// Methods whose losses were measured, as the result spells them.
   std::vector<std::string> methods() const;
@@ -42,12 +55,12 @@ struct HeadAtlas {
 
 /// Throws what analyze_heads throws.
 HeadAtlas head_atlas_of(const TraceSource& trace, const HeadsOptions& options, JobContext& job);
-/// With a second trace beside it; null: none.
+/// With a second trace beside it; null: none. Throws what analyze_overlap throws, too.
 HeadAtlas head_atlases_of(const TraceSource& trace, const TraceSource* second,
-                          const HeadsOptions& options, JobContext& job);
+                          const AtlasRequest& request, JobContext& job);
 
 /// Behind documents_key(): where the cache has it once the panel has asked.
-std::string head_atlas_key(const HeadsOptions& options);
+std::string head_atlas_key(const AtlasRequest& request);
 
 /// By layer and head: how much of its attention it retrieves, of the most that any does; 0 where no
 /// token comes twice.
@@ -66,6 +79,10 @@ struct AtlasChoice {
       difference, "difference", AtlasDifference::none,
       "the difference of the number: of two methods (attention lost, the selected one minus the "
       "one it is compared with), or of two traces (heads of other layers by the most similar map)");
+  AtlasCouple couple = option(
+      couple, "couple", AtlasCouple::lost,
+      "of two methods: the attention that the first loses more than the other, the share of keys "
+      "that both keep, or the attention on keys that the first, or the second, alone keeps");
   bool operator==(const AtlasChoice&) const = default;
 };
 

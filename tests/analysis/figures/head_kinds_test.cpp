@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "analysis/kinds/heads.hpp"
+#include "analysis/kinds/overlap.hpp"
 #include "tests/analysis/figures/drawn.hpp"
 #include "tests/analysis/kit.hpp"
 
@@ -184,6 +185,52 @@ TEST_CASE("head-numbers: one map per measure that says something") {
   options.metric = "lost_mass";
   options.selector = "quoka";
   CHECK_THROWS_WITH(heads.drawn("heads", options), ContainsSubstring("quest:page-size=4"));
+}
+
+TEST_CASE("heads with an overlap: who keeps what the other drops, as analyze overlap has it") {
+  const Heads heads(1, {}, "quoka,quest:page-size=4");
+  const MemoryTrace trace = test::planted_trace({.n_tokens = 64});
+  OverlapOptions options;
+  options.selector = "streamingllm,quoka,quest:page-size=4";
+  options.budget = "8";
+  options.chunk = 32;
+  options.selection.layers = {1};  // layer 0 of the atlas has no number
+  MemoryResult overlap;
+  ThreadPool pool(1);
+  analyze_overlap(trace, options, overlap, pool, {}, {});
+  const std::size_t n_couples = overlap.summary()["couples"].size();
+  const auto drawn = [&](const FigureOptions& choice) {
+    const MemoryResultView first(heads.result, "heads.h5");
+    const MemoryResultView second(overlap, "overlap.h5");
+    return make_figure(find_figure_kind("heads"), {{&first, &second}, choice});
+  };
+  const auto number = [&](const plot::Figure& figure, std::size_t head) {  // of layer 1
+    const auto map = marks_of<plot::HeatMap>(figure.panels[0]).at(0);
+    const auto row = static_cast<Index>(10 + 4);
+    return map.values[static_cast<std::size_t>(row * map.n_cols) + head * 10 + 2];
+  };
+  FigureOptions choice{.metric = "first_mass", .selector = "quoka", .against = "quest:page-size=4"};
+  std::size_t couple = 0;
+  while (overlap.summary()["couples"][couple]["first"] != "quoka" ||
+         overlap.summary()["couples"][couple]["second"] != "quest:page-size=4")
+    ++couple;
+  const plot::Figure quoka_alone = drawn(choice);
+  CHECK_THAT(quoka_alone.caption[0], ContainsSubstring("only QuoKA keeps, of QuoKA and Quest"));
+  std::swap(choice.selector, choice.against);
+  choice.metric = "second_mass";
+  const plot::Figure other_way = drawn(choice);
+  const plot::Figure jaccard = drawn({.selector = "quest:page-size=4", .against = "quoka"});
+  for (std::size_t head = 0; head < 4; ++head) {
+    const std::size_t at = head * n_couples + couple;
+    CHECK(number(quoka_alone, head) == overlap.values<float>("first_mass")[at]);
+    CHECK(number(other_way, head) == number(quoka_alone, head));
+    CHECK(number(jaccard, head) == overlap.values<float>("jaccard")[at]);
+  }
+  CHECK(std::isnan(marks_of<plot::HeatMap>(jaccard.panels[0])[0].values[42]));
+  choice = {.selector = "h2o"};
+  CHECK_THROWS_WITH(drawn(choice), ContainsSubstring("compares no h2o with another") &&
+                                       ContainsSubstring("streamingllm and quoka"));
+  CHECK_THROWS_WITH(drawn({.metric = "distance"}), ContainsSubstring("jaccard"));
 }
 
 }  // namespace kvscope::head_kinds_test
