@@ -74,6 +74,8 @@ foreach(engine mpi slurm ray)
   kvscope_script_test("engines: units by ${engine}" engines/engines_test.py LABELS heavy ${engine} ARGS ${program} ${engine})
   set_tests_properties("engines: units by ${engine}" PROPERTIES RUN_SERIAL ON)
 endforeach()
+# A study on a full disk, with damaged recordings, other code and fifty deaths.
+kvscope_script_test("engines: a study that everything happens to" engines/study_ordeal.py LABELS heavy TIMEOUT 3600 ARGS ${program})
 
 # The sixty planted faults still have their places in the sources; whether tests notice them is for people to ask.
 kvscope_script_test("mutation: every planted fault has its place" mutation/mutation.py ARGS --check)

@@ -133,8 +133,8 @@ std::string first_difference(const Json& now, const Json& then) {
   return "settings were removed";
 }
 
-std::uintmax_t read_checked_lines(const std::filesystem::path& file, std::string_view what,
-                                  const std::function<void(const Json&, bool is_first)>& visit) {
+std::uintmax_t read_checked_texts(const std::filesystem::path& file, std::string_view what,
+                                  const std::function<void(const CheckedText&)>& visit) {
   LineReader in(file);
   std::uintmax_t valid_bytes = 0;
   std::string line;
@@ -148,8 +148,7 @@ std::uintmax_t read_checked_lines(const std::filesystem::path& file, std::string
                         file.string(), number, what, number == 1 ? "" : "; the journal is damaged");
     }
     try {
-      visit(parse_ordered_json(*data, fmt::format("{}, line {}", file.string(), number)),
-            number == 1);
+      visit({*data, valid_bytes, line.size(), number == 1});
     } catch (const nlohmann::json::exception& error) {
       throw FormatError("{}, line {}: not what a {} writes: {}", file.string(), number, what,
                         error.what());
@@ -161,6 +160,43 @@ std::uintmax_t read_checked_lines(const std::filesystem::path& file, std::string
   if (valid_bytes == 0)
     throw FormatError("{}: empty, expected a {}'s journal", file.string(), what);
   return valid_bytes;
+}
+
+std::uintmax_t read_checked_lines(const std::filesystem::path& file, std::string_view what,
+                                  const std::function<void(const Json&, bool is_first)>& visit) {
+  std::size_t number = 0;
+  return read_checked_texts(file, what, [&](const CheckedText& line) {
+    const std::string where = fmt::format("{}, line {}", file.string(), ++number);
+    visit(parse_ordered_json(line.data, where), line.is_first);
+  });
+}
+
+CheckedLinesAt::CheckedLinesAt(const std::filesystem::path& file)
+    : file_(file), fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (fd_ < 0) throw IoError("cannot read {}: {}", file.string(), std::strerror(errno));
+  note_read_file(fd_, file);
+}
+
+CheckedLinesAt::~CheckedLinesAt() {
+  ::close(fd_);
+}
+
+std::string CheckedLinesAt::data(std::uintmax_t begin, std::size_t n_bytes) const {
+  std::string line(n_bytes, '\0');
+  std::size_t n_read = 0;
+  while (n_read < n_bytes) {
+    const ssize_t n =
+        ::pread(fd_, line.data() + n_read, n_bytes - n_read, static_cast<off_t>(begin + n_read));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw IoError("cannot read {}: {}", file_.string(), std::strerror(errno));
+    if (n == 0) break;
+    n_read += static_cast<std::size_t>(n);
+  }
+  const auto data = checked_data(line);
+  if (n_read != n_bytes || !data)
+    throw FormatError("{}: changed while it was read: expected the line at byte {} as before",
+                      file_.string(), begin);
+  return std::string(*data);
 }
 
 bool has_checked_lines(const std::filesystem::path& file) {

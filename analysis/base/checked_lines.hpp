@@ -31,6 +31,34 @@ std::uintmax_t read_checked_lines(
     const std::filesystem::path& file, std::string_view what,
     const std::function<void(const nlohmann::ordered_json&, bool is_first)>& visit);
 
+/// A line's data as text, and where the line stands in its file.
+struct CheckedText {
+  std::string_view data;
+  std::uintmax_t begin = 0;
+  std::size_t n_bytes = 0;  // with its checksum, without its line break
+  bool is_first = false;
+};
+
+/// read_checked_lines() for who needs little of each line: visit parses it.
+std::uintmax_t read_checked_texts(const std::filesystem::path& file, std::string_view what,
+                                  const std::function<void(const CheckedText&)>& visit);
+
+/// Single lines of a file that read_checked_texts() has told of.
+class CheckedLinesAt {
+ public:
+  /// Throws IoError.
+  explicit CheckedLinesAt(const std::filesystem::path& file);
+  CheckedLinesAt(const CheckedLinesAt&) = delete;
+  CheckedLinesAt& operator=(const CheckedLinesAt&) = delete;
+  ~CheckedLinesAt();
+  /// The data of the line; throws FormatError if another one stands there now.
+  std::string data(std::uintmax_t begin, std::size_t n_bytes) const;
+
+ private:
+  std::filesystem::path file_;
+  int fd_;
+};
+
 /// True if there is a journal to go on with: an empty file is none (a disk that was full when
 /// it was made).
 bool has_checked_lines(const std::filesystem::path& file);

@@ -7,11 +7,15 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
+#include <utility>
 
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/engine.hpp"
 #include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/unit_source.hpp"
+#include "analysis/units/unit_leases.hpp"
+#include "core/base/stopwatch.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -24,11 +28,16 @@ constexpr int kMostStarts = 20;
 /// What is kept of a worker's standard error.
 constexpr std::size_t kMostWords = 1 << 16;
 
+/// A worker whose unit another one has finished stops by itself, unless it hangs.
+constexpr double kPatience = 5.0;  // seconds
+
 struct Worker {
   std::unique_ptr<ChildProcess> process;
   bool listens = false;
-  std::string at;   // the unit it is at; empty: none
-  std::string out;  // what it said, as far as it is no whole line
+  bool is_sent_home = false;  // nothing is left for it
+  std::string at;             // the unit it is at; empty: none
+  Stopwatch since;            // it got it
+  std::string out;            // what it said, as far as it is no whole line
   std::string err;
 };
 
@@ -58,6 +67,7 @@ class LocalRun {
         workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(w));
         bury(gone, ends);
       }
+      if (!ends && todo_.empty()) end_game();
     }
     return failure_;
   }
@@ -69,13 +79,54 @@ class LocalRun {
   }
 
   void give_next(Worker& worker) {
-    if (todo_.empty()) {
-      worker.process->close_input();  // it ends
-      return;
-    }
-    worker.at = todo_.front();
+    if (todo_.empty()) return;
+    give(worker, todo_.front());
     todo_.pop_front();
-    worker.process->write_line(worker.at);  // if it is dead, its end says so
+  }
+
+  static void give(Worker& worker, const std::string& id) {
+    worker.at = id;
+    worker.since = Stopwatch();
+    worker.process->write_line(id);  // if it is dead, its end says so
+  }
+
+  static bool is_idle(const Worker& worker) {
+    return worker.listens && worker.at.empty() && !worker.is_sent_home;
+  }
+
+  /// The workers at a unit.
+  std::vector<Worker*> workers_at(const std::string& id) {
+    std::vector<Worker*> at;
+    for (Worker& worker : workers_) {
+      if (worker.at == id) at.push_back(&worker);
+    }
+    return at;
+  }
+
+  /// Nothing is left to give out: who is free takes what another has been at for long, or goes home
+  /// once that cannot come any more. Who hangs at what is finished is ended.
+  void end_game() {
+    Worker* longest = nullptr;  // alone at its unit
+    for (Worker& worker : workers_) {
+      if (worker.at.empty()) continue;
+      if (done_.contains(worker.at)) {
+        if (finished_at_[worker.at].seconds() > kPatience) worker.process->send(SIGKILL);
+      } else if (workers_at(worker.at).size() == 1 &&
+                 (longest == nullptr || worker.since.seconds() > longest->since.seconds())) {
+        longest = &worker;
+      }
+    }
+    for (Worker& worker : workers_) {
+      if (!is_idle(worker)) continue;
+      const double mean = done_.empty() ? 0.0 : seconds_ / static_cast<double>(done_.size());
+      if (longest == nullptr) {
+        worker.is_sent_home = true;
+        worker.process->close_input();  // it ends
+      } else if (is_straggler(longest->since.seconds(), mean)) {
+        give(worker, longest->at);
+        return;  // one in a round
+      }
+    }
   }
 
   void wait_for_words() {
@@ -111,16 +162,18 @@ class LocalRun {
       give_next(worker);
     } else if (!worker.at.empty() &&
                (line == worker.at || line == worker.at + std::string(kSaysFailed))) {
-      worker.at.clear();
-      tell_progress();
+      if (!done_.contains(worker.at)) seconds_ += worker.since.seconds();
+      tell_done(std::exchange(worker.at, std::string()));
       give_next(worker);
     }
   }
 
-  void tell_progress() {
-    ++n_done_;
+  void tell_done(const std::string& id) {
+    if (!done_.insert(id).second) return;
+    finished_at_[id] = Stopwatch();
     if (job_.progress)
-      job_.progress({"units", n_done_, static_cast<std::int64_t>(job_.todo.size()), "units"});
+      job_.progress({"units", static_cast<std::int64_t>(done_.size()),
+                     static_cast<std::int64_t>(job_.todo.size()), "units"});
   }
 
   /// After a worker's end: its unit goes back to the others, and another worker takes its place.
@@ -149,11 +202,17 @@ class LocalRun {
     if (is_killed && !worker.at.empty() && ++tries_[worker.at] >= kMostTries) {
       job_.give_up(worker.at, fmt::format("it ended {} workers, the last one {}", kMostTries,
                                           end_text(ended)));
-      worker.at.clear();
-      tell_progress();
+      tell_done(std::exchange(worker.at, std::string()));
     }
-    if (!worker.at.empty()) todo_.push_front(worker.at);
-    if (!todo_.empty()) workers_.push_back(start());
+    const bool is_lost =
+        !worker.at.empty() && !done_.contains(worker.at) && workers_at(worker.at).empty();
+    if (is_lost) todo_.push_front(worker.at);
+    const auto idle = std::ranges::find_if(workers_, is_idle);
+    if (todo_.empty()) return;
+    if (idle != workers_.end())
+      give_next(*idle);
+    else
+      workers_.push_back(start());
   }
 
   const EngineJob& job_;
@@ -162,7 +221,9 @@ class LocalRun {
   std::map<int, bool> ready_;         // descriptors that have something to say
   std::map<std::string, int> tries_;  // how many workers a unit ended
   int n_deaf_ = 0;                    // workers in a row that ended before they listened
-  std::int64_t n_done_ = 0;
+  std::set<std::string> done_;
+  std::map<std::string, Stopwatch> finished_at_;
+  double seconds_ = 0.0;  // of finished units
   std::string failure_;
 };
 

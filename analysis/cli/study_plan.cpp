@@ -16,6 +16,7 @@
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/study_runner.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/study/study_check.hpp"
 #include "analysis/study/study_forecast.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
@@ -48,7 +49,9 @@ class StudyPlanCommand final : public Command {
   std::vector<Example> examples() const override {
     return {{"kvscope study plan small.toml", "what there is to do"},
             {"kvscope study plan small.toml --probe --workers 16",
-             "time two jobs of each kind first; the time of the rest on 16 workers"}};
+             "time two jobs of each kind first; the time of the rest on 16 workers"},
+            {"kvscope study plan small.toml --check",
+             "after a run: how well two jobs of each kind predict the others"}};
   }
   void declare(OptionSet& options) override {
     options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,
@@ -56,6 +59,10 @@ class StudyPlanCommand final : public Command {
     options.flag("probe", "do two jobs of each kind that was not measured yet, and keep them",
                  probe_);
     options.add("workers", "N", "predict the time on so many workers of one core each", workers_);
+    options.flag("check",
+                 "of each kind of job that is known: what two of them say of the others, beside "
+                 "what those took",
+                 check_);
     work_.declare(options);
     declare_json(options, json_);
   }
@@ -64,6 +71,7 @@ class StudyPlanCommand final : public Command {
       throw UsageError(
           fmt::format("--workers: expected a value in [1, 1000000], found {}", workers_));
     LoadedStudy study = load_study(file_);
+    if (check_) return tell_check(study);
     note_left_out(study.plan);
     if (probe_) probe(study);
     const Json json = plan_json(study);
@@ -75,6 +83,37 @@ class StudyPlanCommand final : public Command {
   }
 
  private:
+  int tell_check(const LoadedStudy& study) const {
+    const std::vector<ForecastCheck> checks = check_forecast(study.plan, study.store);
+    if (json_) {
+      Json kinds = Json::array();
+      for (const ForecastCheck& check : checks)
+        kinds.push_back({{"label", check.label},
+                         {"probes", check.probes},
+                         {"jobs", check.jobs},
+                         {"seconds_predicted", check.seconds_predicted},
+                         {"seconds_measured", check.seconds_measured},
+                         {"memory_predicted", check.memory_predicted},
+                         {"memory_measured", check.memory_measured}});
+      print_json({{"kind", "study-check"}, {"study", study.file.name}, {"kinds", kinds}});
+      return kOk;
+    }
+    TextTable table({"kind", "jobs", "predicted", "measured", "factor", "memory predicted",
+                     "measured", "factor"});
+    for (const ForecastCheck& check : checks)
+      table.add_row({check.label, std::to_string(check.jobs), seconds_text(check.seconds_predicted),
+                     seconds_text(check.seconds_measured),
+                     factor_text(check.seconds_predicted, check.seconds_measured),
+                     bytes_text(check.memory_predicted), bytes_text(check.memory_measured),
+                     factor_text(check.memory_predicted, check.memory_measured)});
+    print(checks.empty() ? "no kind of job has more than two that are known\n" : table.text());
+    return kOk;
+  }
+
+  static std::string factor_text(double predicted, double measured) {
+    return fmt::format("{:.2f}", predicted / measured);
+  }
+
   void probe(LoadedStudy& study) const {
     const FileLock lock = study.store.lock();
     study.store = StudyStore(study.store.folder());
@@ -168,6 +207,7 @@ class StudyPlanCommand final : public Command {
 
   fs::path file_;
   bool probe_ = false;
+  bool check_ = false;
   Index workers_ = 1;
   bool json_ = false;
   WorkOptions work_;

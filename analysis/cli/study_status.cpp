@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -28,6 +30,8 @@ class StudyStatusCommand final : public Command {
   void declare(OptionSet& options) override {
     options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,
                        /*required=*/true);
+    options.add("failures", "N", "name at most so many failed items [all; 50 without --json]",
+                failures_);
     declare_json(options, json_);
   }
   int run(const OptionSet&, const std::string&) override {
@@ -45,7 +49,10 @@ class StudyStatusCommand final : public Command {
     json["running"] = running.labels;
     json["jobs_per_hour"] = has_rate ? Json(running.jobs_per_hour) : Json(nullptr);
     json["seconds_left"] = has_rate ? Json(3600.0 * n_jobs / running.jobs_per_hour) : Json(nullptr);
-    json["failed_items"] = failed_items(study);
+    json["failed_items"] =
+        failed_items(study, failures_ ? static_cast<std::size_t>(std::max<Index>(*failures_, 0))
+                            : json_   ? kAll
+                                      : kTold);
     if (json_)
       print_json(json);
     else
@@ -54,9 +61,13 @@ class StudyStatusCommand final : public Command {
   }
 
  private:
-  static Json failed_items(const LoadedStudy& study) {
+  static constexpr std::size_t kTold = 50;
+  static constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+
+  static Json failed_items(const LoadedStudy& study, std::size_t most) {
     Json failed = Json::array();
     for (const StudyItem& item : study.plan.items) {
+      if (failed.size() >= most) break;
       const std::string sentence = failure_of(study.plan, study.store, item);
       if (sentence.empty()) continue;
       failed.push_back({{"key", item.key},
@@ -84,18 +95,18 @@ class StudyStatusCommand final : public Command {
       text += fmt::format("{} jobs an hour, about {} left\n",
                           number_text(json.at("jobs_per_hour").get<double>(), 3),
                           seconds_text(json.at("seconds_left").get<double>()));
-    constexpr std::size_t kTold = 50;
     const Json& failed = json.at("failed_items");
-    for (std::size_t i = 0; i < std::min(kTold, failed.size()); ++i)
-      text += fmt::format("failed: {} {}: {}\n", failed[i].at("method").get<std::string>(),
-                          failed[i].at("budget").get<std::string>(),
-                          failed[i].at("failure").get<std::string>());
-    if (failed.size() > kTold)
-      text += fmt::format("and {} more, which --json names\n", failed.size() - kTold);
+    for (const Json& item : failed)
+      text +=
+          fmt::format("failed: {} {}: {}\n", item.at("method").get<std::string>(),
+                      item.at("budget").get<std::string>(), item.at("failure").get<std::string>());
+    if (count("failed") > failed.size())
+      text += fmt::format("and {} more, which --json names\n", count("failed") - failed.size());
     return text;
   }
 
   fs::path file_;
+  std::optional<Index> failures_;
   bool json_ = false;
 };
 

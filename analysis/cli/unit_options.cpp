@@ -10,6 +10,7 @@
 #include "analysis/cli/unit_source.hpp"
 #include "analysis/units/unit_file.hpp"
 #include "core/base/new_file.hpp"
+#include "core/base/stopwatch.hpp"
 
 namespace kvscope::cli {
 
@@ -34,12 +35,17 @@ class SharedList {
     std::string lines;
     for (const std::string& id : ids) lines += id + "\n";
     write_new_file(file_, lines, /*overwrite=*/true);
+    std::error_code error;
+    fs::remove_all(leases_of(file_), error);
+    if (!fs::create_directory(leases_of(file_), error))
+      throw IoError("cannot make the folder {}: {}", leases_of(file_).string(), error.message());
   }
   SharedList(const SharedList&) = delete;
   SharedList& operator=(const SharedList&) = delete;
   ~SharedList() {
     remove_quietly(file_);
     std::error_code ignored;
+    fs::remove_all(leases_of(file_), ignored);
     fs::remove(folder_, ignored);  // refused unless it is empty
   }
   const fs::path& file() const { return file_; }
@@ -190,11 +196,12 @@ int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& 
     while (const auto id = lines.next()) do_one(unit_of_id(work, *id));
     return n_failed == 0 ? kOk : kPartlyFailed;
   }
-  std::vector<std::size_t> units;  // all are looked at before the first is done
-  for (const std::string& id : listed_units(*unit_)) units.push_back(unit_of_id(work, id));
-  for (const std::size_t unit : units) {
-    if (stop.token().stop_requested()) throw Interrupted("units: stopped before the next one");
-    do_one(unit);
+  UnitLeases leases = listed_units(*unit_, *out);
+  for (const std::string& id : leases.ids()) unit_of_id(work, id);  // before the first is done
+  while (const auto id = leases.next(stop.token())) {
+    const Stopwatch watch;
+    do_one(unit_of_id(work, *id));
+    leases.finished(*id, watch.seconds());
   }
   // mpirun ends all ranks when one ends with another code; the folder says what failed.
   return n_failed == 0 || rank_of_many().is_mpi ? kOk : kPartlyFailed;

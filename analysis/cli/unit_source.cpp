@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "analysis/cli/child_process.hpp"
+#include "analysis/units/unit_folder.hpp"
 #include "core/base/error.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
@@ -43,19 +44,24 @@ RankOfMany rank_of_many() {
   return {};
 }
 
-std::vector<std::string> listed_units(const std::string& text) {
-  if (!text.starts_with('@')) return split_words(text, ',');
-  const std::string lines = read_regular_file(text.substr(1), kMostOfList);
-  const RankOfMany share = rank_of_many();
+std::filesystem::path leases_of(const std::filesystem::path& list) {
+  return list.string() + std::string(kLeasesEnding);
+}
+
+UnitLeases listed_units(const std::string& text, const std::filesystem::path& units) {
+  if (!text.starts_with('@')) return UnitLeases(split_words(text, ','));
+  const std::string file = text.substr(1);
   std::vector<std::string> ids;
-  std::size_t number = 0;
-  for (std::size_t begin = 0; begin < lines.size();) {
-    const std::size_t end = std::min(lines.find('\n', begin), lines.size());
-    if (end > begin && number++ % share.size == share.rank)
-      ids.push_back(lines.substr(begin, end - begin));
-    begin = end + 1;
+  for (std::string& line : split_words(read_regular_file(file, kMostOfList), '\n')) {
+    if (!line.empty()) ids.push_back(std::move(line));
   }
-  return ids;
+  const RankOfMany share = rank_of_many();
+  std::error_code error;
+  if (std::filesystem::is_directory(leases_of(file), error))
+    return UnitLeases(std::move(ids), share.rank, share.size, leases_of(file), units);
+  std::vector<std::string> own;
+  for (std::size_t i = share.rank; i < ids.size(); i += share.size) own.push_back(ids[i]);
+  return UnitLeases(std::move(own));
 }
 
 std::optional<std::string> InputLines::next() {

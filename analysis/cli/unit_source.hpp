@@ -1,15 +1,21 @@
 // Which units a worker does: --unit ID[,ID...], @FILE or -.
 #pragma once
 
+#include <filesystem>
 #include <stop_token>
 
+#include "analysis/units/unit_leases.hpp"
 #include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
 
-/// The ids of a list between commas or of "@FILE", of which one among several ranks takes its
-/// share: line rank, rank + size, ... Throws IoError for a file that cannot be read.
-std::vector<std::string> listed_units(const std::string& text);
+/// Where workers that share the list of ids `list` say what they have taken.
+std::filesystem::path leases_of(const std::filesystem::path& list);
+
+/// The ids of a list between commas or of "@FILE". Where leases_of(FILE) is there, several workers
+/// share it out among themselves; else one among several ranks takes its share: line rank, rank +
+/// size, ... Throws IoError for a file that cannot be read.
+UnitLeases listed_units(const std::string& text, const std::filesystem::path& units);
 
 /// A rank and how many there are, as a launcher says it in the environment: mpirun of Open MPI or
 /// MPICH, an array job of Slurm. 0 of 1 elsewhere.

@@ -9,31 +9,34 @@
 #include "analysis/study/study_heads.hpp"
 #include "analysis/study/study_state.hpp"
 #include "core/base/csv_text.hpp"
+#include "core/base/json_members.hpp"
+#include "core/base/json_reader.hpp"
 
 namespace kvscope {
 
 using Json = nlohmann::ordered_json;
 
-struct StudyAnswers::Answer {
-  std::string table, remark;
-  Json heads;
-};
+namespace {
 
-StudyAnswers::StudyAnswers(const StudyPlan& plan, const StudyStore& store)
-    : plan_(plan), store_(store) {
-  for (const StudyItem& item : plan.items) answers_[item.key];
-  read_study_store(store.file(), [&](const Json& line) {
-    const auto found = answers_.find(line.at("key").get<std::string>());
-    if (found == answers_.end()) return;
-    found->second = {line.value("table", std::string()), line.value("remark", std::string()),
-                     line.value("heads", Json())};
-  });
+/// A member of an item's line; null if there is none.
+Json member_of(const std::string& line, std::string_view name, const StudyItem& item) {
+  const std::string_view text = json_member(line, name, item.what);
+  return text.empty() ? Json() : parse_ordered_json(text, item.what);
 }
 
-StudyAnswers::~StudyAnswers() = default;
+/// The same as a text, empty if there is none.
+std::string text_of(const std::string& line, std::string_view name, const StudyItem& item) {
+  const Json text = member_of(line, name, item);
+  return text.is_string() ? text.get<std::string>() : "";
+}
 
-const StudyAnswers::Answer& StudyAnswers::of(const StudyItem& item) const {
-  return answers_.at(item.key);
+}  // namespace
+
+StudyAnswers::StudyAnswers(const StudyPlan& plan, const StudyStore& store)
+    : plan_(plan), store_(store), lines_(store) {}
+
+std::string StudyAnswers::line_of(const StudyItem& item) const {
+  return store_.knows(item.key) ? lines_.data(item.key) : "";
 }
 
 std::vector<const StudyItem*> StudyAnswers::items(const std::string& task) const {
@@ -48,14 +51,17 @@ std::vector<const StudyItem*> StudyAnswers::items(const std::string& task) const
 StudyTable StudyAnswers::table(const std::string& task, StudyRows rows) const {
   StudyTable table;
   for (const StudyItem* item : items(task)) {
-    const Answer& answer = of(*item);
     const std::string failure = failure_of(plan_, store_, *item);
-    if (!failure.empty())
+    if (!failure.empty()) {
       add_remark(table, *item, "failed: " + failure);
-    else if (!answer.table.empty())
-      add_item(table, *item, answer.table, rows);
-    else if (store_.knows(item->key))
-      add_remark(table, *item, answer.remark);
+      continue;
+    }
+    const std::string line = line_of(*item);
+    if (line.empty()) continue;
+    if (const std::string csv = text_of(line, "table", *item); !csv.empty())
+      add_item(table, *item, csv, rows);
+    else
+      add_remark(table, *item, text_of(line, "remark", *item));
   }
   return table;
 }
@@ -65,18 +71,23 @@ StudyTable StudyAnswers::with_differences(const std::string& task,
   const auto place_of = [](const StudyItem& item) {
     return std::tuple(item.task, item.model, item.text, item.protocol, item.budget);
   };
-  std::map<decltype(place_of(plan_.items[0])), const Json*> references;
+  std::map<decltype(place_of(plan_.items[0])), Json> references;
   for (const StudyItem* item : items(task)) {
-    if (item->method == against) references[place_of(*item)] = &of(*item).heads;
+    if (item->method != against) continue;
+    if (const std::string line = line_of(*item); !line.empty())
+      references[place_of(*item)] = member_of(line, "heads", *item);
   }
   StudyTable table;
   for (const StudyItem* item : items(task)) {
-    const Answer& answer = of(*item);
-    if (answer.table.empty() || !failure_of(plan_, store_, *item).empty()) continue;
-    add_item(table, *item, answer.table, StudyRows::named_means);
+    const std::string line = line_of(*item);
+    if (line.empty()) continue;
+    const std::string csv = text_of(line, "table", *item);
+    if (csv.empty()) continue;
+    add_item(table, *item, csv, StudyRows::named_means);
     const auto reference = references.find(place_of(*item));
     if (reference == references.end()) continue;
-    for (const HeadDifference& one : head_differences(answer.heads, *reference->second)) {
+    const Json heads = member_of(line, "heads", *item);
+    for (const HeadDifference& one : head_differences(heads, reference->second)) {
       const std::string column(one.column);
       put_cell(table, column, csv_number(one.mean));
       put_cell(table, column + "_low", csv_number(one.low));
@@ -88,8 +99,7 @@ StudyTable StudyAnswers::with_differences(const std::string& task,
 
 std::size_t StudyAnswers::n_unknown(const std::string& task) const {
   return static_cast<std::size_t>(std::ranges::count_if(items(task), [&](const StudyItem* item) {
-    return failure_of(plan_, store_, *item).empty() && of(*item).table.empty() &&
-           !store_.knows(item->key);
+    return failure_of(plan_, store_, *item).empty() && !store_.knows(item->key);
   }));
 }
 

@@ -1,8 +1,6 @@
 // What a store says of the items of a study, whole: tables, numbers of heads, remarks and failures.
 #pragma once
 
-#include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -14,9 +12,9 @@ namespace kvscope {
 
 class StudyAnswers {
  public:
-  /// Reads the store's file. Throws as StudyStore does.
+  /// Both must outlive it. Of the store's file, what is asked for is read then, an item's newest
+  /// line once: every member throws IoError or FormatError as StudyLines does.
   StudyAnswers(const StudyPlan& plan, const StudyStore& store);
-  ~StudyAnswers();
 
   /// Lines of the items of a task (empty: of every task); those that failed, or that the task left
   /// out, have a remark.
@@ -29,13 +27,12 @@ class StudyAnswers {
   std::size_t n_unknown(const std::string& task) const;
 
  private:
-  struct Answer;
-  const Answer& of(const StudyItem& item) const;
+  std::string line_of(const StudyItem& item) const;
   std::vector<const StudyItem*> items(const std::string& task) const;
 
   const StudyPlan& plan_;
   const StudyStore& store_;
-  std::map<std::string, Answer> answers_;  // by key
+  StudyLines lines_;
 };
 
 }  // namespace kvscope

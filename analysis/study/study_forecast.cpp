@@ -9,13 +9,29 @@
 
 namespace kvscope {
 
+namespace {
+
+std::vector<const StoredItem*> known_items(const StudyStore& store) {
+  std::vector<const StoredItem*> known;
+  for (const auto& [key, item] : store.items()) {
+    if (item.failure.empty()) known.push_back(&item);
+  }
+  return known;
+}
+
+}  // namespace
+
 StudyForecast::StudyForecast(const StudyStore& store, std::map<std::string, double> planned)
+    : StudyForecast(known_items(store), std::move(planned)) {}
+
+StudyForecast::StudyForecast(std::span<const StoredItem* const> measured,
+                             std::map<std::string, double> planned)
     : planned_(std::move(planned)) {
   constexpr double kLeast = 1e-4;  // seconds
   constexpr int kRounds = 30;
   std::map<std::pair<std::string, std::string>, std::size_t> counts;
-  for (const auto& [key, item] : store.items()) {
-    if (!item.failure.empty()) continue;
+  for (const StoredItem* one : measured) {
+    const StoredItem& item = *one;
     Kind& kind = kinds_[item.kind];
     kind.memory = std::max(kind.memory, item.memory);
     kind.bytes = std::max(kind.bytes, item.bytes);

@@ -16,6 +16,11 @@ namespace kvscope {
 
 class StudyForecast {
  public:
+  /// Of nothing that was measured.
+  StudyForecast() = default;
+  /// Of these measured items.
+  explicit StudyForecast(std::span<const StoredItem* const> measured,
+                         std::map<std::string, double> planned = {});
   /// Of all items that the store knows, whatever code made them. `planned`: bytes of a recording,
   /// by the kind of its job, where nobody has measured that.
   explicit StudyForecast(const StudyStore& store, std::map<std::string, double> planned = {});

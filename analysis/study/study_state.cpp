@@ -7,8 +7,6 @@
 #include <map>
 #include <utility>
 
-#include "analysis/study/study_forecast.hpp"
-
 namespace kvscope {
 
 namespace {
@@ -93,12 +91,11 @@ std::vector<StudyJob> ready_jobs(const StudyPlan& plan, const StudyStore& store,
   return jobs;
 }
 
-std::vector<bool> study_probes(const StudyPlan& plan, const StudyStore& store,
-                               const std::vector<bool>& to_do) {
+std::vector<bool> probe_items(const StudyPlan& plan, const StudyForecast& forecast,
+                              const std::vector<bool>& of) {
   constexpr std::size_t kProbes = 2;
-  const StudyForecast forecast(store);
   std::map<std::string, std::vector<StudyJob>> kinds;
-  for (StudyJob& job : jobs_for(plan, to_do)) kinds[job.kind].push_back(std::move(job));
+  for (StudyJob& job : jobs_for(plan, of)) kinds[job.kind].push_back(std::move(job));
   std::vector<bool> probes(plan.items.size());
   std::size_t turn = 0;
   for (const auto& [kind, jobs] : kinds) {
@@ -107,6 +104,12 @@ std::vector<bool> study_probes(const StudyPlan& plan, const StudyStore& store,
       ++turn;
     }
   }
+  return probes;
+}
+
+std::vector<bool> study_probes(const StudyPlan& plan, const StudyStore& store,
+                               const std::vector<bool>& to_do) {
+  std::vector<bool> probes = probe_items(plan, StudyForecast(store), to_do);
   add_needs(plan, store, probes);
   return probes;
 }

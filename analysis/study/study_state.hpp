@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/study/study_forecast.hpp"
 #include "analysis/study/study_items.hpp"
 #include "analysis/study/study_store.hpp"
 
@@ -26,8 +27,12 @@ std::vector<bool> study_to_do(const StudyPlan& plan, const StudyStore& store, bo
 std::vector<StudyJob> ready_jobs(const StudyPlan& plan, const StudyStore& store,
                                  const std::vector<bool>& to_do, std::size_t most);
 
-/// Jobs that have to be done before the seconds of all jobs `to_do` can be told: two of each kind
-/// of which nothing is known, with methods by turns, and what they need.
+/// Two jobs of each kind of which less is measured, with methods by turns, among items `of`.
+std::vector<bool> probe_items(const StudyPlan& plan, const StudyForecast& forecast,
+                              const std::vector<bool>& of);
+
+/// Jobs that have to be done before the seconds of all jobs `to_do` can be told:
+/// probe_items() and what they need.
 std::vector<bool> study_probes(const StudyPlan& plan, const StudyStore& store,
                                const std::vector<bool>& to_do);
 

@@ -12,6 +12,8 @@
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/study/study_items.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json_members.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 
@@ -34,15 +36,18 @@ void sync_file(const fs::path& file) {
 
 }  // namespace
 
-std::uintmax_t read_study_store(const fs::path& file,
-                                const std::function<void(const Json&)>& visit) {
+StudyStore::StudyStore(fs::path folder) : folder_(std::move(folder)) {
   const OwnFiles own;
-  if (!has_checked_lines(file)) return 0;
+  if (!has_checked_lines(file())) return;
   try {
-    return read_checked_lines(file, "study store", [&](const Json& line, bool is_first) {
-      if (!is_first) return visit(line);
-      if (!line.contains(kStoreMark)) throw ConfigError("not the results of studies");
-      if (line.at(kStoreMark) != 1) throw ConfigError("a store of a newer kvscope");
+    n_bytes_ = read_checked_texts(file(), "study store", [&](const CheckedText& line) {
+      if (!line.is_first) {
+        keep(line);
+        return;
+      }
+      const Json first = parse_ordered_json(line.data, file().string());
+      if (!first.contains(kStoreMark)) throw ConfigError("not the results of studies");
+      if (first.at(kStoreMark) != 1) throw ConfigError("a store of a newer kvscope");
     });
   } catch (const FormatError& error) {
     throw FormatError(fmt::format(
@@ -51,20 +56,40 @@ std::uintmax_t read_study_store(const fs::path& file,
   }
 }
 
-StudyStore::StudyStore(fs::path folder) : folder_(std::move(folder)) {
-  n_bytes_ = read_study_store(file(), [&](const Json& line) { note(line); });
+StoredItem& StudyStore::keep(const CheckedText& line) {
+  StoredItem item;
+  item.begin = line.begin;
+  item.n_bytes = line.n_bytes;
+  std::string key;
+  const std::string where = file().string();
+  for_each_json_member(line.data, where, [&](std::string_view name, std::string_view text) {
+    const auto read = [&](auto& value) { parse_ordered_json(text, where).get_to(value); };
+    if (name == "key") return read(key);
+    if (name == "failure") return read(item.failure);
+    if (name == "kind") return read(item.kind);
+    if (name == "method") return read(item.method);
+    if (name == "seconds") return read(item.seconds);
+    if (name == "memory") return read(item.memory);
+    if (name == "bytes") return read(item.bytes);
+  });
+  if (key.empty()) throw ConfigError("a line without a key");
+  if (item.failure.empty()) questions_.emplace(question_of(key));
+  return items_[key] = std::move(item);
 }
 
 void StudyStore::note(const Json& line) {
-  const auto key = line.at("key").get<std::string>();
-  StoredItem& item = items_[key];
-  item.failure = line.value("failure", std::string());
-  item.kind = line.value("kind", std::string());
-  item.method = line.value("method", std::string());
-  item.seconds = line.value("seconds", 0.0);
-  item.memory = line.value("memory", 0.0);
-  item.bytes = line.value("bytes", 0.0);
-  if (item.failure.empty()) questions_.emplace(question_of(key));
+  std::string text = line.dump();
+  keep({text}).text = std::move(text);
+}
+
+std::string StudyLines::data(const std::string& key) const {
+  const StoredItem* const item = store_.find(key);
+  if (item == nullptr || item->n_bytes == 0) return item == nullptr ? "" : item->text;
+  if (!file_) {
+    const OwnFiles own;
+    file_.emplace(store_.file());
+  }
+  return file_->data(item->begin, item->n_bytes);
 }
 
 const StoredItem* StudyStore::find(const std::string& key) const {
@@ -99,8 +124,9 @@ void StudyStore::add(std::span<const Json> lines) {
   }
   for (const Json& line : lines) {
     writer->write(line);
-    n_bytes_ += checked_line(line).size();
-    note(line);
+    const std::size_t n_bytes = checked_line(line).size();
+    keep({line.dump(), n_bytes_, n_bytes - 1});  // without its line break
+    n_bytes_ += n_bytes;
   }
   sync_file(file());
 }

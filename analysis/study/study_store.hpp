@@ -10,13 +10,14 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 
+#include "analysis/base/checked_lines.hpp"
 #include "analysis/study/file_lock.hpp"
 
 namespace kvscope {
@@ -26,9 +27,12 @@ struct StoredItem {
   std::string failure;  // empty: it is known
   std::string kind;     // of its job
   std::string method;
-  double seconds = 0.0;  // of processor; its share of its job
-  double memory = 0.0;   // bytes that the worker had at most
-  double bytes = 0.0;    // of a recording
+  double seconds = 0.0;      // of processor; its share of its job
+  double memory = 0.0;       // bytes that the worker had at most
+  double bytes = 0.0;        // of a recording
+  std::uintmax_t begin = 0;  // of its line in results.journal, as CheckedText has it
+  std::size_t n_bytes = 0;   // 0: it is in memory alone, as:
+  std::string text;          // its data
 };
 
 class StudyStore {
@@ -62,15 +66,26 @@ class StudyStore {
   std::filesystem::path scratch() const { return folder_ / "scratch"; }
 
  private:
+  /// What the data of an item's line says; the line stands at `line`'s place.
+  StoredItem& keep(const CheckedText& line);
+
   std::filesystem::path folder_;
   std::map<std::string, StoredItem> items_;
   std::set<std::string, std::less<>> questions_;
   std::uintmax_t n_bytes_ = 0;  // of whole lines
 };
 
-/// Calls visit for each line of the store, in order; a later line of one key replaces an earlier
-/// one. Returns the bytes that count. Throws as StudyStore does.
-std::uintmax_t read_study_store(const std::filesystem::path& file,
-                                const std::function<void(const nlohmann::ordered_json&)>& visit);
+/// The whole lines of known items, read when they are asked for.
+class StudyLines {
+ public:
+  /// `store` must outlive it.
+  explicit StudyLines(const StudyStore& store) : store_(store) {}
+  /// The item's newest line as JSON's text; empty if there is none. Throws IoError or FormatError.
+  std::string data(const std::string& key) const;
+
+ private:
+  const StudyStore& store_;
+  mutable std::optional<CheckedLinesAt> file_;
+};
 
 }  // namespace kvscope

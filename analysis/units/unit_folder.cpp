@@ -7,6 +7,7 @@
 
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/base/same_weights.hpp"
+#include "analysis/units/others_unit.hpp"
 #include "analysis/units/unit_file.hpp"
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
@@ -202,9 +203,11 @@ std::string do_unit_file(const UnitWork& work, std::size_t unit, const fs::path&
   if (has_unit(folder, id)) return "";
   std::string sentence;
   Json line;
+  const OthersUnit other(unit_file(folder, id), stop);
   try {
-    line = work.run(unit, progress, stop);
+    line = work.run(unit, progress, other.stop());
   } catch (const Interrupted&) {
+    if (!stop.stop_requested() && has_unit(folder, id)) return "";
     throw;
   } catch (const Error& error) {
     sentence = error.what();
@@ -212,6 +215,7 @@ std::string do_unit_file(const UnitWork& work, std::size_t unit, const fs::path&
     sentence = "out of memory";
   }
   if (!sentence.empty()) {
+    if (has_unit(folder, id)) return "";
     give_up_unit(work, unit, folder, sentence);
     return sentence;
   }
@@ -309,7 +313,7 @@ void remove_units(const UnitFolder& units) {
                             [&](std::string_view stem) { return name.starts_with(stem); });
     if (is_ours) files.push_back(entry->path());
   }
-  for (const fs::path& file : files) remove_quietly(file);
+  for (const fs::path& file : files) fs::remove_all(file, error);  // leases are a folder
   fs::remove(units.folder, error);
 }
 

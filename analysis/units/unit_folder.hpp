@@ -65,7 +65,8 @@ bool has_failed(const std::filesystem::path& folder, const std::string& id);
 
 /// Does the unit if the folder does not hold it yet; makes the folder if it is not there. Nothing
 /// is written unless the unit is whole. A unit that cannot be done (bad input, no memory) leaves
-/// ID.failed: then its sentence is returned. Throws IoError if the folder cannot be written,
+/// ID.failed: then its sentence is returned. If another worker has written the unit meanwhile, this
+/// one stops, as if it had done it. Throws IoError if the folder cannot be written,
 /// Interrupted on a stop.
 std::string do_unit_file(const UnitWork& work, std::size_t unit,
                          const std::filesystem::path& folder, const ProgressFn& progress,
@@ -78,6 +79,8 @@ void give_up_unit(const UnitWork& work, std::size_t unit, const std::filesystem:
 /// Names that engines give to files of their own in the folder: the list that workers share, and
 /// what Slurm reads and writes.
 inline constexpr std::string_view kUnitListStem = "list-of-units-";
+/// Behind the list's name: the folder of what workers have taken (unit_leases.hpp).
+inline constexpr std::string_view kLeasesEnding = ".leases";
 inline constexpr std::string_view kSlurmStem = "slurm";
 
 struct FailedUnit {

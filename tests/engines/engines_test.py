@@ -104,6 +104,48 @@ def a_unit_fails(test):
         check(one.read() == other.read(), "after --retry-failed: other bytes than those of one run")
 
 
+STUDY = """models = ["draft"]
+texts = ["book"]
+recordings = ["damaged.h5"]
+methods = ["quest", "streamingllm", "h2o"]
+budgets = [16, 32]
+[record]
+max-tokens = 96
+[tasks.sweep]
+chunk = 32
+[tasks.perplexity]
+max-tokens = 64
+"""
+
+
+def a_study_is_done(test):
+    """The same table as without an engine, once a run whose worker was killed has been started again; what failed is named."""
+    tables = []
+    for engine in [[], ["--engine", test.engine, "--workers", "2"]]:
+        folder = test.path("study-by-" + (test.engine if engine else "none"))
+        os.mkdir(folder)
+        study, damaged = os.path.join(folder, "s.toml"), os.path.join(folder, "damaged.h5")
+        with open(study, "w", encoding="utf-8") as file:
+            file.write(STUDY)
+        test.run(["record", damaged, "--max-tokens", "64"])
+        flip(damaged)
+        if engine:
+            run = subprocess.Popen([test.program, "study", "run", study] + engine, env=test.environment, cwd=folder,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            work = os.path.join(folder, "study-store", "work")
+            while run.poll() is None and not any(name.endswith(".unit") for _, _, names in os.walk(work) for name in names):
+                time.sleep(0.005)
+            for worker in workers_of(work)[:1]:
+                os.kill(worker, signal.SIGKILL)
+            run.communicate()
+            check(run.returncode in (0, 3, 4), f"a study whose worker was killed: code {run.returncode}")
+        said = test.run(["study", "run", study] + engine, code=4).stderr
+        check("6 of 19 items failed" in said and "damaged.h5" in said, said)
+        tables.append(test.run(["study", "table", study]).stdout.replace(folder, ""))
+        check(not os.listdir(os.path.join(folder, "study-store", "work")), "work is left over")
+    check(tables[0] == tables[1], "a study's table: other bytes than without an engine")
+
+
 def workers_of(out):
     """Processes of the program that do units of this run."""
     found = []
@@ -113,7 +155,8 @@ def workers_of(out):
                 words = file.read().split(b"\0")
         except OSError:
             continue
-        if b"--unit" in words and (out + ".units").encode() in words and words[0].endswith(b"/kvscope"):
+        ours = any(word.startswith(out.encode()) for word in words)
+        if b"--unit" in words and ours and words[0].endswith(b"/kvscope"):
             found.append(int(name))
     return found
 
@@ -134,6 +177,7 @@ def test_mpi(test):
         test.run(test.words(4, out))
     test.check_bytes(out)
     a_unit_fails(test)
+    a_study_is_done(test)
 
 
 def test_slurm(test):
@@ -164,6 +208,7 @@ def test_slurm(test):
             test.run(test.words(2, out))
         test.check_bytes(out)
         a_unit_fails(test)
+        a_study_is_done(test)
     finally:
         node.stop()
 
@@ -179,6 +224,7 @@ def test_ray(test):
     check(code == 0, f"a killed worker: expected code 0, found {code}: {said}")
     test.check_bytes(out)
     a_unit_fails(test)
+    a_study_is_done(test)
 
 
 def why_not(engine):

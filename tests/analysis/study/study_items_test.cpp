@@ -1,6 +1,7 @@
 // What a study expands to, what its keys depend on, and what a forecast makes of measured items.
 #include <fstream>
 
+#include "analysis/study/study_check.hpp"
 #include "analysis/study/study_forecast.hpp"
 #include "analysis/study/study_heads.hpp"
 #include "analysis/study/study_items.hpp"
@@ -103,6 +104,35 @@ TEST_CASE("seconds of a method in a kind follow from those of others") {
   job.kind = "unheard of";
   CHECK(std::isnan(forecast.seconds(job)));
   CHECK(std::isnan(wall_seconds(std::span(&job, 1), forecast, 2)));
+}
+
+TEST_CASE("a forecast is checked against jobs that it was not made of") {
+  const StudyPlan plan = plan_of(kText);
+  const TempDir dir;
+  StudyStore store(dir.path());
+  CHECK(check_forecast(plan, store).empty());
+  for (const StudyItem& item : plan.items) {
+    const StudyJob& job = plan.jobs[item.job];
+    store.note({{"key", item.key},
+                {"kind", job.kind},
+                {"method", job.method},
+                {"seconds", item.model == "a" ? 1.0 : 2.0},
+                {"memory", item.method == "quest" ? 3e6 : 2e6}});
+  }
+  const auto checks = check_forecast(plan, store);
+  REQUIRE(checks.size() >= 6);  // two models, a task of two protocols and another
+  for (const ForecastCheck& check : checks) {
+    INFO(check.label);
+    CHECK(check.jobs > 0);
+    if (!check.label.starts_with("record")) CHECK(check.probes == 2);
+    CHECK(check.seconds_predicted == Approx(check.seconds_measured));
+    CHECK(check.memory_predicted <= 3e6);
+    CHECK(check.memory_measured <= 3e6);
+  }
+  // Nothing that is predicted is among what was measured.
+  std::size_t n_jobs = 0;
+  for (const ForecastCheck& check : checks) n_jobs += check.probes + check.jobs;
+  CHECK(n_jobs <= plan.jobs.size());
 }
 
 TEST_CASE("a table has means over layers without windows, or every row") {

@@ -1,8 +1,8 @@
 """Units of a kvscope command as tasks of Ray: python -m kvscope.ray_units LIST FOLDER WORKERS -- PROGRAM WORDS...
 
 `kvscope sweep ... --engine ray` starts it. LIST names units, one id per line; every task is the program with --unit
-and a few of them, which writes their files into FOLDER. A task whose process a signal ended is given out again, five
-times; units that are finished cost nothing then. Ends with code 0 if all tasks did, else with the sentence of the
+@LIST, which takes one after another of them as they are free and writes their files into FOLDER. A task whose process
+a signal ended is given out again, five times; units that are finished cost nothing then. Ends with code 0 if all tasks did, else with the sentence of the
 first that did not. The native module is not loaded, so Ray and the program are all it needs.
 """
 
@@ -12,17 +12,15 @@ import sys
 
 MOST_TRIES = 5
 PARTLY_FAILED = 4
-TASKS_PER_WORKER = 8  # the last ones then end at about the same time
-MOST_OF_TASK = 1000  # units: they are words of a command line
 
 
 class Killed(Exception):
     """A signal ended the program: another try may go well."""
 
 
-def run_units(words, ids, folder, where):
+def run_units(words, units, folder, where):
     """Runs in a worker of Ray. Returns the sentence of what went wrong, or an empty text."""
-    done = subprocess.run(words + ["--unit", ",".join(ids), "--out", folder], cwd=where, stdin=subprocess.DEVNULL,
+    done = subprocess.run(words + ["--unit", "@" + units, "--out", folder], cwd=where, stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
     if done.returncode < 0:
         raise Killed("a worker was ended by signal %d" % -done.returncode)
@@ -32,19 +30,11 @@ def run_units(words, ids, folder, where):
     return said[-1] if said else "kvscope: a worker ended with code %d" % done.returncode
 
 
-def shares(ids, workers):
-    """The ids in runs for TASKS_PER_WORKER tasks of each worker."""
-    n = min(MOST_OF_TASK, max(1, -(-len(ids) // (workers * TASKS_PER_WORKER))))
-    return [ids[begin:begin + n] for begin in range(0, len(ids), n)]
-
-
 def main(argv):
     if len(argv) < 5 or argv[3] != "--":
         print("kvscope: ray_units: expected LIST FOLDER WORKERS -- PROGRAM WORDS...", file=sys.stderr)
         return 2
-    with open(argv[0], encoding="utf-8") as file:
-        ids = file.read().split()
-    folder, workers, words = argv[1], int(argv[2]), argv[4:]
+    units, folder, workers, words = argv[0], argv[1], int(argv[2]), argv[4:]
     try:
         import ray
     except ImportError:
@@ -57,7 +47,7 @@ def main(argv):
         ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     task = ray.remote(num_cpus=1, max_retries=MOST_TRIES, retry_exceptions=[Killed])(run_units)
     try:
-        waiting = [task.remote(words, part, folder, os.getcwd()) for part in shares(ids, workers)]
+        waiting = [task.remote(words, units, folder, os.getcwd()) for _ in range(workers)]
         while waiting:
             done, waiting = ray.wait(waiting)
             said = ray.get(done[0])
