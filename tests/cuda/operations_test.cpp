@@ -1,5 +1,5 @@
-// Operations on the GPU that a model shows only through others, against loops: sums of values, products with keys,
-// counts of lists, norms of rows of any width.
+// Operations on the GPU that a model shows only through others, against loops: sums of values,
+// products with keys, counts of lists, norms of rows of any width.
 #include <set>
 
 #include "core/cuda/key_products.hpp"

@@ -28,7 +28,6 @@ inline void kvscope_switch_device_faults() {
 }
 
 #ifdef __CUDACC__
-#include <cuda_runtime.h>
 namespace {
 __device__ int kvscope_fault_on_device = 0;
 const bool kvscope_has_switch = [] {
