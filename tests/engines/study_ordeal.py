@@ -22,7 +22,7 @@ import time
 from engines_test import check, flip
 
 METHODS = ["quest", "quoka", "streamingllm", "h2o", "snapkv", "tova", "recent", "sink-recent", "strided", "random", "oracle-topk",
-           "knorm", "keydiff", "sparq", "lagkv", "shadowkv", "xattention", "adakv", "lessismore", "full"]
+           "knorm", "keydiff", "sparq", "lagkv", "loki", "xattention", "adakv", "lessismore", "full"]
 BUDGETS = [16, 24, 32, 48, 64, 96]
 TEXTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]  # beside the embedded book: words that no model here has learned
 FOREIGN = ["foreign-a.h5", "foreign-b.h5"]
