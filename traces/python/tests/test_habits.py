@@ -76,7 +76,8 @@ def test_arrays_compute(file):
     assert np.array_equal(k.transpose(0, 2, 1), plain.transpose(0, 2, 1)) and k.T.shape == plain.T.shape
     assert (k.size, k.nbytes, k.ndim) == (plain.size, plain.nbytes, 3)
     assert np.allclose(q[0] @ k[0].T, np.asarray(q)[0] @ plain[0].T)
-    assert np.array_equal(k @ k.transpose(0, 2, 1), plain @ plain.transpose(0, 2, 1))
+    # numpy multiplies an array with its own transpose by another routine: the last bits may differ
+    assert np.allclose(k @ k.transpose(0, 2, 1), plain @ plain.copy().transpose(0, 2, 1), rtol=1e-5, atol=1e-4)
     assert [head.shape for head in k] == [plain.shape[1:]] * len(k)
     for write in (lambda: k.sort(), lambda: k.fill(0)):
         with pytest.raises(AttributeError, match="read from a file and cannot be written: expected a copy"):
