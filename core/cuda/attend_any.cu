@@ -11,6 +11,9 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kMostHead = 256;
+/// Groups of 32 keys are dealt to this many parts, whose sums are joined in order: by a warp one after another, or, where
+/// queries are few, by a block's warps at once. No bit depends on which.
+constexpr int kParts = kWarps;
 constexpr unsigned kAll = 0xffffffffu;
 
 __device__ __forceinline__ float largest_of_warp(float x) {
@@ -23,7 +26,7 @@ __device__ __forceinline__ float capped(float score, float cap) {
   return cap > 0.0f ? cap * tanhf(score / cap) : score;
 }
 
-// The softmax of one query so far; lane l has channels l, l + 32, ...
+// The softmax of one query over some keys; lane l has channels l, l + 32, ...
 template <int kEach>
 struct Running {
   float largest = -INFINITY;
@@ -54,6 +57,18 @@ struct Running {
       }
     }
   }
+
+  // The keys of another part.
+  __device__ __forceinline__ void join(const Running& part) {
+    const float best = fmaxf(largest, part.largest);
+    if (best == -INFINITY) return;
+    const float own = expf(largest - best);
+    const float other = expf(part.largest - best);
+    largest = best;
+    total = fmaf(total, own, part.total * other);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) sum[i] = fmaf(sum[i], own, part.sum[i] * other);
+  }
 };
 
 template <class T>
@@ -68,32 +83,23 @@ __device__ __forceinline__ float product(const float* q, const T* k, int d) {
   return sum;
 }
 
+// The keys of one of kParts for the query of a warp, which stands at pos.
 template <class T, int kEach>
-__global__ void __launch_bounds__(kWarps * 32) any_kernel(AnyAttention call) {
-  take_turn();
-  __shared__ float queries[kWarps][kMostHead];
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+__device__ __forceinline__ Running<kEach> attend_part(const AnyAttention& call, const float* q,
+                                                      int head, int t, int part) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int t = static_cast<int>(blockIdx.x) * kWarps + warp;
-  const int head = static_cast<int>(blockIdx.y);
-  if (t >= call.n_tok) return;
   const int d = call.d_head;
   const int kv_head = head / (call.n_q / call.n_kv);
   const std::int64_t pos = call.pos_begin + t;
-  const std::int64_t query = static_cast<std::int64_t>(head) * call.n_tok + t;
-  float* q = queries[warp];
-  for (int c = lane; c < d; c += 32)
-    q[c] = static_cast<float>(static_cast<const T*>(call.q)[query * d + c]);
-  __syncwarp();
-  const T* k = static_cast<const T*>(call.k) + kv_head * call.capacity * d;
-  const T* v = static_cast<const T*>(call.v) + kv_head * call.capacity * d;
+  const T* const k = static_cast<const T*>(call.k) + kv_head * call.capacity * d;
+  const T* const v = static_cast<const T*>(call.v) + kv_head * call.capacity * d;
+  constexpr std::int64_t kStep = 32 * kParts;
 
   Running<kEach> running;
   const AnySummaries& summaries = call.summaries;
   if (summaries.begin != nullptr && summaries.list_share == nullptr) {
-    for (std::int64_t first = summaries.begin[kv_head]; first < summaries.begin[kv_head + 1];
-         first += 32) {
-      const std::int64_t last = summaries.begin[kv_head + 1] - 1;
+    const std::int64_t last = summaries.begin[kv_head + 1] - 1;
+    for (std::int64_t first = summaries.begin[kv_head] + 32 * part; first <= last; first += kStep) {
       const std::int64_t at = min(first + lane, last);
       float score = -INFINITY;
       if (first + lane <= last)
@@ -105,7 +111,9 @@ __global__ void __launch_bounds__(kWarps * 32) any_kernel(AnyAttention call) {
   }
   // consecutive positions, in groups of 32 that begin at a multiple of 32
   const auto add_range = [&](std::int64_t begin, std::int64_t last) {
-    for (std::int64_t first = begin / 32 * 32; first <= last; first += 32) {
+    const std::int64_t group = begin / 32;
+    const std::int64_t own = group + (part - group % kParts + kParts) % kParts;  // the part's first
+    for (std::int64_t first = 32 * own; first <= last; first += kStep) {
       const std::int64_t key = first + lane;
       float score = -INFINITY;
       if (key >= begin && key <= last)
@@ -127,7 +135,7 @@ __global__ void __launch_bounds__(kWarps * 32) any_kernel(AnyAttention call) {
       begin = lists.begin[list];
       end = lists.begin[list + 1];
     }
-    for (std::int64_t first = begin; first < end; first += 32) {
+    for (std::int64_t first = begin + 32 * part; first < end; first += kStep) {
       const std::int64_t at = min(first + lane, end - 1);
       const std::int64_t key = lists.keys[at];
       float score = -INFINITY;
@@ -146,7 +154,52 @@ __global__ void __launch_bounds__(kWarps * 32) any_kernel(AnyAttention call) {
     if (call.n_first > 0) add_range(0, min(call.n_first, begin) - 1);
     add_range(begin, pos);
   }
+  return running;
+}
 
+// kShares: the block's warps take the parts of one query; else each warp has a query of its own.
+template <class T, int kEach, bool kShares>
+__global__ void __launch_bounds__(kWarps * 32) any_kernel(AnyAttention call) {
+  take_turn();
+  __shared__ float queries[kWarps][kMostHead];
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int t =
+      kShares ? static_cast<int>(blockIdx.x) : static_cast<int>(blockIdx.x) * kWarps + warp;
+  const int head = static_cast<int>(blockIdx.y);
+  if (t >= call.n_tok) return;
+  const int d = call.d_head;
+  const int kv_head = head / (call.n_q / call.n_kv);
+  const std::int64_t query = static_cast<std::int64_t>(head) * call.n_tok + t;
+  float* q = queries[warp];
+  for (int c = lane; c < d; c += 32)
+    q[c] = static_cast<float>(static_cast<const T*>(call.q)[query * d + c]);
+  __syncwarp();
+
+  Running<kEach> running;
+  if constexpr (kShares) {
+    __shared__ float2 found[kParts];  // largest and total
+    __shared__ float sums[kParts][32 * kEach];
+    const Running<kEach> own = attend_part<T, kEach>(call, q, head, t, warp);
+    if (lane == 0) found[warp] = make_float2(own.largest, own.total);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) sums[warp][32 * i + lane] = own.sum[i];
+    __syncthreads();
+    if (warp > 0) return;
+    for (int part = 0; part < kParts; ++part) {
+      Running<kEach> other;
+      other.largest = found[part].x;
+      other.total = found[part].y;
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) other.sum[i] = sums[part][32 * i + lane];
+      running.join(other);
+    }
+  } else {
+    for (int part = 0; part < kParts; ++part)
+      running.join(attend_part<T, kEach>(call, q, head, t, part));
+  }
+
+  const AnySummaries& summaries = call.summaries;
   const bool has_keys = running.largest > -INFINITY;
   float factor = 1.0f;
   if (call.sink_logits != nullptr && has_keys) {
@@ -180,11 +233,15 @@ __global__ void __launch_bounds__(kWarps * 32) any_kernel(AnyAttention call) {
 
 template <class T, int kEach>
 void start(const AnyAttention& call, StreamHandle stream) {
+  constexpr int kEnoughBlocks = 2 * 132;  // two for each multiprocessor of an H100 or H200
+  const auto n_blocks = static_cast<unsigned>((call.n_tok + kWarps - 1) / kWarps);
+  const bool shares = n_blocks * static_cast<unsigned>(call.n_q) < kEnoughBlocks;
   Launch how;
-  how.grid = dim3(static_cast<unsigned>((call.n_tok + kWarps - 1) / kWarps),
-                  static_cast<unsigned>(call.n_q));
+  how.grid =
+      dim3(shares ? static_cast<unsigned>(call.n_tok) : n_blocks, static_cast<unsigned>(call.n_q));
   how.threads = kWarps * 32;
-  launch(stream, how, "start attention of any shape", any_kernel<T, kEach>, call);
+  launch(stream, how, "start attention of any shape",
+         shares ? any_kernel<T, kEach, true> : any_kernel<T, kEach, false>, call);
 }
 
 template <class T>
