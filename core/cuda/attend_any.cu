@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kMostHead = 256;
-/// Groups of 32 keys are dealt to this many parts, whose sums are joined in order: by a warp one after another, or, where
-/// queries are few, by a block's warps at once. No bit depends on which.
+/// Groups of 32 keys are dealt to this many parts, whose sums are joined in order: by a warp one
+/// after another, or, where queries are few, by a block's warps at once. No bit depends on which.
 constexpr int kParts = kWarps;
 constexpr unsigned kAll = 0xffffffffu;
 

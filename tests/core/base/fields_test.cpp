@@ -22,7 +22,7 @@ struct Options : Shared {
   std::string name = option(name, "the-name", "x", "a text");
   bool flag = option(flag, "flag", false, "on or off");
   // An object of a type with options that is only made along the way.
-  std::vector<Inner> others = {Inner{}};
+  std::vector<Inner> others = std::vector<Inner>(1);  // GCC 13 breaks on {Inner{}}
   int bits = option(bits, "bits", 4, "a small number", in(1, 8));
   bool operator==(const Options&) const = default;
 };

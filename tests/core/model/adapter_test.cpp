@@ -60,7 +60,8 @@ struct Case {
     json text = config;
     if (!base.empty()) text["base_model_name_or_path"] = base;
     dir->write("adapter_config.json", text.dump());
-    const std::vector<float> values(static_cast<std::size_t>(rank * 128), 0.25f);
+    const std::vector<float> values(static_cast<std::size_t>(rank * std::max<Index>(64, n_rows)),
+                                    0.25f);
     const std::span<const float> all(values);
     dir->write("adapter_model.safetensors",
                SafetensorsBuilder()
