@@ -36,7 +36,9 @@ void check_shape(const CallShape& shape, bool takes_256) {
 void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& lists, void* out,
             float* lse, const AttendOptions& options, StreamHandle stream) {
   AttendBy by = options.by;
-  if (by == AttendBy::automatic && shape.dtype == Dtype::f32) by = AttendBy::rows;
+  const bool is_for_tensor_cores =
+      shape.dtype == Dtype::bf16 && shape.d_head != 256 && options.rule.is_plain();
+  if (by == AttendBy::automatic && !is_for_tensor_cores) by = AttendBy::rows;
   check_shape(shape, by == AttendBy::rows);
   if (rows.n_tok < 1) refuse("at least one query", rows.n_tok);
   if (lists.items != nullptr && lists.n_owners != shape.n_kv && lists.n_owners != shape.n_q)

@@ -151,7 +151,6 @@ __device__ __forceinline__ Running<kEach> attend_part(const AnyAttention& call, 
     if (lists.adds_own) add_range(call.pos_begin, pos);
   } else {
     const std::int64_t begin = call.window > 0 && pos + 1 > call.window ? pos + 1 - call.window : 0;
-    if (call.n_first > 0) add_range(0, min(call.n_first, begin) - 1);
     add_range(begin, pos);
   }
   return running;

@@ -48,7 +48,6 @@ struct AnyAttention {
   float score_scale = 1.0f;
   float score_cap = 0.0f;              // 0: none
   std::int64_t window = 0;             // positions that a query sees; 0: all. Does not cut lists
-  std::int64_t n_first = 0;            // the first positions, which it sees beside its window
   const float* sink_logits = nullptr;  // [n_q] or null
   AnyLists lists;
   AnySummaries summaries;

@@ -29,7 +29,7 @@ bool CudaCall::is_plain(Index layer) const {
 std::optional<AttendRule> CudaCall::rule_of(Index layer) const {
   if (is_plain(layer)) return AttendRule{};
   const Index d = config_.d_head;
-  if (store_.dtype() != DType::f32 || (d != 64 && d != 128 && d != 256)) return std::nullopt;
+  if (d != 64 && d != 128 && d != 256) return std::nullopt;
   AttendRule rule;
   rule.window = static_cast<int>(config_.window[static_cast<std::size_t>(layer)].value_or(0));
   rule.score_cap = static_cast<float>(config_.plan.score_softcap);

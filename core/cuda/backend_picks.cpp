@@ -59,7 +59,7 @@ void CudaCall::attend_picked(Index layer, Block& out) {
     hand_on(layer, out, /*may_see_nothing=*/false);  // there is always a key, or the own one
     return;
   }
-  if (is_stream && store_.dtype() == DType::f32) {
+  if (is_stream) {
     const AttendRule window{.window = static_cast<int>(picked_->budget - picked_->n_sink),
                             .n_first = static_cast<int>(picked_->n_sink)};
     attend_densely(store_.call_shape(), rows_of(layer), answer_, lse_, work_.stream, window);
@@ -67,17 +67,12 @@ void CudaCall::attend_picked(Index layer, Block& out) {
     return;
   }
   AnyAttention call = any_attention(layer, out);
-  if (is_stream) {
-    call.n_first = picked_->n_sink;
-    call.window = picked_->budget - picked_->n_sink;
-  } else {
-    call.lists.keys = lists.items;
-    call.lists.counts = lists.counts;
-    call.lists.stride = lists.stride;
-    call.lists.n_owners = lists.n_owners;
-    call.lists.heads_per_owner = static_cast<int>(config_.n_q) / lists.n_owners;
-    call.lists.adds_own = picked_->forces_own;
-  }
+  call.lists.keys = lists.items;
+  call.lists.counts = lists.counts;
+  call.lists.stride = lists.stride;
+  call.lists.n_owners = lists.n_owners;
+  call.lists.heads_per_owner = static_cast<int>(config_.n_q) / lists.n_owners;
+  call.lists.adds_own = picked_->forces_own;
   attend_any(call, work_.stream);
 }
 
