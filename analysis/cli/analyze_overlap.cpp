@@ -20,8 +20,9 @@ AnalysisCard overlap_card() {
                   {"first_mass", "first alone"},
                   {"second_mass", "second alone"}};
   card.headline =
-      "on average two sides share {jaccard:%} of their keys and {shared_mass:%} of the "
-      "attention; {first_mass:%} and {second_mass:%} of it one alone keeps";
+      "of their keys before a call two sides share {jaccard:%} on average; of a row's attention "
+      "{shared_mass:%} lies on keys before the call that both keep, {first_mass:%} and "
+      "{second_mass:%} on those that one alone keeps";
   return card;
 }
 
