@@ -16,10 +16,25 @@ SKIPPED = 77
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
+def environment_of(engine, folder):
+    """The environment in which the program starts an engine's workers, and the Slurm that was started for it in the folder."""
+    if engine == "slurm":
+        node = one_node_slurm.OneNode(folder, 4)
+        return node.environment, node
+    environment = dict(os.environ)
+    if engine == "ray":
+        folders = [os.path.join(SOURCES, "traces", "python")]
+        if importlib.util.find_spec("ray") is None:
+            print(f"engines_test: ray is not installed for {sys.executable}: its stand-in of tests/engines takes its place")
+            folders.append(os.path.join(SOURCES, "tests", "engines", "stand_in"))
+        environment.update(KVSCOPE_PYTHON=sys.executable, PYTHONPATH=os.pathsep.join(folders))
+    return environment, None
+
+
 class Test:
     def __init__(self, program, engine, folder):
         self.program, self.engine, self.folder = os.path.abspath(program), engine, folder
-        self.environment = dict(os.environ)
+        self.environment, self.node = environment_of(engine, folder)
         self.trace = self.path("trace.h5")
         self.run(["record", self.trace, "--max-tokens", "96"])
         self.work = ["sweep", self.trace, "--selector", "quest,streamingllm,lessismore", "--budget", "16", "--chunk", "32",
@@ -181,44 +196,34 @@ def test_mpi(test):
 
 
 def test_slurm(test):
-    node = one_node_slurm.OneNode(test.folder, 4)
-    test.environment = node.environment
-    try:
-        test.equal_bytes([1, 4])
-        # preemption: the task gets SIGTERM, stops, and is queued again
-        out = test.path("preempted.csv")
-        run = test.start(2, out)
-        while run.poll() is None and not test.units(out):
-            time.sleep(0.005)
-        number = node.ask(["squeue", "--noheader", "--format=%A"]).split()
-        if number:
-            print("requeued:", number[0], node.ask(["scontrol", "requeue", number[0]]))
-        said = run.communicate()[1]
-        check(run.returncode == 0, f"a preempted task: code {run.returncode}: {said}")
-        test.check_bytes(out)
-        # cancelled altogether, it ends with a sentence and goes on
-        out = test.path("cancelled.csv")
-        run = test.start(2, out)
-        while run.poll() is None and not test.units(out):
-            time.sleep(0.005)
-        node.ask(["scancel", "--name=kvscope"])
-        said = run.communicate()[1]
-        if run.returncode != 0:
-            check(run.returncode == 3 and "the same command continues" in said and said.count("\n") == 1, said)
-            test.run(test.words(2, out))
-        test.check_bytes(out)
-        a_unit_fails(test)
-        a_study_is_done(test)
-    finally:
-        node.stop()
+    test.equal_bytes([1, 4])
+    # preemption: the task gets SIGTERM, stops, and is queued again
+    out = test.path("preempted.csv")
+    run = test.start(2, out)
+    while run.poll() is None and not test.units(out):
+        time.sleep(0.005)
+    number = test.node.ask(["squeue", "--noheader", "--format=%A"]).split()
+    if number:
+        print("requeued:", number[0], test.node.ask(["scontrol", "requeue", number[0]]))
+    said = run.communicate()[1]
+    check(run.returncode == 0, f"a preempted task: code {run.returncode}: {said}")
+    test.check_bytes(out)
+    # cancelled altogether, it ends with a sentence and goes on
+    out = test.path("cancelled.csv")
+    run = test.start(2, out)
+    while run.poll() is None and not test.units(out):
+        time.sleep(0.005)
+    test.node.ask(["scancel", "--name=kvscope"])
+    said = run.communicate()[1]
+    if run.returncode != 0:
+        check(run.returncode == 3 and "the same command continues" in said and said.count("\n") == 1, said)
+        test.run(test.words(2, out))
+    test.check_bytes(out)
+    a_unit_fails(test)
+    a_study_is_done(test)
 
 
 def test_ray(test):
-    folders = [os.path.join(SOURCES, "traces", "python")]
-    if importlib.util.find_spec("ray") is None:
-        print(f"engines_test: ray is not installed for {sys.executable}: its stand-in of tests/engines takes its place")
-        folders.append(os.path.join(SOURCES, "tests", "engines", "stand_in"))
-    test.environment.update(KVSCOPE_PYTHON=sys.executable, PYTHONPATH=os.pathsep.join(folders))
     test.equal_bytes([1, 4])
     out, code, said = test.one_is_killed(signal.SIGKILL)  # its task is given out again
     check(code == 0, f"a killed worker: expected code 0, found {code}: {said}")
@@ -242,9 +247,13 @@ def main():
         print(f"engines_test: {engine}: skipped: {reason}")
         sys.exit(SKIPPED)
     folder = tempfile.mkdtemp(prefix="kvscope-engines-")
+    test = None
     try:
-        {"mpi": test_mpi, "slurm": test_slurm, "ray": test_ray}[engine](Test(program, engine, folder))
+        test = Test(program, engine, folder)
+        {"mpi": test_mpi, "slurm": test_slurm, "ray": test_ray}[engine](test)
     finally:
+        if test and test.node:
+            test.node.stop()
         shutil.rmtree(folder, ignore_errors=True)
     print(f"engines_test: {engine}: all well")
 

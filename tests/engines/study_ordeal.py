@@ -1,4 +1,5 @@
-"""A large study that everything happens to: study_ordeal.py PROGRAM [--model FILE] [--tokens 256] [--kills 50] [--seed 1]
+"""A large study that everything happens to: study_ordeal.py PROGRAM [--engine local|mpi|slurm|ray] [--model FILE]
+[--tokens 256] [--kills 50] [--seed 1]
 
 Models (the embedded pair, and one more by --model) x 4 texts x 20 methods x 6 budgets, and two recordings of other origin, are
 swept twice. Once quietly. Once with those two recordings damaged, a store whose disk is full after a while, a program of other
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 
-from engines_test import check, flip
+from engines_test import check, environment_of, flip
 
 METHODS = ["quest", "quoka", "streamingllm", "h2o", "snapkv", "tova", "recent", "sink-recent", "strided", "random", "oracle-topk",
            "knorm", "keydiff", "sparq", "lagkv", "loki", "xattention", "adakv", "lessismore", "full"]
@@ -34,6 +35,7 @@ class Study:
 
     def __init__(self, folder, arguments):
         os.makedirs(folder)
+        self.engine = arguments.engine
         self.folder, self.file, self.store = folder, os.path.join(folder, "s.toml"), os.path.join(folder, "study-store")
         models = {"verifier": "verifier", "draft": "draft"}
         if arguments.model:
@@ -49,7 +51,7 @@ class Study:
             file.write("[record]\nmax-tokens = %d\n[tasks.sweep]\nchunk = 64\n" % arguments.tokens)
 
     def words(self, program, *more):
-        return [program, "study", "run", self.file, "--engine", "local", "--workers", "2"] + list(more)
+        return [program, "study", "run", self.file, "--engine", self.engine, "--workers", "2"] + list(more)
 
     def table(self, program):
         return subprocess.run([program, "study", "table", self.file], capture_output=True, check=True).stdout
@@ -66,6 +68,13 @@ class Study:
                 data = json.loads(line)["data"]
                 times[data["key"]] += "failure" not in data
         return times
+
+    def has_answers_of(self, code):
+        try:
+            with open(os.path.join(self.store, "results.journal"), encoding="utf-8", errors="replace") as file:
+                return "-" + code in file.read()
+        except OSError:
+            return False
 
     def processes(self):
         """Those at work for this study, runs and workers."""
@@ -161,7 +170,8 @@ def ordeal(program, folder, arguments):
     try:
         other = of_other_code(program, folder, next(iter(quiet.times_known())))
         process = subprocess.Popen(hard.words(other, "--retry-failed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(max(2.0, seconds / 10))
+        while process.poll() is None and not hard.has_answers_of("0badc0de"):
+            time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         process.wait()
         kill_at_random(hard, program, draws, arguments.kills, 2.0 * seconds / max(1, arguments.kills))
@@ -197,15 +207,20 @@ def ordeal(program, folder, arguments):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
+    parser.add_argument("--engine", default="local")
     parser.add_argument("--model")
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="kvscope-ordeal-")
+    environment, node = environment_of(arguments.engine, folder)
+    os.environ.update(environment)
     try:
         ordeal(os.path.abspath(arguments.program), folder, arguments)
     finally:
+        if node:
+            node.stop()
         shutil.rmtree(folder, ignore_errors=True)
     print("study_ordeal: all well")
 
