@@ -26,7 +26,12 @@ __device__ __forceinline__ float capped(float score, float cap) {
   return cap > 0.0f ? cap * tanhf(score / cap) : score;
 }
 
-// The softmax of one query over some keys; lane l has channels l, l + 32, ...
+// A lane's channels: in pairs, 64 channels apart.
+__device__ __forceinline__ int channel_of(int lane, int i) {
+  return i / 2 * 64 + lane * 2 + i % 2;
+}
+
+// The softmax of one query over some keys; a lane has kEach channels.
 template <int kEach>
 struct Running {
   float largest = -INFINITY;
@@ -37,6 +42,7 @@ struct Running {
   // key has score -infinity.
   template <class T, class Row>
   __device__ __forceinline__ void add(float score, int d, const Row& row, const T*) {
+    constexpr int kTogether = 4;  // keys whose values are on their way at once
     const int lane = static_cast<int>(threadIdx.x) % 32;
     // NaN as the largest: it reaches the total, and is reported
     const float best = fmaxf(largest, largest_of_warp(isnan(score) ? INFINITY : score));
@@ -47,13 +53,25 @@ struct Running {
     total = fmaf(total, factor, warp_sum(weight));
 #pragma unroll
     for (int i = 0; i < kEach; ++i) sum[i] *= factor;
-    for (int key = 0; key < 32; ++key) {
-      const float w = __shfl_sync(kAll, weight, key);
-      const T* values = row(key);
-      if (w == 0.0f) continue;  // the same in all lanes
+    for (int first = 0; first < 32; first += kTogether) {
+      float part[kTogether][kEach / 2][2];
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        if (lane + 32 * i < d) sum[i] = fmaf(w, static_cast<float>(values[lane + 32 * i]), sum[i]);
+      for (int u = 0; u < kTogether; ++u) {
+        const T* values = row(first + u);
+#pragma unroll
+        for (int i = 0; i < kEach / 2; ++i) {
+          if (channel_of(lane, 2 * i) < d)
+            load_row_part(values + channel_of(lane, 2 * i), part[u][i]);
+        }
+      }
+#pragma unroll
+      for (int u = 0; u < kTogether; ++u) {
+        const float w = __shfl_sync(kAll, weight, first + u);
+        if (w == 0.0f) continue;  // the same in all lanes
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+          if (channel_of(lane, i) < d) sum[i] = fmaf(w, part[u][i / 2][i % 2], sum[i]);
+        }
       }
     }
   }
@@ -71,16 +89,24 @@ struct Running {
   }
 };
 
-template <class T>
-__device__ __forceinline__ float product(const float* q, const T* k, int d) {
+template <int kStep, class T>
+__device__ __forceinline__ float product_by(const float* q, const T* k, int d) {
   float sum = 0.0f;
-  float pair[2];
-  for (int c = 0; c < d; c += 2) {
-    load_row_part(k + c, pair);
-    sum = fmaf(q[c], pair[0], sum);
-    sum = fmaf(q[c + 1], pair[1], sum);
+  float part[kStep];
+#pragma unroll 4
+  for (int c = 0; c < d; c += kStep) {
+    load_row_part(k + c, part);
+#pragma unroll
+    for (int u = 0; u < kStep; ++u) sum = fmaf(q[c + u], part[u], sum);
   }
   return sum;
+}
+
+// By 16 bytes of the key at a time, where rows begin at such places.
+template <class T>
+__device__ __forceinline__ float product(const float* q, const T* k, int d) {
+  constexpr int kWide = 16 / static_cast<int>(sizeof(T));
+  return d % kWide == 0 ? product_by<kWide>(q, k, d) : product_by<2>(q, k, d);
 }
 
 // The keys of one of kParts for the query of a warp, which stands at pos.
@@ -182,7 +208,7 @@ __global__ void __launch_bounds__(kWarps * 32) any_kernel(AnyAttention call) {
     const Running<kEach> own = attend_part<T, kEach>(call, q, head, t, warp);
     if (lane == 0) found[warp] = make_float2(own.largest, own.total);
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) sums[warp][32 * i + lane] = own.sum[i];
+    for (int i = 0; i < kEach; ++i) sums[warp][channel_of(lane, i)] = own.sum[i];
     __syncthreads();
     if (warp > 0) return;
     for (int part = 0; part < kParts; ++part) {
@@ -190,7 +216,7 @@ __global__ void __launch_bounds__(kWarps * 32) any_kernel(AnyAttention call) {
       other.largest = found[part].x;
       other.total = found[part].y;
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) other.sum[i] = sums[part][32 * i + lane];
+      for (int i = 0; i < kEach; ++i) other.sum[i] = sums[part][channel_of(lane, i)];
       running.join(other);
     }
   } else {
@@ -212,7 +238,7 @@ __global__ void __launch_bounds__(kWarps * 32) any_kernel(AnyAttention call) {
   float* out = call.out + (static_cast<std::int64_t>(t) * call.n_q + head) * d;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
-    const int c = lane + 32 * i;
+    const int c = channel_of(lane, i);
     if (c >= d) continue;
     float x = running.sum[i] * share;
     if (summaries.begin != nullptr && summaries.list_share != nullptr) {
@@ -245,10 +271,8 @@ void start(const AnyAttention& call, StreamHandle stream) {
 
 template <class T>
 void start(const AnyAttention& call, StreamHandle stream) {
-  const int n_each = (call.d_head + 31) / 32;
-  if (n_each <= 1) return start<T, 1>(call, stream);
-  if (n_each <= 2) return start<T, 2>(call, stream);
-  if (n_each <= 4) return start<T, 4>(call, stream);
+  if (call.d_head <= 64) return start<T, 2>(call, stream);
+  if (call.d_head <= 128) return start<T, 4>(call, stream);
   start<T, 8>(call, stream);
 }
 
