@@ -232,7 +232,7 @@ class Computation {
     heads.needle = options_.needle;
     heads.cells = 4;  // the page has its own maps
     MemoryResult numbers;
-    analyze_heads(source(*planned.trace), heads, numbers, pool_, {}, stop_);
+    analyze_heads(source(*planned.trace), heads, {numbers, pool_, {}, stop_});
     for (const HeadMeasure& measure : kHeadMeasures) {
       const auto values = numbers.values<double>(measure.name);
       const bool says_something = std::any_of(

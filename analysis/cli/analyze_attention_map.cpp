@@ -43,8 +43,9 @@ class AttentionMapCommand final : public Command {
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
     ProgressReporter progress(work_.progress);
-    const auto summary = analyze_attention_map(trace, options_, *output, pool, progress.callback(),
-                                               stop.token(), {command_line, writer_name(), ""});
+    const auto summary = analyze_attention_map(
+        trace, options_,
+        {*output, pool, progress.callback(), stop.token(), {command_line, writer_name(), ""}});
     if (json_) {
       print_json(summary);
     } else {

@@ -16,15 +16,6 @@
 
 namespace kvscope::cli {
 
-/// What an analysis is called with besides its traces and options.
-struct AnalysisRun {
-  ResultWriter& output;
-  ThreadPool& pool;
-  ProgressFn progress;
-  std::stop_token stop;
-  ResultProvenance provenance;
-};
-
 /// The words of a kind.
 struct AnalysisCard {
   std::string kind;

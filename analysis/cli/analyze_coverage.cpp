@@ -101,8 +101,7 @@ class AnalyzeCoverage final : public AnalyzeCommand {
       for (const auto& warning : draft->warnings())
         note("kvscope: {}: {}", draft_->string(), warning);
     }
-    const Json summary = analyze_coverage(traces[0], draft ? &*draft : nullptr, options, run.output,
-                                          run.pool, run.progress, run.stop, run.provenance);
+    const Json summary = analyze_coverage(traces[0], draft ? &*draft : nullptr, options, run);
     for (const Json& sentence : summary["skipped"])
       note("kvscope: left out: {}", sentence.get<std::string>());
     return summary;

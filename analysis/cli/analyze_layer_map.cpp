@@ -30,8 +30,7 @@ class AnalyzeLayerMap final : public AnalyzeCommand {
   void declare_kind(OptionSet& options) override { options.fields(options_); }
   Json options_json() const override { return fields_to_json(options_); }
   Json call(const Traces& traces, const AnalysisRun& run) const override {
-    return analyze_layer_map(traces[0], traces[1], options_, run.output, run.pool, run.progress,
-                             run.stop, run.provenance);
+    return analyze_layer_map(traces[0], traces[1], options_, run);
   }
 
   LayerMapOptions options_;

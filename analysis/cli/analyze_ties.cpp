@@ -84,8 +84,7 @@ class AnalyzeTies final : public AnalyzeCommand {
       model.emplace(load_transformer(model_dir(*model_), {}));
       options.model = &*model;
     }
-    return analyze_ties(traces[0], options, run.output, run.pool, run.progress, run.stop,
-                        run.provenance);
+    return analyze_ties(traces[0], options, run);
   }
   std::string more_text(const Json& summary) const override {
     TextTable table({"method", "ranks", "scores", "rows", "with a tie", "tied set", "keys changed",

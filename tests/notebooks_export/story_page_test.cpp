@@ -127,7 +127,7 @@ TEST_CASE("story page: every cell of an atlas is the analysis's, to 2e-4", "[sto
     MemoryResult result;
     ThreadPool pool(1);
     analyze_attention_map(trace, {layer, slot % 2 == 0 ? 1 : 3, page.n_cells, options.pooling},
-                          result, pool, {}, {});
+                          {result, pool});
     const auto map = result.values<float>("map");
     const auto bytes = bytes_of(page.html, fmt::format("map-{}", slot));
     const CellGrid grid{{0, 53}, {0, 53}, page.block, window_of(trace.info(), layer)};
