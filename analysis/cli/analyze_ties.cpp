@@ -16,7 +16,6 @@ namespace {
 AnalysisCard ties_card() {
   AnalysisCard card;
   card.kind = "ties";
-  card.place = 10;
   card.summary = "ties at the cut of a top-k, by number type of scores and page size";
   card.about =
       "Engines rank keys by scores of f32, bf16 or fp8 (e4m3, with a power of two as scale of a "
@@ -143,8 +142,6 @@ class AnalyzeTies final : public AnalyzeCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_analyze_ties_command() {
-  return std::make_unique<AnalyzeTies>();
-}
+KVSCOPE_COMMAND(210, AnalyzeTies)
 
 }  // namespace kvscope::cli

@@ -320,14 +320,8 @@ class BenchDecode final : public BenchCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_prefill_command() {
-  return std::make_unique<BenchPrefill>();
-}
-std::unique_ptr<Command> make_bench_record_command() {
-  return std::make_unique<BenchRecord>();
-}
-std::unique_ptr<Command> make_bench_decode_command() {
-  return std::make_unique<BenchDecode>();
-}
+KVSCOPE_COMMAND(810, BenchPrefill)
+KVSCOPE_COMMAND(820, BenchRecord)
+KVSCOPE_COMMAND(830, BenchDecode)
 
 }  // namespace kvscope::cli

@@ -180,8 +180,6 @@ class BenchLive final : public BenchReportCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_live_command() {
-  return std::make_unique<BenchLive>();
-}
+KVSCOPE_COMMAND(850, BenchLive)
 
 }  // namespace kvscope::cli

@@ -143,8 +143,6 @@ class BenchNucleus final : public BenchReportCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_nucleus_command() {
-  return std::make_unique<BenchNucleus>();
-}
+KVSCOPE_COMMAND(860, BenchNucleus)
 
 }  // namespace kvscope::cli

@@ -296,8 +296,6 @@ class BenchSelect final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_select_command() {
-  return std::make_unique<BenchSelect>();
-}
+KVSCOPE_COMMAND(840, BenchSelect)
 
 }  // namespace kvscope::cli

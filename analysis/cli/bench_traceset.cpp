@@ -348,8 +348,6 @@ class BenchTraceset final : public BenchReportCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_traceset_command() {
-  return std::make_unique<BenchTraceset>();
-}
+KVSCOPE_COMMAND(880, BenchTraceset)
 
 }  // namespace kvscope::cli

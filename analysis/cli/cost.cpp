@@ -389,8 +389,6 @@ class CostCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_cost_command() {
-  return std::make_unique<CostCommand>();
-}
+KVSCOPE_COMMAND(320, CostCommand)
 
 }  // namespace kvscope::cli

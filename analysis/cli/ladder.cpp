@@ -102,8 +102,6 @@ class LadderCommand final : public AnalyzeCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_ladder_command() {
-  return std::make_unique<LadderCommand>();
-}
+KVSCOPE_COMMAND(310, LadderCommand)
 
 }  // namespace kvscope::cli

@@ -99,8 +99,6 @@ class MergeCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_merge_command() {
-  return std::make_unique<MergeCommand>();
-}
+KVSCOPE_COMMAND(340, MergeCommand)
 
 }  // namespace kvscope::cli

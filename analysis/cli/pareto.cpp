@@ -171,8 +171,6 @@ class ParetoCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_pareto_command() {
-  return std::make_unique<ParetoCommand>();
-}
+KVSCOPE_COMMAND(620, ParetoCommand)
 
 }  // namespace kvscope::cli

@@ -136,8 +136,6 @@ class ReproduceCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_reproduce_command() {
-  return std::make_unique<ReproduceCommand>();
-}
+KVSCOPE_COMMAND(750, ReproduceCommand)
 
 }  // namespace kvscope::cli

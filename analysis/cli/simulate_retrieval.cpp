@@ -336,14 +336,8 @@ class SimulateRuler final : public SimulateRetrieval {
 
 }  // namespace
 
-std::unique_ptr<Command> make_simulate_passkey_command() {
-  return std::make_unique<SimulatePasskey>();
-}
-std::unique_ptr<Command> make_simulate_needle_command() {
-  return std::make_unique<SimulateNeedle>();
-}
-std::unique_ptr<Command> make_simulate_ruler_command() {
-  return std::make_unique<SimulateRuler>();
-}
+KVSCOPE_COMMAND(420, SimulatePasskey)
+KVSCOPE_COMMAND(430, SimulateNeedle)
+KVSCOPE_COMMAND(440, SimulateRuler)
 
 }  // namespace kvscope::cli

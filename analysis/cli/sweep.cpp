@@ -289,8 +289,6 @@ class SweepCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_sweep_command() {
-  return std::make_unique<SweepCommand>();
-}
+KVSCOPE_COMMAND(330, SweepCommand)
 
 }  // namespace kvscope::cli

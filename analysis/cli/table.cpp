@@ -268,8 +268,6 @@ class TableCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_table_command() {
-  return std::make_unique<TableCommand>();
-}
+KVSCOPE_COMMAND(710, TableCommand)
 
 }  // namespace kvscope::cli

@@ -146,8 +146,6 @@ class TokenizeCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_tokenize_command() {
-  return std::make_unique<TokenizeCommand>();
-}
+KVSCOPE_COMMAND(770, TokenizeCommand)
 
 }  // namespace kvscope::cli
