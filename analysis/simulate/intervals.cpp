@@ -106,14 +106,6 @@ PairedTest paired_test(std::span<const double> a, std::span<const double> b,
   return test;
 }
 
-std::vector<std::vector<double>> grouped_bootstrap(
-    const std::vector<std::vector<std::vector<double>>>& values, Index n_resamples,
-    std::initializer_list<std::uint64_t> stream) {
-  std::vector<std::vector<std::vector<std::vector<double>>>> one_text;
-  for (const auto& groups : values) one_text.push_back({groups});
-  return nested_bootstrap(one_text, n_resamples, stream);
-}
-
 std::vector<std::vector<double>> nested_bootstrap(
     const std::vector<std::vector<std::vector<std::vector<double>>>>& values, Index n_resamples,
     std::initializer_list<std::uint64_t> stream) {

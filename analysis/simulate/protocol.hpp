@@ -32,10 +32,9 @@ struct Protocol {
   std::string words() const;
 };
 
-/// A named protocol, whose it is, and what it measures.
+/// A named protocol, and what it measures.
 struct ProtocolEntry {
   Protocol protocol;
-  std::string_view whose;
   std::string_view meaning;
 };
 

@@ -17,10 +17,6 @@ double SpeculativeResult::acceptance_length() const {
          static_cast<double>(accepted.size());
 }
 
-double SpeculativeResult::tokens_per_pass() const {
-  return acceptance_length() + 1.0;
-}
-
 SpeculativeResult decode_speculatively(LiveSequence& verifier, DraftRunner& draft, TokenId last,
                                        Index n_new, Index gamma, const TokenCount& on_tokens) {
   if (gamma < 1) {

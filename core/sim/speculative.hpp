@@ -28,8 +28,6 @@ struct SpeculativeResult {
   double total_seconds = 0.0;  // all rounds, without the prefill
   /// Mean of `accepted`; NaN without passes.
   double acceptance_length() const;
-  /// Tokens per verifier pass, the verifier's own included; NaN without passes.
-  double tokens_per_pass() const;
 };
 
 /// Called after each pass with the number of tokens so far; returns false to stop.

@@ -57,7 +57,6 @@ TEST_CASE("dense speculation equals plain greedy decoding token for token") {
     const auto result = speculate(pair, pair.draft, {}, 200, 40, gamma);
     CHECK(result.tokens == expected);
     CHECK(result.acceptance_length() <= static_cast<double>(gamma));
-    CHECK(std::abs(result.tokens_per_pass() - result.acceptance_length() - 1.0) < 1e-12);
   }
 }
 
