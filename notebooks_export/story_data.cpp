@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <memory>
 
 #include "analysis/kinds/heads.hpp"
 #include "analysis/plot/colour.hpp"

@@ -3,7 +3,6 @@
 #include "core/base/nan.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,6 @@
 // kvscope bench: how fast prefill, recording and decoding run on this machine.
 #include <unistd.h>
 
-#include <functional>
 #include <thread>
 
 #include "analysis/base/number_formats.hpp"

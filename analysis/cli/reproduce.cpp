@@ -2,7 +2,6 @@
 #include <sys/wait.h>
 
 #include <cerrno>
-#include <optional>
 
 #include "analysis/cli/kit.hpp"
 #include "core/base/json_reader.hpp"

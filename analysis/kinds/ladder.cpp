@@ -1,6 +1,5 @@
 #include "analysis/kinds/ladder.hpp"
 
-#include <array>
 #include <map>
 
 #include "analysis/base/calibration_notes.hpp"

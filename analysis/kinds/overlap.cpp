@@ -1,8 +1,6 @@
 #include "analysis/kinds/overlap.hpp"
 
-#include <array>
 #include <bit>
-#include <cstdint>
 #include <map>
 
 #include "analysis/base/kit.hpp"

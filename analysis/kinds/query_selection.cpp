@@ -1,7 +1,5 @@
 #include "analysis/kinds/query_selection.hpp"
 
-#include <optional>
-
 #include "analysis/base/kit.hpp"
 #include "analysis/kinds/query_correlation.hpp"
 #include "core/attention/exact_rows.hpp"

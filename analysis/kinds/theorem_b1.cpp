@@ -1,7 +1,5 @@
 #include "analysis/kinds/theorem_b1.hpp"
 
-#include <optional>
-
 #include "analysis/base/kit.hpp"
 #include "core/attention/quoka_scores.hpp"
 #include "core/attention/theorem_b1.hpp"

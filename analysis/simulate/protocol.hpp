@@ -7,10 +7,7 @@
 // the prompt's last chunk: one list for all of it). "dense/sparse/sparse+unseen".
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {

@@ -3,14 +3,8 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <span>
 #include <stop_token>
-#include <string>
-#include <vector>
 
 #include "analysis/base/column_table.hpp"
 #include "analysis/base/replay_pairs.hpp"
@@ -18,6 +12,7 @@
 #include "analysis/sweep/match.hpp"
 #include "analysis/sweep/sweep.hpp"
 #include "core/base/progress.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 #include "core/sim/live.hpp"
 #include "core/trace/source.hpp"

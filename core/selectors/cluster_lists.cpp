@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdint>
 
 #include "core/attention/score_rows.hpp"
 #include "core/base/error.hpp"

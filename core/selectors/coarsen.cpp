@@ -6,8 +6,6 @@
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <vector>
 
 #include "core/attention/topk.hpp"
 #include "core/base/error.hpp"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
-#include <optional>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/stopwatch.hpp"

@@ -12,10 +12,7 @@
 // dropped never comes back. With selector "full" every call has the bits of the plain model.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <span>
-
+#include "core/base/vocabulary.hpp"
 #include "core/model/transformer.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/sim/live_stats.hpp"

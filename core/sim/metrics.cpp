@@ -1,11 +1,8 @@
 #include "core/sim/metrics.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <utility>
 
 #include "core/attention/key_kernels.hpp"
 #include "core/attention/list_kernels.hpp"

@@ -10,10 +10,7 @@
 // be.
 #pragma once
 
-#include <functional>
-#include <span>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/sim/draft_runner.hpp"
 #include "core/sim/live.hpp"
 

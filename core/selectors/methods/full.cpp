@@ -2,7 +2,6 @@
 //
 // Source: dense attention. Cost: no scoring; attends to everything. Stores nothing. Never
 // fails, never saves.
-#include <optional>
 
 #include "core/selectors/registry.hpp"
 

@@ -70,7 +70,6 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "core/attention/head_share.hpp"
 #include "core/attention/score_rows.hpp"

@@ -33,7 +33,6 @@
 // verification row by row; the call's own keys are kept.
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "core/attention/score_rows.hpp"
 #include "core/selectors/candidates.hpp"

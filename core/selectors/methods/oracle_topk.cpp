@@ -18,7 +18,6 @@
 //
 // Optimal for retained mass, not for the output's error: values are not looked at.
 #include <algorithm>
-#include <optional>
 
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/owners.hpp"

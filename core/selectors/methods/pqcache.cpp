@@ -29,7 +29,6 @@
 // The budget buys the keys between them. Decode and verification; prefill stays dense.
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "core/attention/score_rows.hpp"
 #include "core/selectors/cost_units.hpp"

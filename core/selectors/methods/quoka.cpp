@@ -24,8 +24,6 @@
 // and each query's own position forced (force-self). Slots pair by rank. Zero vectors score 0. In
 // decode the single query is the slot. Ratios are of the candidates of the active scope.
 #include <algorithm>
-#include <cstdint>
-#include <optional>
 
 #include "core/attention/quoka_scores.hpp"
 #include "core/base/splitmix64.hpp"

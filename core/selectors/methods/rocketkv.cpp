@@ -18,8 +18,6 @@
 // is the user's (published: half of its logarithm).
 #include <fmt/format.h>
 
-#include <memory>
-
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/selectors/registry.hpp"

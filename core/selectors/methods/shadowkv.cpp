@@ -42,7 +42,6 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/score_rows.hpp"

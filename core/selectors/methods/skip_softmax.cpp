@@ -34,11 +34,9 @@
 // prefill sample is the last block-q queries of a context, as a call judges them; there, whole
 // prompts. A phase in which no threshold skips a tenth keeps all tiles.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "core/base/parallel.hpp"
 #include "core/selectors/artifact.hpp"

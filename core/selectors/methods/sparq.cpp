@@ -22,7 +22,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 
 #include "core/attention/head_share.hpp"
 #include "core/attention/sparq_queries.hpp"

@@ -8,7 +8,6 @@
 // cannot be done on recorded keys.
 // Cost: no scoring. Stores nothing. Fails on everything between the sinks and the window.
 #include <algorithm>
-#include <optional>
 
 #include "core/base/work_tally.hpp"
 #include "core/selectors/registry.hpp"

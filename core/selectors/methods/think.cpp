@@ -23,8 +23,6 @@
 // vote. Equal channels: the earlier one stays.
 #include <algorithm>
 #include <deque>
-#include <utility>
-#include <vector>
 
 #include "core/attention/score_rows.hpp"
 #include "core/attention/topk.hpp"
