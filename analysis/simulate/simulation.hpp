@@ -108,10 +108,8 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
 SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
                                   Phase phase, ThreadPool& pool);
 
-/// `n` tokens of the text from `begin` on, in which the special tokens in front take the place of
-/// as many of its own.
-std::vector<TokenId> text_window(const SimulationModels& models, Index begin, Index n);
-/// The same of another text.
+/// `n` tokens of a text from `begin` on, in which the special tokens in front take the place of as
+/// many of its own.
 std::vector<TokenId> text_window(const SimulationModels& models, std::span<const TokenId> text,
                                  Index begin, Index n);
 

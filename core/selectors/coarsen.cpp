@@ -88,10 +88,6 @@ class Coarsen final : public Selector {
   }
   void evict(const SelectCall& call, AliveMask& alive) override { method_->evict(call, alive); }
 
-  Selection select(const SelectCall& call) override {
-    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
-  }
-
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     if (is_mean()) make_mean_queries(call);
     SelectCall question = question_for(call);

@@ -59,10 +59,6 @@ class Every final : public Selector {
   std::vector<ArtifactOrigin> artifacts() const override { return method_->artifacts(); }
   void reset(const AttentionShape& shape) override { method_->reset(shape); }
 
-  Selection select(const SelectCall& call) override {
-    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
-  }
-
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     is_reused_ = false;
     if (call.phase == Phase::prefill) return method_->select_budgets(call, budgets);

@@ -25,8 +25,6 @@ struct LiveOptions {
   MethodSpec selector = "full";
   std::optional<Budget> budget;       // empty for methods that take none
   std::optional<Index> dense_layers;  // leading layers left dense; empty = the method's own default
-  /// Of the method's scores; f64 gives replay's lists.
-  ScorePrecision score_precision = ScorePrecision::f32;
 };
 
 /// How a prompt is filled in.

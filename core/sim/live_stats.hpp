@@ -33,8 +33,6 @@ struct KeptTotals {
   void add(const KeptTotals& other);
   /// 1 - attended / visible, a ratio of totals over query heads; 0 if nothing was counted.
   double reduction() const;
-  /// Keys attended to per query, mean; 0 if nothing was counted.
-  double mean_kept(double n_queries) const;
 };
 
 /// What calls cost over all layers without a sliding window, those included that the method leaves
@@ -66,7 +64,6 @@ struct LiveStats {
   std::array<KeptTotals, 3> kept;  // by Phase
   std::array<CostTotals, 3> cost;  // the same
   LiveTimes times;
-  double n_sparse_queries = 0.0;  // (query, layer) pairs behind `kept`, all phases
 
   KeptTotals& of(Phase phase) { return kept[static_cast<std::size_t>(phase)]; }
   const KeptTotals& of(Phase phase) const { return kept[static_cast<std::size_t>(phase)]; }

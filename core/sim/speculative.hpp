@@ -23,8 +23,6 @@ struct SpeculativeResult {
   /// The draft's forward calls, and its attention rows for methods that read them.
   double draft_seconds = 0.0;
   double total_seconds = 0.0;  // all rounds, without the prefill
-  /// Mean of `accepted`; NaN without passes.
-  double acceptance_length() const;
 };
 
 /// Called after each pass with the number of tokens so far; returns false to stop.
