@@ -2,25 +2,17 @@
 #include "notebooks_export/story_page.hpp"
 
 #include <fmt/format.h>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 
 #include "analysis/kinds/attention_map.hpp"
 #include "analysis/kinds/explain_key.hpp"
-#include "core/base/error.hpp"
 #include "core/trace/result.hpp"
 #include "notebooks_export/story_frames.hpp"
 #include "notebooks_export/story_kept.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::story_page_test {
 namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 /// The text of the element with this id.
 std::string element(const std::string& html, const std::string& id) {
