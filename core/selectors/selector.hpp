@@ -93,9 +93,9 @@ inline const std::vector<Budget::Kind> kTokenBudgets = {Budget::Kind::tokens, Bu
 
 /// Static description of a method: drives menus, legality checks and the cost columns.
 struct SelectorCaps {
-  bool prefill = false;
-  bool decode = false;
-  bool verify = false;
+  bool prefill = true;
+  bool decode = true;
+  bool verify = true;
   ListOwner owner = ListOwner::kv_head;
   bool permanent = false;    // evicts keys for good
   bool needs_probs = false;  // observe() must be fed

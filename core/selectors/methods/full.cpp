@@ -11,13 +11,7 @@ namespace {
 
 class Full final : public Selector {
  public:
-  SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::layer,
-            .is_static = true};
-  }
+  SelectorCaps caps() const override { return {.owner = ListOwner::layer, .is_static = true}; }
   Selection select(const SelectCall& call) override {
     Selection selection;
     selection.owner = ListOwner::layer;

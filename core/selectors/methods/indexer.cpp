@@ -137,7 +137,6 @@ class Indexer final : public Selector {
   }
   SelectorCaps caps() const override {
     SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
     caps.owner = list_owner();
     caps.needs_calibration = !file_.is_named() && from_ == IndexFrom::fit;
     caps.needs_side = is_recorded();

@@ -53,11 +53,7 @@ class Quoka final : public SharedScoreSelector, QuokaRules {
              "past: the chunk is forced on top of the budget; whole: its keys compete within it");
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::kv_head,
-            .budgets = kTokenBudgets,
+    return {.budgets = kTokenBudgets,
             .forced_inside_budget = scope_ == Scope::whole,
             .dense_layers = dense_layers};
   }

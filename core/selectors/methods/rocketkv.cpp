@@ -49,13 +49,7 @@ class RocketKv final : public Selector {
     if (prompt_budget_ != "tokens=2048" || kernel_ != 63) stack();
   }
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::kv_head,
-            .permanent = true,
-            .budgets = kTokenBudgets,
-            .keeps_by_option = true};
+    return {.permanent = true, .budgets = kTokenBudgets, .keeps_by_option = true};
   }
   void reset(const AttentionShape& shape) override { stack().reset(shape); }
   Selection select(const SelectCall& call) override {

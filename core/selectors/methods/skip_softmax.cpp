@@ -87,7 +87,6 @@ class SkipSoftmax final : public Selector {
   }
   SelectorCaps caps() const override {
     SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
     caps.owner = ListOwner::q_head;
     caps.page_size = block_k_;
     caps.needs_calibration = goes_by_target() && !file_.is_named();

@@ -22,10 +22,7 @@ class StreamingLlm final : public Selector {
   Index n_sink_ = first_tokens_option(n_sink_);
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::layer,
+    return {.owner = ListOwner::layer,
             .is_static = true,
             .budgets = kTokenBudgets,
             .forced_inside_budget = true};
