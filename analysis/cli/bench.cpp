@@ -26,9 +26,9 @@ class BenchCommand : public Command {
     options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
     options.renamed("tokens", "lengths");
     options.add("lengths", "N", "prompt length; the embedded book is repeated if it is too short",
-                n_tokens_);
-    options.add("chunk", "N", "tokens per prefill call", chunk_);
-    options.add("repeat", "N", "measured runs, after one that is not", n_repeats_);
+                n_tokens_, in(1, kMostTokens));
+    options.add("chunk", "N", "tokens per prefill call", chunk_, at_least(1));
+    options.add("repeat", "N", "measured runs, after one that is not", n_repeats_, in(1, 1000));
     declare_more(options);
     engine_.declare(options);
     work_.declare(options);
@@ -36,9 +36,6 @@ class BenchCommand : public Command {
   }
 
   int run(const OptionSet&, const std::string& command_line) override {
-    check_range("lengths", n_tokens_, 1, kMostTokens);
-    if (chunk_ < 1) throw UsageError("--chunk: expected at least 1, found {}", chunk_);
-    check_range("repeat", n_repeats_, 1, 1000);
     const fs::path dir = model_dir(model_);
     const ModelConfig config = load_config(dir);
     if (n_tokens_ + n_extra_tokens() > config.max_positions) {
@@ -277,12 +274,9 @@ class BenchDecode final : public BenchCommand {
 
  private:
   void declare_more(OptionSet& options) override {
-    options.add("steps", "N", "decode steps of one run", n_steps_);
+    options.add("steps", "N", "decode steps of one run", n_steps_, at_least(1));
   }
-  Index n_extra_tokens() const override {
-    if (n_steps_ < 1) throw UsageError("--steps: expected at least 1, found {}", n_steps_);
-    return n_steps_;
-  }
+  Index n_extra_tokens() const override { return n_steps_; }
 
   void measure(const Session& session, Json& report) override {
     const ModelConfig& config = session.model.config();

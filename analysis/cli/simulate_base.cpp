@@ -144,7 +144,7 @@ void SimulateCommand::declare(OptionSet& options) {
   if (shows_prompts()) {
     options.add("show-prompts", "N",
                 "print the first N prompts, what was expected and what every method answered",
-                n_shown_);
+                n_shown_, at_least(0));
   }
   options.add("out", "FILE", "write the table as .csv, .json or .h5 (with curves and grids)", out_)
       .short_name = 'o';
@@ -194,7 +194,6 @@ void SimulateCommand::check_usage() const {
         texts_.begin() + static_cast<std::ptrdiff_t>(i))
       throw UsageError("--text: {} is given twice", texts_[i].string());
   }
-  if (n_shown_ < 0) throw UsageError("--show-prompts: expected at least 0, found {}", n_shown_);
   if (!match_.empty() && !budgets_.empty())
     throw UsageError(
         "--match and --budget exclude each other: a match finds every method's budget");
