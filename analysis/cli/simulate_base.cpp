@@ -8,6 +8,7 @@
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/prompt.hpp"
+#include "analysis/cli/sweep_output.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "analysis/simulate/match_live.hpp"
 #include "analysis/simulate/prompts.hpp"
@@ -22,15 +23,6 @@
 namespace kvscope::cli {
 
 namespace {
-
-void check_simulation_output(const fs::path& out, bool overwrite) {
-  const std::string extension = out.extension().string();
-  if (extension != ".csv" && extension != ".json" && extension != ".h5") {
-    throw UsageError("--out: expected a file name that ends in .csv, .json or .h5, found {}",
-                     out.string());
-  }
-  check_new_output(out, overwrite, "--overwrite");
-}
 
 fs::path journal_of(const fs::path& out) {
   return fs::path(out.string() + ".journal");
@@ -202,7 +194,7 @@ void SimulateCommand::check_usage() const {
 int SimulateCommand::run(const OptionSet& given, const std::string&) {
   check_usage();
   check_task();
-  if (out_ && !units_.is_alone()) check_simulation_output(*out_, overwrite_);
+  if (out_ && !units_.is_alone()) check_table_output(*out_, overwrite_);
   const SimulationOptions options = simulation_options();
   const int n_threads = work_.n_threads();
   engine_.check();
@@ -330,7 +322,7 @@ SimulationResult SimulateCommand::compute(SimulationTask& task, const Simulation
 
 void SimulateCommand::write_output(const SimulationTask& task,
                                    const SimulationResult& result) const {
-  check_simulation_output(*out_, overwrite_);
+  check_table_output(*out_, overwrite_);
   if (out_->extension() == ".h5") {
     const auto output = create_result_file(*out_, overwrite_);
     write_simulation(task, result, *output, writer_name());
