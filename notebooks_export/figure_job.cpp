@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <memory>
-
 #include "core/base/version.hpp"
 #include "notebooks_export/open_result.hpp"
 #include "traces/hash.hpp"

@@ -1,11 +1,7 @@
 // A paper table as LaTeX: booktabs rules, no other package, ready for \input.
 #pragma once
 
-#include <array>
-#include <optional>
-#include <string>
-#include <string_view>
-
+#include "core/base/vocabulary.hpp"
 #include "notebooks_export/paper_table.hpp"
 
 namespace kvscope {

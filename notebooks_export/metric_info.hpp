@@ -2,9 +2,7 @@
 // are written.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,11 +1,8 @@
 // Part of a canvas as a canvas of its own: for figures inside a page.
 #pragma once
 
-#include <span>
-#include <string_view>
-#include <vector>
-
 #include "analysis/plot/canvas.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

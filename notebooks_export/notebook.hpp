@@ -3,9 +3,8 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <string_view>
-#include <vector>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <fstream>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "analysis/base/read_table.hpp"

@@ -5,7 +5,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <vector>
 
 #include "analysis/simulate/row_units.hpp"
 #include "core/base/error.hpp"

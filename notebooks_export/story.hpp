@@ -4,13 +4,10 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "analysis/base/trace_selection.hpp"
 #include "analysis/figures/figure_kind.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope {

@@ -2,15 +2,11 @@
 // hold them: 16 bits a cell.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <span>
 #include <stop_token>
-#include <string>
-#include <vector>
 
 #include "analysis/base/pooled_rows.hpp"
 #include "core/base/parallel.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/trace/source.hpp"
 
 namespace kvscope {

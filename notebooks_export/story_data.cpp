@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <memory>
 
 #include "analysis/kinds/heads.hpp"
 #include "analysis/plot/colour.hpp"
@@ -232,7 +230,7 @@ class Computation {
     heads.needle = options_.needle;
     heads.cells = 4;  // the page has its own maps
     MemoryResult numbers;
-    analyze_heads(source(*planned.trace), heads, numbers, pool_, {}, stop_);
+    analyze_heads(source(*planned.trace), heads, {numbers, pool_, {}, stop_});
     for (const HeadMeasure& measure : kHeadMeasures) {
       const auto values = numbers.values<double>(measure.name);
       const bool says_something = std::any_of(

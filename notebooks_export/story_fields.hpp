@@ -6,13 +6,10 @@
 #include <filesystem>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/vocabulary.hpp"
 #include "notebooks_export/story.hpp"
 
 namespace kvscope::story_fields {

@@ -1,15 +1,12 @@
 // Which keys methods keep for the queries of one head, asked by replay, as a story shows them.
 #pragma once
 
-#include <functional>
-#include <span>
 #include <stop_token>
-#include <string>
-#include <vector>
 
 #include "core/attention/selection.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/progress.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/trace/source.hpp"
 #include "notebooks_export/story.hpp"
 #include "notebooks_export/story_cells.hpp"

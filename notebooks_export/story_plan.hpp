@@ -2,12 +2,8 @@
 // decided before anything is computed, so that the page keeps its size.
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "core/base/fields.hpp"
+#include "core/base/vocabulary.hpp"
 #include "notebooks_export/story.hpp"
 #include "notebooks_export/story_cells.hpp"
 

@@ -2,10 +2,7 @@
 // do with each of them.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "notebooks_export/story_cells.hpp"
 #include "notebooks_export/story_kept.hpp"
 #include "notebooks_export/story_plan.hpp"

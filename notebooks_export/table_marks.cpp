@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <string>
-#include <utility>
 
 namespace kvscope {
 

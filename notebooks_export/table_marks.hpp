@@ -1,10 +1,7 @@
 // Which cells of a paper table are the best and the second of those that compete.
 #pragma once
 
-#include <cstddef>
-#include <optional>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "notebooks_export/paper_table.hpp"
 
 namespace kvscope {

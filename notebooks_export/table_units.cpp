@@ -1,6 +1,5 @@
 #include "notebooks_export/table_units.hpp"
 
-#include <array>
 #include <cmath>
 
 #include "analysis/base/paired_numbers.hpp"

@@ -12,10 +12,8 @@
 namespace kvscope {
 
 namespace {
-constexpr Index kRowsPerBlock = 16;
-}
 
-namespace {
+constexpr Index kRowsPerBlock = 16;
 
 void add_formats_of(std::span<const TraceSource* const> traces, nlohmann::ordered_json& config) {
   nlohmann::ordered_json all;
@@ -29,8 +27,8 @@ void add_formats_of(std::span<const TraceSource* const> traces, nlohmann::ordere
 
 }  // namespace
 
-ResultInfo make_result_info(std::string_view kind, std::span<const TraceSource* const> traces,
-                            nlohmann::ordered_json config, const ResultProvenance& provenance) {
+void AnalysisRun::begin(std::string_view kind, std::span<const TraceSource* const> traces,
+                        nlohmann::ordered_json config) const {
   ResultInfo info;
   info.kind = kind;
   for (const TraceSource* trace : traces) {
@@ -44,13 +42,18 @@ ResultInfo make_result_info(std::string_view kind, std::span<const TraceSource* 
   info.writer = provenance.writer;
   info.created = provenance.created;
   if (provenance.made != nullptr) *provenance.made = info;
-  return info;
+  output.begin(info);
 }
 
-ResultInfo make_result_info(std::string_view kind, const TraceSource& trace,
-                            nlohmann::ordered_json config, const ResultProvenance& provenance) {
+void AnalysisRun::begin(std::string_view kind, const TraceSource& trace,
+                        nlohmann::ordered_json config) const {
   const TraceSource* const traces[] = {&trace};
-  return make_result_info(kind, traces, std::move(config), provenance);
+  begin(kind, traces, std::move(config));
+}
+
+nlohmann::ordered_json AnalysisRun::finish(nlohmann::ordered_json summary) const {
+  output.finish(summary);
+  return summary;
 }
 
 nlohmann::ordered_json with_part(nlohmann::ordered_json options, const TraceInfo& part) {

@@ -6,6 +6,7 @@
 
 #include "core/attention/score_rows.hpp"
 #include "core/base/parallel.hpp"
+#include "core/base/progress.hpp"
 #include "core/base/vocabulary.hpp"
 #include "core/trace/result_writer.hpp"
 #include "core/trace/source.hpp"
@@ -17,17 +18,25 @@ struct ResultProvenance {
   std::string command_line;
   std::string writer;
   std::string created;
-  ResultInfo* made = nullptr;  // gets what make_result_info makes, where somebody asks
+  ResultInfo* made = nullptr;  // gets what the result says of itself, where somebody asks
 };
 
-/// ResultInfo of an analysis of `traces`; its configuration says which numbers of theirs are not in
-/// f32 (analysis/base/number_formats.hpp).
-ResultInfo make_result_info(std::string_view kind, std::span<const TraceSource* const> traces,
-                            nlohmann::ordered_json config, const ResultProvenance& provenance);
+/// What an analysis is called with besides its traces and options.
+struct AnalysisRun {
+  ResultWriter& output;
+  ThreadPool& pool;
+  ProgressFn progress = {};
+  std::stop_token stop = {};
+  ResultProvenance provenance = {};
 
-/// The same of one trace.
-ResultInfo make_result_info(std::string_view kind, const TraceSource& trace,
-                            nlohmann::ordered_json config, const ResultProvenance& provenance);
+  /// Begins the output as an analysis of a trace, or of several; the configuration says which
+  /// numbers of theirs are not in f32 (analysis/base/number_formats.hpp).
+  void begin(std::string_view kind, const TraceSource& trace, nlohmann::ordered_json config) const;
+  void begin(std::string_view kind, std::span<const TraceSource* const> traces,
+             nlohmann::ordered_json config) const;
+  /// Finishes the output with the summary, and returns it.
+  nlohmann::ordered_json finish(nlohmann::ordered_json summary) const;
+};
 
 /// The options of an analysis, and the layers and heads of the part that it looks at.
 nlohmann::ordered_json with_part(nlohmann::ordered_json options, const TraceInfo& part);

@@ -3,7 +3,6 @@
 #include "core/base/nan.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -104,12 +103,6 @@ double mean(std::span<const double> x) {
   return result.value();
 }
 
-double mean(std::span<const float> x) {
-  Mean result;
-  for (float value : x) result.add(static_cast<double>(value));
-  return result.value();
-}
-
 double quantile(std::span<const double> x, double q) {
   std::vector<double> sorted;
   std::copy_if(x.begin(), x.end(), std::back_inserter(sorted),
@@ -157,18 +150,6 @@ double partial_spearman(std::span<const double> x, std::span<const double> y,
                         std::span<const double> z) {
   const auto [a, b, c] = complete_triples(x, y, z);
   return partial_of_complete(ranks_of(a), ranks_of(b), ranks_of(c));
-}
-
-std::vector<std::int64_t> histogram(std::span<const double> x, double low, double high,
-                                    Index n_bins) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(std::max<Index>(n_bins, 0)), 0);
-  if (counts.empty() || !(high > low)) return counts;
-  for (double value : x) {
-    if (!(value >= low && value <= high)) continue;
-    const auto bin = static_cast<Index>((value - low) / (high - low) * static_cast<double>(n_bins));
-    ++counts[static_cast<std::size_t>(std::min(bin, n_bins - 1))];
-  }
-  return counts;
 }
 
 nlohmann::ordered_json json_number(double x) {

@@ -18,7 +18,6 @@ struct Interval {
 
 /// Mean of the entries that are not NaN; NaN if there are none.
 double mean(std::span<const double> x);
-double mean(std::span<const float> x);
 
 /// The q-quantile (0 <= q <= 1) of the entries that are not NaN, linear between neighbours; NaN if
 /// there are none.
@@ -42,11 +41,6 @@ double partial_correlation(std::span<const double> x, std::span<const double> y,
 /// The same of the ranks of x, y and z: Spearman's given z.
 double partial_spearman(std::span<const double> x, std::span<const double> y,
                         std::span<const double> z);
-
-/// Counts in n_bins equal bins of [low, high]; entries outside and NaN are left out, `high` falls
-/// in the last bin.
-std::vector<std::int64_t> histogram(std::span<const double> x, double low, double high,
-                                    Index n_bins);
 
 /// A running mean that ignores NaN.
 class Mean {

@@ -10,7 +10,6 @@ namespace {
 class AttentionMapCommand final : public Command {
  public:
   std::string name() const override { return "analyze attention-map"; }
-  int place() const override { return 8; }
   std::string summary() const override {
     return "the attention map of one head, pooled for a figure";
   }
@@ -43,8 +42,9 @@ class AttentionMapCommand final : public Command {
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
     ProgressReporter progress(work_.progress);
-    const auto summary = analyze_attention_map(trace, options_, *output, pool, progress.callback(),
-                                               stop.token(), {command_line, writer_name(), ""});
+    const auto summary = analyze_attention_map(
+        trace, options_,
+        {*output, pool, progress.callback(), stop.token(), {command_line, writer_name(), ""}});
     if (json_) {
       print_json(summary);
     } else {
@@ -69,8 +69,6 @@ class AttentionMapCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_analyze_attention_map_command() {
-  return std::make_unique<AttentionMapCommand>();
-}
+KVSCOPE_COMMAND(208, AttentionMapCommand)
 
 }  // namespace kvscope::cli

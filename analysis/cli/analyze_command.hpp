@@ -16,19 +16,9 @@
 
 namespace kvscope::cli {
 
-/// What an analysis is called with besides its traces and options.
-struct AnalysisRun {
-  ResultWriter& output;
-  ThreadPool& pool;
-  ProgressFn progress;
-  std::stop_token stop;
-  ResultProvenance provenance;
-};
-
 /// The words of a kind.
 struct AnalysisCard {
   std::string kind;
-  int place = 100;  // among the kinds
   std::string summary;
   std::string about = "";  // a sentence or two for the help: what the numbers mean
   std::vector<ReportColumn> columns;
@@ -41,7 +31,6 @@ class AnalyzeCommand : public Command {
  public:
   std::string name() const override { return "analyze " + card_.kind; }
   std::string summary() const override { return card_.summary; }
-  int place() const override { return card_.place; }
   std::string description() const override;
   std::vector<Example> examples() const override;
   void declare(OptionSet& options) override;

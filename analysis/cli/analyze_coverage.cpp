@@ -25,7 +25,6 @@ std::vector<double> parse_shares(std::string_view text) {
 AnalysisCard coverage_card() {
   AnalysisCard card;
   card.kind = "coverage";
-  card.place = 7;
   card.summary = "attention kept per layer, head and page; nucleus sizes, smallest budgets";
   card.columns = {{"nucleus_0.5", "keys p=0.5"},
                   {"nucleus_0.9", "p=0.9"},
@@ -101,8 +100,7 @@ class AnalyzeCoverage final : public AnalyzeCommand {
       for (const auto& warning : draft->warnings())
         note("kvscope: {}: {}", draft_->string(), warning);
     }
-    const Json summary = analyze_coverage(traces[0], draft ? &*draft : nullptr, options, run.output,
-                                          run.pool, run.progress, run.stop, run.provenance);
+    const Json summary = analyze_coverage(traces[0], draft ? &*draft : nullptr, options, run);
     for (const Json& sentence : summary["skipped"])
       note("kvscope: left out: {}", sentence.get<std::string>());
     return summary;
@@ -140,8 +138,6 @@ class AnalyzeCoverage final : public AnalyzeCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_analyze_coverage_command() {
-  return std::make_unique<AnalyzeCoverage>();
-}
+KVSCOPE_COMMAND(207, AnalyzeCoverage)
 
 }  // namespace kvscope::cli

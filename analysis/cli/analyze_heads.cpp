@@ -9,7 +9,6 @@ namespace {
 AnalysisCard heads_card() {
   AnalysisCard card;
   card.kind = "heads";
-  card.place = 9;
   card.summary = "which heads do what: distance, sink, retrieval, loss, small maps";
   card.about =
       "Measures every query head on exact rows: mean attention distance, entropy, the "
@@ -55,8 +54,6 @@ class AnalyzeHeads final : public AnalyzeOne<HeadsOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_analyze_heads_command() {
-  return std::make_unique<AnalyzeHeads>();
-}
+KVSCOPE_COMMAND(209, AnalyzeHeads)
 
 }  // namespace kvscope::cli

@@ -11,7 +11,6 @@ namespace {
 AnalysisCard layer_map_card() {
   AnalysisCard card;
   card.kind = "layer-map";
-  card.place = 4;
   card.summary = "SpecAttn: KL(verifier || draft) of all layer pairs, layer maps";
   card.columns = {{"draft_layer", "mapped to"},           {"kl", "KL"},
                   {"total_variation", "total variation"}, {"pinsker_floor", "Pinsker floor"},
@@ -30,8 +29,7 @@ class AnalyzeLayerMap final : public AnalyzeCommand {
   void declare_kind(OptionSet& options) override { options.fields(options_); }
   Json options_json() const override { return fields_to_json(options_); }
   Json call(const Traces& traces, const AnalysisRun& run) const override {
-    return analyze_layer_map(traces[0], traces[1], options_, run.output, run.pool, run.progress,
-                             run.stop, run.provenance);
+    return analyze_layer_map(traces[0], traces[1], options_, run);
   }
 
   LayerMapOptions options_;
@@ -39,8 +37,6 @@ class AnalyzeLayerMap final : public AnalyzeCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_analyze_layer_map_command() {
-  return std::make_unique<AnalyzeLayerMap>();
-}
+KVSCOPE_COMMAND(204, AnalyzeLayerMap)
 
 }  // namespace kvscope::cli

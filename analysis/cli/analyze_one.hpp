@@ -20,8 +20,7 @@ concept LooksAtAPart = requires(Options& options) {
 template <class Options>
 class AnalyzeOne : public AnalyzeCommand {
  public:
-  using Analysis = Json (*)(const TraceSource&, const Options&, ResultWriter&, ThreadPool&,
-                            const ProgressFn&, std::stop_token, const ResultProvenance&);
+  using Analysis = Json (*)(const TraceSource&, const Options&, const AnalysisRun&);
 
   AnalyzeOne(Analysis analysis, AnalysisCard card)
       : AnalyzeCommand(std::move(card)), analysis_(analysis) {}
@@ -44,8 +43,7 @@ class AnalyzeOne : public AnalyzeCommand {
   Json call(const Traces& traces, const AnalysisRun& run) const final {
     Options options = options_;
     if constexpr (LooksAtAPart<Options>) options.selection = selection_.selection();
-    return analysis_(traces[0], options, run.output, run.pool, run.progress, run.stop,
-                     run.provenance);
+    return analysis_(traces[0], options, run);
   }
 
   Analysis analysis_;

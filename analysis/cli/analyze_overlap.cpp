@@ -9,7 +9,6 @@ namespace {
 AnalysisCard overlap_card() {
   AnalysisCard card;
   card.kind = "overlap";
-  card.place = 12;
   card.summary = "which keys methods share, and who keeps what the others drop";
   card.about =
       "Replays the methods and compares their lists of the keys before each call, two by two at "
@@ -50,8 +49,6 @@ class AnalyzeOverlap final : public AnalyzeOne<OverlapOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_analyze_overlap_command() {
-  return std::make_unique<AnalyzeOverlap>();
-}
+KVSCOPE_COMMAND(212, AnalyzeOverlap)
 
 }  // namespace kvscope::cli

@@ -10,7 +10,6 @@ namespace {
 AnalysisCard quoka_card() {
   AnalysisCard card;
   card.kind = "quoka";
-  card.place = 1;
   card.summary = "QuoKA: representative queries of a chunk, key scores, kept keys";
   card.columns = {
       {"mass_mean", "attention kept"},         {"mass_p05", "5th percentile"},
@@ -38,8 +37,6 @@ class AnalyzeQuoka final : public AnalyzeOne<QuokaOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_analyze_quoka_command() {
-  return std::make_unique<AnalyzeQuoka>();
-}
+KVSCOPE_COMMAND(201, AnalyzeQuoka)
 
 }  // namespace kvscope::cli

@@ -16,7 +16,6 @@ namespace {
 AnalysisCard ties_card() {
   AnalysisCard card;
   card.kind = "ties";
-  card.place = 10;
   card.summary = "ties at the cut of a top-k, by number type of scores and page size";
   card.about =
       "Engines rank keys by scores of f32, bf16 or fp8 (e4m3, with a power of two as scale of a "
@@ -84,8 +83,7 @@ class AnalyzeTies final : public AnalyzeCommand {
       model.emplace(load_transformer(model_dir(*model_), {}));
       options.model = &*model;
     }
-    return analyze_ties(traces[0], options, run.output, run.pool, run.progress, run.stop,
-                        run.provenance);
+    return analyze_ties(traces[0], options, run);
   }
   std::string more_text(const Json& summary) const override {
     TextTable table({"method", "ranks", "scores", "rows", "with a tie", "tied set", "keys changed",
@@ -144,8 +142,6 @@ class AnalyzeTies final : public AnalyzeCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_analyze_ties_command() {
-  return std::make_unique<AnalyzeTies>();
-}
+KVSCOPE_COMMAND(210, AnalyzeTies)
 
 }  // namespace kvscope::cli

@@ -1,18 +1,16 @@
 // kvscope bench: how fast prefill, recording and decoding run on this machine.
 #include <unistd.h>
 
-#include <functional>
 #include <thread>
 
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/statistics.hpp"
+#include "analysis/cli/bench_report.hpp"
 #include "analysis/cli/capture_options.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/stopwatch.hpp"
-#include "core/base/cpu.hpp"
-#include "core/base/other_load.hpp"
 #include "core/model/flop_count.hpp"
 
 namespace kvscope::cli {
@@ -21,61 +19,7 @@ namespace {
 constexpr Index kMostTokens = 1'000'000'000;  // sums of a few such numbers do not overflow
 
 /// What all three measurements share: a model, a prompt, repeats after one warm-up, a report.
-class BenchCommand : public Command {
- public:
-  void declare(OptionSet& options) override {
-    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
-    options.renamed("tokens", "lengths");
-    options.add("lengths", "N", "prompt length; the embedded book is repeated if it is too short",
-                n_tokens_);
-    options.add("chunk", "N", "tokens per prefill call", chunk_);
-    options.add("repeat", "N", "measured runs, after one that is not", n_repeats_);
-    declare_more(options);
-    engine_.declare(options);
-    work_.declare(options);
-    declare_json(options, json_);
-  }
-
-  int run(const OptionSet&, const std::string& command_line) override {
-    check_range("lengths", n_tokens_, 1, kMostTokens);
-    if (chunk_ < 1) throw UsageError("--chunk: expected at least 1, found {}", chunk_);
-    check_range("repeat", n_repeats_, 1, 1000);
-    const fs::path dir = model_dir(model_);
-    const ModelConfig config = load_config(dir);
-    if (n_tokens_ + n_extra_tokens() > config.max_positions) {
-      throw UsageError("{} tokens exceed the model's context of {} positions",
-                       n_tokens_ + n_extra_tokens(), config.max_positions);
-    }
-    const Transformer model = load_transformer(dir, engine_);
-    const std::vector<TokenId> prompt = make_prompt(config);
-    const int n_threads = work_.n_threads();
-    const StopOnSignal stop;
-    ThreadPool pool(n_threads);
-    ProgressReporter progress(work_.progress);
-    Json report = {{"bench", name().substr(6)},
-                   {"model", model_name(dir)},
-                   {"model_hash", hash_of_model(dir, model)},
-                   {"n_parameters", config.n_parameters()},
-                   {"tokens", n_tokens_},
-                   {"chunk", chunk_},
-                   {"repeat", n_repeats_},
-                   {"matmul", engine_.matmul_name()},
-                   {"kv_dtype", engine_.kv_dtype},
-                   {"device", engine_.device},
-                   {"threads", n_threads},
-                   {"cpu", cpu_name()},
-                   {"vector_target", vector_targets().empty() ? "" : vector_targets().front()},
-                   {"version", writer_name()},
-                   {"command_line", command_line}};
-    Session session{model, dir, prompt, pool, stop.token(), progress.callback()};
-    const OtherLoad others;
-    measure(session, report);
-    report["machine_cores"] = std::thread::hardware_concurrency();
-    report["other_cores"] = json_number(others.cores());
-    json_ ? print_json(report) : print(describe(report));
-    return kOk;
-  }
-
+class BenchCommand : public BenchReportCommand {
  protected:
   struct Session {
     const Transformer& model;
@@ -88,7 +32,43 @@ class BenchCommand : public Command {
 
   virtual void declare_more(OptionSet&) {}
   virtual Index n_extra_tokens() const { return 0; }
-  virtual void measure(const Session& session, Json& report) = 0;
+  virtual void measure_model(const Session& session, Json& report) const = 0;
+
+  void declare_bench(OptionSet& options) final {
+    options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
+    options.renamed("tokens", "lengths");
+    options.add("lengths", "N", "prompt length; the embedded book is repeated if it is too short",
+                n_tokens_, in(1, kMostTokens));
+    options.add("chunk", "N", "tokens per prefill call", chunk_, at_least(1));
+    options.add("repeat", "N", "measured runs, after one that is not", n_repeats_, in(1, 1000));
+    declare_more(options);
+    engine_.declare(options);
+  }
+
+  Json measure(const Means& means) const final {
+    const fs::path dir = model_dir(model_);
+    const ModelConfig config = load_config(dir);
+    if (n_tokens_ + n_extra_tokens() > config.max_positions) {
+      throw UsageError("{} tokens exceed the model's context of {} positions",
+                       n_tokens_ + n_extra_tokens(), config.max_positions);
+    }
+    const Transformer model = load_transformer(dir, engine_);
+    const std::vector<TokenId> prompt = make_prompt(config);
+    Json report = {{"bench", name().substr(6)},
+                   {"model", model_name(dir)},
+                   {"model_hash", hash_of_model(dir, model)},
+                   {"n_parameters", config.n_parameters()},
+                   {"tokens", n_tokens_},
+                   {"chunk", chunk_},
+                   {"repeat", n_repeats_},
+                   {"matmul", engine_.matmul_name()},
+                   {"kv_dtype", engine_.kv_dtype},
+                   {"device", engine_.device},
+                   {"threads", means.pool.n_threads()},
+                   {"vector_target", vector_targets().empty() ? "" : vector_targets().front()}};
+    measure_model({model, dir, prompt, means.pool, means.stop, means.progress}, report);
+    return report;
+  }
 
   // Repeats with progress; the first call is not counted. Stops between calls if asked to.
   void repeat(const Session& session, const std::string& stage,
@@ -145,7 +125,7 @@ class BenchCommand : public Command {
     return prompt;
   }
 
-  static std::string describe(const Json& report) {
+  std::string describe(const Json& report) const final {
     std::string out =
         fmt::format("{} of {}: {} tokens in chunks of {}, {} threads on {}\n",
                     report.at("bench").get<std::string>(), report.at("model").get<std::string>(),
@@ -170,9 +150,7 @@ class BenchCommand : public Command {
   }
 
   std::string model_ = "verifier";
-  bool json_ = false;
   EngineOptions engine_;
-  WorkOptions work_;
 };
 
 class BenchPrefill final : public BenchCommand {
@@ -185,7 +163,7 @@ class BenchPrefill final : public BenchCommand {
   }
 
  private:
-  void measure(const Session& session, Json& report) override {
+  void measure_model(const Session& session, Json& report) const override {
     std::vector<double> seconds;
     repeat(session, "prefill", [&](bool counted) {
       const auto cache = session.model.make_store(n_tokens_);
@@ -217,9 +195,10 @@ class BenchRecord final : public BenchCommand {
     options.add("compression", "HOW", "as in kvscope record", capture_.compression);
   }
 
-  void measure(const Session& session, Json& report) override {
-    capture_.chunk = chunk_;
-    RecordOptions options = capture_.record_options();
+  void measure_model(const Session& session, Json& report) const override {
+    CaptureOptions capture = capture_;
+    capture.chunk = chunk_;
+    RecordOptions options = capture.record_options();
     options.model_name = report["model"].get<std::string>();
     options.model_config_json = config_json_of(session.dir);
     options.text_source = "embedded book";
@@ -278,14 +257,11 @@ class BenchDecode final : public BenchCommand {
 
  private:
   void declare_more(OptionSet& options) override {
-    options.add("steps", "N", "decode steps of one run", n_steps_);
+    options.add("steps", "N", "decode steps of one run", n_steps_, at_least(1));
   }
-  Index n_extra_tokens() const override {
-    if (n_steps_ < 1) throw UsageError("--steps: expected at least 1, found {}", n_steps_);
-    return n_steps_;
-  }
+  Index n_extra_tokens() const override { return n_steps_; }
 
-  void measure(const Session& session, Json& report) override {
+  void measure_model(const Session& session, Json& report) const override {
     const ModelConfig& config = session.model.config();
     const auto cache = session.model.make_store(n_tokens_ + n_steps_);
     prefill(session, *cache);
@@ -320,14 +296,8 @@ class BenchDecode final : public BenchCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_prefill_command() {
-  return std::make_unique<BenchPrefill>();
-}
-std::unique_ptr<Command> make_bench_record_command() {
-  return std::make_unique<BenchRecord>();
-}
-std::unique_ptr<Command> make_bench_decode_command() {
-  return std::make_unique<BenchDecode>();
-}
+KVSCOPE_COMMAND(810, BenchPrefill)
+KVSCOPE_COMMAND(820, BenchRecord)
+KVSCOPE_COMMAND(830, BenchDecode)
 
 }  // namespace kvscope::cli

@@ -37,16 +37,13 @@ class BenchLive final : public BenchReportCommand {
     options.add("selector", "NAME[,NAME]", "methods that are defined for prefill", selectors_);
     options.add("budget", "LIST", "as in kvscope simulate", budgets_);
     options.add("lengths", "LIST", "prompt lengths in tokens", lengths_);
-    options.add("chunk", "N", "B_CP: tokens per prefill call", chunk_);
-    options.add("repeat", "N", "measured turns, after a short one that is not", n_repeats_);
+    options.add("chunk", "N", "B_CP: tokens per prefill call", chunk_, at_least(1));
+    options.add("repeat", "N", "measured turns, after a short one that is not", n_repeats_,
+                in(1, 1000));
     engine_.declare(options);
   }
 
-  void check_usage() const override {
-    parse_counts(lengths_, "lengths");
-    if (chunk_ < 1) throw UsageError("--chunk: expected at least 1, found {}", chunk_);
-    check_range("repeat", n_repeats_, 1, 1000);
-  }
+  void check_usage() const override { parse_counts(lengths_, "lengths"); }
 
   Json measure(const Means& means) const override {
     const std::vector<Index> lengths = parse_counts(lengths_, "lengths");
@@ -180,8 +177,6 @@ class BenchLive final : public BenchReportCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_live_command() {
-  return std::make_unique<BenchLive>();
-}
+KVSCOPE_COMMAND(850, BenchLive)
 
 }  // namespace kvscope::cli

@@ -66,8 +66,6 @@ class BenchMachine final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_machine_command() {
-  return std::make_unique<BenchMachine>();
-}
+KVSCOPE_COMMAND(870, BenchMachine)
 
 }  // namespace kvscope::cli

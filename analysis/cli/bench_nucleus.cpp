@@ -51,16 +51,14 @@ class BenchNucleus final : public BenchReportCommand {
   void declare_bench(OptionSet& options) override {
     options.add("keys", "LIST", "lengths of a row", keys_);
     options.add("p", "X", "share of the row", p_);
-    options.add("spread", "X", "standard deviation of the made-up scores", spread_);
-    options.add("rows", "N", "rows of each length", n_rows_);
+    options.add("spread", "X", "standard deviation of the made-up scores", spread_, in(0.0, 100.0));
+    options.add("rows", "N", "rows of each length", n_rows_, in(1, 1'000'000));
     options.add("seed", "N", "seed of the numbers", seed_);
   }
 
   void check_usage() const override {
     if (!(p_ > 0.0 && p_ <= 1.0))
       throw UsageError("--p: expected a value above 0 and up to 1, found {}", p_);
-    check_range("rows", n_rows_, 1, 1'000'000);
-    check_range("spread", spread_, 0.0, 100.0);
     for (const Index n : parse_counts(keys_, "keys")) {
       if (n > 100'000'000) throw UsageError("--keys: expected at most 100000000, found {}", n);
     }
@@ -143,8 +141,6 @@ class BenchNucleus final : public BenchReportCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_nucleus_command() {
-  return std::make_unique<BenchNucleus>();
-}
+KVSCOPE_COMMAND(860, BenchNucleus)
 
 }  // namespace kvscope::cli

@@ -51,7 +51,7 @@ class BenchReportCommand : public Command {
   /// Everything but --threads, --progress and --json.
   virtual void declare_bench(OptionSet& options) = 0;
   /// Throws UsageError.
-  virtual void check_usage() const = 0;
+  virtual void check_usage() const {}
   /// Throws UsageError too, for what shows only here, and Interrupted on a stop.
   virtual nlohmann::ordered_json measure(const Means& means) const = 0;
   virtual std::string describe(const nlohmann::ordered_json& report) const = 0;

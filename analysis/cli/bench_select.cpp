@@ -106,13 +106,13 @@ class BenchSelect final : public Command {
     options.add("lengths", "LIST", "context lengths, the call's own tokens included", lengths_);
     options.renamed("tokens", "lengths");
     options.add("phase", "WORD", "a prefill chunk, a decode step, or both", phase_);
-    options.add("chunk", "N", "queries of the prefill call", chunk_);
-    options.add("n-q", "N", "query heads", shape_.n_q);
-    options.add("n-kv", "N", "KV heads", shape_.n_kv);
-    options.add("d-head", "N", "channels of a head", shape_.d_head);
-    options.add("repeat", "N", "measured rounds, after one that is not", n_repeats_);
+    options.add("chunk", "N", "queries of the prefill call", chunk_, in(1, 1 << 20));
+    options.add("n-q", "N", "query heads", shape_.n_q, in(1, 1024));
+    options.add("n-kv", "N", "KV heads", shape_.n_kv, in(1, 1024));
+    options.add("d-head", "N", "channels of a head", shape_.d_head, in(1, 1024));
+    options.add("repeat", "N", "measured rounds, after one that is not", n_repeats_, in(1, 1000));
     options.add("seed", "N", "seed of the numbers", shape_.seed);
-    options.add("threads", "N", "threads of selecting and attending", n_threads_);
+    options.add("threads", "N", "threads of selecting and attending", n_threads_, in(1, 1024));
     options.add("precision", "WORD", "of scores: f32 as in live runs, or f64 as in replay",
                 precision_);
     options.add("kv-dtype", "WORD",
@@ -191,12 +191,6 @@ class BenchSelect final : public Command {
  private:
   /// Context lengths, ascending.
   std::vector<Index> check_usage() const {
-    check_range("chunk", chunk_, 1, 1 << 20);
-    check_range("n-kv", shape_.n_kv, 1, 1024);
-    check_range("n-q", shape_.n_q, 1, 1024);
-    check_range("d-head", shape_.d_head, 1, 1024);
-    check_range("repeat", n_repeats_, 1, 1000);
-    check_range("threads", n_threads_, 1, 1024);
     if (shape_.n_q % shape_.n_kv != 0) {
       throw UsageError("--n-q: expected a multiple of the {} KV heads, found {}", shape_.n_kv,
                        shape_.n_q);
@@ -296,8 +290,6 @@ class BenchSelect final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_select_command() {
-  return std::make_unique<BenchSelect>();
-}
+KVSCOPE_COMMAND(840, BenchSelect)
 
 }  // namespace kvscope::cli

@@ -134,29 +134,22 @@ class BenchTraceset final : public BenchReportCommand {
 
  protected:
   void declare_bench(OptionSet& options) override {
-    options.add("lengths", "N", "tokens of the recording", n_tokens_);
+    options.add("lengths", "N", "tokens of the recording", n_tokens_, in(1, 100'000'000));
     options.renamed("tokens", "lengths");
-    options.add("n-layers", "N", "layers", n_layers_);
+    options.add("n-layers", "N", "layers", n_layers_, in(1, 1000));
     options.renamed("layers", "n-layers");
-    options.add("n-q", "N", "query heads", n_q_);
-    options.add("n-kv", "N", "KV heads", n_kv_);
-    options.add("d-head", "N", "channels of a head", d_head_);
+    options.add("n-q", "N", "query heads", n_q_, in(1, 1024));
+    options.add("n-kv", "N", "KV heads", n_kv_, in(1, 1024));
+    options.add("d-head", "N", "channels of a head", d_head_, in(1, 1024));
     options.add("dtype", "TYPE", "storage type of q, k and v", dtype_);
-    options.add("chunk", "N", "tokens of a unit of the recording", chunk_);
-    options.add("split", "K", "layers of a part of the set that is tried", per_part_);
+    options.add("chunk", "N", "tokens of a unit of the recording", chunk_, in(1, 1 << 20));
+    options.add("split", "K", "layers of a part of the set that is tried", per_part_, in(1, 1000));
     options.add("dir", "DIR", "folder for the set: which disk to measure", dir_).kind =
         ValueKind::folder;
     options.add("limit", "GIB", "most GiB to write; 0 = plan only", limit_);
   }
 
   void check_usage() const override {
-    check_range("lengths", n_tokens_, 1, 100'000'000);
-    check_range("n-layers", n_layers_, 1, 1000);
-    check_range("n-q", n_q_, 1, 1024);
-    check_range("n-kv", n_kv_, 1, 1024);
-    check_range("d-head", d_head_, 1, 1024);
-    check_range("chunk", chunk_, 1, 1 << 20);
-    check_range("split", per_part_, 1, 1000);
     if (n_q_ % n_kv_ != 0)
       throw UsageError("--n-q: expected a multiple of the {} KV heads, found {}", n_kv_, n_q_);
     if (!(limit_ >= 0.0) || limit_ > 1e6)
@@ -348,8 +341,6 @@ class BenchTraceset final : public BenchReportCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_traceset_command() {
-  return std::make_unique<BenchTraceset>();
-}
+KVSCOPE_COMMAND(880, BenchTraceset)
 
 }  // namespace kvscope::cli

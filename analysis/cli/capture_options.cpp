@@ -52,10 +52,10 @@ void CaptureOptions::declare(OptionSet& options) {
       "rows", "A:B",
       "positions whose q, lse, attention and logits are kept; k and v are always kept whole [all]",
       rows);
-  options.add("page-size", "N", "tokens per page of --capture stats", page_size);
+  options.add("page-size", "N", "tokens per page of --capture stats", page_size, at_least(1));
   options.add("compression", "HOW", "none, or gzip:N with N from 1 to 9 (shuffled bytes)",
               compression);
-  options.add("chunk", "N", "tokens per prefill call", chunk);
+  options.add("chunk", "N", "tokens per prefill call", chunk, at_least(1));
 }
 
 CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base) {
@@ -99,8 +99,6 @@ CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base)
 
 RecordOptions CaptureOptions::record_options() const {
   RecordOptions options{.capture = parse_capture(capture, CaptureSet{})};
-  if (page_size < 1) throw UsageError("--page-size: expected at least 1, found {}", page_size);
-  if (chunk < 1) throw UsageError("--chunk: expected at least 1, found {}", chunk);
   options.capture.page_size = page_size;
   options.dtype = dtype;
   options.chunk = chunk;

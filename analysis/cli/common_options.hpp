@@ -16,17 +16,14 @@ struct WorkOptions {
   ProgressMode progress = ProgressMode::automatic;
 
   void declare(OptionSet& options) {
-    options.add("threads", "N", "worker threads; never changes a result [all cores]", threads);
+    options.add("threads", "N", "worker threads; never changes a result [all cores]", threads,
+                in(1, 1024));
     options.add("progress", "HOW",
                 "what to show on standard error; auto is a bar on a terminal, else nothing",
                 progress);
   }
-  /// The pool's size; throws UsageError for less than one or absurdly many threads.
-  int n_threads() const {
-    if (!threads) return available_cores();
-    check_range("threads", *threads, 1, 1024);
-    return *threads;
-  }
+  /// The pool's size.
+  int n_threads() const { return threads ? *threads : available_cores(); }
 };
 
 /// --json.

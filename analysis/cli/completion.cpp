@@ -271,8 +271,6 @@ class CompletionCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_completion_command() {
-  return std::make_unique<CompletionCommand>();
-}
+KVSCOPE_COMMAND(920, CompletionCommand)
 
 }  // namespace kvscope::cli

@@ -26,6 +26,8 @@
 namespace kvscope::cli {
 namespace {
 
+constexpr Index kMostContext = 1 << 20;  // of --check
+
 std::string describe_costs(const Json& report) {
   TextTable table({"hardware", "selector", "budget", "batch", "context", "append", "score", "top-k",
                    "attend", "estimate", "us", "dense us", "speedup", "pays from", "model"});
@@ -136,7 +138,8 @@ class CostCommand final : public Command {
         context_);
     options.add("kv-dtype", "WORD",
                 "of stored keys and values: fp8, bf16 or f32 [f32 on a cpu, else bf16]", kv_dtype_);
-    options.add("weight-bits", "N", "of a stored weight, for the whole call", weight_bits_);
+    options.add("weight-bits", "N", "of a stored weight, for the whole call", weight_bits_,
+                in(1, 64));
     shape_.declare(options);
     options.add("draft", "TRACE", "the draft model's trace over the same tokens", draft_);
     options.add("calibration", "TRACE",
@@ -150,11 +153,11 @@ class CostCommand final : public Command {
     options.add("lengths", "LIST", "with --check: context lengths of the calls", check_lengths_);
     options.renamed("tokens", "lengths");
     options.add("repeat", "N", "with --check: measured rounds, of which the least counts",
-                check_options_.n_repeats);
+                check_options_.n_repeats, in(1, 1000));
     options.add(
         "live", "N",
         "with --check: prompt tokens of the running model; 0 = without, as with --clock cpu",
-        check_options_.live_tokens);
+        check_options_.live_tokens, in(0, kMostContext));
     options.add("clock", "WORD",
                 "with --check: wall, or cpu, which leaves out what other programs take (on one "
                 "thread only)",
@@ -256,13 +259,11 @@ class CostCommand final : public Command {
       if (options.given(own) && !measured_.empty())
         throw UsageError("--measured and --{} exclude each other", own);
     }
-    check_range("weight-bits", weight_bits_, 1, 64);
     if (!out_ || units_.is_alone()) return;
     check_new_output(*out_, overwrite_, "--overwrite");
   }
 
   CheckOptions check_options() const {
-    constexpr Index kMostContext = 1 << 20;
     constexpr Index kShortest = 256;  // a prefill call of 128 queries and keys before it
     CheckOptions options = check_options_;
     options.hardware = split_list(hardware_);
@@ -271,8 +272,6 @@ class CostCommand final : public Command {
     if (options.lengths.front() < kShortest || options.lengths.back() > kMostContext)
       throw UsageError("--lengths: expected lengths in [{}, {}], found \"{}\"", kShortest,
                        kMostContext, check_lengths_);
-    check_range("repeat", options.n_repeats, 1, 1000);
-    check_range("live", options.live_tokens, 0, kMostContext);
     if (work_.threads) options.threads = {work_.n_threads()};
     if (options.clock == BenchClock::cpu && options.threads != std::vector{1} &&
         options.reports.empty() && (!options.threads.empty() || available_cores() > 1))
@@ -389,8 +388,6 @@ class CostCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_cost_command() {
-  return std::make_unique<CostCommand>();
-}
+KVSCOPE_COMMAND(320, CostCommand)
 
 }  // namespace kvscope::cli

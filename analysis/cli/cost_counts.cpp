@@ -1,7 +1,5 @@
 #include "analysis/cli/cost_counts.hpp"
 
-#include <optional>
-
 #include "analysis/cli/exit_code.hpp"
 #include "core/base/index.hpp"
 #include "core/base/lists.hpp"

@@ -6,9 +6,7 @@
 #include <csignal>
 #include <deque>
 #include <map>
-#include <memory>
 #include <set>
-#include <utility>
 
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/engine.hpp"

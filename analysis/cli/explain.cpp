@@ -336,8 +336,6 @@ class ExplainCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_explain_command() {
-  return std::make_unique<ExplainCommand>();
-}
+KVSCOPE_COMMAND(610, ExplainCommand)
 
 }  // namespace kvscope::cli

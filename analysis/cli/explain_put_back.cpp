@@ -1,7 +1,6 @@
 // kvscope explain --put-back: how an answer goes on with dropped keys put back.
 #include <fmt/ranges.h>
 
-#include <array>
 #include <charconv>
 
 #include "analysis/cli/explain_answer.hpp"

@@ -157,8 +157,6 @@ class ExportCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_export_command() {
-  return std::make_unique<ExportCommand>();
-}
+KVSCOPE_COMMAND(760, ExportCommand)
 
 }  // namespace kvscope::cli

@@ -123,8 +123,6 @@ class FigureCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_figure_command() {
-  return std::make_unique<FigureCommand>();
-}
+KVSCOPE_COMMAND(730, FigureCommand)
 
 }  // namespace kvscope::cli

@@ -52,8 +52,6 @@ class FiguresCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_figures_command() {
-  return std::make_unique<FiguresCommand>();
-}
+KVSCOPE_COMMAND(740, FiguresCommand)
 
 }  // namespace kvscope::cli

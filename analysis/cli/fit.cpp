@@ -109,8 +109,6 @@ class FitCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_fit_command() {
-  return std::make_unique<FitCommand>();
-}
+KVSCOPE_COMMAND(350, FitCommand)
 
 }  // namespace kvscope::cli

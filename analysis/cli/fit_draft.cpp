@@ -150,8 +150,6 @@ class FitDraftCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_fit_draft_command() {
-  return std::make_unique<FitDraftCommand>();
-}
+KVSCOPE_COMMAND(360, FitDraftCommand)
 
 }  // namespace kvscope::cli

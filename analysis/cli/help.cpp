@@ -277,8 +277,6 @@ class HelpCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_help_command() {
-  return std::make_unique<HelpCommand>();
-}
+KVSCOPE_COMMAND(930, HelpCommand)
 
 }  // namespace kvscope::cli

@@ -138,8 +138,6 @@ class InfoCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_info_command() {
-  return std::make_unique<InfoCommand>();
-}
+KVSCOPE_COMMAND(120, InfoCommand)
 
 }  // namespace kvscope::cli

@@ -1,7 +1,6 @@
 #include "analysis/cli/info_describe.hpp"
 
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "analysis/base/number_formats.hpp"
 #include "core/base/error.hpp"

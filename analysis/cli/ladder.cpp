@@ -69,8 +69,7 @@ class LadderCommand final : public AnalyzeCommand {
     return json;
   }
   Json call(const Traces& traces, const AnalysisRun& run) const override {
-    return analyze_ladder(traces[0], ladder_options(), run.output, run.pool, run.progress, run.stop,
-                          run.provenance);
+    return analyze_ladder(traces[0], ladder_options(), run);
   }
   std::string more_text(const Json& summary) const override {
     TextTable table({"rung", "mass", "output error", "keys", "KiB", "together: mass",
@@ -103,8 +102,6 @@ class LadderCommand final : public AnalyzeCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_ladder_command() {
-  return std::make_unique<LadderCommand>();
-}
+KVSCOPE_COMMAND(310, LadderCommand)
 
 }  // namespace kvscope::cli

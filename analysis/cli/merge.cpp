@@ -56,7 +56,7 @@ class MergeCommand final : public Command {
  private:
   int merge_journals(const std::vector<fs::path>& journals,
                      const std::vector<std::string>& lacking = {}) const {
-    if (out_) check_sweep_output(*out_, overwrite_);
+    if (out_) check_table_output(*out_, overwrite_);
     const SweepResult result = merge_sweep(journals, lacking);
     if (out_) write_sweep_output(result, *out_, overwrite_);
     json_ ? print_json(sweep_json(result)) : print(sweep_summary(result));
@@ -99,8 +99,6 @@ class MergeCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_merge_command() {
-  return std::make_unique<MergeCommand>();
-}
+KVSCOPE_COMMAND(340, MergeCommand)
 
 }  // namespace kvscope::cli

@@ -1,6 +1,5 @@
 #include "analysis/cli/model_advice.hpp"
 
-#include <array>
 #include <nlohmann/json.hpp>
 #include <system_error>
 

@@ -2,8 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <vector>
-
 #include "analysis/cli/device_option.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/model_advice.hpp"

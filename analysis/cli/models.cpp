@@ -112,8 +112,6 @@ class ModelsCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_models_command() {
-  return std::make_unique<ModelsCommand>();
-}
+KVSCOPE_COMMAND(130, ModelsCommand)
 
 }  // namespace kvscope::cli

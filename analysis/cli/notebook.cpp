@@ -80,8 +80,6 @@ class NotebookCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_notebook_command() {
-  return std::make_unique<NotebookCommand>();
-}
+KVSCOPE_COMMAND(720, NotebookCommand)
 
 }  // namespace kvscope::cli

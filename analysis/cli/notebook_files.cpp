@@ -1,7 +1,5 @@
 #include "analysis/cli/notebook_files.hpp"
 
-#include <optional>
-
 #include "analysis/cli/kit.hpp"
 #include "core/trace/result.hpp"
 #include "notebooks_export/open_result.hpp"

@@ -8,6 +8,7 @@
 //   options.parse(args);
 #pragma once
 
+#include <cmath>
 #include <filesystem>
 
 #include "analysis/cli/exit_code.hpp"
@@ -42,9 +43,11 @@ class OptionSet {
   void flag(std::string name, std::string help, bool& target);
 
   /// --name VALUE. T: number, enum with EnumNames, text, path, std::optional of these, or
-  /// std::vector of texts or paths (which makes the option repeatable).
+  /// std::vector of texts or paths (which makes the option repeatable). Setting a number checks
+  /// its limits.
   template <class T>
-  OptionSpec& add(std::string name, std::string placeholder, std::string help, T& target);
+  OptionSpec& add(std::string name, std::string placeholder, std::string help, T& target,
+                  Limits limits = {});
 
   /// Every option of a struct (core/base/fields.hpp); parse() checks their ranges.
   template <class Options>
@@ -189,9 +192,31 @@ OptionSpec OptionSet::make_spec(std::string name, std::string placeholder, std::
   return spec;
 }
 
+/// Throws UsageError that names --`option` unless the value is within the limits.
 template <class T>
-OptionSpec& OptionSet::add(std::string name, std::string placeholder, std::string help, T& target) {
-  return add_spec(make_spec(std::move(name), std::move(placeholder), std::move(help), target));
+void check_range(std::string_view option, T value, Limits limits) {
+  const auto number = static_cast<double>(value);
+  if (number >= limits.min && number <= limits.max) return;
+  if (std::isinf(limits.max))
+    throw UsageError("--{}: expected at least {}, found {}", option, limits.min, value);
+  throw UsageError("--{}: expected a value in [{}, {}], found {}", option, limits.min, limits.max,
+                   value);
+}
+
+template <class T>
+OptionSpec& OptionSet::add(std::string name, std::string placeholder, std::string help, T& target,
+                           Limits limits) {
+  OptionSpec& spec =
+      add_spec(make_spec(std::move(name), std::move(placeholder), std::move(help), target));
+  if (!std::isinf(limits.min)) {
+    spec.set = [name = spec.name, set = std::move(spec.set), &target,
+                limits](std::string_view text) {
+      set(text);
+      if constexpr (std::is_arithmetic_v<T>) check_range(name, target, limits);
+      if constexpr (requires { *target + 1; }) check_range(name, *target, limits);
+    };
+  }
+  return spec;
 }
 
 template <class T>
@@ -234,14 +259,6 @@ void OptionSet::fields(Options& target) {
     }
   });
   checks_.push_back([&target] { check_fields(target); });
-}
-
-/// Throws UsageError that names --`option` unless low <= value <= high.
-template <class T>
-void check_range(std::string_view option, T value, std::type_identity_t<T> low,
-                 std::type_identity_t<T> high) {
-  if (value >= low && value <= high) return;
-  throw UsageError("--{}: expected a value in [{}, {}], found {}", option, low, high, value);
 }
 
 /// Puts options into the words of a command line, before a "--" if there is one.

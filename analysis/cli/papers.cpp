@@ -238,8 +238,6 @@ class PapersCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_papers_command() {
-  return std::make_unique<PapersCommand>();
-}
+KVSCOPE_COMMAND(630, PapersCommand)
 
 }  // namespace kvscope::cli

@@ -1,7 +1,6 @@
 #include "analysis/cli/papers_examples.hpp"
 
 #include <cmath>
-#include <functional>
 
 #include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/kit.hpp"

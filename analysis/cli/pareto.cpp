@@ -68,7 +68,7 @@ class ParetoCommand final : public Command {
       throw UsageError("--loss: expected a share in [0, 1), found {}", limit_);
     if (!request_.costs && (request_.context || options.given("batch")))
       throw UsageError("--{} needs --costs", request_.context ? "context" : "batch");
-    if (out_) check_sweep_output(*out_, overwrite_);
+    if (out_) check_table_output(*out_, overwrite_);
     request_.card = find_hardware(hardware_);
     input_ = read_pareto(request_);
     for (const std::string& sentence : input_.left_out) note("kvscope: left out: " + sentence);
@@ -171,8 +171,6 @@ class ParetoCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_pareto_command() {
-  return std::make_unique<ParetoCommand>();
-}
+KVSCOPE_COMMAND(620, ParetoCommand)
 
 }  // namespace kvscope::cli

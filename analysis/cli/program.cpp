@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <new>
-#include <optional>
 
 #include "analysis/cli/help.hpp"
 #include "analysis/cli/host.hpp"

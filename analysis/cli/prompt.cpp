@@ -56,7 +56,7 @@ void PromptOptions::declare(OptionSet& options) {
   options.add("max-tokens", "N",
               fmt::format("cut the prompt to its first N tokens [{} of the embedded book]",
                           kEmbeddedTextTokens),
-              max_tokens);
+              max_tokens, at_least(1));
   options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)", no_special);
   options.flag("chat", "the text is what a user says: put it into the model's own chat template",
                chat);
@@ -68,8 +68,6 @@ Prompt PromptOptions::load(const Tokenizer* tokenizer, const std::filesystem::pa
     throw UsageError("--text, --tokens and --prompt exclude each other");
   if (tokens && chat)
     throw UsageError("--chat puts a text into the chat template, and --tokens gives ids");
-  if (max_tokens && *max_tokens < 1)
-    throw UsageError("--max-tokens: expected at least 1, found {}", *max_tokens);
   Prompt result;
   if (tokens) {
     result.ids = ids_of_file(*tokens);

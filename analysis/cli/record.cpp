@@ -310,8 +310,6 @@ class RecordCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_record_command() {
-  return std::make_unique<RecordCommand>();
-}
+KVSCOPE_COMMAND(110, RecordCommand)
 
 }  // namespace kvscope::cli

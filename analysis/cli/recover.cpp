@@ -75,8 +75,6 @@ class RecoverCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_recover_command() {
-  return std::make_unique<RecoverCommand>();
-}
+KVSCOPE_COMMAND(150, RecoverCommand)
 
 }  // namespace kvscope::cli

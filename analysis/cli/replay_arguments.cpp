@@ -26,7 +26,8 @@ void ReplayArguments::declare(OptionSet& options) {
   options.add("layers", "LIST", "layers to include, as 0,4-7 [all]", layers_);
   options.add("heads", "LIST", "query heads to measure, as 0,4-7 [all]", heads_);
   options.add("dense-layers", "N",
-              "leading layers that every method leaves dense [the method's own]", dense_layers_);
+              "leading layers that every method leaves dense [the method's own]", dense_layers_,
+              at_least(0));
 }
 
 std::vector<MethodSpec> ReplayArguments::selectors() const {
@@ -41,8 +42,6 @@ ReplayOptions ReplayArguments::replay() const {
   ReplayOptions out{.calls = calls_};
   out.calls.phase = phase_;
   out.dense_layers = dense_layers_;
-  if (dense_layers_ && *dense_layers_ < 0)
-    throw UsageError("--dense-layers: expected at least 0, found {}", *dense_layers_);
   if (rows_per_chunk_ == "all") {
     out.rows_per_chunk.reset();
   } else if (rows_per_chunk_) {

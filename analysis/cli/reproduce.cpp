@@ -2,7 +2,6 @@
 #include <sys/wait.h>
 
 #include <cerrno>
-#include <optional>
 
 #include "analysis/cli/kit.hpp"
 #include "core/base/json_reader.hpp"
@@ -136,8 +135,6 @@ class ReproduceCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_reproduce_command() {
-  return std::make_unique<ReproduceCommand>();
-}
+KVSCOPE_COMMAND(750, ReproduceCommand)
 
 }  // namespace kvscope::cli

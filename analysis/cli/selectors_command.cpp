@@ -233,8 +233,6 @@ class SelectorsCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_selectors_command() {
-  return std::make_unique<SelectorsCommand>();
-}
+KVSCOPE_COMMAND(640, SelectorsCommand)
 
 }  // namespace kvscope::cli

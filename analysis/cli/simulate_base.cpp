@@ -8,6 +8,7 @@
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/prompt.hpp"
+#include "analysis/cli/sweep_output.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "analysis/simulate/match_live.hpp"
 #include "analysis/simulate/prompts.hpp"
@@ -22,15 +23,6 @@
 namespace kvscope::cli {
 
 namespace {
-
-void check_simulation_output(const fs::path& out, bool overwrite) {
-  const std::string extension = out.extension().string();
-  if (extension != ".csv" && extension != ".json" && extension != ".h5") {
-    throw UsageError("--out: expected a file name that ends in .csv, .json or .h5, found {}",
-                     out.string());
-  }
-  check_new_output(out, overwrite, "--overwrite");
-}
 
 fs::path journal_of(const fs::path& out) {
   return fs::path(out.string() + ".journal");
@@ -144,7 +136,7 @@ void SimulateCommand::declare(OptionSet& options) {
   if (shows_prompts()) {
     options.add("show-prompts", "N",
                 "print the first N prompts, what was expected and what every method answered",
-                n_shown_);
+                n_shown_, at_least(0));
   }
   options.add("out", "FILE", "write the table as .csv, .json or .h5 (with curves and grids)", out_)
       .short_name = 'o';
@@ -194,7 +186,6 @@ void SimulateCommand::check_usage() const {
         texts_.begin() + static_cast<std::ptrdiff_t>(i))
       throw UsageError("--text: {} is given twice", texts_[i].string());
   }
-  if (n_shown_ < 0) throw UsageError("--show-prompts: expected at least 0, found {}", n_shown_);
   if (!match_.empty() && !budgets_.empty())
     throw UsageError(
         "--match and --budget exclude each other: a match finds every method's budget");
@@ -203,7 +194,7 @@ void SimulateCommand::check_usage() const {
 int SimulateCommand::run(const OptionSet& given, const std::string&) {
   check_usage();
   check_task();
-  if (out_ && !units_.is_alone()) check_simulation_output(*out_, overwrite_);
+  if (out_ && !units_.is_alone()) check_table_output(*out_, overwrite_);
   const SimulationOptions options = simulation_options();
   const int n_threads = work_.n_threads();
   engine_.check();
@@ -331,7 +322,7 @@ SimulationResult SimulateCommand::compute(SimulationTask& task, const Simulation
 
 void SimulateCommand::write_output(const SimulationTask& task,
                                    const SimulationResult& result) const {
-  check_simulation_output(*out_, overwrite_);
+  check_table_output(*out_, overwrite_);
   if (out_->extension() == ".h5") {
     const auto output = create_result_file(*out_, overwrite_);
     write_simulation(task, result, *output, writer_name());

@@ -75,8 +75,6 @@ class SimulateChain final : public SimulateCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_simulate_chain_command() {
-  return std::make_unique<SimulateChain>();
-}
+KVSCOPE_COMMAND(450, SimulateChain)
 
 }  // namespace kvscope::cli

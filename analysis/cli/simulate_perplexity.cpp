@@ -77,8 +77,6 @@ class SimulatePerplexity final : public SimulateCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_simulate_perplexity_command() {
-  return std::make_unique<SimulatePerplexity>();
-}
+KVSCOPE_COMMAND(410, SimulatePerplexity)
 
 }  // namespace kvscope::cli

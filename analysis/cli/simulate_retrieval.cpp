@@ -132,8 +132,8 @@ class SimulateRetrieval : public SimulateCommand {
                 task_.max_trials);
     options.add("protocol", "WORD[,WORD]", protocol_help(), protocols_);
     options.add("turns", "N",
-                "questions one after the other over one cache, for kinds with several",
-                task_.turns);
+                "questions one after the other over one cache, for kinds with several", task_.turns,
+                at_least(1));
     options.flag("shared-prefix",
                  "every turn starts from the context again: one prefill, N questions",
                  task_.shared_prefix);
@@ -154,7 +154,6 @@ class SimulateRetrieval : public SimulateCommand {
   void check_task() const override {
     parse_counts(lengths_, "lengths");
     parse_protocols(protocols_);
-    if (task_.turns < 1) throw UsageError("--turns: expected at least 1, found {}", task_.turns);
   }
   bool shows_prompts() const final { return true; }
   std::vector<Phase> phases() const final { return phases_of(parse_protocols(protocols_)); }
@@ -262,11 +261,8 @@ class SimulateNeedle final : public SimulateRetrieval {
 
  protected:
   void declare_kind(OptionSet& options) override {
-    options.add("facts", "N", "facts hidden; 1 is a pass key, more are magic numbers", n_facts_);
-  }
-  void check_task() const override {
-    SimulateRetrieval::check_task();
-    check_range("facts", n_facts_, 1, 64);
+    options.add("facts", "N", "facts hidden; 1 is a pass key, more are magic numbers", n_facts_,
+                in(1, 64));
   }
   void set_kinds(RetrievalOptions& options) const override {
     options.kinds = {n_facts_ == 1 ? PromptKind::passkey : PromptKind::multi_key};
@@ -336,14 +332,8 @@ class SimulateRuler final : public SimulateRetrieval {
 
 }  // namespace
 
-std::unique_ptr<Command> make_simulate_passkey_command() {
-  return std::make_unique<SimulatePasskey>();
-}
-std::unique_ptr<Command> make_simulate_needle_command() {
-  return std::make_unique<SimulateNeedle>();
-}
-std::unique_ptr<Command> make_simulate_ruler_command() {
-  return std::make_unique<SimulateRuler>();
-}
+KVSCOPE_COMMAND(420, SimulatePasskey)
+KVSCOPE_COMMAND(430, SimulateNeedle)
+KVSCOPE_COMMAND(440, SimulateRuler)
 
 }  // namespace kvscope::cli

@@ -69,8 +69,6 @@ class SimulateSpeculative final : public SimulateCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_simulate_speculative_command() {
-  return std::make_unique<SimulateSpeculative>();
-}
+KVSCOPE_COMMAND(460, SimulateSpeculative)
 
 }  // namespace kvscope::cli

@@ -87,8 +87,6 @@ class StudyFiguresCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_study_figures_command() {
-  return std::make_unique<StudyFiguresCommand>();
-}
+KVSCOPE_COMMAND(550, StudyFiguresCommand)
 
 }  // namespace kvscope::cli

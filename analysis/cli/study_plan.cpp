@@ -215,8 +215,6 @@ class StudyPlanCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_study_plan_command() {
-  return std::make_unique<StudyPlanCommand>();
-}
+KVSCOPE_COMMAND(510, StudyPlanCommand)
 
 }  // namespace kvscope::cli

@@ -119,8 +119,6 @@ class StudyReportCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_study_report_command() {
-  return std::make_unique<StudyReportCommand>();
-}
+KVSCOPE_COMMAND(560, StudyReportCommand)
 
 }  // namespace kvscope::cli

@@ -102,8 +102,6 @@ class StudyRunCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_study_run_command() {
-  return std::make_unique<StudyRunCommand>();
-}
+KVSCOPE_COMMAND(520, StudyRunCommand)
 
 }  // namespace kvscope::cli

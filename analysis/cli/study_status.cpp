@@ -112,8 +112,6 @@ class StudyStatusCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_study_status_command() {
-  return std::make_unique<StudyStatusCommand>();
-}
+KVSCOPE_COMMAND(530, StudyStatusCommand)
 
 }  // namespace kvscope::cli

@@ -83,8 +83,6 @@ class StudyTableCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_study_table_command() {
-  return std::make_unique<StudyTableCommand>();
-}
+KVSCOPE_COMMAND(540, StudyTableCommand)
 
 }  // namespace kvscope::cli

@@ -43,8 +43,6 @@ class StudyWorkCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_study_work_command() {
-  return std::make_unique<StudyWorkCommand>();
-}
+KVSCOPE_COMMAND(570, StudyWorkCommand)
 
 }  // namespace kvscope::cli

@@ -175,7 +175,7 @@ class SweepCommand final : public Command {
                        traces_.size());
     }
     if (!out_ || units_.is_alone()) return;
-    check_sweep_output(*out_, overwrite_ || shard_.has_value());
+    check_table_output(*out_, overwrite_ || shard_.has_value());
   }
 
   UnitWork work_of(const SweepPlan& plan, ThreadPool& pool, const OptionSet& given) const {
@@ -289,8 +289,6 @@ class SweepCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_sweep_command() {
-  return std::make_unique<SweepCommand>();
-}
+KVSCOPE_COMMAND(330, SweepCommand)
 
 }  // namespace kvscope::cli

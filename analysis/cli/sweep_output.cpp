@@ -12,7 +12,7 @@
 
 namespace kvscope::cli {
 
-void check_sweep_output(const fs::path& out, bool overwrite) {
+void check_table_output(const fs::path& out, bool overwrite) {
   const std::string extension = out.extension().string();
   if (extension != ".csv" && extension != ".json" && extension != ".h5") {
     throw UsageError("--out: expected a file name that ends in .csv, .json or .h5, found {}",
@@ -22,7 +22,7 @@ void check_sweep_output(const fs::path& out, bool overwrite) {
 }
 
 void write_sweep_output(const SweepResult& result, const fs::path& out, bool overwrite) {
-  check_sweep_output(out, overwrite);
+  check_table_output(out, overwrite);
   if (out.extension() == ".h5") {
     const auto output = create_result_file(out, overwrite);
     write_sweep(result, *output, writer_name());

@@ -115,7 +115,7 @@ class TableCommand final : public Command {
         "with each mean: the recorded interval, the sd or the range of the rows in the cell",
         spread_);
     options.add("better", "WORD", "which values are best [known by the metric]", better_);
-    options.add("digits", "N", "digits after the point [by the metric]", digits_);
+    options.add("digits", "N", "digits after the point [by the metric]", digits_, in(0, 15));
     options.add("name", "NAME=TEXT", "how a method, model, ... is called in the table", names_);
     options.add("caption", "TEXT", "caption [the preset's]", caption_);
     options.add("label", "TEXT", "for \\ref in LaTeX [the preset's]", label_);
@@ -225,7 +225,6 @@ class TableCommand final : public Command {
     for (TableValue& value : spec.values) {
       if (better_) value.better = better_;
       if (!digits_) continue;
-      check_range("digits", *digits_, 0, 15);
       if (!value.format) {
         const auto metric = find_metric(split_words(value.column, '|').front());
         value.format = metric ? metric->format : NumberFormat{};
@@ -268,8 +267,6 @@ class TableCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_table_command() {
-  return std::make_unique<TableCommand>();
-}
+KVSCOPE_COMMAND(710, TableCommand)
 
 }  // namespace kvscope::cli

@@ -53,7 +53,7 @@ class TokenizeCommand final : public Command {
              "ollama:NAME[:TAG], or verifier or draft (embedded)",
              model_)
         .kind = ValueKind::file;
-    options.add("max-tokens", "N", "stop after the first N ids [all]", max_tokens_);
+    options.add("max-tokens", "N", "stop after the first N ids [all]", max_tokens_, at_least(1));
     options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)",
                  no_special_);
     options.flag("chat", "the text is what a user says: put it into the model's own chat template",
@@ -66,8 +66,6 @@ class TokenizeCommand final : public Command {
   int run(const OptionSet&, const std::string&) override {
     if ((text_ ? 1 : 0) + (prompt_ ? 1 : 0) + (decode_ ? 1 : 0) > 1)
       throw UsageError("--text, --prompt and --decode exclude each other");
-    if (max_tokens_ && *max_tokens_ < 1)
-      throw UsageError("--max-tokens: expected at least 1, found {}", *max_tokens_);
     if (decode_ && chat_) throw UsageError("--decode and --chat exclude each other");
     const fs::path dir = model_dir(model_);
     const Tokenizer tokenizer = load_tokenizer(dir);
@@ -146,8 +144,6 @@ class TokenizeCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_tokenize_command() {
-  return std::make_unique<TokenizeCommand>();
-}
+KVSCOPE_COMMAND(770, TokenizeCommand)
 
 }  // namespace kvscope::cli

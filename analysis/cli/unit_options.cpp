@@ -124,7 +124,7 @@ void UnitOptions::declare(OptionSet& options) {
       .kind = ValueKind::folder;
   options.add("engine", "NAME", "who does the units: local (processes here), mpi, slurm or ray",
               engine_);
-  options.add("workers", "N", "processes of the engine [all cores]", workers_);
+  options.add("workers", "N", "processes of the engine [all cores]", workers_, in(1, kMostWorkers));
   options.flag("retry-failed", "with --units or --engine: try units again that failed before",
                retry_failed_);
   options.flag("without-failed",
@@ -136,7 +136,6 @@ void UnitOptions::declare(OptionSet& options) {
 void UnitOptions::check(const std::optional<fs::path>& out) const {
   if (engine_) find_engine(*engine_);
   if (workers_ && !engine_) throw UsageError("--workers needs --engine");
-  if (workers_) check_range("workers", *workers_, 1, kMostWorkers);
   if ((retry_failed_ || without_failed_) && !folder_ && !engine_)
     throw UsageError("--{} needs --units or --engine",
                      retry_failed_ ? "retry-failed" : "without-failed");

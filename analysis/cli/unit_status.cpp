@@ -1,7 +1,6 @@
 #include "analysis/cli/unit_status.hpp"
 
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "analysis/units/unit_file.hpp"
 #include "analysis/units/unit_folder.hpp"

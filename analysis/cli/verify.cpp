@@ -103,8 +103,6 @@ class VerifyCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_verify_command() {
-  return std::make_unique<VerifyCommand>();
-}
+KVSCOPE_COMMAND(140, VerifyCommand)
 
 }  // namespace kvscope::cli

@@ -40,8 +40,6 @@ class VersionCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_version_command() {
-  return std::make_unique<VersionCommand>();
-}
+KVSCOPE_COMMAND(910, VersionCommand)
 
 }  // namespace kvscope::cli

@@ -1,6 +1,5 @@
 #include "analysis/cost/cost_units.hpp"
 
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "analysis/base/calibration_notes.hpp"

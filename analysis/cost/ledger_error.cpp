@@ -1,8 +1,6 @@
 #include "analysis/cost/ledger_error.hpp"
 
 #include <algorithm>
-#include <array>
-#include <vector>
 
 #include "analysis/base/statistics.hpp"
 

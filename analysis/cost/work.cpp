@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "core/sim/attended.hpp"
 #include "core/sim/kept_keys.hpp"

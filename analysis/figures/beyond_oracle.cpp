@@ -1,7 +1,5 @@
 #include "analysis/figures/beyond_oracle.hpp"
 
-#include <functional>
-
 #include "analysis/figures/kit.hpp"
 #include "core/selectors/method_spec.hpp"
 

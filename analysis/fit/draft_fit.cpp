@@ -2,7 +2,6 @@
 
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
-#include <memory>
 
 #include "analysis/base/kit.hpp"
 #include "core/model/layer_weights.hpp"

@@ -11,8 +11,7 @@ constexpr const char* kName = "attention-map";
 }  // namespace
 
 Json analyze_attention_map(const TraceSource& trace, const AttentionMapOptions& options,
-                           ResultWriter& output, ThreadPool& pool, const ProgressFn& progress,
-                           std::stop_token stop, const ResultProvenance& provenance) {
+                           const AnalysisRun& run) {
   check_fields(options);
   require_full_qkv(trace, kName);
   const TraceInfo& info = trace.info();
@@ -32,14 +31,14 @@ Json analyze_attention_map(const TraceSource& trace, const AttentionMapOptions& 
   const Tensor<float> k = trace.read_k(options.layer, options.head / info.group(), all);
   const KeyTable keys(k.view());
   const Tensor<float> q = trace.read_q(options.layer, options.head, all);
-  ScoreRowLoop loop(pool, stop, kName);
+  ScoreRowLoop loop(run.pool, run.stop, kName);
 
   std::vector<Index> begins;
   for (Index b = 0; b < n_blocks; ++b) begins.push_back(b * block);
-  output.begin(make_result_info(kName, trace, fields_to_json(options), provenance));
-  write_axis(output, "query_block", begins, "token", "first query of a block");
-  write_axis(output, "key_block", begins, "token", "first key of a block");
-  output.declare(
+  run.begin(kName, trace, fields_to_json(options));
+  write_axis(run.output, "query_block", begins, "token", "first query of a block");
+  write_axis(run.output, "key_block", begins, "token", "first key of a block");
+  run.output.declare(
       {"map",
        ResultType::f32,
        {n_blocks, n_blocks},
@@ -50,7 +49,7 @@ Json analyze_attention_map(const TraceSource& trace, const AttentionMapOptions& 
   PooledRows pooled(block, n_blocks, block, options.pooling);
   std::vector<float> row_out(static_cast<std::size_t>(n_blocks));
   for (Index b = 0; b < n_blocks; ++b) {
-    check_stop(stop, kName);
+    check_stop(run.stop, kName);
     std::vector<Index> positions(static_cast<std::size_t>(std::min(block, n_tokens - b * block)));
     std::iota(positions.begin(), positions.end(), b * block);
     pooled.clear();
@@ -60,16 +59,16 @@ Json analyze_attention_map(const TraceSource& trace, const AttentionMapOptions& 
                pooled.put(i, scores, visible);
              });
     pooled.join(0, static_cast<Index>(positions.size()), row_out);
-    output.write<float>("map", b, row_out);
-    if (progress && b % 16 == 0) progress({kName, b, n_blocks, "blocks"});
+    run.output.write<float>("map", b, row_out);
+    if (run.progress && b % 16 == 0) run.progress({kName, b, n_blocks, "blocks"});
   }
-  output.add_plot({"plot_map", "map", {"query_block", "key_block"}, "Attention map"});
-  const Json summary = {
-      {"layer", options.layer}, {"head", options.head},
-      {"tokens", n_tokens},     {"block", block},
-      {"cells", n_blocks},      {"pooling", std::string(enum_name(options.pooling))}};
-  output.finish(summary);
-  return summary;
+  run.output.add_plot({"plot_map", "map", {"query_block", "key_block"}, "Attention map"});
+  return run.finish({{"layer", options.layer},
+                     {"head", options.head},
+                     {"tokens", n_tokens},
+                     {"block", block},
+                     {"cells", n_blocks},
+                     {"pooling", std::string(enum_name(options.pooling))}});
 }
 
 }  // namespace kvscope

@@ -30,8 +30,6 @@ struct AttentionMapOptions {
 /// Interrupted on a stop.
 nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
                                              const AttentionMapOptions& options,
-                                             ResultWriter& output, ThreadPool& pool,
-                                             const ProgressFn& progress, std::stop_token stop,
-                                             const ResultProvenance& provenance = {});
+                                             const AnalysisRun& run);
 
 }  // namespace kvscope

@@ -234,9 +234,7 @@ std::vector<ReplayPair> chosen(const std::vector<ReplayPair>& pairs,
 }  // namespace
 
 Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
-                      const CoverageOptions& options, ResultWriter& output, ThreadPool& pool,
-                      const ProgressFn& progress, std::stop_token stop,
-                      const ResultProvenance& provenance) {
+                      const CoverageOptions& options, const AnalysisRun& run) {
   const CoveragePlan plan = make_plan(trace, draft != nullptr, options);
   const CoverageAxes& axes = plan.axes;
   const TraceInfo& info = trace.info();
@@ -250,29 +248,31 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
   // layers are replayed together
   std::optional<PinskerResult> pinsker;
   if (draft != nullptr)
-    pinsker = pinsker_floors(trace, *draft, pinsker_options(options, plan), pool, progress, stop);
+    pinsker = pinsker_floors(trace, *draft, pinsker_options(options, plan), run.pool, run.progress,
+                             run.stop);
   std::vector<std::vector<PairCoverage>> linked(axes.layers.size());
   if (!plan.linked.empty()) {
     linked = replay_coverage(trace, draft, axes.layers, chosen(axes.pairs, plan.linked), replay,
-                             grid, pool, progress, stop);
+                             grid, run.pool, run.progress, run.stop);
   }
 
   // 2. layer by layer: nucleus sizes and the map of all attention, then the selections
   std::vector<const TraceSource*> traces = {&trace};
   if (draft != nullptr) traces.push_back(draft);
-  output.begin(make_result_info("coverage", traces, config_of(options, plan), provenance));
-  CoverageWriter writer(output, axes, grid);
-  ScoreRowLoop loop(pool, stop, "coverage");
+  run.begin("coverage", traces, config_of(options, plan));
+  CoverageWriter writer(run.output, axes, grid);
+  ScoreRowLoop loop(run.pool, run.stop, "coverage");
   Json summary;
   summary["layers"] = Json::array();
   std::vector<PairSummary> pair_summaries(axes.pairs.size());
   std::vector<double> all_gains(static_cast<std::size_t>(axes.row_pos.back() + 1), 0.0);
   std::vector<double> budget_mean;
   for (std::size_t l = 0; l < axes.layers.size(); ++l) {
-    check_stop(stop, "coverage");
+    check_stop(run.stop, "coverage");
     const auto slot = static_cast<Index>(l);
     const Index layer = axes.layers[l];
-    if (progress) progress({"coverage", slot, static_cast<Index>(axes.layers.size()), "layers"});
+    if (run.progress)
+      run.progress({"coverage", slot, static_cast<Index>(axes.layers.size()), "layers"});
     const auto window = window_of(info, layer);
     std::optional<QueryPageMap> map(grid);
     const LayerNucleus nucleus = measure_nucleus(trace, layer, plan.nucleus, loop, *map);
@@ -286,7 +286,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
     };
     if (!plan.alone.empty()) {
       auto alone = replay_coverage(trace, draft, {layer}, chosen(axes.pairs, plan.alone), replay,
-                                   grid, pool, {}, stop);
+                                   grid, run.pool, {}, run.stop);
       file(std::move(alone.front()), plan.alone);
     }
     if (!plan.linked.empty()) file(std::move(linked[l]), plan.linked);
@@ -335,8 +335,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
   }
   summary["totals"] = std::move(totals);
   writer.add_plots(pinsker.has_value());
-  output.finish(summary);
-  return summary;
+  return run.finish(std::move(summary));
 }
 
 }  // namespace kvscope

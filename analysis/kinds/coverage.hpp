@@ -74,9 +74,6 @@ struct CoverageOptions {
 /// out of range, maps of more than max_cells cells, unknown heads or layers, a method
 /// that needs the missing draft; Interrupted on a stop.
 nlohmann::ordered_json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
-                                        const CoverageOptions& options, ResultWriter& output,
-                                        ThreadPool& pool, const ProgressFn& progress,
-                                        std::stop_token stop,
-                                        const ResultProvenance& provenance = {});
+                                        const CoverageOptions& options, const AnalysisRun& run);
 
 }  // namespace kvscope

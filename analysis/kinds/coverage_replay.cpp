@@ -1,7 +1,5 @@
 #include "analysis/kinds/coverage_replay.hpp"
 
-#include <memory>
-
 #include "analysis/base/kit.hpp"
 #include "core/attention/layer_divergence.hpp"
 

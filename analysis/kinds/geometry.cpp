@@ -81,20 +81,18 @@ void add_plots(ResultWriter& output) {
 }  // namespace
 
 Json analyze_geometry(const TraceSource& trace, const GeometryOptions& options,
-                      ResultWriter& output, ThreadPool& pool, const ProgressFn& progress,
-                      std::stop_token stop, const ResultProvenance& provenance) {
+                      const AnalysisRun& run) {
   check_fields(options);
   require_full_qkv(trace, "geometry");
   const GeometryPlan plan(trace.info(), options);
   const TraceInfo& part = plan.part;
-  output.begin(
-      make_result_info("geometry", trace, with_part(fields_to_json(options), part), provenance));
-  write_axes(output, plan, options.basis);
-  GeometryLayer arrays(output, plan);
+  run.begin("geometry", trace, with_part(fields_to_json(options), part));
+  write_axes(run.output, plan, options.basis);
+  GeometryLayer arrays(run.output, plan);
 
   const auto measure = [&](Index, Index layer) {
-    pool.parallel_for(n_of(part.kv_heads), [&](Index kv_slot, int) {
-      check_stop(stop, "geometry");
+    run.pool.parallel_for(n_of(part.kv_heads), [&](Index kv_slot, int) {
+      check_stop(run.stop, "geometry");
       geometry_group(trace, options, plan, layer, kv_slot, arrays);
     });
     arrays.put_norm_statistics();
@@ -104,12 +102,11 @@ Json analyze_geometry(const TraceSource& trace, const GeometryOptions& options,
   };
   Json summary;
   summary["layers"] =
-      measure_layers("geometry", part.layers, arrays.arrays, progress, measure, summarize);
+      measure_layers("geometry", part.layers, arrays.arrays, run.progress, measure, summarize);
   summary["totals"] = mean_of_layers(summary["layers"]);
   summary["totals"]["points_per_head"] = plan.positions.size();
-  add_plots(output);
-  output.finish(summary);
-  return summary;
+  add_plots(run.output);
+  return run.finish(std::move(summary));
 }
 
 }  // namespace kvscope

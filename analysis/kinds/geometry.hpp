@@ -76,8 +76,6 @@ struct GeometryOptions {
 /// Throws ConfigError for options out of range, layers or heads that were not recorded, or a trace
 /// without all q, k and v; Interrupted on a stop. Memory: the rows of one KV group per thread.
 nlohmann::ordered_json analyze_geometry(const TraceSource& trace, const GeometryOptions& options,
-                                        ResultWriter& output, ThreadPool& pool,
-                                        const ProgressFn& progress, std::stop_token stop,
-                                        const ResultProvenance& provenance = {});
+                                        const AnalysisRun& run);
 
 }  // namespace kvscope

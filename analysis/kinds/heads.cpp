@@ -252,24 +252,22 @@ void write_axes(ResultWriter& output, const HeadsPlan& plan) {
 
 }  // namespace
 
-Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, ResultWriter& output,
-                   ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
-                   const ResultProvenance& provenance) {
+Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, const AnalysisRun& run) {
   check_fields(options);
   require_full_qkv(trace, "heads");
   const HeadsPlan plan(trace, options);
   const TraceInfo& part = plan.part;
   // what may still be refused comes before the first array
-  const HeadLosses losses = measure_head_losses(trace, part, options, pool, progress, stop);
+  const HeadLosses losses =
+      measure_head_losses(trace, part, options, run.pool, run.progress, run.stop);
 
-  output.begin(
-      make_result_info("heads", trace, with_part(fields_to_json(options), part), provenance));
-  write_axes(output, plan);
-  HeadsArrays arrays(output, plan, losses.pairs.size());
-  HeadMeter meter(trace, options, plan, pool, stop);
+  run.begin("heads", trace, with_part(fields_to_json(options), part));
+  write_axes(run.output, plan);
+  HeadsArrays arrays(run.output, plan, losses.pairs.size());
+  HeadMeter meter(trace, options, plan, run.pool, run.stop);
   const auto measure = [&](Index slot, Index layer) {
     for (const Index kv_head : part.kv_heads) {
-      check_stop(stop, "heads");
+      check_stop(run.stop, "heads");
       const Tensor<float> k = trace.read_k(layer, kv_head, {0, part.n_tokens});
       const KeyTable keys(k.view());
       for (const Index q_slot : q_slots_of(part, kv_head)) {
@@ -290,7 +288,7 @@ Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, Result
   };
   Json summary;
   summary["layers"] =
-      measure_layers("heads", part.layers, arrays.layer, progress, measure, summarize);
+      measure_layers("heads", part.layers, arrays.layer, run.progress, measure, summarize);
   summary["totals"] = mean_of_layers(summary["layers"]);
   summary["totals"]["rows"] = n_of(plan.row_pos);
   summary["totals"]["heads"] = n_of(part.q_heads) * n_of(part.layers);
@@ -304,14 +302,13 @@ Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, Result
 
   for (const HeadMeasure& one : kHeadMeasures) {
     const std::string name(one.name);
-    add_plot(output, "plot_" + name, name, {"layer", "q_head"}, std::string(one.label));
+    add_plot(run.output, "plot_" + name, name, {"layer", "q_head"}, std::string(one.label));
   }
   if (arrays.lost != nullptr)
-    add_plot(output, "plot_lost_mass", "lost_mass", {"layer", "q_head", "."}, "Attention lost");
-  add_plot(output, "plot_map", "map", {"layer", "q_head", "query_block", "key_block"},
+    add_plot(run.output, "plot_lost_mass", "lost_mass", {"layer", "q_head", "."}, "Attention lost");
+  add_plot(run.output, "plot_map", "map", {"layer", "q_head", "query_block", "key_block"},
            "Attention maps of all heads");
-  output.finish(summary);
-  return summary;
+  return run.finish(std::move(summary));
 }
 
 }  // namespace kvscope

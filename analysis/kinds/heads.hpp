@@ -93,8 +93,6 @@ inline constexpr std::array<HeadMeasure, 7> kHeadMeasures = {{
 /// methods, more than one budget, a needle outside the trace, or a trace without q, k (and v for
 /// methods) of all positions; Interrupted on a stop. The same bits for any number of threads.
 nlohmann::ordered_json analyze_heads(const TraceSource& trace, const HeadsOptions& options,
-                                     ResultWriter& output, ThreadPool& pool,
-                                     const ProgressFn& progress, std::stop_token stop,
-                                     const ResultProvenance& provenance = {});
+                                     const AnalysisRun& run);
 
 }  // namespace kvscope

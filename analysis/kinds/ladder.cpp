@@ -1,6 +1,5 @@
 #include "analysis/kinds/ladder.hpp"
 
-#include <array>
 #include <map>
 
 #include "analysis/base/calibration_notes.hpp"
@@ -160,9 +159,8 @@ void add_values(Json& row, const std::string& prefix, const Measured* found) {
 
 }  // namespace
 
-Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, ResultWriter& output,
-                    ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
-                    const ResultProvenance& provenance) {
+Json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
+                    const AnalysisRun& run) {
   check_fields(options);
   check_budget(options);
   require_full_qkv(trace, "ladder");
@@ -178,7 +176,7 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
                  {"layers", layers}};
   config.update(fields_to_json(options));
   add_artifacts({options.selector}, config);
-  output.begin(make_result_info("ladder", trace, config, provenance));
+  run.begin("ladder", trace, config);
 
   std::vector<MethodSpec> by_query;
   std::vector<MethodSpec> by_chunk;
@@ -192,7 +190,7 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
     queries.push_back({pos, pos + 1});
     chunks.push_back({pos + 1 - options.chunk, pos + 1});
   }
-  const LadderReplay replay(trace, options, layers, pool, progress, stop);
+  const LadderReplay replay(trace, options, layers, run.pool, run.progress, run.stop);
   const std::map<std::string, Measured> of_queries = replay.run(by_query, queries, Phase::decode);
   const std::map<std::string, Measured> of_chunks = replay.run(by_chunk, chunks, Phase::prefill);
   const auto result_of = [&](const MethodSpec& method, bool is_chunk,
@@ -204,10 +202,10 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
     return nullptr;
   };
 
-  write_axis(output, "layer", layers, "layer", "layer");
-  write_axis(output, "query_pos", positions, "token", "position of the measured query");
+  write_axis(run.output, "layer", layers, "layer", "layer");
+  write_axis(run.output, "query_pos", positions, "token", "position of the measured query");
   const auto n_rungs = n_of(rungs);
-  LayerArrays arrays(output, n_of(layers));
+  LayerArrays arrays(run.output, n_of(layers));
   std::array<std::array<Tensor<double>*, kValues.size()>, 2> tensors{};
   constexpr std::array<std::string_view, 2> kModes = {"alone", "together"};
   for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
@@ -263,13 +261,12 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
   summary["totals"] = mean_of_layers(summary["layers"]);
   for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
     for (std::size_t v = 0; v < kValues.size(); ++v) {
-      add_plot(output, fmt::format("plot_{}_{}", kModes[mode], kValues[v]),
+      add_plot(run.output, fmt::format("plot_{}_{}", kModes[mode], kValues[v]),
                fmt::format("{}/{}", kModes[mode], kValues[v]), {"layer", "."},
                fmt::format("{}, concessions {}", kWords[v], kModes[mode]));
     }
   }
-  output.finish(summary);
-  return summary;
+  return run.finish(std::move(summary));
 }
 
 }  // namespace kvscope

@@ -51,8 +51,6 @@ struct LadderOptions {
 /// options out of range, a budget that the method does not take, a trace that is too short or
 /// without all of q, k and v; Interrupted on a stop. Same bits for any thread count.
 nlohmann::ordered_json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
-                                      ResultWriter& output, ThreadPool& pool,
-                                      const ProgressFn& progress, std::stop_token stop,
-                                      const ResultProvenance& provenance = {});
+                                      const AnalysisRun& run);
 
 }  // namespace kvscope

@@ -191,9 +191,7 @@ void write_column(ResultWriter& output, const std::string& name, const std::vect
 }  // namespace
 
 Json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
-                       const LayerMapOptions& options, ResultWriter& output, ThreadPool& pool,
-                       const ProgressFn& progress, std::stop_token stop,
-                       const ResultProvenance& provenance) {
+                       const LayerMapOptions& options, const AnalysisRun& run) {
   check_fields(options);
   require_full_qkv(verifier, "layer-map");
   require_full_qkv(draft, "layer-map");
@@ -208,24 +206,24 @@ Json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
   // 1. head-mean rows of all layers of both models, a block of queries at a time; all pairs of each
   // row
   RowResults results(n_rows, n_draft, n_ver);
-  ScoreRowLoop loop(pool, stop, "layer-map");
+  ScoreRowLoop loop(run.pool, run.stop, "layer-map");
   ModelRows ver_rows(verifier);
   ModelRows draft_rows(draft);
   const std::int64_t row_bytes = (n_ver + n_draft) * n_tokens * 8;
   const Index block = std::clamp<Index>(kBlockBytes / row_bytes, 16, n_rows < 16 ? 16 : n_rows);
   for (Index first = 0; first < n_rows; first += block) {
-    check_stop(stop, "layer-map");
+    check_stop(run.stop, "layer-map");
     const Index last = std::min(first + block, n_rows);
     const auto positions = std::span(row_pos).subspan(static_cast<std::size_t>(first),
                                                       static_cast<std::size_t>(last - first));
     ver_rows.load(positions, n_tokens, options.drop_sink, loop);
     draft_rows.load(positions, n_tokens, options.drop_sink, loop);
-    pool.parallel_for(last - first, [&](Index i, int) {
-      check_stop(stop, "layer-map");
+    run.pool.parallel_for(last - first, [&](Index i, int) {
+      check_stop(run.stop, "layer-map");
       compare_row(ver_rows, draft_rows, i, positions[static_cast<std::size_t>(i)] + 1, options,
                   first + i, results);
     });
-    if (progress) progress({"layer-map", last, n_rows, "rows"});
+    if (run.progress) run.progress({"layer-map", last, n_rows, "rows"});
   }
 
   // 2. means over the rows, and the maps
@@ -240,22 +238,23 @@ Json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
 
   // 3. arrays
   const TraceSource* const traces[] = {&verifier, &draft};
-  output.begin(make_result_info("layer-map", traces, fields_to_json(options), provenance));
-  write_axis(output, "draft_layer", draft_layers, "1", "draft layer");
-  write_axis(output, "verifier_layer", ver_layers, "1", "verifier layer");
-  write_axis(output, "row_pos", row_pos, "token", "query position");
-  write_matrix(output, "kl", kl, "nat", "KL(verifier || draft)");
-  write_matrix(output, "kl_smoothed", smoothed, "nat", "KL(verifier || draft), all rows smoothed");
-  write_matrix(output, "total_variation", variation, "1", "total variation distance");
-  write_matrix(output, "pinsker_floor", floor, "1",
+  run.begin("layer-map", traces, fields_to_json(options));
+  write_axis(run.output, "draft_layer", draft_layers, "1", "draft layer");
+  write_axis(run.output, "verifier_layer", ver_layers, "1", "verifier layer");
+  write_axis(run.output, "row_pos", row_pos, "token", "query position");
+  write_matrix(run.output, "kl", kl, "nat", "KL(verifier || draft)");
+  write_matrix(run.output, "kl_smoothed", smoothed, "nat",
+               "KL(verifier || draft), all rows smoothed");
+  write_matrix(run.output, "total_variation", variation, "1", "total variation distance");
+  write_matrix(run.output, "pinsker_floor", floor, "1",
                "floor p - sqrt(KL / 2) on the verifier's mass");
-  output.declare({"kl_rows",
-                  ResultType::f64,
-                  results.kl.shape(),
-                  {"row", "draft_layer", "verifier_layer"},
-                  "nat",
-                  "KL(verifier || draft) per row"});
-  output.write<double>("kl_rows", 0, results.kl.flat());
+  run.output.declare({"kl_rows",
+                      ResultType::f64,
+                      results.kl.shape(),
+                      {"row", "draft_layer", "verifier_layer"},
+                      "nat",
+                      "KL(verifier || draft) per row"});
+  run.output.write<double>("kl_rows", 0, results.kl.flat());
 
   std::vector<std::int64_t> monotone_layer, argmax_layer;
   std::vector<double> monotone_kl, argmax_kl;
@@ -279,10 +278,10 @@ Json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
     entry["argmax_kl"] = json_number(argmax_kl.back());
     summary["layers"].push_back(entry);
   }
-  write_column(output, "monotone_map", monotone_layer, "1", "draft layer of the monotone map");
-  write_column(output, "argmax_map", argmax_layer, "1", "draft layer of least divergence");
-  write_column(output, "monotone_kl", monotone_kl, "nat", "KL at the monotone map");
-  write_column(output, "argmax_kl", argmax_kl, "nat", "KL at the arg max map");
+  write_column(run.output, "monotone_map", monotone_layer, "1", "draft layer of the monotone map");
+  write_column(run.output, "argmax_map", argmax_layer, "1", "draft layer of least divergence");
+  write_column(run.output, "monotone_kl", monotone_kl, "nat", "KL at the monotone map");
+  write_column(run.output, "argmax_kl", argmax_kl, "nat", "KL at the arg max map");
 
   // 4. totals
   double sensitivity = 0.0;
@@ -302,13 +301,14 @@ Json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
   totals["largest_change_by_smoothing"] = json_number(sensitivity);
 
   const std::vector<std::string> axes = {"draft_layer", "verifier_layer"};
-  output.add_plot({"plot_kl", "kl", axes, "KL(verifier || draft), nats"});
-  output.add_plot({"plot_total_variation", "total_variation", axes, "Total variation distance"});
-  output.add_plot({"plot_pinsker_floor", "pinsker_floor", axes, "Floor on the verifier's mass"});
-  output.add_plot({"plot_map", "monotone_map", {"verifier_layer"}, "Monotone layer map"});
-  output.add_plot({"plot_argmax_map", "argmax_map", {"verifier_layer"}, "Arg max layer map"});
-  output.finish(summary);
-  return summary;
+  run.output.add_plot({"plot_kl", "kl", axes, "KL(verifier || draft), nats"});
+  run.output.add_plot(
+      {"plot_total_variation", "total_variation", axes, "Total variation distance"});
+  run.output.add_plot(
+      {"plot_pinsker_floor", "pinsker_floor", axes, "Floor on the verifier's mass"});
+  run.output.add_plot({"plot_map", "monotone_map", {"verifier_layer"}, "Monotone layer map"});
+  run.output.add_plot({"plot_argmax_map", "argmax_map", {"verifier_layer"}, "Arg max layer map"});
+  return run.finish(std::move(summary));
 }
 
 }  // namespace kvscope

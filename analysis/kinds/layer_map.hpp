@@ -61,9 +61,6 @@ struct LayerMapOptions {
 /// Throws ConfigError for options out of range, traces without all q and k, differing token ids,
 /// or too few tokens; Interrupted on a stop.
 nlohmann::ordered_json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
-                                         const LayerMapOptions& options, ResultWriter& output,
-                                         ThreadPool& pool, const ProgressFn& progress,
-                                         std::stop_token stop,
-                                         const ResultProvenance& provenance = {});
+                                         const LayerMapOptions& options, const AnalysisRun& run);
 
 }  // namespace kvscope

@@ -1,8 +1,6 @@
 #include "analysis/kinds/overlap.hpp"
 
-#include <array>
 #include <bit>
-#include <cstdint>
 #include <map>
 
 #include "analysis/base/kit.hpp"
@@ -143,9 +141,8 @@ constexpr OverlapColumn kOverlapColumns[] = {
 
 }  // namespace
 
-Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options, ResultWriter& output,
-                     ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
-                     const ResultProvenance& provenance) {
+Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options,
+                     const AnalysisRun& run) {
   check_fields(options);
   require_full_qkv(trace, "overlap");
   const TraceInfo part = selected_part(trace.info(), options.selection);
@@ -163,16 +160,16 @@ Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options, Re
     sums[static_cast<std::size_t>(part.layer_slot(row.layer))].add(
         static_cast<std::size_t>(part.q_slot(row.q_head)), row, std::prev(behind)->begin);
   };
-  replay_layers(trace, /*draft=*/nullptr, part.layers, plan.pairs, replay, pool, progress, stop);
+  replay_layers(trace, /*draft=*/nullptr, part.layers, plan.pairs, replay, run.pool, run.progress,
+                run.stop);
 
-  output.begin(
-      make_result_info("overlap", trace, with_part(fields_to_json(options), part), provenance));
-  write_head_axes(output, part);
-  LayerColumns columns(output, n_of(part.layers));
+  run.begin("overlap", trace, with_part(fields_to_json(options), part));
+  write_head_axes(run.output, part);
+  LayerColumns columns(run.output, n_of(part.layers));
   ColumnsOf<Overlap> heads(columns, {n_of(part.q_heads), n_of(couples)}, {"q_head", "couple"});
   for (const OverlapColumn& column : kOverlapColumns) {
     heads.add<float>(column.name, column.member, "1", column.meaning, {{Total::mean, column.name}});
-    add_plot(output, fmt::format("plot_{}", column.name), column.name, {"layer", "q_head", "."},
+    add_plot(run.output, fmt::format("plot_{}", column.name), column.name, {"layer", "q_head", "."},
              column.meaning);
   }
   Totals totals(columns);
@@ -204,8 +201,7 @@ Json analyze_overlap(const TraceSource& trace, const OverlapOptions& options, Re
       summary["couples"].back()[kOverlapColumns[i].name] = json_number(of_couple[c][i].value());
   }
   summary["skipped"] = plan.skipped;
-  output.finish(summary);
-  return summary;
+  return run.finish(std::move(summary));
 }
 
 }  // namespace kvscope

@@ -38,8 +38,6 @@ struct OverlapOptions : ReplayedCalls {
 /// method and budget, and what plan_pairs and replay_layers refuse; Interrupted on a stop. The same
 /// bits for any number of threads.
 nlohmann::ordered_json analyze_overlap(const TraceSource& trace, const OverlapOptions& options,
-                                       ResultWriter& output, ThreadPool& pool,
-                                       const ProgressFn& progress, std::stop_token stop,
-                                       const ResultProvenance& provenance = {});
+                                       const AnalysisRun& run);
 
 }  // namespace kvscope

@@ -24,7 +24,7 @@ std::string monotone_map_text(const TraceSource& verifier, const TraceSource& dr
                               const std::stop_token& stop) {
   LayerMapOptions options{.token_match = TokenMatch::common_prefix};
   MemoryResult result;
-  analyze_layer_map(verifier, draft, options, result, pool, progress, stop);
+  analyze_layer_map(verifier, draft, options, {result, pool, progress, stop});
   const auto map = result.values<std::int64_t>("monotone_map");
   const TraceInfo& info = verifier.info();
   std::vector<Index> draft_of;

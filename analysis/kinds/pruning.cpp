@@ -227,9 +227,8 @@ std::vector<Index> chunk_ends(Index n_tokens, const PruningOptions& options) {
 
 }  // namespace
 
-Json analyze_pruning(const TraceSource& trace, const PruningOptions& options, ResultWriter& output,
-                     ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
-                     const ResultProvenance& provenance) {
+Json analyze_pruning(const TraceSource& trace, const PruningOptions& options,
+                     const AnalysisRun& run) {
   check_fields(options);
   require_full_qkv(trace, "pruning");
   const TraceInfo& info = trace.info();
@@ -246,18 +245,18 @@ Json analyze_pruning(const TraceSource& trace, const PruningOptions& options, Re
   }
   const auto contexts = mapped<Index>(ends, [&](const Index end) { return end - options.chunk; });
 
-  output.begin(make_result_info("pruning", trace, fields_to_json(options), provenance));
-  write_head_axes(output, info);
-  write_axis(output, "context", contexts, "token", "keys before the chunk");
-  write_axis(output, "page_size", page_sizes, "token", "keys of a page");
-  PruningArrays arrays(output, info, n_of(ends), n_of(page_sizes));
+  run.begin("pruning", trace, fields_to_json(options));
+  write_head_axes(run.output, info);
+  write_axis(run.output, "context", contexts, "token", "keys before the chunk");
+  write_axis(run.output, "page_size", page_sizes, "token", "keys of a page");
+  PruningArrays arrays(run.output, info, n_of(ends), n_of(page_sizes));
   PageTally total(ends.size(), page_sizes.size());
   const auto measure = [&](Index, Index layer) {
     // A layer with a window has its choice made already.
     if (window_of(info, layer)) return;
     const Index n_tasks = n_of(info.kv_heads) * n_of(ends);
-    pool.parallel_for(n_tasks, [&](Index task, int) {
-      check_stop(stop, "pruning");
+    run.pool.parallel_for(n_tasks, [&](Index task, int) {
+      check_stop(run.stop, "pruning");
       const Index at = task / n_of(ends);
       const Index step = task % n_of(ends);
       const Index end = ends[static_cast<std::size_t>(step)];
@@ -289,10 +288,9 @@ Json analyze_pruning(const TraceSource& trace, const PruningOptions& options, Re
   };
   Json summary;
   summary["layers"] =
-      measure_layers("pruning", info.layers, arrays.layer, progress, measure, summarize);
+      measure_layers("pruning", info.layers, arrays.layer, run.progress, measure, summarize);
   summary["totals"] = total.to_json(contexts, page_sizes);
-  output.finish(summary);
-  return summary;
+  return run.finish(std::move(summary));
 }
 
 }  // namespace kvscope

@@ -39,8 +39,6 @@ struct PruningOptions {
 /// Throws ConfigError for options out of range, or a trace without all q and k of whole groups;
 /// Interrupted on a stop.
 nlohmann::ordered_json analyze_pruning(const TraceSource& trace, const PruningOptions& options,
-                                       ResultWriter& output, ThreadPool& pool,
-                                       const ProgressFn& progress, std::stop_token stop,
-                                       const ResultProvenance& provenance = {});
+                                       const AnalysisRun& run);
 
 }  // namespace kvscope

@@ -1,7 +1,5 @@
 #include "analysis/kinds/query_selection.hpp"
 
-#include <optional>
-
 #include "analysis/base/kit.hpp"
 #include "analysis/kinds/query_correlation.hpp"
 #include "core/attention/exact_rows.hpp"
@@ -219,37 +217,34 @@ void add_selection_plots(ResultWriter& output) {
 }  // namespace
 
 Json analyze_query_selection(const TraceSource& trace, const QuerySelectionOptions& options,
-                             ResultWriter& output, ThreadPool& pool, const ProgressFn& progress,
-                             std::stop_token stop, const ResultProvenance& provenance) {
+                             const AnalysisRun& run) {
   check_fields(options);
   require_full_qkv(trace, "query-selection");
   const Plan plan(trace.info(), options);
   const TraceInfo& part = plan.part;
-  output.begin(make_result_info("query-selection", trace, with_part(fields_to_json(options), part),
-                                provenance));
-  write_axes(output, plan);
-  LayerQueries queries(output, plan);
-  ScoreRowLoop loop(pool, stop, "query-selection");
+  run.begin("query-selection", trace, with_part(fields_to_json(options), part));
+  write_axes(run.output, plan);
+  LayerQueries queries(run.output, plan);
+  ScoreRowLoop loop(run.pool, run.stop, "query-selection");
   const auto measure = [&](Index, Index layer) {
     for (const Index kv_head : part.kv_heads) {
-      check_stop(stop, "query-selection");
+      check_stop(run.stop, "query-selection");
       const Tensor<float> k = trace.read_k(layer, kv_head, {0, part.n_tokens});
       const KeyTable keys(k.view());
       for (const Index q_slot : q_slots_of(part, kv_head))
         measure_head(trace, options, plan, layer, q_slot, keys, loop, queries);
     }
-    pool.parallel_for(n_of(part.q_heads),
-                      [&](Index head, int) { correlate_head(plan, head, queries); });
+    run.pool.parallel_for(n_of(part.q_heads),
+                          [&](Index head, int) { correlate_head(plan, head, queries); });
   };
   const auto summarize = [&](Index, Index, Json& entry) { add_summary(entry, plan, queries); };
   Json summary;
   summary["layers"] = measure_layers("query-selection", part.layers, queries.columns.arrays,
-                                     progress, measure, summarize);
+                                     run.progress, measure, summarize);
   summary["totals"] = mean_of_layers(summary["layers"]);
   summary["totals"]["queries_per_head"] = plan.positions.size() - plan.counted;
-  add_selection_plots(output);
-  output.finish(summary);
-  return summary;
+  add_selection_plots(run.output);
+  return run.finish(std::move(summary));
 }
 
 }  // namespace kvscope

@@ -81,8 +81,6 @@ struct QuerySelectionOptions {
 /// thread; never a map.
 nlohmann::ordered_json analyze_query_selection(const TraceSource& trace,
                                                const QuerySelectionOptions& options,
-                                               ResultWriter& output, ThreadPool& pool,
-                                               const ProgressFn& progress, std::stop_token stop,
-                                               const ResultProvenance& provenance = {});
+                                               const AnalysisRun& run);
 
 }  // namespace kvscope

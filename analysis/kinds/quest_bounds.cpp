@@ -127,9 +127,7 @@ void add_plots(ResultWriter& output, bool store_pages) {
 
 }  // namespace
 
-Json analyze_quest(const TraceSource& trace, const QuestOptions& options, ResultWriter& output,
-                   ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
-                   const ResultProvenance& provenance) {
+Json analyze_quest(const TraceSource& trace, const QuestOptions& options, const AnalysisRun& run) {
   check_fields(options);
   require_full_qkv(trace, "quest");
   require_whole_groups(trace.info(), "quest");
@@ -137,22 +135,22 @@ Json analyze_quest(const TraceSource& trace, const QuestOptions& options, Result
   const std::vector<Index> step_pos = quest_step_positions(trace, options);
   const auto n_steps = static_cast<Index>(step_pos.size());
   const Index n_pages = (info.n_tokens - 1) / options.page_size + 1;
-  output.begin(make_result_info("quest", trace, fields_to_json(options), provenance));
-  write_head_axes(output, info);
-  write_axis(output, "step_pos", step_pos, "token", "position of the step");
+  run.begin("quest", trace, fields_to_json(options));
+  write_head_axes(run.output, info);
+  write_axis(run.output, "step_pos", step_pos, "token", "position of the step");
   if (options.store_pages) {
     std::vector<Index> numbers(static_cast<std::size_t>(n_pages));
     std::iota(numbers.begin(), numbers.end(), Index{0});
-    write_axis(output, "page", numbers, "page", "page");
+    write_axis(run.output, "page", numbers, "page", "page");
   }
-  QuestArrays arrays(output, info, n_steps, n_pages, options.store_pages);
+  QuestArrays arrays(run.output, info, n_steps, n_pages, options.store_pages);
 
   Totals sparse(arrays.columns);
   Totals all(arrays.columns);
   const auto measure = [&](Index, Index layer) {
     for (std::size_t kv_slot = 0; kv_slot < info.kv_heads.size(); ++kv_slot) {
       const Index first_head = static_cast<Index>(kv_slot) * info.group();
-      for_each_quest_step(trace, options, layer, kv_slot, step_pos, pool, stop,
+      for_each_quest_step(trace, options, layer, kv_slot, step_pos, run.pool, run.stop,
                           [&](Index step, const QuestGroupStep& group) {
                             arrays.store(group, static_cast<Index>(kv_slot), first_head, step);
                           });
@@ -170,7 +168,7 @@ Json analyze_quest(const TraceSource& trace, const QuestOptions& options, Result
   };
   Json summary;
   summary["layers"] =
-      measure_layers("quest", info.layers, arrays.columns.arrays, progress, measure, summarize);
+      measure_layers("quest", info.layers, arrays.columns.arrays, run.progress, measure, summarize);
 
   // the reduction of the whole model counts the dense layers as loaded in full
   summary["totals"] = sparse.to_json();
@@ -182,9 +180,8 @@ Json analyze_quest(const TraceSource& trace, const QuestOptions& options, Result
     summary["totals"][key + "_with_dense_layers"] =
         json_number(static_cast<double>(saved) / static_cast<double>(all.available_of(key)));
   }
-  add_plots(output, options.store_pages);
-  output.finish(summary);
-  return summary;
+  add_plots(run.output, options.store_pages);
+  return run.finish(std::move(summary));
 }
 
 }  // namespace kvscope

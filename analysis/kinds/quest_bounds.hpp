@@ -68,8 +68,6 @@ struct QuestOptions {
 /// Throws ConfigError for options out of range, a trace without all q and k, or without a step to
 /// look at; Interrupted on a stop.
 nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOptions& options,
-                                     ResultWriter& output, ThreadPool& pool,
-                                     const ProgressFn& progress, std::stop_token stop,
-                                     const ResultProvenance& provenance = {});
+                                     const AnalysisRun& run);
 
 }  // namespace kvscope

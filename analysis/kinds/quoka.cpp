@@ -162,17 +162,15 @@ Budget QuokaOptions::kept_per_chunk() const {
              : Budget{Budget::Kind::ratio, ratio};
 }
 
-Json analyze_quoka(const TraceSource& trace, const QuokaOptions& options, ResultWriter& output,
-                   ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
-                   const ResultProvenance& provenance) {
+Json analyze_quoka(const TraceSource& trace, const QuokaOptions& options, const AnalysisRun& run) {
   check_fields(options);
   require_full_qkv(trace, "quoka");
   require_whole_groups(trace.info(), "quoka");
   const TraceInfo& info = trace.info();
   const QuokaPlan plan(info, options);
-  output.begin(make_result_info("quoka", trace, fields_to_json(options), provenance));
-  write_axes(output, info, plan, options);
-  QuokaLayer arrays(output, info, plan, options);
+  run.begin("quoka", trace, fields_to_json(options));
+  write_axes(run.output, info, plan, options);
+  QuokaLayer arrays(run.output, info, plan, options);
   const CorrelationArrays correlations =
       add_correlations(arrays.arrays, static_cast<Index>(info.q_heads.size()));
 
@@ -181,10 +179,10 @@ Json analyze_quoka(const TraceSource& trace, const QuokaOptions& options, Result
   Mean correlation;
   const auto measure = [&](Index, Index layer) {
     for (Index kv_slot = 0; kv_slot < n_of(info.kv_heads); ++kv_slot) {
-      check_stop(stop, "quoka");
-      quoka_group(trace, options, plan, layer, kv_slot, pool, stop, arrays);
+      check_stop(run.stop, "quoka");
+      quoka_group(trace, options, plan, layer, kv_slot, run.pool, run.stop, arrays);
     }
-    pool.parallel_for(n_of(info.q_heads), [&](Index head, int) {
+    run.pool.parallel_for(n_of(info.q_heads), [&](Index head, int) {
       const auto of_head = correlations_of_head(arrays, plan, head);
       for (std::size_t i = 0; i < of_head.size(); ++i) (*correlations[i])(head) = of_head[i];
     });
@@ -202,7 +200,7 @@ Json analyze_quoka(const TraceSource& trace, const QuokaOptions& options, Result
   };
   Json summary;
   summary["layers"] =
-      measure_layers("quoka", info.layers, arrays.arrays, progress, measure, summarize);
+      measure_layers("quoka", info.layers, arrays.arrays, run.progress, measure, summarize);
 
   // loads: the kept set is shared by the group, so the union per KV head and the count per query
   // head reduce alike
@@ -211,9 +209,8 @@ Json analyze_quoka(const TraceSource& trace, const QuokaOptions& options, Result
   summary["totals"]["reduction_per_kv_head_with_dense_layers"] = json_number(all.reduction());
   summary["totals"]["pearson_log_mean"] = json_number(correlation.value());
   summary["totals"]["chunks"] = plan.chunks.size();
-  add_plots(output);
-  output.finish(summary);
-  return summary;
+  add_plots(run.output);
+  return run.finish(std::move(summary));
 }
 
 }  // namespace kvscope

@@ -88,8 +88,6 @@ struct QuokaOptions : QuokaRules {
 /// Throws ConfigError for options out of range or a trace without all heads, q and k;
 /// Interrupted on a stop.
 nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOptions& options,
-                                     ResultWriter& output, ThreadPool& pool,
-                                     const ProgressFn& progress, std::stop_token stop,
-                                     const ResultProvenance& provenance = {});
+                                     const AnalysisRun& run);
 
 }  // namespace kvscope

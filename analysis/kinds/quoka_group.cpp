@@ -1,7 +1,5 @@
 #include "analysis/kinds/quoka_group.hpp"
 
-#include <memory>
-
 #include "analysis/base/kit.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/attention/topk.hpp"

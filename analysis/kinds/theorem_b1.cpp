@@ -1,7 +1,5 @@
 #include "analysis/kinds/theorem_b1.hpp"
 
-#include <optional>
-
 #include "analysis/base/kit.hpp"
 #include "core/attention/quoka_scores.hpp"
 #include "core/attention/theorem_b1.hpp"
@@ -151,25 +149,24 @@ void analyze_head(const TraceSource& trace, const TheoremB1Options& options, Ind
 }  // namespace
 
 Json analyze_theorem_b1(const TraceSource& trace, const TheoremB1Options& options,
-                        ResultWriter& output, ThreadPool& pool, const ProgressFn& progress,
-                        std::stop_token stop, const ResultProvenance& provenance) {
+                        const AnalysisRun& run) {
   check_fields(options);
   require_full_qkv(trace, "theorem-b1");
   const TraceInfo& info = trace.info();
   const std::vector<Index> row_pos = evenly_spaced(0, info.n_tokens, options.rows);
-  output.begin(make_result_info("theorem-b1", trace, fields_to_json(options), provenance));
-  write_head_axes(output, info);
-  write_axis(output, "row_pos", row_pos, "token", "query position");
+  run.begin("theorem-b1", trace, fields_to_json(options));
+  write_head_axes(run.output, info);
+  write_axis(run.output, "row_pos", row_pos, "token", "query position");
   const Index n_rows = n_of(row_pos);
-  LayerColumns columns(output, n_of(info.layers));
+  LayerColumns columns(run.output, n_of(info.layers));
   ColumnsOf<StarRow> rows(columns, {n_of(info.q_heads), n_rows}, {"q_head", "row"});
   add_columns(rows);
 
   Totals total(columns);
-  ScoreRowLoop loop(pool, stop, "theorem-b1");
+  ScoreRowLoop loop(run.pool, run.stop, "theorem-b1");
   const auto measure = [&](Index, Index layer) {
     for (const Index kv_head : info.kv_heads) {
-      check_stop(stop, "theorem-b1");
+      check_stop(run.stop, "theorem-b1");
       const Tensor<float> k = trace.read_k(layer, kv_head, {0, info.n_tokens});
       const KeyTable keys(k.view());
       for (const Index q_head : info.q_heads) {
@@ -185,7 +182,7 @@ Json analyze_theorem_b1(const TraceSource& trace, const TheoremB1Options& option
   };
   Json summary;
   summary["layers"] =
-      measure_layers("theorem-b1", info.layers, columns.arrays, progress, measure, summarize);
+      measure_layers("theorem-b1", info.layers, columns.arrays, run.progress, measure, summarize);
   summary["totals"] = total.to_json();
   summary["totals"]["rows_per_head"] = n_rows;
   std::int64_t broken = 0;
@@ -195,12 +192,11 @@ Json analyze_theorem_b1(const TraceSource& trace, const TheoremB1Options& option
   summary["totals"]["violations_of_proved_bounds"] = broken;
 
   const std::vector<std::string> axes = {"layer", "q_head", "row_pos"};
-  output.add_plot({"plot_cos", "cos", axes, "Measured cos(k*, q)"});
-  output.add_plot({"plot_printed", "bounds/printed", axes, "Theorem B.1 as printed"});
-  output.add_plot({"plot_jensen", "bounds/jensen", axes, "Jensen bound (always valid)"});
-  output.add_plot({"plot_worst", "bounds/worst", axes, "Worst-case bound (always valid)"});
-  output.finish(summary);
-  return summary;
+  run.output.add_plot({"plot_cos", "cos", axes, "Measured cos(k*, q)"});
+  run.output.add_plot({"plot_printed", "bounds/printed", axes, "Theorem B.1 as printed"});
+  run.output.add_plot({"plot_jensen", "bounds/jensen", axes, "Jensen bound (always valid)"});
+  run.output.add_plot({"plot_worst", "bounds/worst", axes, "Worst-case bound (always valid)"});
+  return run.finish(std::move(summary));
 }
 
 }  // namespace kvscope

@@ -51,8 +51,6 @@ struct TheoremB1Options {
 /// Throws ConfigError for options out of range or a trace without all q and k; Interrupted on a
 /// stop.
 nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const TheoremB1Options& options,
-                                          ResultWriter& output, ThreadPool& pool,
-                                          const ProgressFn& progress, std::stop_token stop,
-                                          const ResultProvenance& provenance = {});
+                                          const AnalysisRun& run);
 
 }  // namespace kvscope

@@ -1,8 +1,5 @@
 #include "analysis/kinds/tie_cut.hpp"
 
-#include <functional>
-#include <vector>
-
 #include "analysis/base/kit.hpp"
 
 namespace kvscope {

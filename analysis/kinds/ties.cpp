@@ -1,6 +1,5 @@
 #include "analysis/kinds/ties.hpp"
 
-#include <array>
 #include <map>
 
 #include "analysis/base/calibration_notes.hpp"
@@ -276,9 +275,7 @@ std::vector<MethodSpec> default_tie_methods() {
   return {"quest", "quoka", "loki", "sparq:mean-value=false", "oracle-topk"};
 }
 
-Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultWriter& output,
-                  ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
-                  const ResultProvenance& provenance) {
+Json analyze_ties(const TraceSource& trace, const TiesOptions& options, const AnalysisRun& run) {
   check_fields(options);
   require_full_qkv(trace, "ties");
   require_unique(mapped<std::string>(options.selectors, &MethodSpec::text), "selector", "ties");
@@ -306,13 +303,13 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultWr
   }
   config.update(fields_to_json(options));
   add_artifacts(options.selectors, config);
-  output.begin(make_result_info("ties", trace, config, provenance));
-  write_axis(output, "layer", layers, "layer", "layer");
+  run.begin("ties", trace, config);
+  write_axis(run.output, "layer", layers, "layer", "layer");
   const auto positions = mapped<Index>(calls, &TokenRange::begin);
-  write_axis(output, "step_pos", positions, "token", "position of the step");
+  write_axis(run.output, "step_pos", positions, "token", "position of the step");
   const Index n_cases = n_of(cases);
   const Index n_steps = n_of(calls);
-  LayerArrays arrays(output, n_of(layers));
+  LayerArrays arrays(run.output, n_of(layers));
   const auto by_step = [&](const std::string& name, const char* units,
                            const char* words) -> Tensor<double>& {
     return arrays.add<double>(name, {n_cases, n_steps}, {"case", "step"}, units, words, kNan);
@@ -330,14 +327,14 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultWr
   for (std::size_t l = 0; l < layers.size(); ++l) {
     std::vector<ReplayLayer> data;
     data.push_back(read_layer(trace, layers[l], calls.back().end));
-    LayerCensus census(trace, options, cases, pool);
+    LayerCensus census(trace, options, cases, run.pool);
     arrays.clear();
     std::vector<CaseTotals> of_layer(cases.size());
     for (std::size_t s = 0; s < calls.size(); ++s) {
-      check_stop(stop, "ties");
-      if (progress) {
-        progress({"ties", static_cast<Index>(l * calls.size() + s),
-                  static_cast<Index>(layers.size() * calls.size()), "steps"});
+      check_stop(run.stop, "ties");
+      if (run.progress) {
+        run.progress({"ties", static_cast<Index>(l * calls.size() + s),
+                      static_cast<Index>(layers.size() * calls.size()), "steps"});
       }
       const std::vector<StepTies> found = census.measure(data, calls[s], prompt_end(info, plan));
       for (std::size_t c = 0; c < found.size(); ++c) {
@@ -382,13 +379,14 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultWr
     summary["rows"].push_back(std::move(row));
   }
   if (options.model != nullptr)
-    add_closed_loop(trace, options, cases, summary["rows"], output, pool, progress, stop);
+    add_closed_loop(trace, options, cases, summary["rows"], run.output, run.pool, run.progress,
+                    run.stop);
   summary["totals"] = mean_of_layers(summary["layers"]);
-  add_plot(output, "plot_changed", "changed", {"layer", ".", "step_pos"},
+  add_plot(run.output, "plot_changed", "changed", {"layer", ".", "step_pos"},
            "Keys that another order of ties changes");
-  add_plot(output, "plot_ties", "ties", {"layer", ".", "step_pos"}, "Rows with a tie at the cut");
-  output.finish(summary);
-  return summary;
+  add_plot(run.output, "plot_ties", "ties", {"layer", ".", "step_pos"},
+           "Rows with a tie at the cut");
+  return run.finish(std::move(summary));
 }
 
 }  // namespace kvscope

@@ -60,8 +60,6 @@ std::vector<MethodSpec> default_tie_methods();
 /// count. Throws ConfigError for options out of range, a budget that a method does not take or
 /// another model than the recorded one; Interrupted on a stop.
 nlohmann::ordered_json analyze_ties(const TraceSource& trace, const TiesOptions& options,
-                                    ResultWriter& output, ThreadPool& pool,
-                                    const ProgressFn& progress, std::stop_token stop,
-                                    const ResultProvenance& provenance = {});
+                                    const AnalysisRun& run);
 
 }  // namespace kvscope

@@ -1,4 +1,3 @@
-#include <array>
 
 #include "analysis/base/kit.hpp"
 #include "analysis/papers/report.hpp"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/simulate/measured_cost.hpp"

@@ -4,13 +4,10 @@
 // same prompts, and never changes a number. Tables mark nothing as best that a gate doubts.
 #pragma once
 
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "analysis/simulate/intervals.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 
 #include "analysis/base/statistics.hpp"
@@ -104,14 +103,6 @@ PairedTest paired_test(std::span<const double> a, std::span<const double> b,
   test.interval = has_several(text) ? mean_over_texts(std::move(differences), text, stream)
                                     : bootstrap_mean(differences, kIntervalResamples, stream);
   return test;
-}
-
-std::vector<std::vector<double>> grouped_bootstrap(
-    const std::vector<std::vector<std::vector<double>>>& values, Index n_resamples,
-    std::initializer_list<std::uint64_t> stream) {
-  std::vector<std::vector<std::vector<std::vector<double>>>> one_text;
-  for (const auto& groups : values) one_text.push_back({groups});
-  return nested_bootstrap(one_text, n_resamples, stream);
 }
 
 std::vector<std::vector<double>> nested_bootstrap(

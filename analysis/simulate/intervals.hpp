@@ -3,12 +3,10 @@
 // named by a stream.
 #pragma once
 
-#include <cstdint>
 #include <initializer_list>
-#include <span>
-#include <vector>
 
 #include "analysis/sweep/sweep_rows.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
@@ -52,17 +50,11 @@ std::vector<std::vector<double>> bootstrap_over_texts(
     const std::vector<std::vector<double>>& values, std::span<const std::size_t> text,
     std::initializer_list<std::uint64_t> stream);
 
-/// A bootstrap at two levels: groups (texts, prompts) are drawn with replacement, and within each
-/// its members (prompts, blocks of tokens). The same draws for every series that is given, so that
-/// differences are paired. values: [series][group][member], of one shape. Returns the means of
-/// `n_resamples` resamples, [series][resample].
-std::vector<std::vector<double>> grouped_bootstrap(
-    const std::vector<std::vector<std::vector<double>>>& values, Index n_resamples,
-    std::initializer_list<std::uint64_t> stream);
-
-/// The same over one level more: texts are drawn, in each its groups, in each group its members.
-/// values: [series][text][group][member], of one shape. With one text exactly grouped_bootstrap of
-/// it: nothing is drawn above its groups.
+/// A bootstrap at three levels: texts are drawn with replacement, in each its groups (prompts), in
+/// each group its members (blocks of tokens); of one text nothing is drawn above its groups. The
+/// same draws for every series that is given, so that differences are paired. values:
+/// [series][text][group][member], of one shape. Returns the means of `n_resamples` resamples,
+/// [series][resample].
 std::vector<std::vector<double>> nested_bootstrap(
     const std::vector<std::vector<std::vector<std::vector<double>>>>& values, Index n_resamples,
     std::initializer_list<std::uint64_t> stream);

@@ -2,15 +2,9 @@
 // together with prose to an exact number of tokens.
 #pragma once
 
-#include <array>
-#include <functional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "analysis/simulate/prompts.hpp"
 #include "core/base/rng.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -44,29 +44,21 @@ std::string Protocol::words() const {
 
 const std::vector<ProtocolEntry>& protocol_entries() {
   static const std::vector<ProtocolEntry> entries = {
-      {{"decode", false, true, true, false, false, true},
-       "Quest, pass keys",
+      {{"decode", false, true, true, false, false, true},  // Quest, pass keys
        "dense prefill; the prompt's last tokens and the answer one by one under the method"},
-      {{"all", true, true, true},
-       "QuoKA, chunked prefill",
+      {{"all", true, true, true},  // QuoKA, chunked prefill
        "the whole prompt by chunks and the answer token by token under the method"},
-      {{"inside", true, true, true, false, true},
-       "QuoKA, read strictly",
+      {{"inside", true, true, true, false, true},  // QuoKA, read strictly
        "the answer is in the last chunk: one list serves all its queries"},
-      {{"prefill", true, true, false},
-       "prefill methods (MInference, SnapKV)",
+      {{"prefill", true, true, false},  // prefill methods (MInference, SnapKV)
        "the prompt under the method with the question in view, a dense answer"},
-      {{"answer", false, false, true},
-       "decode methods (SkyLight's setup A)",
+      {{"answer", false, false, true},  // decode methods (SkyLight's setup A)
        "a dense prompt, the answer under the method"},
-      {{"question", false, true, true, true},
-       "SkyLight's setup B",
+      {{"question", false, true, true, true},  // SkyLight's setup B
        "a dense context, question and answer token by token under the method"},
-      {{"compress", true, true, true, true},
-       "cache compression that does not see the question (kvpress)",
+      {{"compress", true, true, true, true},  // kvpress: the question is not seen
        "the context under the method before the question is known, question and answer too"},
-      {{"context", true, false, false, true},
-       "the same with a dense reader",
+      {{"context", true, false, false, true},  // the same with a dense reader
        "the context under the method before the question is known, the rest dense"},
   };
   return entries;

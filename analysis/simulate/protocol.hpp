@@ -7,10 +7,7 @@
 // the prompt's last chunk: one list for all of it). "dense/sparse/sparse+unseen".
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {
@@ -32,10 +29,9 @@ struct Protocol {
   std::string words() const;
 };
 
-/// A named protocol, whose it is, and what it measures.
+/// A named protocol, and what it measures.
 struct ProtocolEntry {
   Protocol protocol;
-  std::string_view whose;
   std::string_view meaning;
 };
 

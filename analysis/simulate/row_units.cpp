@@ -1,7 +1,6 @@
 #include "analysis/simulate/row_units.hpp"
 
 #include <algorithm>
-#include <string>
 
 #include "core/base/nan.hpp"
 

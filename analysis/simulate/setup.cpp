@@ -124,10 +124,6 @@ std::vector<FurtherText> SimulationModels::texts() const {
   return all;
 }
 
-std::vector<TokenId> text_window(const SimulationModels& models, Index begin, Index n) {
-  return text_window(models, models.text, begin, n);
-}
-
 std::vector<TokenId> text_window(const SimulationModels& models, std::span<const TokenId> text,
                                  Index begin, Index n) {
   std::vector<TokenId> window(

@@ -5,8 +5,6 @@
 #include <exception>
 #include <limits>
 #include <mutex>
-#include <optional>
-#include <utility>
 
 #include "core/base/device_memory.hpp"
 

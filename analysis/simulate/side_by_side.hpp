@@ -2,12 +2,8 @@
 // take from as they become free, as far as memory goes. What comes out is the same however many do.
 #pragma once
 
-#include <cstddef>
-#include <functional>
-#include <span>
-#include <vector>
-
 #include "analysis/simulate/simulation.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -3,14 +3,8 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <span>
 #include <stop_token>
-#include <string>
-#include <vector>
 
 #include "analysis/base/column_table.hpp"
 #include "analysis/base/replay_pairs.hpp"
@@ -18,6 +12,7 @@
 #include "analysis/sweep/match.hpp"
 #include "analysis/sweep/sweep.hpp"
 #include "core/base/progress.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 #include "core/sim/live.hpp"
 #include "core/trace/source.hpp"
@@ -113,10 +108,8 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
 SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
                                   Phase phase, ThreadPool& pool);
 
-/// `n` tokens of the text from `begin` on, in which the special tokens in front take the place of
-/// as many of its own.
-std::vector<TokenId> text_window(const SimulationModels& models, Index begin, Index n);
-/// The same of another text.
+/// `n` tokens of a text from `begin` on, in which the special tokens in front take the place of as
+/// many of its own.
 std::vector<TokenId> text_window(const SimulationModels& models, std::span<const TokenId> text,
                                  Index begin, Index n);
 

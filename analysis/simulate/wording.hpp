@@ -7,15 +7,11 @@
 // among those that are measured, but for the examples of a file, whose first ones are taken.
 #pragma once
 
-#include <array>
-#include <memory>
-#include <optional>
 #include <stop_token>
-#include <string>
-#include <vector>
 
 #include "analysis/simulate/retrieval.hpp"
 #include "core/base/fields.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

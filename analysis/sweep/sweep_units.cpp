@@ -1,7 +1,6 @@
 #include "analysis/sweep/sweep_units.hpp"
 
 #include <map>
-#include <memory>
 
 #include "analysis/base/kit.hpp"
 #include "analysis/base/replay_pairs.hpp"

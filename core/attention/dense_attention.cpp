@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <vector>
 
 #include "core/tensor/attention_kernels.hpp"
 #include "core/tensor/row_kernels.hpp"

@@ -2,11 +2,7 @@
 // non-decreasing one, and the unconstrained one.
 #pragma once
 
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

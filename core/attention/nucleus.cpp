@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdint>
-#include <functional>
 
 #include "core/base/error.hpp"
 #include "core/base/work_tally.hpp"

@@ -1,10 +1,7 @@
 // One layer's attention problem and the places for its answer, in rows and in lane blocks.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <span>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/bf16_kernels.hpp"
 #include "core/tensor/tensor.hpp"
 

@@ -3,11 +3,9 @@
 #pragma once
 
 #include <cmath>
-#include <cstddef>
-#include <span>
-#include <string_view>
 
 #include "core/base/fields.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,7 +1,6 @@
 #include "core/attention/sparq_queries.hpp"
 
 #include <cmath>
-#include <span>
 
 #include "core/attention/topk.hpp"
 #include "core/base/work_tally.hpp"

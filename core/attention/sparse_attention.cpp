@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <vector>
 
 #include "core/attention/dense_attention.hpp"
 #include "core/tensor/attention_kernels.hpp"

@@ -2,10 +2,7 @@
 // ends.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

@@ -2,11 +2,9 @@
 // stands beside the enum. Specialise EnumNames where a word is no identifier.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <string_view>
 #include <type_traits>
-#include <utility>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

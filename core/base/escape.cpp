@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
-#include <utility>
 
 #include "core/base/json_reader.hpp"
 #include "core/base/utf8.hpp"

@@ -5,10 +5,7 @@
 // functions clean first and then escape what their format gives a meaning to.
 #pragma once
 
-#include <cstddef>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,8 +1,5 @@
 #include "core/base/json_members.hpp"
 
-#include <array>
-#include <cstddef>
-
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 

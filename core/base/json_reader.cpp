@@ -7,8 +7,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "core/base/error.hpp"
 

@@ -2,11 +2,9 @@
 // and what was found.
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
-#include <string_view>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -7,13 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdint>
-#include <string>
 #include <system_error>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/read_files.hpp"

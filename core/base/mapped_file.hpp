@@ -1,11 +1,9 @@
 // A file mapped read-only into memory: its bytes are read from disk only where they are touched.
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
-#include <memory>
-#include <span>
-#include <string_view>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

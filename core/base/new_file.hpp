@@ -7,10 +7,8 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <charconv>
-#include <optional>
-#include <string>
-#include <string_view>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -2,9 +2,7 @@
 // its own output.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

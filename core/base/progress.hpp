@@ -1,9 +1,7 @@
 // How long work reports how far it is: a value handed to a callback, never a print.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <string>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -2,10 +2,9 @@
 // after they are made.
 #pragma once
 
-#include <memory>
 #include <new>
-#include <utility>
-#include <vector>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,10 +1,7 @@
 // "Did you mean": the known word nearest to an unknown one.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,11 +1,7 @@
 // UTF-8 by hand: checking, stepping through characters, and the white space that tokenizers strip.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

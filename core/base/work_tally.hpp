@@ -5,12 +5,10 @@
 // on time; where work is divided by threads, they depend a little on how many there are.
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <cstddef>
-#include <string_view>
 
 #include "core/base/error.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

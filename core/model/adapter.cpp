@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"

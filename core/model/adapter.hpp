@@ -8,11 +8,8 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 
+#include "core/base/vocabulary.hpp"
 #include "core/model/matrix_rows.hpp"
 #include "core/model/weights.hpp"
 

@@ -1,8 +1,6 @@
 #include "core/model/added_tokens.hpp"
 
 #include <algorithm>
-#include <optional>
-#include <utility>
 
 #include "core/base/utf8.hpp"
 

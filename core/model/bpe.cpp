@@ -1,7 +1,6 @@
 #include "core/model/bpe.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "core/base/splitmix64.hpp"
 #include "core/base/utf8.hpp"

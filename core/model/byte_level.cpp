@@ -1,7 +1,5 @@
 #include "core/model/byte_level.hpp"
 
-#include <array>
-
 #include "core/base/utf8.hpp"
 
 namespace kvscope {

@@ -2,10 +2,7 @@
 // vocabulary file can hold any bytes as text (a space is "Ġ", a line feed "Ċ").
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -2,10 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/model/config_fields.hpp"

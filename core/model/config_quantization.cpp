@@ -1,7 +1,6 @@
 // quantization_config of config.json: what it says of stored weights, and which are computed.
 #include <fmt/format.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"

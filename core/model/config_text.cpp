@@ -1,8 +1,5 @@
 // The model of text inside a model of texts and pictures.
-#include <array>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <string_view>
 
 #include "core/model/config_fields.hpp"
 

@@ -1,10 +1,7 @@
 // One transformer layer's weights, ready for the kernels.
 #pragma once
 
-#include <array>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/model/config.hpp"
 #include "core/model/matrix.hpp"
 #include "core/model/weights.hpp"

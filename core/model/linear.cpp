@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <vector>
 
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/lane_kernels.hpp"

@@ -1,9 +1,6 @@
 #include "core/model/matrix.hpp"
 
 #include <algorithm>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "core/tensor/dtype.hpp"
 

@@ -2,10 +2,7 @@
 // floats.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string>
-
+#include "core/base/vocabulary.hpp"
 #include "core/model/weights.hpp"
 #include "core/tensor/tensor.hpp"
 

@@ -3,10 +3,8 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,6 +1,5 @@
 #include "core/model/mxfp4.hpp"
 
-#include <array>
 #include <cmath>
 #include <limits>
 

@@ -3,11 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <stdexcept>
-#include <vector>
 
 #include "core/base/utf8.hpp"
 

@@ -2,9 +2,7 @@
 // spelling; KC also writes ligatures, wide and raised letters and the like as plain ones.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

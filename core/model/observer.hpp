@@ -1,11 +1,7 @@
 // What can be watched while the model runs, when, and with which shapes.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/score_rule.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/tensor/typed_rows.hpp"

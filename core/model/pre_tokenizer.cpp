@@ -1,7 +1,6 @@
 #include "core/model/pre_tokenizer.hpp"
 
 #include <algorithm>
-#include <optional>
 
 #include "core/model/normalizer.hpp"
 

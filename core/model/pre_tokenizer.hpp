@@ -1,13 +1,10 @@
 // The pre-tokenizer of tokenizer.json: cuts text into the pieces inside which BPE merges.
 #pragma once
 
-#include <cstddef>
 #include <deque>
-#include <string>
-#include <string_view>
 #include <variant>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/model/regex.hpp"
 
 namespace kvscope {

@@ -2,12 +2,7 @@
 // cost.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -3,11 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"

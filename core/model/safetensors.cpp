@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <tuple>
 
 #include "core/base/error.hpp"

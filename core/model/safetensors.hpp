@@ -4,13 +4,7 @@
 // ...}, then the data without gaps; offsets count from the end of the header.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/tensor.hpp"
 

@@ -1,6 +1,5 @@
 #include "core/model/stored_type.hpp"
 
-#include <array>
 #include <bit>
 #include <cassert>
 #include <cmath>

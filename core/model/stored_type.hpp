@@ -4,10 +4,7 @@
 // ...). Every row of a tensor is a whole number of blocks, so that rows are widened one by one.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string_view>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/tensor.hpp"
 

@@ -6,7 +6,6 @@
 #include <deque>
 #include <limits>
 #include <unordered_map>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"

@@ -2,16 +2,10 @@
 // (tekken.json) and GGUF files: text to token ids and back, exactly.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "core/base/index.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/model/tokenizer_json_parts.hpp"

@@ -1,9 +1,6 @@
 // The BPE model of tokenizer.json: vocabulary, merges and what becomes of unknown symbols.
 #include <algorithm>
-#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/model/byte_level.hpp"

@@ -1,7 +1,6 @@
 // What tokenizer.json does to text before BPE (normalizer, pre-tokenizer) and behind it (decoder).
 #include <charconv>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <system_error>
 
 #include "core/base/error.hpp"

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/model/layer_weights.hpp"

@@ -2,11 +2,7 @@
 // vocabulary, the one whose scores have the largest sum.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 
 namespace kvscope {

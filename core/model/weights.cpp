@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"

@@ -5,10 +5,7 @@
 // number `first` on.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/candidates.hpp"
 
 namespace kvscope {

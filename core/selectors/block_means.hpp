@@ -2,10 +2,7 @@
 // block-sparse methods score.
 #pragma once
 
-#include <functional>
-#include <span>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

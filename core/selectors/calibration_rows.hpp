@@ -1,11 +1,7 @@
 // Exact attention rows of a calibration text, for methods that learn from them.
 #pragma once
 
-#include <functional>
-#include <span>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/trace/source.hpp"
 
 namespace kvscope {

@@ -6,11 +6,7 @@
 // are forced on top of it and the causal mask cuts them per row.
 #pragma once
 
-#include <optional>
-#include <span>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {

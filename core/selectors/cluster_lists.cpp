@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdint>
 
 #include "core/attention/score_rows.hpp"
 #include "core/base/error.hpp"
@@ -19,8 +18,7 @@ namespace kvscope {
 
 SelectorCaps ClusterSelector::cluster_caps() const {
   SelectorCaps caps;
-  caps.decode = caps.verify = true;
-  caps.owner = ListOwner::kv_head;
+  caps.prefill = false;
   caps.needs_values = true;
   caps.dense_layers = list_options_.dense_layers;
   return caps;

@@ -6,8 +6,6 @@
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <vector>
 
 #include "core/attention/topk.hpp"
 #include "core/base/error.hpp"
@@ -89,10 +87,6 @@ class Coarsen final : public Selector {
     method_->observe(call, probs);
   }
   void evict(const SelectCall& call, AliveMask& alive) override { method_->evict(call, alive); }
-
-  Selection select(const SelectCall& call) override {
-    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
-  }
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     if (is_mean()) make_mean_queries(call);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
@@ -59,10 +58,6 @@ class Every final : public Selector {
   Learned learned() const override { return method_->learned(); }
   std::vector<ArtifactOrigin> artifacts() const override { return method_->artifacts(); }
   void reset(const AttentionShape& shape) override { method_->reset(shape); }
-
-  Selection select(const SelectCall& call) override {
-    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
-  }
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     is_reused_ = false;

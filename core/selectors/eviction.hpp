@@ -43,13 +43,7 @@ struct Contest {
 /// between first and latest keys that stay inside the budget. It says what the scores are.
 class EvictingMethod : public Selector {
  public:
-  SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .permanent = true,
-            .budgets = kTokenBudgets};
-  }
+  SelectorCaps caps() const override { return {.permanent = true, .budgets = kTokenBudgets}; }
   bool remembers() const override { return false; }
   Selection select(const SelectCall& call) override { return alive_selection(call); }
   void evict(const SelectCall& call, AliveMask& alive) override;

@@ -2,10 +2,7 @@
 // by its weights.
 #pragma once
 
-#include <functional>
-#include <span>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {

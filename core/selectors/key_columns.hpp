@@ -6,10 +6,7 @@
 // A chunk of many queries does not need it: it reads the cache once for all of them.
 #pragma once
 
-#include <functional>
-#include <span>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {

@@ -2,10 +2,7 @@
 // the cache.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <complex>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/selectors/learned.hpp"

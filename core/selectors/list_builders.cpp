@@ -11,7 +11,7 @@ namespace kvscope {
 
 SelectorCaps block_share_caps(PatternSize sizes, Index block) {
   SelectorCaps caps;
-  caps.prefill = true;
+  caps.decode = caps.verify = false;
   caps.owner = ListOwner::q_head;
   if (sizes == PatternSize::budget) caps.budgets = {Budget::Kind::mass};
   caps.page_size = block;

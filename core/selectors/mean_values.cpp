@@ -1,7 +1,6 @@
 #include "core/selectors/mean_values.hpp"
 
 #include <algorithm>
-#include <vector>
 
 #include "core/attention/remote_rows.hpp"
 #include "core/selectors/candidates.hpp"

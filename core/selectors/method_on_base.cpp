@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
 

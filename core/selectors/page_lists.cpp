@@ -21,7 +21,6 @@ bool is_decode(const SelectCall& call) {
 
 SelectorCaps PageSelector::caps() const {
   SelectorCaps caps;
-  caps.prefill = caps.decode = caps.verify = true;
   caps.owner = owner_ == PageOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
   caps.budgets = {Budget::Kind::tokens, Budget::Kind::pages, Budget::Kind::ratio};
   caps.forced_inside_budget = rule_ == PageRule::kernel;

@@ -8,10 +8,7 @@
 // = 1, it is Quest's bound (core/selectors/page_table.hpp); with the moments it bounds nothing.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 

@@ -7,15 +7,10 @@
 #pragma once
 
 #include <deque>
-#include <functional>
 #include <map>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "core/base/fields.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/method_family.hpp"
 #include "core/selectors/selector.hpp"
 

@@ -18,19 +18,13 @@
 // When drafts are rejected, it cuts all of these; a selector is not told.
 #pragma once
 
-#include <cstdint>
 #include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "core/attention/list_plan.hpp"
 #include "core/attention/remote_rows.hpp"
 #include "core/attention/selection.hpp"
 #include "core/base/fields.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/artifact_origin.hpp"
 #include "core/tensor/score_rule.hpp"
 #include "core/tensor/tensor.hpp"
@@ -99,9 +93,9 @@ inline const std::vector<Budget::Kind> kTokenBudgets = {Budget::Kind::tokens, Bu
 
 /// Static description of a method: drives menus, legality checks and the cost columns.
 struct SelectorCaps {
-  bool prefill = false;
-  bool decode = false;
-  bool verify = false;
+  bool prefill = true;
+  bool decode = true;
+  bool verify = true;
   ListOwner owner = ListOwner::kv_head;
   bool permanent = false;    // evicts keys for good
   bool needs_probs = false;  // observe() must be fed

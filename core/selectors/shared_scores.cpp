@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <utility>
 
 #include "core/attention/nucleus.hpp"
 #include "core/attention/score_rows.hpp"

@@ -7,10 +7,7 @@
 // must leave dead keys out of these themselves.
 #pragma once
 
-#include <functional>
-#include <span>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/owners.hpp"
 

@@ -2,10 +2,7 @@
 // threshold that skips a stated share of them.
 #pragma once
 
-#include <optional>
-#include <span>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/owners.hpp"
 
 namespace kvscope {

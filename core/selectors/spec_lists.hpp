@@ -1,10 +1,7 @@
 // Lists of selectors and of budgets as people type them.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/method_spec.hpp"
 
 namespace kvscope {

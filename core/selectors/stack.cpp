@@ -120,10 +120,6 @@ class Stack final : public Selector {
     }
   }
 
-  Selection select(const SelectCall& call) override {
-    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
-  }
-
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     Selection kept = dense_selection(call, ListOwner::layer);
     for (std::size_t i = 0; i + 1 < stages_.size(); ++i) {

@@ -11,11 +11,7 @@
 // left, as in Twilight.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {

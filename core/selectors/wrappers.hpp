@@ -9,12 +9,7 @@
 // A wrapper takes no budget: the method before it does.
 #pragma once
 
-#include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/registry.hpp"
 
 namespace kvscope {

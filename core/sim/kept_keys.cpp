@@ -1,7 +1,6 @@
 #include "core/sim/kept_keys.hpp"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/attention/visible.hpp"
 #include "core/sim/attended.hpp"

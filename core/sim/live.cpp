@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
-#include <optional>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/stopwatch.hpp"
@@ -118,7 +115,7 @@ LiveSequence::LiveSequence(const Transformer& model, const LiveOptions& options,
   }
   run_ = std::make_unique<SelectorRun>(method.make(), shape_,
                                        std::vector<Budget>{options.budget.value_or(Budget{})},
-                                       options.dense_layers, options.score_precision);
+                                       options.dense_layers, ScorePrecision::f32);
   has_history_ = caps.permanent || caps.needs_probs;
   if (!caps.needs_calibration) return;
   if (calibration.text == nullptr) {

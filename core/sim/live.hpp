@@ -12,10 +12,7 @@
 // dropped never comes back. With selector "full" every call has the bits of the plain model.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <span>
-
+#include "core/base/vocabulary.hpp"
 #include "core/model/transformer.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/sim/live_stats.hpp"
@@ -28,8 +25,6 @@ struct LiveOptions {
   MethodSpec selector = "full";
   std::optional<Budget> budget;       // empty for methods that take none
   std::optional<Index> dense_layers;  // leading layers left dense; empty = the method's own default
-  /// Of the method's scores; f64 gives replay's lists.
-  ScorePrecision score_precision = ScorePrecision::f32;
 };
 
 /// How a prompt is filled in.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "core/attention/layer_divergence.hpp"
 #include "core/attention/monotone_map.hpp"

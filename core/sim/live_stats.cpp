@@ -143,16 +143,10 @@ void LiveStats::add(Phase phase, const KeptTotals& kept_here, const AttentionSha
   cost[static_cast<std::size_t>(phase)].add(cost_here);
   if (!is_own) return;
   of(phase).add(kept_here);
-  n_sparse_queries += static_cast<double>(call.size());
 }
 
 double KeptTotals::reduction() const {
   return reduction_of(attended, visible);
-}
-
-double KeptTotals::mean_kept(double n_queries) const {
-  const double n = n_queries * static_cast<double>(attended.size());
-  return n > 0.0 ? total(attended) / n : 0.0;
 }
 
 CostTotals LiveStats::all_costs() const {

@@ -1,11 +1,8 @@
 // What a live run counted: keys attended to and loaded, what that cost, and where the time went.
 #pragma once
 
-#include <array>
-#include <functional>
-#include <vector>
-
 #include "core/attention/list_plan.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/selector.hpp"
 #include "core/trace/info.hpp"
 
@@ -36,8 +33,6 @@ struct KeptTotals {
   void add(const KeptTotals& other);
   /// 1 - attended / visible, a ratio of totals over query heads; 0 if nothing was counted.
   double reduction() const;
-  /// Keys attended to per query, mean; 0 if nothing was counted.
-  double mean_kept(double n_queries) const;
 };
 
 /// What calls cost over all layers without a sliding window, those included that the method leaves
@@ -69,7 +64,6 @@ struct LiveStats {
   std::array<KeptTotals, 3> kept;  // by Phase
   std::array<CostTotals, 3> cost;  // the same
   LiveTimes times;
-  double n_sparse_queries = 0.0;  // (query, layer) pairs behind `kept`, all phases
 
   KeptTotals& of(Phase phase) { return kept[static_cast<std::size_t>(phase)]; }
   const KeptTotals& of(Phase phase) const { return kept[static_cast<std::size_t>(phase)]; }

@@ -1,12 +1,8 @@
 #include "core/sim/metrics.hpp"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <utility>
 
 #include "core/attention/key_kernels.hpp"
 #include "core/attention/list_kernels.hpp"
@@ -27,10 +23,6 @@ double distance(std::span<const double> a, std::span<const double> b) {
 }
 
 }  // namespace
-
-std::size_t age_bin(Index age) {
-  return std::min<std::size_t>(std::bit_width(static_cast<std::uint64_t>(age)), kAgeBins - 1);
-}
 
 void count_ages(std::span<const KeyPos> keys, Index pos, AgeHistogram& ages) {
   auto end = keys.end();  // keys of this bin and older ones

@@ -6,15 +6,9 @@
 // get, and the sink takes part in every softmax.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string_view>
-#include <vector>
-
 #include "core/attention/selection.hpp"
 #include "core/attention/top_cuts.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 
@@ -72,7 +66,6 @@ inline constexpr std::array<std::string_view, kReplayMetrics> kReplayMetricNames
 /// Bins of the age histogram: age 0, then [2^(i-1), 2^i); the last one is open.
 inline constexpr std::size_t kAgeBins = 24;
 using AgeHistogram = std::array<std::int64_t, kAgeBins>;
-std::size_t age_bin(Index age);
 /// Adds the ages of ascending keys <= pos, seen from pos.
 void count_ages(std::span<const KeyPos> keys, Index pos, AgeHistogram& ages);
 

@@ -12,11 +12,7 @@
 // recorded) cost nothing.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <span>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/score_engine.hpp"
 #include "core/selectors/selector.hpp"
 

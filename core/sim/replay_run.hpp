@@ -2,11 +2,7 @@
 // and asks it there.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <span>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/sim/protocol.hpp"
 #include "core/sim/replay.hpp"
 #include "core/sim/replay_side.hpp"

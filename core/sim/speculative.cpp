@@ -11,16 +11,6 @@
 
 namespace kvscope {
 
-double SpeculativeResult::acceptance_length() const {
-  if (accepted.empty()) return std::numeric_limits<double>::quiet_NaN();
-  return static_cast<double>(std::accumulate(accepted.begin(), accepted.end(), Index{0})) /
-         static_cast<double>(accepted.size());
-}
-
-double SpeculativeResult::tokens_per_pass() const {
-  return acceptance_length() + 1.0;
-}
-
 SpeculativeResult decode_speculatively(LiveSequence& verifier, DraftRunner& draft, TokenId last,
                                        Index n_new, Index gamma, const TokenCount& on_tokens) {
   if (gamma < 1) {

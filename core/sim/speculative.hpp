@@ -10,10 +10,7 @@
 // be.
 #pragma once
 
-#include <functional>
-#include <span>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/sim/draft_runner.hpp"
 #include "core/sim/live.hpp"
 
@@ -26,10 +23,6 @@ struct SpeculativeResult {
   /// The draft's forward calls, and its attention rows for methods that read them.
   double draft_seconds = 0.0;
   double total_seconds = 0.0;  // all rounds, without the prefill
-  /// Mean of `accepted`; NaN without passes.
-  double acceptance_length() const;
-  /// Tokens per verifier pass, the verifier's own included; NaN without passes.
-  double tokens_per_pass() const;
 };
 
 /// Called after each pass with the number of tokens so far; returns false to stop.

@@ -547,10 +547,6 @@ namespace kvscope {
 HWY_EXPORT(Attention);
 HWY_EXPORT(JoinParts);
 
-void lane_attention(const LaneAttention& task) {
-  HWY_DYNAMIC_DISPATCH(Attention)(&task, 1, task.scratch + 3 * task.lanes, nullptr, Matmul::f32);
-}
-
 Index lane_attention_scratch(Index d_head) {
   return kKeyBlock * (kWideLanes + d_head + 16);
 }

@@ -42,15 +42,13 @@ struct LaneAttention {
   float* out = nullptr;      // [d_head, lanes]
   float* lse = nullptr;      // [lanes]
   float* part = nullptr;     // in place of out and lse: see lane_attention_join
-  float* scratch = nullptr;  // [kKeyBlock + 3, lanes]
+  float* scratch = nullptr;  // [3, lanes]
 };
 
-/// Softmax attention with an online softmax over blocks of kKeyBlock keys.
-void lane_attention(const LaneAttention& task);
-
-/// The same for several blocks of queries with equal k, v, d_head and lanes, a block of keys at a
-/// time for all of them while it lies in cache. Same bits as one after another. Of each task's own
-/// scratch only [3, lanes] is used; scratch: lane_attention_scratch(d_head) floats.
+/// Softmax attention with an online softmax over blocks of kKeyBlock keys, for blocks of queries
+/// with equal k, v, d_head and lanes, a block of keys at a time for all of them while it lies in
+/// cache. Same bits as one after another. Of each task's own scratch only [3, lanes] is used;
+/// scratch: lane_attention_scratch(d_head) floats.
 /// matmul: for keys in bf16, how they are multiplied; `out` must hold [d_head, lanes] also where a
 /// task has a part.
 void lane_attention(std::span<const LaneAttention> tasks, float* scratch,

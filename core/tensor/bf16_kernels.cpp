@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/tensor/dtype.hpp"

@@ -6,10 +6,7 @@
 // in the last bits of their sums.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

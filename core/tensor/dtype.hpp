@@ -1,11 +1,7 @@
 // Storage types of tensors (f16 and bf16 exist in storage only; all computing is f32 or f64).
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string_view>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

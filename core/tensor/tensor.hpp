@@ -2,18 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cassert>
-#include <cstddef>
-#include <cstdint>
 #include <initializer_list>
-#include <memory>
 #include <new>
-#include <span>
-#include <string>
 #include <type_traits>
 
 #include "core/base/index.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,11 +1,9 @@
 // A trace held in memory: for tests and for analyses that never need a file.
 #pragma once
 
-#include <array>
 #include <map>
-#include <string>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/trace/receiver.hpp"
 #include "core/trace/source.hpp"
 

@@ -1,11 +1,7 @@
 // Where a recorder puts what the model showed, unit by unit.
 #pragma once
 
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/tensor/typed_rows.hpp"
 #include "core/trace/info.hpp"

@@ -1,13 +1,9 @@
 // Results of analyses as plain records, in memory, and what made them.
 #pragma once
 
-#include <cstddef>
 #include <nlohmann/json.hpp>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/trace/result_writer.hpp"
 
 namespace kvscope {

@@ -2,14 +2,9 @@
 // one plot.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {

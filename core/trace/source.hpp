@@ -1,10 +1,7 @@
 // Where analyses read recorded tensors from, whoever holds them (a file, memory).
 #pragma once
 
-#include <span>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 

@@ -15,7 +15,7 @@ TEST_CASE("attention-map: cells are maxima or means of exact weights") {
   options.pooling = GENERATE(MapPooling::max, MapPooling::mean);
   MemoryResult result;
   ThreadPool pool(1);
-  const auto summary = analyze_attention_map(trace, options, result, pool, {}, {});
+  const auto summary = analyze_attention_map(trace, options, {result, pool});
   REQUIRE(summary["block"] == 4);
   REQUIRE(summary["cells"] == 14);
 
@@ -44,7 +44,7 @@ TEST_CASE("attention-map: cells are maxima or means of exact weights") {
     }
   }
   options.head = 9;
-  CHECK_THROWS_AS(analyze_attention_map(trace, options, result, pool, {}, {}), ConfigError);
+  CHECK_THROWS_AS(analyze_attention_map(trace, options, {result, pool}), ConfigError);
 }
 
 }  // namespace kvscope::attention_map_test

@@ -25,21 +25,17 @@ namespace kvscope::conformance_test {
 
 struct Analysis {
   std::string name;
-  std::function<nlohmann::ordered_json(const TraceSource&, ResultWriter&, ThreadPool&,
-                                       std::stop_token)>
-      run;
+  std::function<nlohmann::ordered_json(const TraceSource&, const AnalysisRun&)> run;
   bool by_layer = true;       // layers can be measured elsewhere
   bool takes_a_token = true;  // a trace of one token is enough
 };
 
 Analysis analysis(std::string name, auto function, auto options, bool by_layer = true,
                   bool takes_a_token = true) {
-  const auto run = [function, options](const TraceSource& trace, ResultWriter& output,
-                                       ThreadPool& pool, std::stop_token stop) {
-    return function(trace, options, output, pool, ProgressFn(), std::move(stop),
-                    ResultProvenance());
+  const auto call = [function, options](const TraceSource& trace, const AnalysisRun& run) {
+    return function(trace, options, run);
   };
-  return {std::move(name), run, by_layer, takes_a_token};
+  return {std::move(name), call, by_layer, takes_a_token};
 }
 
 std::vector<Analysis> analyses() {
@@ -154,18 +150,18 @@ TEST_CASE("analyses: the same bits with 1 and 3 threads, and from layers measure
   for (const Analysis& analysis : analyses()) {
     INFO(analysis.name);
     MemoryResult one, three, first, again;
-    const auto summary = analysis.run(trace, one, one_thread, {});
+    const auto summary = analysis.run(trace, {one, one_thread});
     CHECK(summary.dump() == one.summary().dump());
-    analysis.run(trace, three, three_threads, {});
+    analysis.run(trace, {three, three_threads});
     require_same(one, three);
 
     if (!analysis.by_layer) continue;
     Stored::Layers layers;
     Stored keeps(first, layers);
-    analysis.run(trace, keeps, one_thread, {});
+    analysis.run(trace, {keeps, one_thread});
     REQUIRE(!layers.empty());
     Stored knows(again, layers);
-    analysis.run(trace, knows, one_thread, {});
+    analysis.run(trace, {knows, one_thread});
     require_same(one, first);
     require_same(one, again);
   }
@@ -178,10 +174,10 @@ TEST_CASE("analyses: one token is enough, or refused in a sentence") {
     INFO(analysis.name);
     MemoryResult result;
     if (analysis.takes_a_token) {
-      CHECK_NOTHROW(analysis.run(trace, result, pool, {}));
+      CHECK_NOTHROW(analysis.run(trace, {result, pool}));
       CHECK(result.summary().value("layers", nlohmann::ordered_json::array({0, 1, 2})).size() == 3);
     } else {
-      CHECK_THROWS_AS(analysis.run(trace, result, pool, {}), ConfigError);
+      CHECK_THROWS_AS(analysis.run(trace, {result, pool}), ConfigError);
     }
   }
 }
@@ -194,7 +190,7 @@ TEST_CASE("analyses: a stop ends them") {
   for (const Analysis& analysis : analyses()) {
     INFO(analysis.name);
     MemoryResult result;
-    CHECK_THROWS_AS(analysis.run(trace, result, pool, stop.get_token()), Interrupted);
+    CHECK_THROWS_AS(analysis.run(trace, {result, pool, {}, stop.get_token()}), Interrupted);
   }
 }
 

@@ -45,7 +45,7 @@ nlohmann::ordered_json run(const TraceSource& trace, const CoverageOptions& opti
                            MemoryResult& result, int threads = 1,
                            const TraceSource* draft = nullptr) {
   ThreadPool pool(threads);
-  return analyze_coverage(trace, draft, options, result, pool, {}, {});
+  return analyze_coverage(trace, draft, options, {result, pool});
 }
 
 /// Attention among the visible keys: what an attention sink takes is left out of the whole.

@@ -14,7 +14,7 @@ class LosingSelector final : public Selector {
       : layer_(layer), head_(head), lost_(std::move(lost)) {}
   SelectorCaps caps() const override {
     SelectorCaps caps;
-    caps.prefill = caps.decode = true;
+    caps.verify = false;
     caps.owner = ListOwner::q_head;
     return caps;
   }

@@ -15,12 +15,11 @@ namespace kvscope::test {
 /// An analysis of one trace, on a pool of its own: constexpr test::OnPool run{analyze_quoka};
 template <class Options>
 struct OnPool {
-  nlohmann::ordered_json (*analyze)(const TraceSource&, const Options&, ResultWriter&, ThreadPool&,
-                                    const ProgressFn&, std::stop_token, const ResultProvenance&);
+  nlohmann::ordered_json (*analyze)(const TraceSource&, const Options&, const AnalysisRun&);
   nlohmann::ordered_json operator()(const TraceSource& trace, const Options& options,
                                     MemoryResult& result, int n_threads = 1) const {
     ThreadPool pool(n_threads);
-    return analyze(trace, options, result, pool, {}, {}, {});
+    return analyze(trace, options, {result, pool});
   }
 };
 

@@ -17,7 +17,7 @@ TEST_CASE("ladder: the bytes of a chunk are divided among its queries") {
   options.chunk = kChunk;
   MemoryResult result;
   ThreadPool pool(1);
-  const auto summary = analyze_ladder(trace, options, result, pool, {}, {});
+  const auto summary = analyze_ladder(trace, options, {result, pool});
   double by_query = 0.0;
   double by_chunk = 0.0;
   for (const auto& row : summary["rows"]) {

@@ -9,7 +9,7 @@ namespace kvscope::layer_map_test {
 nlohmann::ordered_json run(const TraceSource& verifier, const TraceSource& draft,
                            const LayerMapOptions& options, MemoryResult& result, int threads = 1) {
   ThreadPool pool(threads);
-  return analyze_layer_map(verifier, draft, options, result, pool, {}, {});
+  return analyze_layer_map(verifier, draft, options, {result, pool});
 }
 
 test::PlantOptions verifier_plant() {

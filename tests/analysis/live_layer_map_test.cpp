@@ -53,7 +53,7 @@ void check_maps(const Transformer& verifier, const Transformer& draft,
   LayerMapOptions options{.row_choice = RowChoice::all};
   options.min_visible = 17;  // the live map's rows: from position 16 on
   MemoryResult result;
-  analyze_layer_map(verifier_trace, draft_trace, options, result, pool, {}, {});
+  analyze_layer_map(verifier_trace, draft_trace, options, {result, pool});
   const auto kl = result.values<double>("kl");
   const Tensor<double> live = measure_layer_divergences(verifier, draft, text, /*stride=*/1, pool);
   REQUIRE(kl.size() == live.flat().size());

@@ -138,7 +138,7 @@ TEST_CASE("query-selection: the prompt's correlations are those of analyze quoka
   MemoryResult mine, quoka;
   run(trace, {}, mine);
   ThreadPool pool(1);
-  analyze_quoka(trace, {}, quoka, pool, {}, {});
+  analyze_quoka(trace, {}, {quoka, pool});
   for (const auto& [ours, theirs] : {std::pair{"prompt/pearson", "pearson"},
                                      {"prompt/pearson_log", "pearson_log"},
                                      {"prompt/spearman", "spearman"},

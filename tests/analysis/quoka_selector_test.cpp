@@ -111,7 +111,7 @@ TEST_CASE("quoka: the analysis keeps what the selector keeps, key by key") {
     question.set(options);
     MemoryResult result;
     ThreadPool pool(2);
-    analyze_quoka(trace, options, result, pool, {}, {});
+    analyze_quoka(trace, options, {result, pool});
     const auto begins = result.values<std::int64_t>("chunk_begin");
     REQUIRE(begins.size() == 3 + 7);
     const Index n_kept = result.values<std::int64_t>("selected/offsets").back();

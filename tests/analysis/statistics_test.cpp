@@ -116,13 +116,6 @@ TEST_CASE("partial correlations: against residuals, by ranks, and where z explai
   REQUIRE(std::isnan(partial_spearman(log_z, y, z)));
 }
 
-TEST_CASE("histograms count every value inside once") {
-  REQUIRE(histogram(Vector{0, 0.24, 0.25, 1, 1.5, -1, kNan}, 0, 1, 4) ==
-          std::vector<std::int64_t>{2, 1, 0, 1});
-  REQUIRE(histogram(Vector{1, 2}, 3, 3, 2) == std::vector<std::int64_t>{0, 0});
-  REQUIRE(histogram(Vector{1}, 0, 2, 0).empty());
-}
-
 TEST_CASE("evenly spaced positions are distinct, ordered, and end with the last") {
   REQUIRE(evenly_spaced(0, 5, 10) == std::vector<Index>{0, 1, 2, 3, 4});
   REQUIRE(evenly_spaced(3, 4, 9) == std::vector<Index>{3});

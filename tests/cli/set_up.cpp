@@ -1,7 +1,7 @@
 // What the cases of this area read and none changes, for the set-up entry of CTest.
-#include <catch2/catch_test_macros.hpp>
 
 #include "tests/cli/recordings.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::set_up_test {
 

@@ -135,7 +135,7 @@ TEST_CASE("the command line's pooled map has the same cells", "[map]") {
     for (MapPooling pooling : {MapPooling::max, MapPooling::mean}) {
       ThreadPool pool(2);
       MemoryResult result;
-      analyze_attention_map(plain, {0, 1, 32, pooling}, result, pool, {}, {});
+      analyze_attention_map(plain, {0, 1, 32, pooling}, {result, pool});
       const auto head = AttentionHead::load(plain, 0, 1, {});
       const PooledCells cells = head->pool(3, {0, 32}, {0, 32}, pool, {});
       const auto map = result.values<float>("map");

@@ -55,7 +55,7 @@ TEST_CASE("a trace's card: maps of the middle layer as analyze heads has them, w
   options.rows = 96;
   options.selection.layers = {info.layers[info.layers.size() / 2]};
   MemoryResult result;
-  analyze_heads(trace, options, result, job.pool, {}, {});
+  analyze_heads(trace, options, {result, job.pool});
   const auto maps = result.values<float>("map");
   const auto cells = static_cast<int>(result.values<std::int64_t>("query_block").size());
   REQUIRE(card.height == cells);

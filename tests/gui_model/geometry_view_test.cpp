@@ -54,7 +54,7 @@ TEST_CASE("geometry: one group has the numbers of the whole trace's analysis", "
   options.chunk = 16;
   MemoryResult whole;
   ThreadPool pool(2);
-  analyze_geometry(trace, options, whole, pool, {}, {});
+  analyze_geometry(trace, options, {whole, pool});
 
   const Index layer = 1;
   const Index q_head = 3;

@@ -29,7 +29,7 @@ TEST_CASE("head atlas: the numbers are the analysis's, and each head lies where 
   const HeadAtlas atlas = head_atlas_of(trace, options, job.context);
   MemoryResult direct;
   ThreadPool pool(1);
-  analyze_heads(trace, options, direct, pool, {}, {});
+  analyze_heads(trace, options, {direct, pool});
   const auto distance = atlas.result.values<double>("distance");
   const auto expected = direct.values<double>("distance");
   REQUIRE(std::memcmp(distance.data(), expected.data(), expected.size_bytes()) == 0);
@@ -115,7 +115,7 @@ TEST_CASE("head atlas: which keys two methods share, as analyze overlap has it")
   direct.chunk = 32;
   MemoryResult expected;
   ThreadPool pool(1);
-  analyze_overlap(trace, direct, expected, pool, {}, {});
+  analyze_overlap(trace, direct, {expected, pool});
   const auto first = expected.values<float>("first_mass");
 
   AtlasChoice choice;

@@ -67,7 +67,7 @@ TEST_CASE("query-selection: a head alone has the numbers of the whole trace's an
   const MemoryTrace trace = small_trace();
   MemoryResult whole;
   ThreadPool pool(2);
-  analyze_query_selection(trace, small_options(), whole, pool, {}, {});
+  analyze_query_selection(trace, small_options(), {whole, pool});
   const QuerySelectionView view = view_of(trace, {1, {2}, small_options()});
   const QuerySelectionHead head = head_of(view, 2);
   REQUIRE(head.pos.size() == 70);

@@ -58,7 +58,7 @@ TEST_CASE("theorem view: one head holds what the analysis says of it in the whol
   TestJob job;
   const TheoremRows rows = theorem_rows(trace, request, job.context);
   MemoryResult whole;
-  const auto summary = analyze_theorem_b1(trace, request.options, whole, job.pool, {}, {});
+  const auto summary = analyze_theorem_b1(trace, request.options, {whole, job.pool});
   const std::size_t n = rows.n_rows();
   REQUIRE(n == static_cast<std::size_t>(request.options.rows));
   const std::size_t at = (1 * 4 + 2) * n;  // layer 1 of 2, head 2 of 4

@@ -1,28 +1,21 @@
 // Figures as files: the right formats, the same bytes every time, fonts embedded, all or nothing.
 #include "notebooks_export/figure_export.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "analysis/figures/maps.hpp"
-#include "core/base/error.hpp"
 #include "notebooks_export/cairo_canvas.hpp"
 #include "notebooks_export/figure_csv.hpp"
 #include "notebooks_export/figure_manifest.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::figure_export_test {
 namespace {
 
-namespace fs = std::filesystem;
-using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
 

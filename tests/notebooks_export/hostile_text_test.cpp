@@ -1,20 +1,17 @@
 // Names from hostile files in every format of figures and tables: nothing is obeyed, everything
 // stays well-formed.
-#include <catch2/catch_test_macros.hpp>
 
 #include <cctype>
 #include <set>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "analysis/plot/rich_text.hpp"
-#include "core/base/error.hpp"
 #include "core/base/utf8.hpp"
 #include "notebooks_export/cairo_canvas.hpp"
 #include "notebooks_export/figure_export.hpp"
 #include "notebooks_export/latex_table.hpp"
 #include "notebooks_export/markdown_table.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::hostile_text_test {
 namespace {

@@ -1,21 +1,16 @@
 // Notebooks as text: cells from Python files, parameters, the structure that nbformat 4.5 asks for.
 #include "notebooks_export/notebook.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "notebooks_export/notebook_kinds.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::notebook_test {
 namespace {
 
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 using Json = nlohmann::ordered_json;
 
 NotebookInputs inputs_of(const NotebookKind& kind) {

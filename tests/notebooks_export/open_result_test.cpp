@@ -2,22 +2,15 @@
 #include "notebooks_export/open_result.hpp"
 #include "core/trace/result.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 #include "traces/result_file.hpp"
 
 namespace kvscope::open_result_test {
 namespace {
 
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 using testing::TempDir;
 
 /// A result file of `kind` with an array and a summary.

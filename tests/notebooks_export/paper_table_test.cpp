@@ -1,20 +1,11 @@
 // Paper tables: grouping, ranks, references, spreads, and what is refused.
 #include "notebooks_export/paper_table.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
-#include <catch2/matchers/catch_matchers_floating_point.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
 #include "analysis/base/read_table.hpp"
-#include "core/base/error.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::paper_table_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
-using Catch::Matchers::WithinAbs;
 
 using Texts = std::vector<std::string>;
 

@@ -1,9 +1,8 @@
 // A PNG has the pixels that its size in points and its resolution ask for, and the page fills them.
-#include <catch2/catch_test_macros.hpp>
-#include <string>
 #include <tuple>
 
 #include "notebooks_export/cairo_canvas.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::png_size_test {
 namespace {

@@ -1,10 +1,9 @@
 // The layers of a summary as CSV text, cell by cell.
-#include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "core/base/error.hpp"
 #include "notebooks_export/result_csv.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::result_export_test {
 namespace {

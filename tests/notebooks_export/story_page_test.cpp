@@ -2,25 +2,17 @@
 #include "notebooks_export/story_page.hpp"
 
 #include <fmt/format.h>
-#include <catch2/catch_approx.hpp>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 
 #include "analysis/kinds/attention_map.hpp"
 #include "analysis/kinds/explain_key.hpp"
-#include "core/base/error.hpp"
 #include "core/trace/result.hpp"
 #include "notebooks_export/story_frames.hpp"
 #include "notebooks_export/story_kept.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::story_page_test {
 namespace {
-
-using Catch::Approx;
-using Catch::Matchers::ContainsSubstring;
 
 /// The text of the element with this id.
 std::string element(const std::string& html, const std::string& id) {
@@ -127,7 +119,7 @@ TEST_CASE("story page: every cell of an atlas is the analysis's, to 2e-4", "[sto
     MemoryResult result;
     ThreadPool pool(1);
     analyze_attention_map(trace, {layer, slot % 2 == 0 ? 1 : 3, page.n_cells, options.pooling},
-                          result, pool, {}, {});
+                          {result, pool});
     const auto map = result.values<float>("map");
     const auto bytes = bytes_of(page.html, fmt::format("map-{}", slot));
     const CellGrid grid{{0, 53}, {0, 53}, page.block, window_of(trace.info(), layer)};

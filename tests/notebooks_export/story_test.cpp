@@ -1,17 +1,13 @@
 // Story files: what they say, what is refused and how, and sessions whose bookmarks become steps.
 #include "notebooks_export/story.hpp"
 
-#include <fmt/format.h>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <nlohmann/json.hpp>
+#include "tests/support/test.hpp"
 
-#include "core/base/error.hpp"
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace kvscope::story_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 Story read(const std::string& text) {
   return story_from_text(text, "s.json", "/a");

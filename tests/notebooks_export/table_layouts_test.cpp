@@ -1,6 +1,4 @@
 // The papers' tables from their own figures, and what LaTeX and Markdown make of a table.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -10,12 +8,10 @@
 #include "notebooks_export/latex_table.hpp"
 #include "notebooks_export/markdown_table.hpp"
 #include "notebooks_export/table_presets.hpp"
-#include "tests/support/temp_dir.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::table_layouts_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 PaperTable preset_table(const std::string& name, const std::string& csv) {
   const TablePreset* preset = find_table_preset(name);

@@ -1,20 +1,15 @@
 // What tables mark and say: headings by whole names, one rank per quantity, prompts that count.
 #include <fmt/format.h>
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
 #include "analysis/base/read_table.hpp"
-#include "core/base/error.hpp"
 #include "notebooks_export/latex_table.hpp"
 #include "notebooks_export/markdown_table.hpp"
 #include "notebooks_export/paper_table.hpp"
 #include "notebooks_export/table_presets.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::table_marks_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 using Texts = std::vector<std::string>;
 

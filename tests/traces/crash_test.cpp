@@ -3,18 +3,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <csignal>
 #include <cstring>
 #include <functional>
-#include <string>
-#include <vector>
 
-#include "core/base/error.hpp"
 #include "core/base/mapped_file.hpp"
 #include "core/trace/result.hpp"
 #include "tests/support/sanitizers.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/h5_internal.hpp"
 #include "traces/hdf5_library.hpp"
@@ -24,8 +20,6 @@
 
 namespace kvscope::test::crash_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 /// How a process ended that did `work` after on_crash_in_hdf5, and what its handler said.
 struct Ended {

@@ -1,13 +1,9 @@
 // One flipped bit anywhere in the numbers of a trace: whoever reads them gets a sentence,
 // not other numbers.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstring>
-#include <filesystem>
 #include <functional>
-#include <string>
 
-#include "core/base/error.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/copy.hpp"
 #include "traces/layout.hpp"
@@ -16,9 +12,6 @@
 
 namespace kvscope::test::damaged_data_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
-namespace fs = std::filesystem;
 
 Plan full_plan() {
   Plan plan;

@@ -3,13 +3,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <functional>
 #include <random>
 
-#include "core/base/error.hpp"
 #include "tests/support/sanitizers.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/reader.hpp"
 #include "traces/recover.hpp"
@@ -18,8 +16,6 @@
 
 namespace kvscope::test::damaged_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 SyntheticTrace sample() {
   Plan plan;

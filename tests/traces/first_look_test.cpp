@@ -5,18 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
-#include <string>
 #include <thread>
 
-#include "core/base/error.hpp"
 #include "tests/support/sanitizers.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/first_look.hpp"
 #include "traces/look_at_files.hpp"
@@ -25,9 +20,6 @@
 
 namespace kvscope::test::first_look_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
-namespace fs = std::filesystem;
 
 void do_nothing(const fs::path&, unsigned) {}
 void crash(const fs::path&, unsigned) {

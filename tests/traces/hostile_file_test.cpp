@@ -3,15 +3,12 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <csignal>
 #include <thread>
-#include <vector>
 
-#include "core/base/error.hpp"
 #include "core/trace/result.hpp"
 #include "tests/support/sanitizers.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/first_look.hpp"
 #include "traces/reader.hpp"
@@ -21,9 +18,6 @@
 
 namespace kvscope::test::hostile_file_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
-namespace fs = std::filesystem;
 
 /// Opens a sound trace for an edit with HDF5's own calls, then tells what kvscope says of it.
 template <class Edit>

@@ -1,18 +1,14 @@
 // Recording by a thread of its own: the same files, errors and guarantees as without.
 #include "traces/queued_writer.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <condition_variable>
-#include <limits>
 #include <mutex>
 #include <thread>
 
 #include "core/base/data_dir.hpp"
-#include "core/base/error.hpp"
 #include "core/trace/memory_trace.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/reader.hpp"
 #include "traces/recorder.hpp"
@@ -22,9 +18,6 @@
 
 namespace kvscope::test::queued_writer_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
-namespace fs = std::filesystem;
 
 WriterOptions with_queue(std::size_t bytes = 1 << 20, int n_threads = 3) {
   WriterOptions options;

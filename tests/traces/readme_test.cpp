@@ -1,18 +1,14 @@
 // The Python examples of traces/README.md run as they stand.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "core/trace/result.hpp"
 #include "tests/support/places.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/result_file.hpp"
 #include "traces/writer.hpp"
 
 namespace kvscope::test::readme_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 std::vector<std::string> python_blocks() {
   const std::string text = slurp(testing::source_dir() / "traces/README.md");

@@ -1,14 +1,11 @@
 // Records real (small) checkpoints and compares with references that Hugging Face transformers
 // computed in float64.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
 #include "support/golden.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/reader.hpp"
 #include "traces/recorder.hpp"
@@ -18,9 +15,6 @@
 
 namespace kvscope::test::record_model_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
-namespace fs = std::filesystem;
 
 /// One head of a golden array [heads, n, m] as [n, m].
 TensorView<const float> head_of(const Tensor<float>& golden, Index head) {

@@ -5,16 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <functional>
 #include <random>
 #include <stop_token>
 #include <thread>
 
-#include "core/base/error.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/reader.hpp"
 #include "traces/trace_set.hpp"
@@ -23,9 +20,6 @@
 
 namespace kvscope::test::recover_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
-namespace fs = std::filesystem;
 
 void require_prefix(const TraceFile& file, const SyntheticTrace& truth) {
   const TraceInfo& info = file.info();

@@ -1,19 +1,13 @@
 #include "traces/result_file.hpp"
 #include "core/trace/result.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 
 namespace kvscope::test::result_file_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
-namespace fs = std::filesystem;
 
 ResultInfo sample_info() {
   ResultInfo info;

@@ -1,13 +1,9 @@
 // The files of a trace set when something is in the way: an older set under the same name, parts of
 // which some have their names already, parts that differ by a unit, a kill between two renames.
 // What was whole stays whole, or what was recorded can be recovered.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <filesystem>
 #include <stop_token>
 
-#include "core/base/error.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/reader.hpp"
 #include "traces/recover.hpp"
@@ -17,9 +13,6 @@
 
 namespace kvscope::test::set_files_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
-namespace fs = std::filesystem;
 
 const SyntheticTrace& new_text() {
   static const SyntheticTrace trace = make_trace(plan_of_many_units(), 1);

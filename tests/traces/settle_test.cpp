@@ -1,11 +1,10 @@
 // Whoever waits for a queue of calls waits for the one that runs, too.
 #include <atomic>
-#include <catch2/catch_test_macros.hpp>
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <thread>
 
+#include "tests/support/test.hpp"
 #include "traces/queued_writer.hpp"
 
 namespace kvscope::test::settle_test {

@@ -2,11 +2,8 @@
 // shapes are refused before anything is believed.
 #include "core/trace/side.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
-#include "core/base/error.hpp"
 #include "core/trace/memory_trace.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/reader.hpp"
 #include "traces/recover.hpp"
@@ -16,8 +13,6 @@
 
 namespace kvscope::test::side_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 constexpr Index kSideTokens = 24;
 

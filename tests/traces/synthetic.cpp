@@ -1,10 +1,8 @@
 #include "tests/traces/synthetic.hpp"
+#include "tests/support/test.hpp"
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>

@@ -2,12 +2,10 @@
 // recovery, and one sentence for each way in which the files of a set can be wrong.
 #include "traces/trace_set.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
 #include <stop_token>
 
-#include "core/base/error.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/hash.hpp"
 #include "traces/reader.hpp"
@@ -17,9 +15,6 @@
 
 namespace kvscope::test::trace_set_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
-namespace fs = std::filesystem;
 
 bool equal(const Tensor<float>& a, const Tensor<float>& b) {
   return a.shape() == b.shape() && std::equal(a.flat().begin(), a.flat().end(), b.flat().begin());

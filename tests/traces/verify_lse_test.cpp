@@ -1,21 +1,14 @@
 #include "traces/verify_lse.hpp"
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_floating_point.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
 #include <random>
 
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
 namespace kvscope::test::verify_lse_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 VerifyReport written_and_verified(const SyntheticTrace& trace, VerifyOptions options = {}) {
   const TempFolder folder;

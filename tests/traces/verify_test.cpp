@@ -1,21 +1,14 @@
 #include "traces/verify.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
-#include <algorithm>
 #include <memory>
 #include <utility>
 
-#include "core/base/error.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/writer.hpp"
 
 namespace kvscope::test::verify_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
 
 CaptureSet with_attention() {
   CaptureSet capture;

@@ -1,8 +1,6 @@
 // How far a recorded log-sum-exp may be from the recomputed one: what rounding explains, no more.
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-#include <string>
 
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"

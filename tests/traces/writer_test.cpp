@@ -4,20 +4,13 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
-
-#include "core/base/error.hpp"
+#include "tests/support/test.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/copy.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::test::writer_test {
 namespace {
-
-using Catch::Matchers::ContainsSubstring;
-namespace fs = std::filesystem;
 
 CaptureSet everything() {
   CaptureSet capture;

@@ -1,6 +1,5 @@
 // The attention map of one head, and beside it what QuoKA's selected queries made it keep: QuoKA's
 // figure 2a.
-#include <array>
 
 #include "analysis/figures/kit.hpp"
 

@@ -1,7 +1,6 @@
 // Where a method pays off: predicted speedup, time to the first token or tokens a second over
 // context and batch, a map per method and card; cells without room on the card are masked. Of one
 // batch the same as curves with the ends of their intervals.
-#include <array>
 
 #include "analysis/figures/kit.hpp"
 #include "analysis/figures/method_rows.hpp"

@@ -1,5 +1,4 @@
 // What every query head keeps under each method at one budget: layer x head.
-#include <optional>
 
 #include "analysis/figures/kit.hpp"
 #include "analysis/figures/sweep_curves.hpp"

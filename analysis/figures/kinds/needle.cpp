@@ -4,9 +4,7 @@
 // Columns of the table: selector, budget, length (tokens), depth (0 to 1), accuracy (0 to 1); rows
 // that agree in all of these are averaged; kind, protocol, prompts and budget_kind are named where
 // they are there. A simulation's grids do as well.
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include "analysis/figures/beyond_oracle.hpp"
 #include "analysis/figures/kit.hpp"

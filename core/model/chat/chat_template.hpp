@@ -8,14 +8,8 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/model/chat/jinja_nodes.hpp"
 #include "core/model/tokenizer.hpp"
 

@@ -1,6 +1,5 @@
 // Operators of Jinja's expressions, from what binds least to what binds most.
 #include <algorithm>
-#include <array>
 
 #include "core/model/chat/jinja_parser.hpp"
 

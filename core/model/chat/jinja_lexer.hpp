@@ -2,9 +2,7 @@
 // trim_blocks and lstrip_blocks are on, as the hub's chat templates expect.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::jinja {
 

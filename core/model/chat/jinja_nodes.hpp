@@ -1,13 +1,7 @@
 // The parts of a parsed Jinja template: expressions, statements and macros.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/model/chat/jinja_value.hpp"
 
 namespace kvscope::jinja {

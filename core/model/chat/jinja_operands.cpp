@@ -1,6 +1,5 @@
 // What stands between the operators: values, calls, items, filters and tests.
 #include <algorithm>
-#include <array>
 
 #include "core/base/number_text.hpp"
 #include "core/model/chat/jinja_parser.hpp"

@@ -2,11 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/model/chat/jinja_lexer.hpp"
 #include "core/model/chat/jinja_nodes.hpp"
 

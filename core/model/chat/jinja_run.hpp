@@ -5,16 +5,9 @@
 // most kMostCalls deep. What goes beyond throws FormatError.
 #pragma once
 
-#include <cstdint>
 #include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/model/chat/jinja_nodes.hpp"
 #include "core/model/chat/jinja_value.hpp"
 

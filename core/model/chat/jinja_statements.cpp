@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "core/base/error.hpp"
 #include "core/model/chat/jinja_parser.hpp"

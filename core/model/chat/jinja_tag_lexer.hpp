@@ -1,10 +1,7 @@
 // The tokens inside a tag of a Jinja template, and a place in its text.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/model/chat/jinja_lexer.hpp"
 
 namespace kvscope::jinja {

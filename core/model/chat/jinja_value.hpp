@@ -5,13 +5,9 @@
 // walking through one may recurse. A namespace is the one value that changes; it counts as opaque.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
 #include <variant>
-#include <vector>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::jinja {
 

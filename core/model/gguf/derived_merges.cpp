@@ -1,7 +1,6 @@
 #include "core/model/gguf/derived_merges.hpp"
 
 #include <algorithm>
-#include <string_view>
 #include <tuple>
 
 #include "core/base/utf8.hpp"

@@ -1,10 +1,7 @@
 // The merges of a SentencePiece vocabulary that a file lists without them.
 #pragma once
 
-#include <span>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/model/bpe.hpp"
 
 namespace kvscope {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <system_error>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"

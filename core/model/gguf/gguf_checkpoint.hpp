@@ -2,13 +2,9 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "core/base/mapped_file.hpp"
+#include "core/base/vocabulary.hpp"
 #include "core/model/gguf/gguf_file.hpp"
 
 namespace kvscope {

@@ -3,12 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
-#include <optional>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"

@@ -2,13 +2,9 @@
 #pragma once
 
 #include <concepts>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <span>
-#include <string>
-#include <string_view>
 
+#include "core/base/vocabulary.hpp"
 #include "core/model/gguf/gguf_file.hpp"
 
 namespace kvscope {

@@ -5,17 +5,10 @@
 // from the next multiple of general.alignment on, the data.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <map>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <variant>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/model/stored_type.hpp"
 #include "core/tensor/tensor.hpp"
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"

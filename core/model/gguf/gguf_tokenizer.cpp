@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/utf8.hpp"

@@ -3,11 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
-#include <optional>
-#include <string_view>
-#include <utility>
-
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"

@@ -1,11 +1,8 @@
 // The lane backend: activations are [n_blocks, features, lanes], 16 or 32 tokens side by side, so
 // that every kernel treats a token alone and in one fixed order.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <utility>
-#include <vector>
 
 #include "core/attention/dense_attention.hpp"
 #include "core/attention/sparse_attention.hpp"

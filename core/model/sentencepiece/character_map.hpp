@@ -2,12 +2,7 @@
 // as its files store it: a trie of bytes and the texts that it leads to.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -1,10 +1,7 @@
 // A tokenizer.model file of SentencePiece taken apart: its pieces and how text is prepared.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 
 namespace kvscope {

@@ -4,9 +4,7 @@
 // groups, four or eight bytes, or a length and so many bytes (strings, messages).
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

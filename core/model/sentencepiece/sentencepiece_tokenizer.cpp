@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"

@@ -27,10 +27,7 @@ class BigBird final : public Selector {
   Index seed_ = option(seed_, "seed", 1, "names the random numbers", at_least(0));
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::q_head,
+    return {.owner = ListOwner::q_head,
             .is_static = true,
             .forced_inside_budget = true,
             .page_size = block_};

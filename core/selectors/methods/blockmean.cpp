@@ -132,7 +132,6 @@ class BlockMean final : public Selector {
   }
   SelectorCaps caps() const override {
     SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
     caps.owner = list_owner();
     if (sizes_ == PatternSize::budget)
       caps.budgets = {Budget::Kind::tokens, Budget::Kind::pages, Budget::Kind::ratio};

@@ -48,10 +48,7 @@ class Ceiling final : public Selector {
   Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::q_head,
+    return {.owner = ListOwner::q_head,
             .needs_values = of_ == CeilingOf::output,
             .dense_layers = dense_layers_};
   }

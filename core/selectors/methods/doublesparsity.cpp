@@ -63,10 +63,7 @@ class DoubleSparsity final : public SharedScoreSelector {
   Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = owner_ == LabelOwner::q_head ? ListOwner::q_head : ListOwner::kv_head,
+    return {.owner = owner_ == LabelOwner::q_head ? ListOwner::q_head : ListOwner::kv_head,
             .needs_calibration = !file_.is_named(),
             .budgets = kTokenBudgets,
             .dense_layers = dense_layers_,

@@ -70,8 +70,6 @@ class DuoAttention final : public Selector {
 
   SelectorCaps caps() const override {
     SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
-    caps.owner = ListOwner::kv_head;
     caps.is_static = true;
     caps.needs_calibration = !file_.is_named();
     // One fit serves all layers: their gates are compared.

@@ -38,7 +38,6 @@
 // block without alive keys has no estimate. Sizes from the budget: p is gamma.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "core/attention/row_kernels.hpp"

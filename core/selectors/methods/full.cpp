@@ -2,7 +2,6 @@
 //
 // Source: dense attention. Cost: no scoring; attends to everything. Stores nothing. Never
 // fails, never saves.
-#include <optional>
 
 #include "core/selectors/registry.hpp"
 
@@ -12,13 +11,7 @@ namespace {
 
 class Full final : public Selector {
  public:
-  SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::layer,
-            .is_static = true};
-  }
+  SelectorCaps caps() const override { return {.owner = ListOwner::layer, .is_static = true}; }
   Selection select(const SelectCall& call) override {
     Selection selection;
     selection.owner = ListOwner::layer;

@@ -17,8 +17,6 @@
 // recent keys is hidden in the next call, though it is not lost.
 #include <algorithm>
 #include <deque>
-#include <optional>
-#include <vector>
 
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"

@@ -70,7 +70,6 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "core/attention/head_share.hpp"
 #include "core/attention/score_rows.hpp"
@@ -138,7 +137,6 @@ class Indexer final : public Selector {
   }
   SelectorCaps caps() const override {
     SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
     caps.owner = list_owner();
     caps.needs_calibration = !file_.is_named() && from_ == IndexFrom::fit;
     caps.needs_side = is_recorded();

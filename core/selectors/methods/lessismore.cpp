@@ -53,10 +53,7 @@ class LessIsMore final : public Selector {
       "share of the budget that heads fill by rank; the latest keys get the rest", in(0.0, 1.0));
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::layer,
+    return {.owner = ListOwner::layer,
             .cross_layer = true,
             .budgets = kTokenBudgets,
             .forced_inside_budget = true,

@@ -30,7 +30,6 @@ class Longformer final : public Selector {
 
   SelectorCaps caps() const override {
     SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
     caps.owner = ListOwner::layer;
     caps.is_static = true;
     if (sizes_ == PatternSize::budget) caps.budgets = kTokenBudgets;

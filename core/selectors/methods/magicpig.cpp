@@ -33,7 +33,6 @@
 // verification row by row; the call's own keys are kept.
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "core/attention/score_rows.hpp"
 #include "core/selectors/candidates.hpp"
@@ -61,10 +60,7 @@ class MagicPig final : public Selector {
   Index seed_ = option(seed_, "seed", 1, "names the random projections", at_least(0));
 
   SelectorCaps caps() const override {
-    return {.decode = true,
-            .verify = true,
-            .owner = ListOwner::q_head,
-            .dense_layers = dense_every_ > 0 ? 1 : 0};
+    return {.prefill = false, .owner = ListOwner::q_head, .dense_layers = dense_every_ > 0 ? 1 : 0};
   }
 
   Selection select(const SelectCall& call) override {

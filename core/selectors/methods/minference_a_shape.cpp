@@ -29,7 +29,7 @@ class AShape final : public Selector {
 
   SelectorCaps caps() const override {
     SelectorCaps caps;
-    caps.prefill = true;
+    caps.decode = caps.verify = false;
     caps.owner = ListOwner::layer;
     caps.is_static = true;
     if (sizes_ == PatternSize::budget) caps.budgets = kTokenBudgets;

@@ -49,7 +49,7 @@ class BlockSparse final : public Selector {
 
   SelectorCaps caps() const override {
     SelectorCaps caps;
-    caps.prefill = true;
+    caps.decode = caps.verify = false;
     caps.owner = ListOwner::q_head;
     if (sizes_ == PatternSize::budget) {
       caps.budgets = {Budget::Kind::tokens, Budget::Kind::pages, Budget::Kind::ratio};

@@ -61,7 +61,7 @@ class VerticalSlash final : public Selector {
 
   SelectorCaps caps() const override {
     SelectorCaps caps;
-    caps.prefill = true;
+    caps.decode = caps.verify = false;
     caps.owner = ListOwner::q_head;
     if (sizes_ == PatternSize::budget) caps.budgets = kTokenBudgets;
     caps.forced_inside_budget = rounding_ == Rounding::none;

@@ -18,7 +18,6 @@
 //
 // Optimal for retained mass, not for the output's error: values are not looked at.
 #include <algorithm>
-#include <optional>
 
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/owners.hpp"
@@ -43,10 +42,7 @@ class OracleTopk final : public Selector {
   Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = list_owner(),
+    return {.owner = list_owner(),
             .uses_pool = true,
             .budgets = kTokenBudgets,
             .forced_inside_budget = !forces_chunk(),

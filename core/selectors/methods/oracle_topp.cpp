@@ -24,12 +24,8 @@ class OracleTopp final : public Selector {
   Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::q_head,
-            .budgets = {Budget::Kind::mass},
-            .dense_layers = dense_layers_};
+    return {
+        .owner = ListOwner::q_head, .budgets = {Budget::Kind::mass}, .dense_layers = dense_layers_};
   }
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {

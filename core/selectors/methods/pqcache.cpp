@@ -29,7 +29,6 @@
 // The budget buys the keys between them. Decode and verification; prefill stays dense.
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "core/attention/score_rows.hpp"
 #include "core/selectors/cost_units.hpp"
@@ -66,11 +65,7 @@ class PqCache final : public SharedScoreSelector {
   Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
-    return {.decode = true,
-            .verify = true,
-            .owner = ListOwner::kv_head,
-            .budgets = kTokenBudgets,
-            .dense_layers = dense_layers_};
+    return {.prefill = false, .budgets = kTokenBudgets, .dense_layers = dense_layers_};
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {

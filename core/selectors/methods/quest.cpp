@@ -40,7 +40,6 @@
 // Whole pages are kept, so a budget of k tokens may attend to fewer or more.
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/page_lists.hpp"

@@ -24,8 +24,6 @@
 // and each query's own position forced (force-self). Slots pair by rank. Zero vectors score 0. In
 // decode the single query is the slot. Ratios are of the candidates of the active scope.
 #include <algorithm>
-#include <cstdint>
-#include <optional>
 
 #include "core/attention/quoka_scores.hpp"
 #include "core/base/splitmix64.hpp"
@@ -55,11 +53,7 @@ class Quoka final : public SharedScoreSelector, QuokaRules {
              "past: the chunk is forced on top of the budget; whole: its keys compete within it");
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::kv_head,
-            .budgets = kTokenBudgets,
+    return {.budgets = kTokenBudgets,
             .forced_inside_budget = scope_ == Scope::whole,
             .dense_layers = dense_layers};
   }

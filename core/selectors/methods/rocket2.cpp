@@ -92,11 +92,7 @@ class Rocket2 final : public SharedScoreSelector {
 
   void configure() override { chunk_ = static_cast<Index>(std::ceil(std::sqrt(compression_))); }
   SelectorCaps caps() const override {
-    return {.decode = true,
-            .verify = true,
-            .owner = ListOwner::kv_head,
-            .budgets = kTokenBudgets,
-            .dense_layers = dense_layers_};
+    return {.prefill = false, .budgets = kTokenBudgets, .dense_layers = dense_layers_};
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {

@@ -18,8 +18,6 @@
 // is the user's (published: half of its logarithm).
 #include <fmt/format.h>
 
-#include <memory>
-
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/selectors/registry.hpp"
@@ -51,13 +49,7 @@ class RocketKv final : public Selector {
     if (prompt_budget_ != "tokens=2048" || kernel_ != 63) stack();
   }
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::kv_head,
-            .permanent = true,
-            .budgets = kTokenBudgets,
-            .keeps_by_option = true};
+    return {.permanent = true, .budgets = kTokenBudgets, .keeps_by_option = true};
   }
   void reset(const AttentionShape& shape) override { stack().reset(shape); }
   Selection select(const SelectCall& call) override {

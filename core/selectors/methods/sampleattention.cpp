@@ -33,11 +33,7 @@ class SampleAttention final : public SharedScoreSelector {
   Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::kv_head,
-            .budgets = {Budget::Kind::tokens, Budget::Kind::ratio, Budget::Kind::mass},
+    return {.budgets = {Budget::Kind::tokens, Budget::Kind::ratio, Budget::Kind::mass},
             .dense_layers = dense_layers_};
   }
 

@@ -42,7 +42,6 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/score_rows.hpp"
@@ -121,8 +120,7 @@ class ShadowKv final : public Selector {
              in(0.0, 1.0));
 
   SelectorCaps caps() const override {
-    return {.decode = true,
-            .verify = true,
+    return {.prefill = false,
             .owner = list_owner(),
             .needs_calibration = rebuilds() && !file_.is_named(),
             .budgets = {Budget::Kind::tokens, Budget::Kind::pages, Budget::Kind::ratio},

@@ -19,13 +19,7 @@ class SinkRecent final : public Selector {
   Index n_sink_ = option(n_sink_, "n-sink", 4,
                          "first tokens that are always kept, inside the budget", at_least(0));
 
-  SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .is_static = true,
-            .budgets = kTokenBudgets};
-  }
+  SelectorCaps caps() const override { return {.is_static = true, .budgets = kTokenBudgets}; }
   Selection select(const SelectCall& call) override {
     return select_past(call, [&](Index, std::span<const KeyPos> past, Index n_keep) {
       // Sinks are positions, not ranks: where they died or left the window, the room goes to recent

@@ -34,11 +34,9 @@
 // prefill sample is the last block-q queries of a context, as a call judges them; there, whole
 // prompts. A phase in which no threshold skips a tenth keeps all tiles.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "core/base/parallel.hpp"
 #include "core/selectors/artifact.hpp"
@@ -89,7 +87,6 @@ class SkipSoftmax final : public Selector {
   }
   SelectorCaps caps() const override {
     SelectorCaps caps;
-    caps.prefill = caps.decode = caps.verify = true;
     caps.owner = ListOwner::q_head;
     caps.page_size = block_k_;
     caps.needs_calibration = goes_by_target() && !file_.is_named();

@@ -54,8 +54,7 @@ class Socket final : public SharedScoreSelector {
   Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
-    return {.decode = true,
-            .verify = true,
+    return {.prefill = false,
             .owner = ListOwner::q_head,
             .needs_values = true,
             .budgets = kTokenBudgets,

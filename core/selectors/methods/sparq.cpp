@@ -22,7 +22,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 
 #include "core/attention/head_share.hpp"
 #include "core/attention/sparq_queries.hpp"
@@ -57,13 +56,7 @@ class Sparq final : public SharedScoreSelector {
   Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::kv_head,
-            .needs_values = mean_value_,
-            .budgets = kTokenBudgets,
-            .dense_layers = dense_layers_};
+    return {.needs_values = mean_value_, .budgets = kTokenBudgets, .dense_layers = dense_layers_};
   }
 
   HostRows host_rows() const override { return HostRows::queries; }

@@ -56,8 +56,7 @@ class SpecAttn final : public Selector {
 
   void configure() override { map_ = DraftMap(layer_map_); }
   SelectorCaps caps() const override {
-    return {.decode = true,
-            .verify = true,
+    return {.prefill = false,
             .owner = ListOwner::layer,
             .needs_draft = true,
             .budgets = {Budget::Kind::mass},

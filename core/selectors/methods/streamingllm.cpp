@@ -8,7 +8,6 @@
 // cannot be done on recorded keys.
 // Cost: no scoring. Stores nothing. Fails on everything between the sinks and the window.
 #include <algorithm>
-#include <optional>
 
 #include "core/base/work_tally.hpp"
 #include "core/selectors/registry.hpp"
@@ -23,10 +22,7 @@ class StreamingLlm final : public Selector {
   Index n_sink_ = first_tokens_option(n_sink_);
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::layer,
+    return {.owner = ListOwner::layer,
             .is_static = true,
             .budgets = kTokenBudgets,
             .forced_inside_budget = true};

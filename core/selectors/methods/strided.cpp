@@ -13,13 +13,7 @@ namespace {
 
 class Strided final : public Selector {
  public:
-  SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .is_static = true,
-            .budgets = kTokenBudgets};
-  }
+  SelectorCaps caps() const override { return {.is_static = true, .budgets = kTokenBudgets}; }
   Selection select(const SelectCall& call) override {
     return select_past(call, [](Index, std::span<const KeyPos> past, Index n_keep) {
       std::vector<KeyPos> keys;

@@ -23,8 +23,6 @@
 // vote. Equal channels: the earlier one stays.
 #include <algorithm>
 #include <deque>
-#include <utility>
-#include <vector>
 
 #include "core/attention/score_rows.hpp"
 #include "core/attention/topk.hpp"
@@ -48,10 +46,7 @@ class Think final : public Selector {
   Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = ListOwner::q_head,
+    return {.owner = ListOwner::q_head,
             .needs_probs = true,  // not for the weights: it must see all of a prompt's queries
             .dense_layers = dense_layers_};
   }

@@ -12,7 +12,6 @@
 // chunked prefill the vote is that of each chunk's last query, and all keys of the chunk may
 // leave. Positions stay true positions.
 #include <algorithm>
-#include <vector>
 
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/eviction.hpp"

@@ -54,7 +54,7 @@ class Twilight final : public MethodOnBase {
 
   SelectorCaps caps() const override {
     SelectorCaps caps;
-    caps.decode = caps.verify = true;
+    caps.prefill = false;
     caps.owner = list_owner();
     caps.budgets = {Budget::Kind::mass};
     caps.dense_layers = dense_layers_;

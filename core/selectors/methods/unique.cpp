@@ -62,10 +62,7 @@ class Unique final : public Selector {
   Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
-    return {.prefill = true,
-            .decode = true,
-            .verify = true,
-            .owner = owner_ == PageOwner::q_head ? ListOwner::q_head : ListOwner::kv_head,
+    return {.owner = owner_ == PageOwner::q_head ? ListOwner::q_head : ListOwner::kv_head,
             .budgets = {Budget::Kind::tokens, Budget::Kind::pages, Budget::Kind::ratio},
             .page_size = page_size_,
             .dense_layers = dense_layers_};

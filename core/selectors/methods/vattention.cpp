@@ -120,7 +120,7 @@ class VAttention final : public MethodOnBase {
 
   SelectorCaps caps() const override {
     SelectorCaps caps;
-    caps.decode = caps.verify = true;
+    caps.prefill = false;
     caps.owner = ListOwner::q_head;
     caps.dense_layers = dense_layers_;
     caps.uses_pool = true;  // of the default base

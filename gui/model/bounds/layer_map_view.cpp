@@ -86,7 +86,7 @@ LayerMap layer_map(const TraceSource& verifier, const TraceSource& draft,
   map.options = options;
   map.verifier = file_name_of(verifier);
   map.draft = file_name_of(draft);
-  analyze_layer_map(verifier, draft, options, map.result, job.pool, job.progress, job.stop);
+  analyze_layer_map(verifier, draft, options, {map.result, job.pool, job.progress, job.stop});
   map.draft_layers = axis_of(map.result, "draft_layer");
   map.verifier_layers = axis_of(map.result, "verifier_layer");
   const auto kl = map.result.values<double>("kl");

@@ -69,7 +69,7 @@ TheoremRows theorem_rows(const TraceSource& trace, const TheoremRequest& request
   TheoremRows rows;
   MemoryResult& result = rows.result;
   const auto summary =
-      analyze_theorem_b1(part, request.options, result, job.pool, job.progress, job.stop);
+      analyze_theorem_b1(part, request.options, {result, job.pool, job.progress, job.stop});
   const auto& totals = summary["totals"];
   rows.trace = file_name_of(trace);
   rows.request = request;

@@ -75,7 +75,7 @@ GeometryView geometry_view(const TraceSource& trace, const GeometryRequest& requ
   view.n_tokens = trace.info().n_tokens;
   GeometryOptions options = request.options;
   options.selection = {{request.layer}, request.q_heads};
-  analyze_geometry(trace, options, view.result, job.pool, job.progress, job.stop);
+  analyze_geometry(trace, options, {view.result, job.pool, job.progress, job.stop});
   return view;
 }
 

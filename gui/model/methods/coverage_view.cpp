@@ -255,7 +255,7 @@ CoveragePages coverage_pages(const TraceSource& trace, const TraceSource* draft,
   options.query_block = request.query_block;
   options.page_size = request.page_size;
   MemoryResult result;
-  analyze_coverage(trace, draft, options, result, job.pool, job.progress, job.stop);
+  analyze_coverage(trace, draft, options, {result, job.pool, job.progress, job.stop});
   return {std::move(result), request};
 }
 

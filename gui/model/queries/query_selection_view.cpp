@@ -57,7 +57,7 @@ QuerySelectionView query_selection_view(const TraceSource& trace,
   view.q_heads = request.q_heads;
   QuerySelectionOptions options = request.options;
   options.selection = {{request.layer}, request.q_heads};
-  analyze_query_selection(trace, options, view.result, job.pool, job.progress, job.stop);
+  analyze_query_selection(trace, options, {view.result, job.pool, job.progress, job.stop});
   return view;
 }
 

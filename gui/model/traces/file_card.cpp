@@ -60,7 +60,7 @@ void add_picture(FileCard& card, const TraceSource& trace, const JobContext& job
   for (const Index slot : evenly_spaced(0, static_cast<Index>(info.q_heads.size()), kHeads))
     options.selection.q_heads.push_back(info.q_heads[static_cast<std::size_t>(slot)]);
   MemoryResult result;
-  analyze_heads(trace, options, result, job.pool, {}, job.stop);
+  analyze_heads(trace, options, {result, job.pool, {}, job.stop});
   const auto maps = result.values<float>("map");  // [1, heads, cells, cells]
   const auto n_heads = static_cast<int>(options.selection.q_heads.size());
   const auto cells = static_cast<int>(result.values<std::int64_t>("query_block").size());

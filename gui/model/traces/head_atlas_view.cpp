@@ -74,7 +74,7 @@ HeadAtlas head_atlases_of(const TraceSource& trace, const TraceSource* second,
     options.selector = request.heads.selector;
     options.budget = request.heads.budget;
     const auto overlap = std::make_shared<MemoryResult>();
-    analyze_overlap(trace, options, *overlap, job.pool, job.progress, job.stop);
+    analyze_overlap(trace, options, {*overlap, job.pool, job.progress, job.stop});
     atlas.overlap = overlap;
   }
   return atlas;
@@ -84,7 +84,7 @@ HeadAtlas head_atlas_of(const TraceSource& trace, const HeadsOptions& options, J
   HeadAtlas atlas;
   atlas.options = options;
   atlas.trace = file_name_of(trace);
-  analyze_heads(trace, options, atlas.result, job.pool, job.progress, job.stop);
+  analyze_heads(trace, options, {atlas.result, job.pool, job.progress, job.stop});
   for (const auto layer : atlas.result.values<std::int64_t>("layer")) atlas.layers.push_back(layer);
   for (const auto head : atlas.result.values<std::int64_t>("q_head")) atlas.q_heads.push_back(head);
   return atlas;

@@ -20,7 +20,7 @@ struct Heads {
     options.chunk = 32;
     options.cells = 8;
     ThreadPool pool(1);
-    analyze_heads(trace, options, result, pool, {}, {});
+    analyze_heads(trace, options, {result, pool});
   }
   /// Another analysis: seed of the text, layers that are shown, methods.
   Heads(std::uint64_t seed, std::vector<Index> layers, const std::string& selector) {
@@ -35,7 +35,7 @@ struct Heads {
     options.cells = 8;
     options.selection.layers = std::move(layers);
     ThreadPool pool(1);
-    analyze_heads(trace, options, result, pool, {}, {});
+    analyze_heads(trace, options, {result, pool});
   }
   plot::Figure drawn(const std::string& name, const FigureOptions& options = {}) const {
     return testing::drawn(result, name, options);
@@ -197,7 +197,7 @@ TEST_CASE("heads with an overlap: who keeps what the other drops, as analyze ove
   options.selection.layers = {1};  // layer 0 of the atlas has no number
   MemoryResult overlap;
   ThreadPool pool(1);
-  analyze_overlap(trace, options, overlap, pool, {}, {});
+  analyze_overlap(trace, options, {overlap, pool});
   const std::size_t n_couples = overlap.summary()["couples"].size();
   const auto drawn = [&](const FigureOptions& choice) {
     const MemoryResultView first(heads.result, "heads.h5");

@@ -108,29 +108,30 @@ TEST_CASE("intervals over prompts of several texts draw texts first") {
 
 TEST_CASE("the bootstrap over texts and their blocks is paired") {
   // three texts that differ much, blocks that differ little: whole texts decide the width
-  std::vector<std::vector<std::vector<double>>> values(2);
+  const std::vector<std::vector<Vector>> none(1);  // one text
+  std::vector values(2, none);
   for (int text = 0; text < 3; ++text) {
     Vector one, other;
     for (int block = 0; block < 20; ++block) {
       one.push_back(3.0 * text + 0.01 * block);
       other.push_back(one.back() + 0.5);
     }
-    values[0].push_back(one);
-    values[1].push_back(other);
+    values[0][0].push_back(one);
+    values[1][0].push_back(other);
   }
-  const auto means = grouped_bootstrap(values, 500, {3});
+  const auto means = nested_bootstrap(values, 500, {3});
   REQUIRE(means.size() == 2);
   REQUIRE(means[0].size() == 500);
   for (std::size_t i = 0; i < 500; ++i) CHECK(means[1][i] - means[0][i] == Approx(0.5));
   const Interval wide = percentiles95(means[0]);
   CHECK(wide.high - wide.low > 3.0);
-  values[0].resize(1);
+  values[0][0].resize(1);
   values.resize(1);
-  const Interval narrow = percentiles95(grouped_bootstrap(values, 500, {3})[0]);
+  const Interval narrow = percentiles95(nested_bootstrap(values, 500, {3})[0]);
   CHECK(narrow.high - narrow.low < 0.1);
 }
 
-TEST_CASE("texts are drawn above windows and blocks; one text is the bootstrap of its windows") {
+TEST_CASE("texts are drawn above windows and blocks") {
   // [series][text][window][block]; two texts without any spread of their own
   const std::vector<std::vector<std::vector<std::vector<double>>>> values = {
       {{{1, 1, 1}, {1, 1, 1}}, {{5, 5, 5}, {5, 5, 5}}}};
@@ -143,9 +144,6 @@ TEST_CASE("texts are drawn above windows and blocks; one text is the bootstrap o
   }
   CHECK(std::abs(n_low - 100) < 40);  // a quarter each, by the law of two draws
   CHECK(std::abs(n_high - 100) < 40);
-  const std::vector<std::vector<std::vector<double>>> one = {{{1, 2, 3}, {4, 5, 6}},
-                                                             {{2, 2, 2}, {0, 1, 0}}};
-  CHECK(nested_bootstrap({{one[0]}, {one[1]}}, 50, {3}) == grouped_bootstrap(one, 50, {3}));
   CHECK(nested_bootstrap({}, 50, {3}).empty());
 }
 

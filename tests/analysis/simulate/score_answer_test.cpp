@@ -1,7 +1,7 @@
 // What counts as the right answer to a prompt that asks for one number: that number, whole.
-#include <catch2/catch_test_macros.hpp>
 
 #include "analysis/simulate/prompts.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::score_answer_test {
 

@@ -1,10 +1,9 @@
 // Hostile text and what becomes of it on its way into each format.
 #include "core/base/escape.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-
 #include "core/base/csv_text.hpp"
 #include "core/base/utf8.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::escape_test {
 

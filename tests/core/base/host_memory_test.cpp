@@ -2,10 +2,9 @@
 
 #include <unistd.h>
 
-#include <catch2/catch_test_macros.hpp>
-
 #include "core/base/data_dir.hpp"
 #include "core/model/transformer.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::host_memory_test {
 

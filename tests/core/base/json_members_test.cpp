@@ -3,7 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "tests/support/test.hpp"
 

@@ -1,11 +1,12 @@
 // A process beside this one is seen, this one's own work is not.
 #include "core/base/other_load.hpp"
 
+#include "tests/support/test.hpp"
+
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <thread>
 

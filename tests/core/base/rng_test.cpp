@@ -1,11 +1,10 @@
 // Random numbers by counter: fixed values, uniform, unrelated streams.
 #include "core/base/rng.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <cmath>
 #include <cstdlib>
 
 #include "core/base/splitmix64.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::rng_test {
 

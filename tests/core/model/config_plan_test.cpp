@@ -1,12 +1,11 @@
 // How families differ in their layers (LayerPlan) as config.json says it: Gemma 3, Phi-3,
 // OLMo 2, GPT-NeoX.
-#include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
 #include "core/model/config.hpp"
 #include "core/model/weights.hpp"
 #include "tests/support/places.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::config_plan_test {
 

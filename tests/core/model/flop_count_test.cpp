@@ -1,6 +1,6 @@
 #include "core/model/flop_count.hpp"
 
-#include <catch2/catch_test_macros.hpp>
+#include "tests/support/test.hpp"
 
 namespace kvscope::flop_count_test {
 

@@ -1,10 +1,8 @@
 // The mask of keys that are still there, against one flag per key.
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
 #include <random>
-#include <vector>
 
 #include "core/selectors/selector.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::alive_mask_test {
 namespace {

@@ -1,7 +1,6 @@
 // What every selector must obey, whatever it selects: run over the whole registry and its presets,
 // driven by caps, so that a new method is covered without an edit.
 #include <map>
-#include <string>
 
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/kit.hpp"

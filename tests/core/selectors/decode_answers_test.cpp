@@ -1,8 +1,8 @@
 // Methods that draw or group keys as they come: in decode they answer alike however a text was cut
 // into chunks, and after drafts that were rejected.
-#include <catch2/catch_test_macros.hpp>
 
 #include "tests/core/selectors/sequence.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::decode_answers_test {
 

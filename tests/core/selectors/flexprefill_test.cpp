@@ -1,7 +1,6 @@
 // FlexPrefill against loops: its two kinds of heads, their test, and what the original's 0 * log 0
 // would do.
 #include <functional>
-#include <vector>
 
 #include "tests/core/selectors/kit.hpp"
 

@@ -2,7 +2,8 @@
 // here as having none.
 #include "core/selectors/method_knob.hpp"
 
-#include <catch2/catch_test_macros.hpp>
+#include "tests/support/test.hpp"
+
 #include <set>
 
 namespace kvscope::method_knob_test {

@@ -2,12 +2,12 @@
 // float64, by tests/golden/make_prefill_blocks.py.
 #include <array>
 #include <bit>
-#include <catch2/catch_test_macros.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/core/selectors/call_fixture.hpp"
 #include "tests/support/places.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::prefill_blocks_test {
 

@@ -1,9 +1,9 @@
 #include "tests/core/selectors/published.hpp"
 
-#include <catch2/catch_test_macros.hpp>
 #include <fstream>
 
 #include "tests/support/golden.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test {
 

@@ -1,7 +1,7 @@
 // Every n-th key by position.
-#include <catch2/catch_test_macros.hpp>
 
 #include "tests/core/selectors/sequence.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::strided_test {
 

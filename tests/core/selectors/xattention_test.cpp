@@ -1,7 +1,6 @@
 // XAttention against antidiagonals by loops, with chunks and contexts that are no multiples of
 // tiles, and dead keys.
 #include <functional>
-#include <vector>
 
 #include "tests/core/selectors/kit.hpp"
 

@@ -1,12 +1,11 @@
 // A model's pass in memory holds what the model's cache holds.
 #include "core/sim/memory_recording.hpp"
 
-#include <algorithm>
-#include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
 #include "core/model/kv_cache.hpp"
 #include "support/golden.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::memory_recording_test {
 

@@ -205,10 +205,10 @@ TEST_CASE("weights that underflow still give a renormalised output") {
 }
 
 TEST_CASE("age bins are 0, 1, 2-3, 4-7, ...") {
-  CHECK(age_bin(0) == 0);
-  CHECK(age_bin(1) == 1);
-  CHECK(age_bin(3) == 2);
-  CHECK(age_bin(4) == 3);
+  AgeHistogram ages{};
+  count_ages(std::vector<KeyPos>{6, 7, 9, 10}, 10, ages);
+  CHECK(std::ranges::count(ages, 1) == 4);
+  CHECK(ages[0] * ages[1] * ages[2] * ages[3] == 1);
 }
 
 TEST_CASE("calls of the phases") {

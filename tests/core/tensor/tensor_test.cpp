@@ -1,7 +1,8 @@
 // Tensors as owners of their elements.
-#include <catch2/catch_test_macros.hpp>
 
 #include "core/tensor/tensor.hpp"
+
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::tensor_test {
 

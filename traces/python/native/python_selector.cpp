@@ -265,6 +265,7 @@ void put_selector(const std::string& name, const std::string& title, const std::
   definition->ask = ask;
   definition->cost = cost;
   SelectorCaps& caps = definition->caps;
+  caps.prefill = caps.decode = caps.verify = false;
   for (const std::string& phase : phases) {
     caps.*enum_of<bool SelectorCaps::*>(phase,
                                         {{"prefill", &SelectorCaps::prefill},
