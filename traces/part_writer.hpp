@@ -10,6 +10,9 @@
 
 namespace kvscope {
 
+/// What WriterOptions::kept_units adds to recovery hints.
+inline constexpr const char* kGoesOn = "the same command goes on with them, ";
+
 class PartWriter : public TraceReceiver {
  public:
   /// Until all calls so far are done; throws what one of them threw.

@@ -70,7 +70,13 @@ class QueuedWriter final : public PartWriter {
 
   void begin(const TraceInfo& info) override {
     writer_->begin(info);
+    n_committed_ = writer_->n_committed();  // of an earlier run
+    n_units_ = static_cast<Index>(n_committed_);
     thread_ = std::thread([this] { work(); });
+  }
+  void announce_prompt(std::span<const TokenId> ids) override {
+    put(0,
+        [ids = std::vector(ids.begin(), ids.end())](PartWriter& to) { to.announce_prompt(ids); });
   }
   void write_layer(const LayerRows& rows) override {
     LayerRows kept = rows;

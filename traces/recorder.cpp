@@ -139,12 +139,22 @@ class UnitProgress {
 std::size_t run_units(const Transformer& model, const TokenTexts& texts,
                       std::span<const TokenId> prompt, const TraceInfo& info,
                       TraceReceiver& receiver, ThreadPool& pool, UnitProgress& progress,
-                      const std::stop_token& stop, RecordReport& report) {
+                      const std::stop_token& stop, const KeptRecording* kept,
+                      RecordReport& report) {
   const std::unique_ptr<KvStore> cache = model.make_store(info.n_tokens);
   const PreRotary pre_rotary(model.config());
   RecordingObserver observer(info, receiver, pool, &pre_rotary);
   TokenId next = 0;  // chosen by the last logits
-  for (std::size_t u = 0; u < info.units.size(); ++u) {
+  std::size_t first = 0;
+  if (kept != nullptr && kept->n_units() > 0) {
+    first = static_cast<std::size_t>(kept->n_units());
+    report.n_kept = kept->n_tokens();
+    if (first < info.units.size()) {
+      cache->copy_from(*kept->rows());
+      next = kept->token(report.n_kept);
+    }
+  }
+  for (std::size_t u = first; u < info.units.size(); ++u) {
     if (stop.stop_requested()) return u;
     const TraceUnit& unit = info.units[u];
     const Stopwatch watch;
@@ -261,12 +271,16 @@ RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
   info.token_text_capacity = texts.capacity(prompt, options.n_decode);
   info.tokenizer_hash = texts.hash();
 
+  if (options.kept != nullptr) options.kept->check(info, prompt);
   RecordReport report;
   receiver.begin(info);
   try {
+    if (options.kept == nullptr || options.kept->n_units() == 0) receiver.announce_prompt(prompt);
     UnitProgress units(info, receiver, progress);
     const std::size_t n_units =
-        run_units(model, texts, prompt, info, receiver, pool, units, stop, report);
+        run_units(model, texts, prompt, info, receiver, pool, units, stop, options.kept, report);
+    if (options.kept != nullptr && n_units > 0 && n_units < info.units.size())
+      throw Interrupted(fmt::format("stopped: {}", receiver.recovery_hint()));
     report.status = n_units == info.units.size() ? TraceStatus::complete : TraceStatus::interrupted;
     receiver.finish(report.status);
     units.report(n_units);

@@ -12,72 +12,15 @@
 #include "core/base/new_file.hpp"
 #include "traces/copy.hpp"
 #include "traces/layout.hpp"
-#include "traces/pieces.hpp"
-#include "traces/raw_file.hpp"
 #include "traces/set_files.hpp"
 #include "traces/trace_set.hpp"
+#include "traces/whole_units.hpp"
 
 namespace kvscope {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-/// What is wrong with a unit; empty if nothing is.
-std::string problem_of(const TraceLayout& layout, Index unit) {
-  for (std::size_t array = 0; array < layout.arrays.size(); ++array) {
-    for (Index head = 0; head < layout.arrays[array].n_heads(); ++head) {
-      std::string problem = check_piece(layout, array, unit, head, {});
-      if (!problem.empty()) return problem;
-    }
-  }
-  if (!layout.token_bytes) return {};
-  try {
-    std::uint64_t recorded = 0;
-    layout.text_checksums->read({unit}, {1}, &recorded);
-    if (recorded != text_checksum(layout, unit)) {
-      return fmt::format("unit {}: the token text does not have the recorded checksum", unit);
-    }
-  } catch (const FormatError& error) {
-    return error.what();
-  }
-  return {};
-}
-
-/// How much of a recording is whole.
-struct WholeUnits {
-  Index n_planned_units = 0;
-  Index n_planned_tokens = 0;
-  Index n_committed = 0;
-  Index n_good = 0;
-  std::string first_problem;
-};
-
-WholeUnits count_whole_units(const fs::path& part, const ProgressFn& progress,
-                             const std::stop_token& stop) {
-  if (is_being_recorded(part)) {
-    throw IoError(
-        fmt::format("{} is being recorded by another process: stop that first", part.string()));
-  }
-  const TraceLayout layout = open_layout(part);
-  if (!layout.has_checksums()) {
-    throw FormatError(fmt::format(
-        "{}: has no checksums, so nothing tells which of its data are whole", part.string()));
-  }
-  WholeUnits whole;
-  whole.n_planned_units = static_cast<Index>(layout.info.units.size());
-  whole.n_planned_tokens = layout.info.n_tokens;
-  whole.n_committed = layout.n_committed();
-  while (whole.n_good < whole.n_committed) {
-    if (stop.stop_requested())
-      throw Interrupted(fmt::format("{}: the recovery was stopped", part.string()));
-    whole.first_problem = problem_of(layout, whole.n_good);
-    if (!whole.first_problem.empty()) break;
-    ++whole.n_good;
-    if (progress) progress({"check", whole.n_good, whole.n_committed, "units"});
-  }
-  return whole;
-}
 
 [[noreturn]] void fail_nothing_whole(const fs::path& part, const std::string& problem) {
   throw FormatError(fmt::format("{}: nothing to recover: {}", part.string(),

@@ -39,6 +39,9 @@ class SetWriter final : public TraceReceiver {
   }
 
   void begin(const TraceInfo& info) override;
+  void announce_prompt(std::span<const TokenId> ids) override {
+    for (const auto& writer : writers_) writer->announce_prompt(ids);
+  }
   void write_layer(const LayerRows& rows) override { writer_of(rows.layer).write_layer(rows); }
   void write_attn(const AttnRows& rows) override { writer_of(rows.layer).write_attn(rows); }
   void write_routing(const RoutingRows& rows) override {
@@ -70,9 +73,9 @@ class SetWriter final : public TraceReceiver {
     const std::size_t n_whole = n_settled();
     if (n_whole == 0) return "no unit was whole yet, so nothing is kept";
     return fmt::format(
-        "the {} units recorded before are safe next to {}: 'kvscope recover {}' makes a trace set "
-        "of them",
-        n_whole, growing_.string(), growing_.string());
+        "the {} units recorded before are safe next to {}: {}'kvscope recover {}' makes a trace "
+        "set of them",
+        n_whole, growing_.string(), options_.kept_units ? kGoesOn : "", growing_.string());
   }
 
  private:
@@ -99,7 +102,10 @@ class SetWriter final : public TraceReceiver {
           fmt::format("{}: layer {} is not part of this recording", out_.string(), layer));
     return *found->second;
   }
+  bool goes_on() const { return options_.kept_units.value_or(0) > 0; }
+  void take_up_parts() const;
   void take_place_of_stale() const;
+  void publish_growing() const;
   fs::path named(const SetPart& part) const { return out_.parent_path() / part.file; }
 
   fs::path out_;
@@ -112,6 +118,18 @@ class SetWriter final : public TraceReceiver {
   Index n_units_ = 0;  // of commit_unit()
 };
 
+/// Parts of the killed run that had their names already become FILE.part again.
+void SetWriter::take_up_parts() const {
+  const SetManifest stale = read_set_manifest(growing_);
+  if (!std::ranges::equal(stale.parts, manifest_.parts, {}, &SetPart::file, &SetPart::file))
+    throw ConfigError(fmt::format(
+        "{} cannot be gone on with: its files have other layers (--split)", growing_.string()));
+  for (const SetPart& part : manifest_.parts) {
+    const fs::path file = file_of_part(growing_, stale, part);
+    if (!is_part_path(file)) fs::rename(file, part_path(named(part)));
+  }
+}
+
 /// What an earlier recording left under the growing manifest's name. Parts that this one has too
 /// are replaced when it begins them.
 void SetWriter::take_place_of_stale() const {
@@ -123,10 +141,10 @@ void SetWriter::take_place_of_stale() const {
     if (is_being_recorded(file))
       throw IoError(fmt::format("{} is being recorded by another process", file.string()));
   }
-  if (!options_.overwrite)
+  if (!options_.overwrite && !options_.kept_units)
     throw IoError(fmt::format(
-        "{} is left over from a recording that did not end: save it with 'kvscope recover {}', "
-        "delete it and its parts, or ask to overwrite it",
+        "{} is left over from a recording that did not end: go on with it (--resume), save it with "
+        "'kvscope recover {}', delete it and its parts, or ask to overwrite it",
         growing_.string(), growing_.string()));
   for (const SetPart& part : stale.parts) {
     const fs::path file = part_path(named(part));
@@ -142,13 +160,13 @@ void SetWriter::begin(const TraceInfo& info) {
   check_trace_info(info);
   check_output(out_, options_.overwrite);
   manifest_.parts = plan_parts(out_, info, layers_per_part_);
+  if (goes_on()) take_up_parts();
   for (const SetPart& part : manifest_.parts) check_output(named(part), options_.overwrite);
-  take_place_of_stale();
-  {  // NewFile gives no name that ends in .part
-    NewFile draft(out_, options_.overwrite);
-    draft.write(set_manifest_text(manifest_));
-    publish_file(draft.temporary(), growing_, /*overwrite=*/true);
+  if (!goes_on()) {
+    take_place_of_stale();
+    publish_growing();
   }
+  n_units_ = options_.kept_units.value_or(0);
   try {
     WriterOptions of_part = options_;
     of_part.n_threads /= static_cast<int>(manifest_.parts.size());
@@ -161,9 +179,15 @@ void SetWriter::begin(const TraceInfo& info) {
     }
   } catch (...) {
     writers_.clear();
-    remove_quietly(growing_);
+    if (!goes_on()) remove_quietly(growing_);
     throw;
   }
+}
+
+void SetWriter::publish_growing() const {
+  NewFile draft(out_, options_.overwrite);  // which gives no name that ends in .part
+  draft.write(set_manifest_text(manifest_));
+  publish_file(draft.temporary(), growing_, /*overwrite=*/true);
 }
 
 void SetWriter::finish(TraceStatus status) {

@@ -58,6 +58,7 @@ class TraceWriter final : public PartWriter {
   }
 
   void begin(const TraceInfo& info) override;
+  void announce_prompt(std::span<const TokenId> ids) override;
   void write_layer(const LayerRows& rows) override;
   void write_attn(const AttnRows& rows) override;
   void write_routing(const RoutingRows& rows) override;
@@ -74,6 +75,10 @@ class TraceWriter final : public PartWriter {
   std::string recovery_hint() const override;
 
  private:
+  void make_room() const;
+  void take_places(TraceLayout& layout);
+  void go_on(Index n_units);
+  void open_file();
   const TraceUnit& unit() const;
   GrowingArray& array_at(Index layer, const char* name);
   void require_open(const char* call) const;
@@ -121,54 +126,103 @@ void TraceWriter::begin(const TraceInfo& info) {
   if (file_.is_open()) throw ConfigError(fmt::format("{}: begin was called twice", part_.string()));
   check_trace_info(info);
   check_output(out_, options_.overwrite);
-  if (std::filesystem::exists(part_)) {
-    if (is_being_recorded(part_)) {
-      throw IoError(fmt::format("{} is being recorded by another process", part_.string()));
-    }
-    if (!options_.overwrite) {
-      throw IoError(fmt::format(
-          "{} is left over from a recording that did not end: save it with 'kvscope recover {}', "
-          "delete it, or ask to overwrite it",
-          part_.string(), part_.string()));
-    }
-    if (!is_unfinished_recording(part_)) {
-      throw IoError(fmt::format(
-          "{} is no recording that did not end, and the new one would take its place: move it "
-          "away, or record under another name",
-          part_.string()));
-    }
-    std::filesystem::remove(part_);
-  }
+  if (std::filesystem::exists(part_) && is_being_recorded(part_))
+    throw IoError(fmt::format("{} is being recorded by another process", part_.string()));
+  if (options_.kept_units.value_or(0) > 0) return go_on(*options_.kept_units);
+  make_room();
   info_ = info;
   info_.status = TraceStatus::recording;
   info_.uuid.clear();
   info_.content_hash.clear();
-  try {
-    TraceLayout layout = create_layout(part_, info_);
-    for (std::size_t i = 0; i < layout.arrays.size(); ++i) {
-      GrowingArray array;
-      array.spec = layout.arrays[i];
-      array.data_offset = offset_of(layout.data(i));
-      array.checksum_offset = offset_of(layout.checksums(i));
-      array.running.resize(static_cast<std::size_t>(array.spec.n_heads()));
-      array.table.reserve(info.units.size() * array.running.size());
-      arrays_.push_back(std::move(array));
-    }
-    if (layout.token_bytes) {
-      text_offset_ = offset_of(*layout.token_bytes);
-      text_index_offset_ = offset_of(*layout.token_offsets);
-      text_checksum_offset_ = offset_of(*layout.text_checksums);
-    }
-    progress_offset_ = offset_of(*layout.progress);
-    layout.file.close();
-  } catch (...) {
-    if (!is_being_recorded(part_)) remove_quietly(part_);  // unless another process was quicker
-    throw;
+  const NewFile draft(out_, options_.overwrite);  // so that OUT.part is never half laid out
+  TraceLayout layout = create_layout(draft.temporary(), info_);
+  take_places(layout);
+  layout.file.close();
+  publish_file(draft.temporary(), part_, /*overwrite=*/false);
+  open_file();
+}
+
+/// What an earlier recording left goes away, if that was asked for.
+void TraceWriter::make_room() const {
+  if (!std::filesystem::exists(part_)) return;
+  if (!options_.overwrite && !options_.kept_units) {
+    throw IoError(fmt::format(
+        "{} is left over from a recording that did not end: go on with it (--resume), save it with "
+        "'kvscope recover {}', delete it, or ask to overwrite it",
+        part_.string(), part_.string()));
   }
+  if (!is_unfinished_recording(part_)) {
+    throw IoError(fmt::format(
+        "{} is no recording that did not end, and the new one would take its place: move it "
+        "away, or record under another name",
+        part_.string()));
+  }
+  std::filesystem::remove(part_);
+}
+
+/// Where in the file the bytes of everything lie.
+void TraceWriter::take_places(TraceLayout& layout) {
+  for (std::size_t i = 0; i < layout.arrays.size(); ++i) {
+    GrowingArray array;
+    array.spec = layout.arrays[i];
+    array.data_offset = offset_of(layout.data(i));
+    array.checksum_offset = offset_of(layout.checksums(i));
+    array.running.resize(static_cast<std::size_t>(array.spec.n_heads()));
+    array.table.reserve(info_.units.size() * array.running.size());
+    arrays_.push_back(std::move(array));
+  }
+  if (layout.token_bytes) {
+    text_offset_ = offset_of(*layout.token_bytes);
+    text_index_offset_ = offset_of(*layout.token_offsets);
+    text_checksum_offset_ = offset_of(*layout.text_checksums);
+  }
+  progress_offset_ = offset_of(*layout.progress);
+}
+
+/// With the first n units of an earlier run, as that run described itself.
+void TraceWriter::go_on(Index n_units) {
+  TraceLayout layout = open_layout(part_);
+  info_ = layout.info;
+  info_.status = TraceStatus::recording;
+  info_.uuid.clear();
+  info_.content_hash.clear();
+  take_places(layout);
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const h5::Dataset& table = layout.checksums(i);
+    h5::Dims kept = table.dims();
+    kept.front() = n_units;
+    arrays_[i].table.resize(static_cast<std::size_t>(h5::count(kept)));
+    table.read(h5::Dims(kept.size(), 0), kept, arrays_[i].table.data());
+  }
+  tokens_.resize(
+      static_cast<std::size_t>(info_.units[static_cast<std::size_t>(n_units - 1)].tokens.end));
+  const auto n_tokens = static_cast<Index>(tokens_.size());
+  layout.data(0).read({0}, {n_tokens}, tokens_.data());
+  if (layout.text_checksums) {
+    text_table_.resize(static_cast<std::size_t>(n_units));
+    layout.text_checksums->read({0}, {n_units}, text_table_.data());
+    layout.token_offsets->read({n_tokens}, {1}, &n_text_bytes_);
+  }
+  layout.file.close();
+  open_file();
+  n_committed_ = static_cast<std::size_t>(n_units);
+  const std::int64_t progress = n_units;  // the units behind it are written again
+  put(progress_offset_, &progress, sizeof progress);
+}
+
+void TraceWriter::open_file() {
   file_ = RawFile::open(part_);
   file_.lock_as_recorder();
   pool_ = std::make_unique<ThreadPool>(std::max(options_.n_threads, 1));
   scratch_.resize(static_cast<std::size_t>(pool_->n_threads()));
+}
+
+void TraceWriter::announce_prompt(std::span<const TokenId> ids) {
+  require_open("announce_prompt");
+  if (static_cast<Index>(ids.size()) != info_.n_prompt)
+    throw ShapeError(
+        fmt::format("/tokens: a prompt of {} ids, expected {}", ids.size(), info_.n_prompt));
+  file_.write(arrays_.front().data_offset, ids.data(), ids.size_bytes());
 }
 
 // ---- rows ------------------------------------------------------------------------------------
@@ -197,8 +251,8 @@ GrowingArray& TraceWriter::array_at(Index layer, const char* name) {
 std::string TraceWriter::recovery_hint() const {
   if (n_committed_ == 0) return "no unit was whole yet, so nothing is kept";
   return fmt::format(
-      "the {} units recorded before are safe in {}: 'kvscope recover {}' makes a trace of them",
-      n_committed_, part_.string(), part_.string());
+      "the {} units recorded before are safe in {}: {}'kvscope recover {}' makes a trace of them",
+      n_committed_, part_.string(), options_.kept_units ? kGoesOn : "", part_.string());
 }
 
 void TraceWriter::put(std::uint64_t offset, const void* data, std::size_t n_bytes) {

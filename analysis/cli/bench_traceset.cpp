@@ -10,6 +10,7 @@
 #include "analysis/units/unit_cost.hpp"
 #include "core/base/rng.hpp"
 #include "core/sim/replay.hpp"
+#include "core/sim/replay_heads.hpp"
 #include "core/trace/memory_trace.hpp"
 #include "traces/reader.hpp"
 #include "traces/trace_set.hpp"
@@ -291,7 +292,9 @@ class BenchTraceset final : public BenchReportCommand {
                           static_cast<double>(size_of(dtype_));
     tried["read_memory"] = peak_memory() - memory_before;
 
-    const double fitting = kShareOfMemory * free_memory() / layer_memory(info, /*n_rows=*/1);
+    const bool by_head = goes_by_head(info, quest(), {});
+    const double fitting =
+        kShareOfMemory * free_memory() / layer_memory(info, /*n_rows=*/1, by_head);
     const Index n_unit = fitting >= 1.0
                              ? info.n_tokens
                              : static_cast<Index>(fitting * static_cast<double>(info.n_tokens));
@@ -299,25 +302,31 @@ class BenchTraceset final : public BenchReportCommand {
     options.calls.phase = Phase::decode;
     options.calls.at = {{n_unit - 1, n_unit}};
     options.dense_layers = 0;
-    const std::vector<ReplayPair> pairs = {
-        {MethodSpec("quest"), Budget{Budget::Kind::tokens, 1024.0}}};
+    const std::vector<ReplayPair> pairs = quest();
     const double before_unit = peak_memory();
     tried["unit_tokens"] = n_unit;
     tried["unit_seconds"] = seconds_of(
         [&] { replay_layers(*trace, nullptr, {0}, pairs, options, means.pool, {}, means.stop); });
     tried["unit_memory"] = peak_memory() - memory_before;
     tried["unit_memory_is_peak"] = peak_memory() > before_unit;
-    tried["unit_memory_planned"] = layer_memory(info_of(1, n_unit), /*n_rows=*/1);
+    tried["unit_memory_planned"] = layer_memory(info_of(1, n_unit), /*n_rows=*/1, by_head);
     return tried;
+  }
+
+  static std::vector<ReplayPair> quest() {
+    return {{MethodSpec("quest"), Budget{Budget::Kind::tokens, 1024.0}}};
   }
 
   /// What a worker does of the whole recording: a unit is a layer (analysis/engines.md).
   Json units_of(const TraceInfo& whole, const Json* tried) const {
     const double kv_bytes = 2.0 * static_cast<double>(n_kv_ * d_head_ * n_tokens_) *
                             static_cast<double>(size_of(dtype_));
-    Json row = {{"unit", "one layer"},     {"units", n_layers_},
-                {"read_bytes", kv_bytes},  {"memory", layer_memory(whole, /*n_rows=*/1)},
-                {"read_seconds", nullptr}, {"step_seconds", nullptr}};
+    Json row = {{"unit", "one layer"},
+                {"units", n_layers_},
+                {"read_bytes", kv_bytes},
+                {"memory", layer_memory(whole, /*n_rows=*/1, goes_by_head(whole, quest(), {}))},
+                {"read_seconds", nullptr},
+                {"step_seconds", nullptr}};
     if (tried != nullptr) {
       const auto number = [&](const char* key) { return tried->at(key).get<double>(); };
       row["read_seconds"] = kv_bytes * number("read_seconds") / number("read_bytes");

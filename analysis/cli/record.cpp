@@ -6,6 +6,8 @@
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/prompt.hpp"
 #include "core/base/read_files.hpp"
+#include "traces/kept_recording.hpp"
+#include "traces/raw_file.hpp"
 #include "traces/set_files.hpp"
 #include "traces/trace_set.hpp"
 
@@ -37,7 +39,10 @@ class RecordCommand final : public Command {
         "embedded book.\n"
         "The file grows as FILE.part and gets its name at the end. Ctrl-C leaves a valid file "
         "marked as interrupted; after a kill, kvscope recover FILE.part keeps what was "
-        "written.\n"
+        "written. With --resume nothing is begun anew: after a kill, a full disk or Ctrl-C the "
+        "same command goes on behind the last whole chunk, and the trace is what it would have "
+        "been. It needs the keys and values of all layers and heads as the model computes them: "
+        "--dtype f32, or on a GPU --kv-dtype bf16 --dtype bf16.\n"
         "With --split the recording becomes a trace set: one file per layer, or per K layers, "
         "and a manifest NAME.kvset, which every command takes as it takes a trace. A command "
         "that works on some layers reads their files only.",
@@ -51,6 +56,8 @@ class RecordCommand final : public Command {
           "dense attention maps and logits of some layers"},
          {"kvscope record --plan --text long.txt --dtype bf16 --split layers -o long.kvset",
           "how large it would get; nothing is run"},
+         {"kvscope record --resume --text long.txt -o long.h5",
+          "on a machine that may take it away: start the same command until it ends well"},
          {"kvscope record --split layers=4 -o book.kvset",
           "a trace set: a file for every four layers, and a manifest"}}};
   }
@@ -69,6 +76,10 @@ class RecordCommand final : public Command {
     options.add("seed", "N", "recorded as provenance; greedy decoding draws no numbers", seed_);
     options.flag("plan", "say what would be recorded and how many bytes it takes, and end", plan_);
     options.flag("overwrite", "replace an existing file", overwrite_);
+    options.flag("resume",
+                 "go on with the OUT.part of an earlier run of the same command, if there is one; "
+                 "Ctrl-C then leaves it for the next run",
+                 resume_);
     options.flag("yes",
                  "write even if the size is alarming (full disk, dense attention beyond 1 GiB)",
                  yes_);
@@ -110,6 +121,8 @@ class RecordCommand final : public Command {
     }
     const TraceInfo plan = plan_recording(config, static_cast<Index>(prompt.ids.size()), options);
     check_parts(plan, out);
+    if (const std::string reason = why_not_resumable(plan); resume_ && !reason.empty())
+      throw UsageError("--resume: this recording could not be gone on with: {}", reason);
     const std::int64_t estimate = layers_per_part_ > 0 ? estimated_set_bytes(plan, layers_per_part_)
                                                        : estimated_file_bytes(plan);
     announce(plan, prompt, estimate, out);
@@ -126,6 +139,14 @@ class RecordCommand final : public Command {
     ProgressReporter progress(work_.progress);
     WriterOptions stopping = writer_options;
     stopping.stop = stop.token();
+    std::optional<KeptRecording> kept;
+    if (resume_) {
+      kept.emplace(out, progress.callback(), stop.token());
+      options.kept = &*kept;
+      stopping.kept_units = kept->n_units();
+      if (kept->n_units() > 0)
+        note("going on behind the {} tokens of {}", kept->n_tokens(), part_path(out).string());
+    }
     if (engine_.is_on_gpu()) stopping.write_beside(n_threads);
     const auto receiver = layers_per_part_ > 0 ? create_trace_set(out, stopping, layers_per_part_)
                                                : create_trace(out, stopping);
@@ -169,8 +190,10 @@ class RecordCommand final : public Command {
   /// it takes, which go away.
   void check_parts(const TraceInfo& plan, const fs::path& out) const {
     if (layers_per_part_ == 0) return;
-    for (const SetPart& part : plan_parts(out, plan, layers_per_part_))
+    for (const SetPart& part : plan_parts(out, plan, layers_per_part_)) {
+      if (resume_) break;  // a killed run may have named some of them
       check_new_output(out.parent_path() / part.file, overwrite_, "--overwrite");
+    }
     if (!fs::exists(out)) return;
     for (const fs::path& older : files_of_set(out)) refuse_read_file(older);
   }
@@ -251,7 +274,9 @@ class RecordCommand final : public Command {
     }
     std::error_code error;
     const fs::space_info space = fs::space(folder_of(out), error);
-    if (!error && static_cast<double>(estimate) > static_cast<double>(space.available)) {
+    const bool is_begun = resume_ && fs::exists(part_path(out));  // and has some of its room
+    if (!error && !is_begun &&
+        static_cast<double>(estimate) > static_cast<double>(space.available)) {
       throw UsageError("the trace needs about {} and {} has {} left; --yes tries all the same",
                        bytes_text(static_cast<double>(estimate)), folder_of(out).string(),
                        bytes_text(static_cast<double>(space.available)));
@@ -266,6 +291,7 @@ class RecordCommand final : public Command {
       print_json({{"file", out.string()},
                   {"status", std::string(name_of(report.status))},
                   {"model", plan.model_name},
+                  {"n_kept", report.n_kept},
                   {"n_prompt", report.n_prompt},
                   {"n_decoded", report.n_decoded},
                   {"n_layers", plan.layers.size()},
@@ -302,6 +328,7 @@ class RecordCommand final : public Command {
   Index layers_per_part_ = 0;  // 0: one file
   bool plan_ = false;
   bool overwrite_ = false;
+  bool resume_ = false;
   bool yes_ = false;
   bool json_ = false;
   EngineOptions engine_;

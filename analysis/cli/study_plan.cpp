@@ -43,8 +43,8 @@ class StudyPlanCommand final : public Command {
            "with one method, budget and protocol, or a recording. Processor time, memory of a "
            "worker and disk are predicted from what the store has measured of jobs of the same "
            "kind (command, options and model), in this or another study; --probe does two jobs of "
-           "each kind that nobody has measured, and keeps their results. Without either they are "
-           "unknown, except the sizes of recordings, which follow from model, text and options.";
+           "each kind and one of each method that nobody has measured, and keeps their results. "
+           "Without either they are unknown, except the sizes of recordings, which follow from model, text and options.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope study plan small.toml", "what there is to do"},
@@ -56,7 +56,9 @@ class StudyPlanCommand final : public Command {
   void declare(OptionSet& options) override {
     options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,
                        /*required=*/true);
-    options.flag("probe", "do two jobs of each kind that was not measured yet, and keep them",
+    options.flag("probe",
+                 "do two jobs of each kind and one of each method that was not measured yet, and "
+                 "keep them",
                  probe_);
     options.add("workers", "N", "predict the time on so many workers of one core each", workers_);
     options.flag("check",

@@ -108,7 +108,7 @@ UnitWork cost_work(const CostReplay& replay, const Json& settings, ThreadPool& p
     ReplayOptions only = replay.options;
     only.rows_per_chunk = 1;  // no exact row is made
     return replay_unit_cost(replay.trace.info(), replay.trace.where(), units[unit].layers,
-                            units[unit].pairs.size(), calls, 1, only);
+                            units[unit].pairs.size(), calls, 1, only, /*by_head=*/false);
   };
   work.run = [&replay, &pool, units](std::size_t unit, const ProgressFn& progress,
                                      std::stop_token stop) {

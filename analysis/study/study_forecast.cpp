@@ -38,7 +38,10 @@ StudyForecast::StudyForecast(std::span<const StoredItem* const> measured,
     ++kind.n_items;
     double& mean = kind.methods[item.method];
     const std::size_t n = ++counts[{item.kind, item.method}];
-    mean += (std::log(std::max(kLeast, item.seconds)) - mean) / static_cast<double>(n);
+    mean += (std::max(kLeast, item.seconds) - mean) / static_cast<double>(n);
+  }
+  for (auto& [name, kind] : kinds_) {
+    for (auto& [method, mean] : kind.methods) mean = std::log(mean);
   }
   // Levels of kinds and factors of methods in turn, each the mean of what the others leave.
   for (int round = 0; round < kRounds; ++round) {

@@ -29,16 +29,18 @@ class StudyForecast {
   double seconds(const StudyJob& job) const;  // of processor, for all its items
   double memory(const StudyJob& job) const;   // bytes of a worker
   double bytes(const StudyJob& job) const;    // of the recording that it makes; 0 of other jobs
+  /// True if the method's factor was measured, in whatever kind.
+  bool knows_method(const std::string& method) const { return factors_.contains(method); }
   /// How many jobs' methods of this kind were measured (of recordings: how many recordings).
   std::size_t n_measured(const StudyJob& job) const;
 
  private:
   struct Kind {
-    double level = 0.0;  // log seconds of an item
+    double level = 0.0;  // log seconds of an item, means of which are of seconds: sums are predicted
     double memory = 0.0;
     double bytes = 0.0;
     std::size_t n_items = 0;
-    std::map<std::string, double> methods;  // mean log seconds
+    std::map<std::string, double> methods;  // log of the mean seconds
   };
   std::map<std::string, Kind, std::less<>> kinds_;
   std::map<std::string, double> planned_;               // bytes

@@ -97,11 +97,23 @@ std::vector<bool> probe_items(const StudyPlan& plan, const StudyForecast& foreca
   std::map<std::string, std::vector<StudyJob>> kinds;
   for (StudyJob& job : jobs_for(plan, of)) kinds[job.kind].push_back(std::move(job));
   std::vector<bool> probes(plan.items.size());
+  std::set<std::string> methods;  // of the probes
   std::size_t turn = 0;
   for (const auto& [kind, jobs] : kinds) {
     for (std::size_t n = forecast.n_measured(jobs[0]); n < std::min(kProbes, jobs.size()); ++n) {
-      for (const std::size_t item : jobs[turn % jobs.size()].items) probes[item] = true;
-      ++turn;
+      // The first method of all kinds, to which the factors of the others compare, then by turns.
+      const StudyJob& job = n == 0 ? jobs[0] : jobs[1 + turn++ % (jobs.size() - 1)];
+      for (const std::size_t item : job.items) probes[item] = true;
+      methods.insert(job.method);
+    }
+  }
+  // A method that nobody measured may take many times as long as another.
+  for (const auto& [kind, jobs] : kinds) {
+    for (const StudyJob& job : jobs) {
+      if (job.is_recording || forecast.knows_method(job.method) ||
+          !methods.insert(job.method).second)
+        continue;
+      for (const std::size_t item : job.items) probes[item] = true;
     }
   }
   return probes;

@@ -8,6 +8,7 @@
 #include "analysis/sweep/match_replay.hpp"
 #include "analysis/sweep/sweep_rows.hpp"
 #include "analysis/units/unit_cost.hpp"
+#include "core/sim/replay_heads.hpp"
 
 namespace kvscope {
 
@@ -132,8 +133,12 @@ UnitWork sweep_work(const SweepPlan& plan, ThreadPool& pool) {
     const SweepTrace& trace = plan.traces[unit.trace];
     if (!infos->contains(unit.trace)) infos->emplace(unit.trace, trace.open()->info());
     const SweepTraceInfo& known = plan.infos[unit.trace];
+    std::vector<ReplayPair> pairs;
+    for (const std::size_t pair : unit.pairs) pairs.push_back(plan.pairs[pair]);
+    const bool by_head = !plan.targets[unit.pairs.front()] && !plan.options.hardware &&
+                         goes_by_head(infos->at(unit.trace), pairs, plan.options.replay);
     return replay_unit_cost(infos->at(unit.trace), trace.name, unit.layers, unit.pairs.size(),
-                            known.calls, known.q_heads.size(), plan.options.replay);
+                            known.calls, known.q_heads.size(), plan.options.replay, by_head);
   };
   work.run = [&plan, &pool](std::size_t index, const ProgressFn& progress, std::stop_token stop) {
     return unit_line(index, do_sweep_unit(plan, index, pool, progress, stop));

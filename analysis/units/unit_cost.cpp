@@ -19,11 +19,12 @@ constexpr double kReadRate = 1.0e9;
 
 }  // namespace
 
-double layer_memory(const TraceInfo& info, Index n_rows) {
+double layer_memory(const TraceInfo& info, Index n_rows, bool by_head) {
   const double keys =
       static_cast<double>(info.kv_heads.size()) * static_cast<double>(info.n_tokens);
   const double queries = static_cast<double>(info.q_heads.size()) * static_cast<double>(n_rows);
-  return static_cast<double>(info.d_head) * (16.0 * keys + 4.0 * queries);
+  const double parts = by_head ? static_cast<double>(info.n_kv) : 1.0;
+  return static_cast<double>(info.d_head) * (16.0 * keys + 4.0 * queries) / parts;
 }
 
 UnitCost layers_cost(const TraceInfo& info, const std::string& name,
@@ -48,7 +49,7 @@ UnitCost layers_cost(const TraceInfo& info, const std::string& name,
 UnitCost replay_unit_cost(const TraceInfo& info, const std::string& name,
                           const std::vector<Index>& layers, std::size_t n_pairs,
                           std::span<const TokenRange> calls, std::size_t n_heads,
-                          const ReplayOptions& replay) {
+                          const ReplayOptions& replay, bool by_head) {
   UnitCost cost = layers_cost(info, name, layers);
   double exact = 0.0;  // (row, key) pairs whose exact products are made
   double scored = 0.0;
@@ -61,8 +62,9 @@ UnitCost replay_unit_cost(const TraceInfo& info, const std::string& name,
     scored += static_cast<double>(call.size()) * static_cast<double>(call.end);
   }
   // and, of methods that vote, the scores of a call's queries for all keys of a head, in f64
-  cost.predicted_memory = static_cast<double>(layers.size()) * layer_memory(info, most_rows) +
-                          8.0 * static_cast<double>(most_rows) * static_cast<double>(info.n_tokens);
+  cost.predicted_memory =
+      static_cast<double>(layers.size()) * layer_memory(info, most_rows, by_head) +
+      8.0 * static_cast<double>(most_rows) * static_cast<double>(info.n_tokens);
   const double heads = static_cast<double>(n_heads) * static_cast<double>(layers.size());
   const auto d_head = static_cast<double>(info.d_head);
   const auto pairs = static_cast<double>(n_pairs);

@@ -96,8 +96,9 @@ void KvRows::begin_call(StreamHandle stream) {
 
 void KvRows::copy_from(const KvStore& other) {
   const auto* from = dynamic_cast<const KvRows*>(&other);
-  if (from == nullptr || from->dtype_ != dtype_ || from->backend_ != backend_ ||
-      from->n_layers_ != n_layers_ || from->n_kv_ != n_kv_ || from->d_head_ != d_head_) {
+  if (from == nullptr) return copy_from_host(other);
+  if (from->dtype_ != dtype_ || from->backend_ != backend_ || from->n_layers_ != n_layers_ ||
+      from->n_kv_ != n_kv_ || from->d_head_ != d_head_) {
     throw ConfigError(
         "a store of keys on the GPU takes over the tokens of another one of the same model and "
         "dtype, and found a different store");
@@ -118,6 +119,36 @@ void KvRows::copy_from(const KvStore& other) {
   forget_from(0);  // nothing that was noted holds
   n_tokens_ = from->n_tokens_;
   wait_for(stream_);
+}
+
+void KvRows::copy_from_host(const KvStore& other) {
+  const Index n = other.n_tokens();
+  if (n > capacity_ || other.n_layers() != n_layers_)
+    throw ConfigError(
+        fmt::format("{} layers and {} tokens do not fit into a store of {} layers and room for {}",
+                    other.n_layers(), n, n_layers_, capacity_));
+  use_device(device_);
+  wait_for(stream_);
+  const std::size_t row = static_cast<std::size_t>(d_head_) * kvscope::size_of(dtype_);
+  std::vector<std::byte> rows(static_cast<std::size_t>(n) * row);  // of one head
+  const auto take = [&](DeviceBuffer& to, Index layer, TensorView<const float> from) {
+    for (Index head = 0; head < n_kv_; ++head) {
+      for (Index pos = 0; pos < n; ++pos) {
+        from_float(from.sub(head).row(pos).data(), dtype_,
+                   rows.data() + static_cast<std::size_t>(pos) * row,
+                   static_cast<std::size_t>(d_head_));
+      }
+      to.upload(rows.data(), rows.size(),
+                static_cast<std::size_t>(layer) * bytes_ +
+                    static_cast<std::size_t>(head * capacity_) * row);
+    }
+  };
+  for (Index layer = 0; layer < n_layers_; ++layer) {
+    take(k_, layer, other.host_k(layer, 0, n));
+    take(v_, layer, other.host_v(layer, 0, n));
+  }
+  forget_from(0);
+  n_tokens_ = n;
 }
 
 TensorView<const float> KvRows::host(const DeviceBuffer& from, HostRows& to, Index layer,

@@ -85,6 +85,7 @@ class KvRows final : public KvStore {
   };
   TensorView<const float> host(const DeviceBuffer& from, HostRows& to, Index layer, Index begin,
                                Index end) const;
+  void copy_from_host(const KvStore& other);
   void forget_from(Index n_tokens);
   /// Writes a position where append() of a method reads it.
   const std::int32_t* noted_until(Index position);

@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/sim/draft_rows.hpp"
+#include "core/sim/replay_heads.hpp"
 #include "core/sim/replay_measure.hpp"
 #include "core/sim/replay_run.hpp"
 
@@ -55,6 +56,8 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
                                        const ProgressFn& progress, std::stop_token stop) {
   check_trace(trace, options, layers);
   if (layers.empty() || pairs.empty()) return {};
+  if (goes_by_head(trace.info(), pairs, options))
+    return replay_by_head(trace, layers, pairs, options, pool, progress, stop);
   const TraceInfo& info = trace.info();
   const std::vector<TokenRange> calls = plan_calls(info, options.calls, trace.where());
   std::vector<ReplayRun> runs = make_runs(pairs, shape_of(info), options.dense_layers);

@@ -3,7 +3,8 @@
 //
 // The dense row of a query is computed once and shared by all (selector, budget) pairs. Every layer
 // sees the dense model's tensors: errors do not compound. Memory: k and v of one layer in f32 plus
-// k in f64 (of all layers if a method passes context between layers), one row of the context per
+// k in f64 (of all layers if a method passes context between layers; of one KV head at a time where
+// a layer is large), one row of the context per
 // worker and query head of a group; never an attention map.
 #pragma once
 
@@ -62,6 +63,9 @@ struct ReplayOptions {
   /// of a whole replay, everything that needs exact rows is NaN (mass_rows 1), and no row is
   /// shown to on_row.
   bool only_costs = false;
+  /// Where the keys and values of a layer take more, as replay holds them, its KV heads are replayed
+  /// one after another (replay_heads.hpp), which takes the memory of one and changes no bit.
+  double most_layer_bytes = 1024.0 * 1024.0 * 1024.0;
   /// Called once per measured row and head, from several threads and in any order, for callers that
   /// want more than the metrics; not for layers that stay dense because of a window. May be empty.
   std::function<void(const MeasuredRow&)> on_row;

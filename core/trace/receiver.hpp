@@ -65,6 +65,9 @@ class TraceReceiver {
   virtual ~TraceReceiver() = default;
   /// `info` has all shapes of the planned run (n_tokens, units). Token bytes may be empty.
   virtual void begin(const TraceInfo& info) = 0;
+  /// Right after begin(): the ids that prefill units will bring, so that a killed recording says
+  /// which text it was of. Receivers that outlive no kill ignore them.
+  virtual void announce_prompt(std::span<const TokenId> ids) { (void)ids; }
   virtual void write_layer(const LayerRows& rows) = 0;
   /// Receivers that keep no attention rows ignore them.
   virtual void write_attn(const AttnRows& rows) { (void)rows; }

@@ -31,13 +31,15 @@ TEST_CASE("a unit's memory holds a call's scores for every key") {
   info.d_head = 64;
   for (Index h = 0; h < 8; ++h) info.q_heads.push_back(h);
   info.kv_heads = {0, 1};
-  const auto memory = [&](Index n) {
+  info.n_kv = 2;
+  const auto memory = [&](Index n, bool by_head = false) {
     const TokenRange call[] = {{16384 - n, 16384}};
-    return replay_unit_cost(info, "t.h5", {3}, 4, call, 8, {}).predicted_memory;
+    return replay_unit_cost(info, "t.h5", {3}, 4, call, 8, {}, by_head).predicted_memory;
   };
   const double keys = 64.0 * 2 * 16384 * (4 + 4 + 8);
   CHECK(memory(1) == keys + 64.0 * 8 * 4 + 8.0 * 16384);
   CHECK(memory(128) == keys + 128 * (64.0 * 8 * 4 + 8.0 * 16384));
+  CHECK(memory(128, true) == keys / 2 + 128 * (64.0 * 4 * 4 + 8.0 * 16384));
 }
 
 }  // namespace kvscope::test::unit_clock_test

@@ -1,6 +1,8 @@
 // kvscope record, info, verify and recover, run as a user runs them.
 #include <chrono>
 #include <csignal>
+#include <map>
+#include <random>
 #include <thread>
 
 #include "tests/cli/run_program.hpp"
@@ -258,6 +260,72 @@ TEST_CASE("kill -9 leaves a .part that recover turns into a valid trace") {
   CHECK(kvscope_run({"info", out.string(), "--json"}).json().at("status") == "recovered");
   CHECK(kvscope_run({"recover", part}).code == 3);  // the trace exists now
   ran({"recover", part, "--overwrite"});
+}
+
+TEST_CASE("kill -9 again and again, then --resume: the file of a run that was left alone") {
+  const TempDir dir;
+  const auto words = [&](const std::string& name) {
+    Words all = {"record",   "--out", dir.file(name), "--max-tokens", "1600", "--chunk", "64",
+                 "--decode", "4",     "--resume"};
+    if (name.ends_with(".kvset")) all.insert(all.end(), {"--split", "layers=3"});
+    return all;
+  };
+  const RunSetup same_time{"", {"SOURCE_DATE_EPOCH=1700000000"}};
+  for (const std::string name : {"t.h5", "t.kvset"}) {
+    ran(words(name), same_time);
+    std::map<std::string, std::string> whole;
+    for (const auto& entry : fs::directory_iterator(dir.path())) {
+      whole[entry.path().filename().string()] = read_file(entry.path());
+      fs::remove(entry.path());
+    }
+    std::mt19937 random(11);
+    int n_kills = 0;
+    for (int i = 0; i < 12 && !fs::exists(dir.file(name)); ++i) {
+      RunningProgram program(words(name), same_time);
+      std::this_thread::sleep_for(std::chrono::milliseconds(60 + random() % 300));
+      program.send(SIGKILL);
+      n_kills += program.wait().code == 137 ? 1 : 0;
+    }
+    INFO(name << ", killed " << n_kills << " times");
+    CHECK(n_kills > 0);
+    if (!fs::exists(dir.file(name))) ran(words(name), same_time);
+    std::size_t n_files = 0;
+    for (const auto& entry : fs::directory_iterator(dir.path())) {
+      const std::string file = entry.path().filename().string();
+      INFO(file);
+      if (file.ends_with(".part") && file != name + ".part") {  // it was killed before it began
+        fs::remove(entry.path());
+        continue;
+      }
+      REQUIRE(whole.contains(file));
+      CHECK((read_file(entry.path()) == whole.at(file)));  // nothing to print
+      ++n_files;
+    }
+    CHECK(n_files == whole.size());
+    ran({"verify", dir.file(name)});
+    for (const auto& [file, bytes] : whole) fs::remove(dir.file(file));
+  }
+}
+
+TEST_CASE("Ctrl-C with --resume leaves a .part for the next run, and the next run takes it") {
+  const TempDir dir;
+  const std::string out = dir.file("t.h5");
+  const Words words = {"record", "--out", out, "--max-tokens", "8000", "--chunk", "64", "--resume"};
+  RunningProgram program(words);
+  for (int i = 0; i < 600 && !fs::exists(out + ".part"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  program.send(SIGINT);
+  const RunResult stopped = program.wait();
+  CHECK(stopped.code == 130);
+  CHECK_THAT(stopped.err, ContainsSubstring("the same command goes on with them"));
+  CHECK_FALSE(fs::exists(out));
+  const RunResult run = ran(with(words, {"--json"}));
+  CHECK(run.json().at("n_kept") > 0);
+  CHECK(run.json().at("n_kept").get<int>() + run.json().at("n_prompt").get<int>() == 8000);
+  // What cannot go on is said before anything is loaded, and what is another's stays.
+  refused({"record", dir.file("u.h5"), "--resume", "--dtype", "bf16"}, 2, {"--resume", "rounded"});
+  refused({"record", dir.file("u.h5"), "--resume", "--layers", "1"}, 2, {"--resume", "layers"});
 }
 
 TEST_CASE("verify finds a flipped byte, a truncation and a file of another kind") {

@@ -352,6 +352,14 @@ TEST_CASE("gpu: a store hands out, cuts and copies its rows", "[gpu][backend]") 
   CHECK_THROWS_AS(model.make_store(20)->copy_from(*store), ConfigError);
   CHECK_THROWS_AS(store->truncate(50), ConfigError);
   const Transformer cpu = Transformer::load(embedded_verifier());
+  const auto on_host = cpu.make_store(49);  // a copy of the 49 tokens by way of the host
+  on_host->copy_from(*store);
+  const auto back = model.make_store(60);
+  back->copy_from(*on_host);
+  CHECK(max_abs_difference(back->host_k(2, 0, 49), store->host_k(2, 0, 49)) == 0.0);
+  CHECK(
+      same_bits(model.forward({tokens.data() + 49, 1}, *back, pool, {Logits::last}), fill(49, 1)));
+  CHECK_THROWS_AS(model.make_store(20)->copy_from(*on_host), ConfigError);
   const auto of_cpu = cpu.make_store(10);
   CHECK_THROWS_AS(model.forward({tokens.data(), 1}, *of_cpu, pool), ConfigError);
   CHECK_THROWS_AS(cpu.forward({tokens.data(), 1}, *store, pool), ConfigError);

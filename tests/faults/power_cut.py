@@ -35,7 +35,7 @@ AGAIN = {"sweep": ["--resume"], "sweep .h5": ["--resume"], "simulate": ["--resum
          "record --compression": ["--overwrite"], "record --split": ["--overwrite"], "merge": ["--overwrite"],
          "merge DIR": ["--overwrite"], "table": ["--overwrite"], "recover": ["--overwrite"]}
 TAPED = ["table", "sweep", "sweep .h5", "simulate", "units", "merge", "merge DIR", "record", "record --compression",
-         "record --split", "recover"]
+         "record --split", "record --resume", "record --resume --split", "recover"]
 
 
 class Change:
@@ -161,7 +161,7 @@ class Test:
 
     def made_again(self, command, right):
         """The outputs of the command that a user starts after the cut: they may hold its words."""
-        if "--resume" in AGAIN.get(command.name, []):
+        if "--resume" in again_words(command):
             return right
         self.folder.prepare(command)
         self.folder.make(again_words(command))
@@ -206,10 +206,10 @@ class Test:
         for name in found:
             if not command.name.startswith("record") or not name.endswith((".h5.part", ".kvset.part")):
                 continue
-            if command.name == "record --split" and not name.endswith(".kvset.part"):
+            if "--split" in command.name and not name.endswith(".kvset.part"):
                 continue
             out = "recovered." + name.split(".")[1]
-            if command.name == "record --split":
+            if "--split" in command.name:
                 shutil.copytree(self.folder.path, self.folder.path + ".kept")
             done = self.folder.run(["recover", name, "--out", out])
             if done.returncode == 0:
@@ -219,7 +219,7 @@ class Test:
                 self.counts[command.name + ": recovered"] += 1
             elif done.returncode not in (2, 3) or not done.stderr.startswith("kvscope: "):
                 self.find(command, what, f"recover: code {done.returncode}: {done.stderr.strip()}")
-            if command.name == "record --split":
+            if "--split" in command.name:
                 shutil.rmtree(self.folder.path)
                 shutil.move(self.folder.path + ".kept", self.folder.path)
 

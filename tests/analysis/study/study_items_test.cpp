@@ -116,7 +116,7 @@ TEST_CASE("a forecast is checked against jobs that it was not made of") {
     store.note({{"key", item.key},
                 {"kind", job.kind},
                 {"method", job.method},
-                {"seconds", item.model == "a" ? 1.0 : 2.0},
+                {"seconds", (item.model == "a" ? 1.0 : 2.0) * (item.method == "quest" ? 9.0 : 1.0)},
                 {"memory", item.method == "quest" ? 3e6 : 2e6}});
   }
   const auto checks = check_forecast(plan, store);
@@ -124,7 +124,7 @@ TEST_CASE("a forecast is checked against jobs that it was not made of") {
   for (const ForecastCheck& check : checks) {
     INFO(check.label);
     CHECK(check.jobs > 0);
-    if (!check.label.starts_with("record")) CHECK(check.probes == 2);
+    if (!check.label.starts_with("record")) CHECK(check.probes >= 2);
     CHECK(check.seconds_predicted == Approx(check.seconds_measured));
     CHECK(check.memory_predicted <= 3e6);
     CHECK(check.memory_measured <= 3e6);

@@ -1,0 +1,261 @@
+// Recordings that are killed and gone on with: the file that would have been, or a sentence.
+#include "traces/kept_recording.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <random>
+
+#include "core/base/error.hpp"
+#include "support/golden.hpp"
+#include "tests/traces/synthetic.hpp"
+#include "traces/raw_file.hpp"
+#include "traces/reader.hpp"
+#include "traces/recorder.hpp"
+#include "traces/recover.hpp"
+#include "traces/trace_set.hpp"
+#include "traces/verify.hpp"
+#include "traces/writer.hpp"
+
+namespace kvscope::test::kept_recording_test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+/// Equal runs give equal bytes.
+class FixedTime {
+ public:
+  FixedTime() { ::setenv("SOURCE_DATE_EPOCH", "1700000000", 1); }
+  ~FixedTime() { ::unsetenv("SOURCE_DATE_EPOCH"); }
+};
+
+/// A recording that can be killed: its receiver goes away after so many units, as a process does.
+struct Recording {
+  std::shared_ptr<const Transformer> shared;
+  const Transformer& model = *shared;
+  std::vector<TokenId> tokens;
+  RecordOptions options;
+  Index layers_per_part = 0;  // 0: one file
+  std::size_t queue_bytes = 0;
+  std::optional<int> gzip_level;
+
+  explicit Recording(const std::string& name)
+      : shared(std::make_shared<const Transformer>(Transformer::load(golden_dir() / name))),
+        tokens(read_golden_tokens(golden_dir() / name / "golden.h5")) {
+    options.chunk = 5;
+  }
+  std::unique_ptr<TraceReceiver> receiver(const fs::path& out, const WriterOptions& writer) const {
+    return layers_per_part > 0 ? create_trace_set(out, writer, layers_per_part)
+                               : create_trace(out, writer);
+  }
+  /// Stops after n units, in the way of a kill: nothing is finished.
+  RecordReport run(const fs::path& out, std::optional<Index> n_units = {}) const {
+    const KeptRecording kept(out);
+    RecordOptions with = options;
+    with.kept = &kept;
+    WriterOptions writer;
+    writer.kept_units = kept.n_units();
+    writer.queue_bytes = queue_bytes;
+    writer.gzip_level = gzip_level;
+    const auto to = receiver(out, writer);
+    ThreadPool pool(2);
+    std::stop_source stop;
+    const auto progress = [&](const Progress& at) {
+      if (n_units && at.done >= tokens_of(*n_units)) stop.request_stop();
+    };
+    if (n_units == 0) stop.request_stop();
+    return record_trace(model, nullptr, tokens, with, *to, pool, progress, stop.get_token());
+  }
+  void kill(const fs::path& out, Index n_units) const {
+    CHECK_THROWS_AS(run(out, n_units), Interrupted);
+  }
+  Index tokens_of(Index n_units) const {
+    const TraceInfo plan =
+        plan_recording(model.config(), static_cast<Index>(tokens.size()), options);
+    return n_units == 0 ? 0 : plan.units[static_cast<std::size_t>(n_units - 1)].tokens.end;
+  }
+  Index n_units() const {
+    return static_cast<Index>(
+        plan_recording(model.config(), static_cast<Index>(tokens.size()), options).units.size());
+  }
+};
+
+/// True if both folders have the same files with the same bytes, which are nothing to print.
+bool are_equal(const TempFolder& a, const TempFolder& b) {
+  if (a.n_files() != b.n_files()) return false;
+  for (const auto& entry : fs::directory_iterator(a / "")) {
+    const std::string name = entry.path().filename().string();
+    if (!fs::exists(b / name) || slurp(entry.path()) != slurp(b / name)) return false;
+  }
+  return true;
+}
+
+bool is_same(const fs::path& file, const std::string& bytes) {
+  return slurp(file) == bytes;
+}
+
+TEST_CASE("a recording that is killed again and again becomes the file of one that is not") {
+  const FixedTime time;
+  Recording recording(GENERATE("llama3_gqa", "mistral_window", "gpt_oss", "gemma2", "qwen3_moe"));
+  recording.layers_per_part = GENERATE(0, 1);
+  const std::size_t queue_bytes = GENERATE(0, 1 << 20);
+  recording.options.n_decode = 4;
+  recording.options.capture.stats = recording.options.capture.logits = true;
+  recording.options.capture.k_pre_rope = recording.model.config().rope.theta > 0;
+  recording.options.capture.attn_topk = 3;
+  const std::string ending = recording.layers_per_part > 0 ? ".kvset" : ".h5";
+  const TempFolder folder, whole;
+  recording.run(whole / ("t" + ending));
+  const fs::path out = folder / ("t" + ending);
+  std::mt19937 random(7);
+  int n_kills = 0;
+  // With a thread that writes, the model is ahead of what is known to be safe.
+  for (Index at = 1; at < recording.n_units() && !fs::exists(out);
+       at += 1 + static_cast<Index>(random() % 3)) {
+    recording.queue_bytes = n_kills % 2 == 0 ? 0 : queue_bytes;
+    try {
+      recording.run(out, at);
+    } catch (const Interrupted&) {
+      ++n_kills;
+    }
+  }
+  CHECK(n_kills > 0);
+  if (!fs::exists(out)) {
+    const RecordReport report = recording.run(out);
+    CHECK(report.n_kept > 0);
+    CHECK(report.n_kept + report.n_prompt + report.n_decoded ==
+          recording.tokens_of(recording.n_units()));
+  }
+  CHECK(are_equal(folder, whole));
+}
+
+TEST_CASE("every place at which a recording may have been killed") {
+  const FixedTime time;
+  Recording recording("llama3_gqa");
+  recording.options.n_decode = 3;
+  const TempFolder folder;
+  recording.run(folder / "whole.h5");
+  const std::string whole = slurp(folder / "whole.h5");
+  for (Index n = 1; n < recording.n_units(); ++n) {
+    INFO(n << " units");
+    recording.kill(folder / "cut.h5", n);
+    recording.run(folder / "cut.h5");
+    CHECK(is_same(folder / "cut.h5", whole));
+    fs::remove(folder / "cut.h5");
+  }
+  // After the last one.
+  fs::rename(folder / "whole.h5", folder / "cut.h5.part");
+  CHECK(recording.run(folder / "cut.h5").n_prompt == 0);
+  CHECK(is_same(folder / "cut.h5", whole));
+}
+
+TEST_CASE("units that a kill has damaged are recorded again") {
+  const FixedTime time;
+  Recording recording("llama3_gqa");
+  const TempFolder folder;
+  recording.run(folder / "whole.h5");
+  recording.kill(folder / "cut.h5", 3);
+  const auto k = TraceFile::open(folder / "whole.h5").read_k(1, 0, {11, 12});  // of the third unit
+  damage(folder / "cut.h5.part", k(Index{0}, Index{0}));
+  CHECK(KeptRecording(folder / "cut.h5").n_units() == 2);
+  recording.run(folder / "cut.h5");
+  CHECK(is_same(folder / "cut.h5", slurp(folder / "whole.h5")));
+}
+
+TEST_CASE("a set whose parts are at different places, or have their names already") {
+  const FixedTime time;
+  Recording recording("llama3_gqa");
+  recording.layers_per_part = 1;
+  const TempFolder folder, whole;
+  recording.run(whole / "t.kvset");
+  recording.kill(folder / "t.kvset", 3);
+  fs::path first, second;
+  for (const SetPart& part : read_set_manifest(folder / "t.kvset.part").parts)
+    (first.empty() ? first : second) = folder / part.file;
+  // The second one lags behind.
+  const auto ahead = slurp(part_path(first));
+  fs::remove_all(folder / "t.kvset.part"), fs::remove(part_path(first));
+  fs::remove(part_path(second));
+  recording.kill(folder / "t.kvset", 2);
+  spill(part_path(first), ahead);
+  CHECK(KeptRecording(folder / "t.kvset").n_units() == 2);
+  const std::string growing = slurp(folder / "t.kvset.part");
+  recording.run(folder / "t.kvset");
+  CHECK(are_equal(folder, whole));
+
+  // Killed where the files get their names.
+  fs::remove(folder / "t.kvset");
+  spill(folder / "t.kvset.part", growing);
+  fs::rename(second, part_path(second));
+  CHECK(recording.run(folder / "t.kvset").n_prompt == 0);
+  CHECK(are_equal(folder, whole));
+
+  // A part is gone: nothing is begun over those that are there.
+  fs::remove(folder / "t.kvset");
+  spill(folder / "t.kvset.part", growing);
+  fs::rename(second, part_path(second));
+  fs::remove(first);
+  CHECK_THAT(message_of([&] { recording.run(folder / "t.kvset"); }),
+             ContainsSubstring("is missing"));
+  CHECK(fs::exists(part_path(second)));
+}
+
+TEST_CASE("a compressed recording goes on, too") {
+  const FixedTime time;
+  Recording recording("llama3_gqa");
+  recording.gzip_level = 1;
+  const TempFolder folder;
+  recording.run(folder / "whole.h5");
+  recording.kill(folder / "cut.h5", 2);
+  recording.run(folder / "cut.h5");
+  CHECK(is_same(folder / "cut.h5", slurp(folder / "whole.h5")));
+}
+
+TEST_CASE("what another model, text, option or program began is refused, and stays") {
+  Recording recording("llama3_gqa");
+  recording.options.model_hash = "xxh128:of this one";
+  const TempFolder folder;
+  const fs::path out = folder / "cut.h5";
+  recording.kill(out, 2);
+  const std::string before = slurp(part_path(out));
+  const auto refused = [&](const std::function<void(Recording&)>& change, const std::string& says) {
+    Recording other = recording;
+    change(other);
+    const std::string said = message_of<ConfigError>([&] { other.run(out); });
+    CHECK_THAT(said, ContainsSubstring(says));
+    CHECK(said.find('\n') == std::string::npos);
+    CHECK(is_same(part_path(out), before));
+  };
+  refused([](Recording& r) { r.options.model_hash = "xxh128:of another"; }, "of the model");
+  refused([](Recording& r) { r.options.writer = "kvscope 0.0.1 (another)"; }, "written by");
+  refused([](Recording& r) { r.options.chunk = 6; }, "in chunks of 5, and this is 6");
+  refused([](Recording& r) { r.options.n_decode = 1; }, "tokens");
+  refused([](Recording& r) { r.options.capture.stats = true; }, "of other arrays");
+  refused([](Recording& r) { r.options.rows = TokenRange{1, 4}; }, "--rows");
+  refused([](Recording& r) { r.options.matmul = "bf16"; }, "computed in");
+  refused([](Recording& r) { r.tokens.back() = (r.tokens.back() + 1) % 7; }, "of another text");
+  refused([](Recording& r) { r.tokens.front() = (r.tokens.front() + 1) % 7; }, "of another text");
+  refused([](Recording& r) { r.options.dtype = DType::bf16; }, "rounded");
+  refused([](Recording& r) { r.options.layers = {0}; }, "some layers");
+  refused([](Recording& r) { r.options.capture.qkv = false; }, "no keys and values");
+  spill(part_path(out), "a text of somebody else's");
+  CHECK(message_of([&] { recording.run(out); }) != "no error");
+  CHECK(slurp(part_path(out)) == "a text of somebody else's");
+}
+
+TEST_CASE("a file that is being recorded is not gone on with") {
+  Recording recording("llama3_gqa");
+  const TempFolder folder;
+  recording.kill(folder / "cut.h5", 2);
+  RawFile other = RawFile::open(folder / "cut.h5.part");
+  other.lock_as_recorder();
+  CHECK_THAT(message_of([&] { recording.run(folder / "cut.h5"); }),
+             ContainsSubstring("is being recorded by another process"));
+}
+
+}  // namespace
+}  // namespace kvscope::test::kept_recording_test

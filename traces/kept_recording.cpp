@@ -1,0 +1,226 @@
+#include "traces/kept_recording.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <ranges>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/base/read_files.hpp"
+#include "traces/hash.hpp"
+#include "traces/layout.hpp"
+#include "traces/raw_file.hpp"
+#include "traces/set_files.hpp"
+#include "traces/whole_units.hpp"
+
+namespace kvscope {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Rows of all layers from files that may grow meanwhile.
+class KeptRows final : public KvStore {
+ public:
+  KeptRows(const TraceInfo& info, std::map<Index, fs::path> files, Index n_tokens)
+      : file_of_layer_(std::move(files)), n_layers_(info.n_layers), n_tokens_(n_tokens) {
+    rows_ = Tensor<float>::uninitialized({info.n_kv, n_tokens, info.d_head});
+  }
+  Index capacity() const override { return n_tokens_; }
+  Index n_tokens() const override { return n_tokens_; }
+  Index n_layers() const override { return n_layers_; }
+  DType dtype() const override { return DType::f32; }
+  void advance(Index) override { fail(); }
+  void truncate(Index) override { fail(); }
+  void copy_from(const KvStore&) override { fail(); }
+  TensorView<const float> host_k(Index layer, Index begin, Index end) const override {
+    return read(layer, "k", begin, end);
+  }
+  TensorView<const float> host_v(Index layer, Index begin, Index end) const override {
+    return read(layer, "v", begin, end);
+  }
+
+ private:
+  [[noreturn]] static void fail() { throw ConfigError("recorded rows are only read"); }
+  const TraceLayout& layout_of(Index layer) const {
+    const fs::path& file = file_of_layer_.at(layer);
+    if (!layout_ || file != opened_) layout_.emplace(open_layout(file));
+    opened_ = file;
+    return *layout_;
+  }
+  TensorView<const float> read(Index layer, const char* name, Index begin, Index end) const {
+    const TraceLayout& layout = layout_of(layer);
+    const std::string path = schema::layer_path(layer, name);
+    const auto place = layout.find(path);
+    if (!place) throw FormatError(fmt::format("{}: {} is missing", layout.file.name(), path));
+    const DType dtype = h5::dtype_of(layout.arrays[*place].type).value();
+    const Index n = end - begin, width = rows_.dim(2);
+    bytes_.resize(static_cast<std::size_t>(n * width) * size_of(dtype));
+    for (Index head = 0; head < rows_.dim(0); ++head) {
+      layout.data(*place).read({head, begin, 0}, {1, n, width}, bytes_.data());
+      to_float(dtype, bytes_.data(), &rows_(head, Index{0}, Index{0}),
+               static_cast<std::size_t>(n * width));
+    }
+    return std::as_const(rows_).view().range(1, 0, n);
+  }
+
+  std::map<Index, fs::path> file_of_layer_;
+  Index n_layers_;
+  Index n_tokens_;
+  mutable fs::path opened_;
+  mutable std::optional<TraceLayout> layout_;
+  mutable Tensor<float> rows_;
+  mutable std::vector<std::byte> bytes_;  // of one head
+};
+
+/// What a recording of `here` would have had otherwise than the one of `there`; empty if nothing.
+std::string difference(const TraceInfo& there, const TraceInfo& here) {
+  const auto differs = [](std::string_view what, const auto& was, const auto& is) {
+    return fmt::format("{} {}, and this is {}", what, was, is);
+  };
+  if (there.writer != here.writer) return differs("written by", there.writer, here.writer);
+  if (there.model_hash != here.model_hash)
+    return differs("of the model", there.model_name + " " + there.model_hash,
+                   here.model_name + " " + here.model_hash);
+  if (there.tokenizer_hash != here.tokenizer_hash) return "of another tokenizer";
+  if (there.matmul != here.matmul || there.kv_dtype != here.kv_dtype)
+    return differs("computed in", there.matmul + " " + there.kv_dtype,
+                   here.matmul + " " + here.kv_dtype);
+  if (there.chunk != here.chunk) return differs("in chunks of", there.chunk, here.chunk);
+  if (there.n_tokens != here.n_tokens || there.n_prompt != here.n_prompt)
+    return differs("of", fmt::format("{} tokens, {} of the prompt", there.n_tokens, there.n_prompt),
+                   fmt::format("of {}, {}", here.n_tokens, here.n_prompt));
+  if (there.capture != here.capture) return "of other arrays (--capture)";
+  if (hash_contents(there, {}, {}, {}) != hash_contents(here, {}, {}, {}))
+    return "of other layers, heads, rows or storage (--layers, --heads, --rows, --dtype)";
+  return {};
+}
+
+Index n_whole_units(const fs::path& part, const ProgressFn& progress, const std::stop_token& stop) {
+  try {
+    return count_whole_units(part, progress, stop).n_good;
+  } catch (const FormatError& error) {
+    throw FormatError(fmt::format("{}; delete it to begin anew", error.what()));
+  }
+}
+
+bool has_exact_rows(const TraceInfo& plan) {
+  return plan.dtype == DType::f32 || (plan.dtype == DType::bf16 && plan.kv_dtype == "bf16");
+}
+
+}  // namespace
+
+std::string why_not_resumable(const TraceInfo& plan) {
+  if (!plan.capture.qkv)
+    return "it has no keys and values (--capture qkv), from which it would go on";
+  if (static_cast<Index>(plan.layers.size()) != plan.n_layers ||
+      static_cast<Index>(plan.kv_heads.size()) != plan.n_kv)
+    return "it has the keys of some layers or heads, and would go on from those of all";
+  if (!has_exact_rows(plan))
+    return fmt::format(
+        "it stores keys in {}, the model computes them in {}, and it would go on from rounded ones",
+        name_of(plan.dtype), plan.kv_dtype.empty() ? "f32" : plan.kv_dtype);
+  return {};
+}
+
+KeptRecording::KeptRecording(const fs::path& out, const ProgressFn& progress,
+                             const std::stop_token& stop)
+    : growing_(part_path(out)) {
+  if (!fs::exists(growing_)) return;
+  const OwnFiles own;  // what is read here is written on
+  SetManifest set;
+  if (is_set_path(out)) {
+    set = read_set_manifest(growing_);
+    for (const SetPart& part : set.parts)
+      parts_.push_back({file_of_part(growing_, set, part), part.layers});
+  } else {
+    parts_.push_back({growing_, {}});
+  }
+  const Part* missing = nullptr;
+  std::optional<Index> n_good;  // of all parts
+  Index most = 0;
+  for (const Part& part : parts_) {
+    if (!fs::exists(part.file)) {
+      missing = &part;
+      continue;
+    }
+    const Index n = n_whole_units(part.file, progress, stop);
+    n_good = std::min(n_good.value_or(n), n);
+    most = std::max(most, n);
+  }
+  if (missing != nullptr && most > 0)
+    throw IoError(
+        fmt::format("{}: its part {} is missing", growing_.string(), missing->file.string()));
+  if (missing != nullptr || n_good.value_or(0) == 0) return;
+
+  const TraceLayout head =
+      open_layout(parts_[is_set_path(out) ? head_part(set) : std::size_t{0}].file);
+  plan_ = is_set_path(out) ? info_of_set(set, head.info) : head.info;
+  if (!is_set_path(out)) parts_.front().layers = plan_.layers;
+  const auto n_planned = static_cast<Index>(plan_.units.size());
+  const auto n_chunks =
+      static_cast<Index>(std::ranges::count(plan_.units, false, &TraceUnit::is_decode));
+  n_units_ = *n_good;
+  if (n_units_ < n_planned && n_units_ >= n_chunks) --n_units_;
+  const Index n_recorded = plan_.units[static_cast<std::size_t>(*n_good - 1)].tokens.end;
+  tokens_.resize(static_cast<std::size_t>(std::max(n_recorded, plan_.n_prompt)));
+  head.data(0).read({0}, {static_cast<Index>(tokens_.size())}, tokens_.data());
+  check_parts();
+}
+
+/// A set that was killed while its files got their names may have some under these: whole ones that
+/// become FILE.part again, or shorter and compressed copies, which nobody can go on writing.
+void KeptRecording::check_parts() const {
+  for (const Part& part : parts_) {
+    const TraceLayout layout = open_layout(part.file);
+    const bool is_whole =
+        is_part_path(part.file) || n_units_ == static_cast<Index>(layout.info.units.size());
+    const bool is_plain = std::ranges::all_of(
+        std::views::iota(std::size_t{0}, layout.arrays.size()), [&](std::size_t i) {
+          return h5::count(layout.arrays[i].dims) == 0 || layout.data(i).file_offset();
+        });
+    if (!is_whole || !is_plain ||
+        recording_identity(layout.info, {}) != recording_identity(plan_, {}))
+      refuse(fmt::format("at its end, where {} is cut or compressed", part.file.string()));
+  }
+}
+
+Index KeptRecording::n_tokens() const {
+  return n_units_ == 0 ? 0 : plan_.units[static_cast<std::size_t>(n_units_ - 1)].tokens.end;
+}
+
+void KeptRecording::refuse(const std::string& what) const {
+  throw ConfigError(fmt::format(
+      "{} cannot be gone on with: it is {}; give it what it was begun with, save it with 'kvscope "
+      "recover {}', or record under another name",
+      growing_.string(), what, growing_.string()));
+}
+
+void KeptRecording::check(const TraceInfo& info, std::span<const TokenId> prompt) const {
+  const std::string reason = why_not_resumable(info);
+  if (!reason.empty())
+    throw ConfigError(
+        fmt::format("a killed recording of this could not be gone on with: {}", reason));
+  if (n_units_ == 0) return;
+  const std::string what = difference(plan_, info);
+  if (!what.empty()) refuse(what);
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
+    if (prompt[i] == tokens_[i]) continue;
+    refuse(fmt::format("of another text (its token {} has the id {}, and this is {})", i,
+                       tokens_[i], prompt[i]));
+  }
+}
+
+std::unique_ptr<KvStore> KeptRecording::rows() const {
+  const OwnFiles own;
+  std::map<Index, fs::path> files;
+  for (const Part& part : parts_) {
+    for (const Index layer : part.layers) files[layer] = part.file;
+  }
+  return std::make_unique<KeptRows>(plan_, std::move(files), n_tokens());
+}
+
+}  // namespace kvscope

@@ -1,0 +1,63 @@
+// What a recording that was killed left in OUT.part, for a run of the same one that goes on with it.
+//
+// Its keys and values are the model's memory of the units that are whole, so the model runs the
+// rest only, and the file becomes what it would have been: a recording is gone on with from a file
+// that has them all, bit by bit.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/base/progress.hpp"
+#include "core/model/kv_store.hpp"
+#include "core/trace/info.hpp"
+
+namespace kvscope {
+
+/// Why a recording of this plan could not be gone on with after a kill: a clause; empty if it could.
+std::string why_not_resumable(const TraceInfo& plan);
+
+class KeptRecording {
+ public:
+  /// Looks at OUT.part, a file or a set's manifest, and compares all of it with its checksums; holds
+  /// nothing open. Without one, and where no unit is whole, nothing is kept. Throws IoError
+  /// (another process records into it; a part of a set is missing), FormatError (no recording),
+  /// Interrupted.
+  explicit KeptRecording(const std::filesystem::path& out, const ProgressFn& progress = {},
+                         const std::stop_token& stop = {});
+
+  /// Units that stay, from the first on. Not all that are whole where decoding follows: the last one
+  /// runs again, since its logits choose the next token.
+  Index n_units() const { return n_units_; }
+  Index n_tokens() const;
+  /// The token at a position that was recorded, or of the prompt.
+  TokenId token(Index pos) const { return tokens_[static_cast<std::size_t>(pos)]; }
+
+  /// Throws ConfigError, saying what differs, unless a recording of `info` and this prompt would
+  /// have begun with the units that stay; also what why_not_resumable says.
+  void check(const TraceInfo& info, std::span<const TokenId> prompt) const;
+
+  /// Keys and values of the tokens that stay, [n_kv, n_tokens, d_head] of one layer in memory at a
+  /// time. Reads the files while they are recorded into.
+  std::unique_ptr<KvStore> rows() const;
+
+ private:
+  struct Part {
+    std::filesystem::path file;
+    std::vector<Index> layers;
+  };
+  [[noreturn]] void refuse(const std::string& what) const;
+  void check_parts() const;
+
+  std::filesystem::path growing_;  // OUT.part
+  std::vector<Part> parts_;        // OUT.part, or those of the set
+  TraceInfo plan_;                 // of the whole, as headers and manifest say
+  Index n_units_ = 0;
+  std::vector<TokenId> tokens_;  // the prompt, and what was decoded
+};
+
+}  // namespace kvscope
