@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/attention/topk.hpp"
+#include "core/selectors/candidates.hpp"
 
 namespace kvscope {
 
