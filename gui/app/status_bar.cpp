@@ -15,6 +15,7 @@ void draw_status_bar(PanelContext& context, const std::string& flash) {
   const Workbench bench = context.session.bench();
   // Programs beside the window come last, and are cancelled where they are listed.
   auto jobs = bench.jobs.active();
+  std::erase_if(jobs, [](const Job& job) { return job.status().lane == Lane::questions; });
   const auto is_own = [](const Job& job) { return job.status().lane != Lane::programs; };
   const auto n_own = std::stable_partition(jobs.begin(), jobs.end(), is_own) - jobs.begin();
   ImGui::AlignTextToFramePadding();
