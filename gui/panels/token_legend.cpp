@@ -146,6 +146,13 @@ std::optional<Index> draw_token_legend(PanelContext& context, const TokenFeed& f
   if (wish.is_strip || !wish.compare) ImGui::SameLine(0, look.px(14));
   say_marks(context, feed, wish.compare, colours);
   ImGui::EndGroup();
+  if (feed.script_remark().empty()) return show;
+  if (wish.is_strip) {
+    ImGui::SameLine(0, look.px(14));
+    say(look.warning, feed.script_remark());
+  } else {
+    coloured_words(look.warning, feed.script_remark());
+  }
   return show;
 }
 
