@@ -121,7 +121,7 @@ plot::Note tile_note(const Atlas& atlas, const HeadTile& tile, std::string text)
   note.y = 1.0 - (static_cast<double>(tile.row) + 0.96) / n_rows;
   note.align = plot::Note::Align::right;
   note.room_x = 0.9 / n_columns;
-  note.room_y = 0.55 / n_rows;  // the other half is the map's
+  note.room_y = 0.9 / n_rows;
   return note;
 }
 
@@ -203,7 +203,6 @@ void name_axes(plot::Panel& panel, const Atlas& atlas, std::span<const double> l
     if (!begins || tile.column == 0) continue;
     plot::Note name = tile_note(atlas, tile, fmt::format("{}", layers[tile.layer]));
     name.x = (static_cast<double>(tile.column) - 0.1) / static_cast<double>(atlas.n_columns);
-    name.room_y = 0.9 / static_cast<double>(atlas.n_rows);
     name.y = 1.0 - (static_cast<double>(tile.row) + 0.75) / static_cast<double>(atlas.n_rows);
     panel.marks.emplace_back(std::move(name));
   }
@@ -257,7 +256,8 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
     panel.x.label = "Query head";
     panel.y.label = "Layer";
   }
-  if (difference || overlap) {
+  const bool has_maps = !difference && !overlap;
+  if (!has_maps) {
     draw_numbers(panel, atlas, numbers, heads.size());
   } else {
     draw_maps(panel, atlas, result);
@@ -270,7 +270,9 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
       words = fmt::format("({}) {}", head_words(*input.results[1], partner), words);
     }
     if (is_sorted) words = fmt::format("L{} H{}\n{}", layers[tile.layer], heads[tile.head], words);
-    panel.marks.emplace_back(tile_note(atlas, tile, std::move(words)));
+    plot::Note note = tile_note(atlas, tile, std::move(words));
+    if (has_maps && !is_sorted) note.room_y *= 0.6;  // what is below is the map's
+    panel.marks.emplace_back(std::move(note));
   }
 
   panel.marks.emplace_back(outlines(atlas.tiles, {plot::Role::neutral, 0}, ""));

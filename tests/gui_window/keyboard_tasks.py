@@ -184,7 +184,7 @@ def make_files(kvscope, folder):
     folder.mkdir(parents=True)
     for model in ("verifier", "draft"):
         run(kvscope, "record", "--model", model, "--max-tokens", 2048, "--decode", 32, "-o", f"{model}.h5", cwd=folder)
-    run(kvscope, "sweep", "verifier.h5", "--selector", "quoka,quest", "--out", "sweep.h5", cwd=folder)
+    run(kvscope, "sweep", "verifier.h5", "--selector", "quoka,quest", "--budget", "64,256,1024", "--out", "sweep.h5", cwd=folder)
     run(kvscope, "explain", "--answer", "--facts", 6, "--selector", "streamingllm", "--budget", 48, "--lengths", 600,
         "--depths", 1, "--out", "answer.h5", cwd=folder)
     (folder / "wrong.h5").write_bytes((folder / "draft.h5").read_bytes()[:5000])
