@@ -133,7 +133,8 @@ void measure_page(const char* trace, const Page& page, const char* how,
   bench.app.show_layout(page.layout);
   do {
     bench.frame();
-  } while (!bench.app.area_of(page.panel) || !bench.app.panel(page.panel).csv());
+  } while (!bench.app.area_of(page.panel) || !bench.app.panel(page.panel).csv() ||
+           bench.app.panel(page.panel).landmarks().empty());
   const double first = passed();
   bench.settle();
   fmt::print("{}, {}: first picture after {:.2f} s, whole after {:.2f} s\n", page.layout, how,
