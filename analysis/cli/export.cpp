@@ -44,10 +44,10 @@ class ExportCommand final : public Command {
     options.flag("html", "write a page: what is done anyway, since there is one format", html_);
     options.add("story", "FILE", "a story, or a saved session with bookmarks (.json)", story_);
     options.add("out", "FILE", "the page to write (.html)", out_).short_name = 'o';
-    options.add(
-        "frames", "DIR",
-        "folder for pictures of 1280 x 720 pixels: frame-0001.png, ..., and film.png, an animated PNG of them [none]",
-        frames_);
+    options.add("frames", "DIR",
+                "folder for pictures of 1280 x 720 pixels: frame-0001.png, ..., and film.png, an "
+                "animated PNG of them [none]",
+                frames_);
     options.add("over", "WHAT",
                 "what the frames of each map and text go through: the layers, the budgets of its "
                 "first method, or the decode steps (story: nothing, a picture for each step)",

@@ -12,8 +12,8 @@ struct SystemFont {
   int face = 0;
 };
 
-/// Installed outline fonts that have the character: upright ones of usual weight first, and of these
-/// those without serifs. Empty if none has it. From the threads of the interface alone.
+/// Installed outline fonts that have the character: upright ones of usual weight first, and of
+/// these those without serifs. Empty if none has it. From the thread of the interface alone.
 std::vector<SystemFont> system_fonts_with(char32_t character);
 
 }  // namespace kvscope::gui
