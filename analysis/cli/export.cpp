@@ -5,6 +5,7 @@
 #include "analysis/cli/selection_options.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/shell_word.hpp"
+#include "notebooks_export/animated_png.hpp"
 #include "notebooks_export/figure_export.hpp"
 #include "notebooks_export/story_frames.hpp"
 #include "notebooks_export/story_page.hpp"
@@ -44,7 +45,9 @@ class ExportCommand final : public Command {
     options.add("story", "FILE", "a story, or a saved session with bookmarks (.json)", story_);
     options.add("out", "FILE", "the page to write (.html)", out_).short_name = 'o';
     options.add("frames", "DIR",
-                "folder for pictures of 1280 x 720 pixels: frame-0001.png, ... [none]", frames_);
+                "folder for pictures of 1280 x 720 pixels: frame-0001.png, ..., and film.png, an "
+                "animated PNG of them [none]",
+                frames_);
     options.add("over", "WHAT",
                 "what the frames of each map and text go through: the layers, the budgets of its "
                 "first method, or the decode steps (story: nothing, a picture for each step)",
@@ -109,19 +112,24 @@ class ExportCommand final : public Command {
       ProgressReporter progress(work_.progress);
       files = make_story_frames(story, over_, open, pool, progress.callback(), stop);
     }
+    const int rate = over_ == FramesOver::story ? 1 : 4;
+    std::vector<std::string_view> pictures;
+    for (const OutputFile& file : files) pictures.push_back(file.bytes);
+    files.push_back({"film.png", animated_png(pictures, 1000 / rate)});
     for (const OutputFile& file : files) refuse_read_file(*frames_ / file.name);
     write_output_files(*frames_, files, overwrite_);
-    const int rate = over_ == FramesOver::story ? 1 : 4;
     const std::string film = fmt::format("ffmpeg -framerate {} -i {} -pix_fmt yuv420p {}", rate,
                                          shell_word((*frames_ / "frame-%04d.png").string()),
                                          shell_word((*frames_ / "film.mp4").string()));
-    said["frames"] = files.size();
+    said["frames"] = pictures.size();
     said["folder"] = frames_->string();
+    said["animation"] = (*frames_ / "film.png").string();
     said["film"] = film;
     if (json_) return;
-    print(
-        fmt::format("{}: {} frames; a film of them, or with film.gif an animated picture:\n  {}\n",
-                    frames_->string(), files.size(), film));
+    print(fmt::format(
+        "{}: {} frames, and film.png, which plays them in browsers and slides; a film of "
+        "them, or with film.gif a GIF:\n  {}\n",
+        frames_->string(), pictures.size(), film));
   }
 
   void report(const Story& story, const StoryPage& page, Json& said) const {

@@ -11,25 +11,40 @@ namespace {
 
 constexpr std::size_t kMostSorted = 64;    // heads of a sorted atlas
 constexpr std::size_t kSortedColumns = 8;  // beside each other
-constexpr std::size_t kMostWords = 12;     // columns whose tiles have room for a number
+constexpr std::size_t kNarrow = 4;         // columns that a text column has room for
+constexpr std::size_t kBlockGap = 1;       // columns, with the names of layers
+constexpr double kMostAspect = 1.4;        // height over width
 constexpr std::size_t kMostBoxed = 5;
 
 struct Atlas {
   std::vector<HeadTile> tiles;
   std::size_t n_columns = 0;
   std::size_t n_rows = 0;
-  std::size_t n_all = 0;  // heads before a sorted atlas was cut
+  std::size_t n_all = 0;     // heads before a sorted atlas was cut
+  std::size_t n_heads = 0;   // of a layer, in an atlas as in the model
+  std::size_t n_blocks = 1;  // of layers, beside each other
+  std::size_t left_of(std::size_t block) const { return block * (n_heads + kBlockGap); }
 };
 
-/// As in the model: heads to the right, layers upwards.
+/// As in the model: heads to the right, layers upwards; many layers of few heads in as few blocks
+/// beside each other as make a picture that is not much higher than wide.
 Atlas grid_of(const std::vector<Index>& layers, const std::vector<Index>& heads) {
   Atlas atlas;
-  atlas.n_columns = heads.size();
-  atlas.n_rows = layers.size();
+  atlas.n_heads = heads.size();
+  const auto n_rows = [&](std::size_t blocks) { return (layers.size() + blocks - 1) / blocks; };
+  const auto n_columns = [&](std::size_t blocks) { return atlas.left_of(blocks) - kBlockGap; };
+  const auto is_high = [&](std::size_t blocks) {
+    return static_cast<double>(n_rows(blocks)) >
+           kMostAspect * static_cast<double>(n_columns(blocks));
+  };
+  while (is_high(atlas.n_blocks)) ++atlas.n_blocks;
+  atlas.n_columns = n_columns(atlas.n_blocks);
+  atlas.n_rows = n_rows(atlas.n_blocks);
   for (std::size_t l = 0; l < layers.size(); ++l) {
     for (std::size_t h = 0; h < heads.size(); ++h) {
-      atlas.tiles.push_back(
-          {static_cast<std::size_t>(layers[l]), static_cast<std::size_t>(heads[h]), h, l});
+      atlas.tiles.push_back({static_cast<std::size_t>(layers[l]),
+                             static_cast<std::size_t>(heads[h]),
+                             atlas.left_of(l / atlas.n_rows) + h, l % atlas.n_rows});
     }
   }
   return atlas;
@@ -96,6 +111,20 @@ plot::Boxes outlines(const std::vector<HeadTile>& tiles, plot::Tone tone, std::s
   return boxes;
 }
 
+/// Words at the top right of a tile, if it has room for them.
+plot::Note tile_note(const Atlas& atlas, const HeadTile& tile, std::string text) {
+  const auto n_columns = static_cast<double>(atlas.n_columns);
+  const auto n_rows = static_cast<double>(atlas.n_rows);
+  plot::Note note;
+  note.text = std::move(text);
+  note.x = (static_cast<double>(tile.column) + 0.93) / n_columns;
+  note.y = 1.0 - (static_cast<double>(tile.row) + 0.96) / n_rows;
+  note.align = plot::Note::Align::right;
+  note.room_x = 0.9 / n_columns;
+  note.room_y = 0.9 / n_rows;
+  return note;
+}
+
 /// The number of each head that is shown.
 HeadNumbers numbers_of(const FigureInput& input, const std::optional<HeadDifference>& difference,
                        const std::optional<HeadOverlap>& overlap) {
@@ -142,8 +171,7 @@ void draw_maps(plot::Panel& panel, const Atlas& atlas, const ResultView& result)
   }));
 }
 
-/// Tiles of one colour each, of differences zero in the middle; beside a number, which dark ones
-/// would hide, a third of a tile.
+/// Tiles of one colour each, of differences zero in the middle.
 void draw_numbers(plot::Panel& panel, const Atlas& atlas, const HeadNumbers& numbers,
                   std::size_t n_heads) {
   double widest = 0.0;
@@ -157,10 +185,28 @@ void draw_numbers(plot::Panel& panel, const Atlas& atlas, const HeadNumbers& num
   panel.colour->axis.label = numbers.label;
   panel.colour->axis.range = plot::Range{numbers.is_difference ? -widest : 0.0, widest};
   constexpr Index kCells = 9;
-  const Index end = atlas.n_columns <= kMostWords ? kCells / 3 : kCells;
-  panel.marks.emplace_back(picture_of(atlas, kCells, [&](const HeadTile& tile, Index, Index k) {
-    return k < end ? numbers.values[tile.layer * n_heads + tile.head] : kNan;
+  panel.marks.emplace_back(picture_of(atlas, kCells, [&](const HeadTile& tile, Index, Index) {
+    return numbers.values[tile.layer * n_heads + tile.head];
   }));
+}
+
+/// Heads below each block; layers at the left of each, of the first on the axis.
+void name_axes(plot::Panel& panel, const Atlas& atlas, std::span<const double> layers,
+               std::span<const double> heads) {
+  std::vector<double> first_layers;
+  for (const HeadTile& tile : atlas.tiles) {
+    if (tile.row == 0)
+      panel.x.ticks.push_back(
+          {static_cast<double>(tile.column) + 0.5, fmt::format("{}", heads[tile.head])});
+    if (tile.column == 0) first_layers.push_back(layers[tile.layer]);
+    const bool begins = tile.column % (atlas.n_heads + kBlockGap) == 0;
+    if (!begins || tile.column == 0) continue;
+    plot::Note name = tile_note(atlas, tile, fmt::format("{}", layers[tile.layer]));
+    name.x = (static_cast<double>(tile.column) - 0.1) / static_cast<double>(atlas.n_columns);
+    name.y = 1.0 - (static_cast<double>(tile.row) + 0.75) / static_cast<double>(atlas.n_rows);
+    panel.marks.emplace_back(std::move(name));
+  }
+  panel.y.ticks = cell_ticks(first_layers);
 }
 
 std::string retrieval_words(const ResultView& result) {
@@ -207,21 +253,28 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
     panel.x.ticks = {{-1.0, ""}};  // outside: none
     panel.y.ticks = {{-1.0, ""}};
   } else {
-    std::vector<double> layer_names, head_names;
-    for (const HeadTile& tile : atlas.tiles) {
-      if (tile.column == 0) layer_names.push_back(layers[tile.layer]);
-      if (tile.row == 0) head_names.push_back(heads[tile.head]);
-    }
     panel.x.label = "Query head";
     panel.y.label = "Layer";
-    panel.x.ticks = cell_ticks(head_names);
-    panel.y.ticks = cell_ticks(layer_names);
   }
-  if (difference || overlap) {
+  const bool has_maps = !difference && !overlap;
+  if (!has_maps) {
     draw_numbers(panel, atlas, numbers, heads.size());
   } else {
     draw_maps(panel, atlas, result);
   }
+  if (!is_sorted) name_axes(panel, atlas, layers, heads);
+  for (const HeadTile& tile : atlas.tiles) {
+    std::string words = numbers.words(value_of(tile));
+    if (is_sorted && is_matched) {
+      const std::size_t partner = difference->partner[tile.layer * heads.size() + tile.head];
+      words = fmt::format("({}) {}", head_words(*input.results[1], partner), words);
+    }
+    if (is_sorted) words = fmt::format("L{} H{}\n{}", layers[tile.layer], heads[tile.head], words);
+    plot::Note note = tile_note(atlas, tile, std::move(words));
+    if (has_maps && !is_sorted) note.room_y *= 0.6;  // what is below is the map's
+    panel.marks.emplace_back(std::move(note));
+  }
+
   panel.marks.emplace_back(outlines(atlas.tiles, {plot::Role::neutral, 0}, ""));
   std::vector<HeadTile> most;
   for (const HeadTile& tile : atlas.tiles) {
@@ -231,31 +284,15 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
     return weight_of(numbers, value_of(a)) > weight_of(numbers, value_of(b));
   });
   most.resize(std::min(most.size(), kMostBoxed));
-  if (!most.empty() && !is_sorted) {
+  const bool has_boxes = !most.empty() && most.size() < atlas.tiles.size() && !is_sorted;
+  if (has_boxes) {
     panel.marks.emplace_back(outlines(
         most, {plot::Role::highlight, 0},
         difference ? fmt::format("the {} largest differences", most.size())
                    : fmt::format("the {} largest: {}", most.size(), in_sentence(numbers.label))));
   }
-  const bool has_words = atlas.n_columns <= kMostWords;
-  for (const HeadTile& tile : atlas.tiles) {
-    if (!has_words) break;
-    plot::Note note;
-    note.text = numbers.words(value_of(tile));
-    if (is_sorted && is_matched) {
-      const std::size_t partner = difference->partner[tile.layer * heads.size() + tile.head];
-      note.text = fmt::format("({}) {}", head_words(*input.results[1], partner), note.text);
-    }
-    if (is_sorted)
-      note.text = fmt::format("L{} H{}\n{}", layers[tile.layer], heads[tile.head], note.text);
-    note.x = (static_cast<double>(tile.column) + 0.93) / static_cast<double>(atlas.n_columns);
-    note.y = 1.0 - (static_cast<double>(tile.row) + 0.96) / static_cast<double>(atlas.n_rows);
-    note.align = plot::Note::Align::right;
-    panel.marks.emplace_back(std::move(note));
-  }
-
   plot::Figure figure;
-  figure.span = plot::Span::full;
+  figure.span = atlas.n_columns <= kNarrow ? plot::Span::column : plot::Span::full;
   figure.legend = plot::LegendPlace::above;
   figure.panels.push_back(std::move(panel));
   if (overlap) {
@@ -276,9 +313,9 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
       "10^-4.",
       summary.value("tokens", 0), summary.value("pooling", "max") == "max" ? "largest" : "mean",
       summary.value("block", 0), summary.value("block", 0)));
-  figure.caption.push_back(has_words
-                               ? fmt::format("Numbers: {}.", numbers.label)
-                               : fmt::format("Boxed: the largest values of {}.", numbers.label));
+  figure.caption.push_back(fmt::format("Numbers, where a tile has room for them{}: {}.",
+                                       has_boxes ? ", and boxes of the largest" : "",
+                                       in_sentence(numbers.label)));
   if (numbers.name.starts_with("retrieval")) figure.caption.push_back(retrieval_words(result));
   add_cut(figure, atlas);
   return figure;

@@ -209,23 +209,62 @@ class MarkPainter {
   void operator()(const Note& m) {
     const Rect& frame = layout_.frame;
     Point at{frame.x + m.x * frame.w, frame.y + m.y * frame.h};
-    TextStyle style{theme_.tick_size, theme_.ink, Align::left};
+    const double size = note_size(m);
+    if (size == 0.0) return;
+    TextStyle style{size, theme_.ink, Align::left};
     if (m.align == Note::Align::right) style.align = Align::right;
     if (m.align == Note::Align::centre) style.align = Align::centre;
     // in a low frame a note rises until its last line is inside
-    const auto n_lines = 1 + std::ranges::count(m.text, '\n');
-    const double height = 1.25 * theme_.tick_size * (static_cast<double>(n_lines) + 0.3);
-    at.y = std::max(frame.y, std::min(at.y, frame.bottom() - height));
+    at.y = std::max(frame.y, std::min(at.y, frame.bottom() - note_height(m, size)));
+    if (m.room_x > 0.0) {
+      const double pad = 0.15 * size;
+      const double width = note_width(m, size) + 2.0 * pad;
+      const double left = style.align == Align::right    ? at.x - width + pad
+                          : style.align == Align::centre ? at.x - 0.5 * width
+                                                         : at.x - pad;
+      const double top = at.y + pad;
+      const double bottom = at.y + note_height(m, size) - 0.25 * size;
+      canvas_.polygon(
+          std::vector<Point>{
+              {left, top}, {left + width, top}, {left + width, bottom}, {left, bottom}},
+          with_alpha(theme_.ground, 0.75));
+    }
     for (std::size_t begin = 0; begin <= m.text.size();) {
       const std::size_t end = std::min(m.text.find('\n', begin), m.text.size());
-      at.y += 1.25 * theme_.tick_size;
-      draw_rich(canvas_, {at.x, at.y - canvas_.metrics().descent() * theme_.tick_size},
+      at.y += kNoteLine * size;
+      draw_rich(canvas_, {at.x, at.y - canvas_.metrics().descent() * size},
                 std::string_view(m.text).substr(begin, end - begin), style);
       begin = end + 1;
     }
   }
 
  private:
+  static constexpr double kNoteLine = 1.25;  // from line to line, in sizes
+
+  double note_width(const Note& m, double size) const {
+    double width = 0.0;
+    for (std::size_t begin = 0; begin <= m.text.size();) {
+      const std::size_t end = std::min(m.text.find('\n', begin), m.text.size());
+      const auto words = std::string_view(m.text).substr(begin, end - begin);
+      width = std::max(width, rich_width(canvas_.metrics(), words, size));
+      begin = end + 1;
+    }
+    return width;
+  }
+  static double note_height(const Note& m, double size) {
+    const auto n_lines = 1 + std::ranges::count(m.text, '\n');
+    return kNoteLine * size * (static_cast<double>(n_lines) + 0.3);
+  }
+  /// That of ticks; of a cell's note as much less as it needs, down to three quarters. 0: even so
+  /// it has no room.
+  double note_size(const Note& m) const {
+    const double usual = theme_.tick_size;
+    if (m.room_x == 0.0) return usual;
+    const double fits = std::min(m.room_x * layout_.frame.w / note_width(m, 1.0),
+                                 m.room_y * layout_.frame.h / note_height(m, 1.0));
+    return fits < 0.75 * usual ? 0.0 : std::min(fits, usual);
+  }
+
   void fill_between(std::span<const double> x, std::span<const double> low,
                     std::span<const double> high, Colour fill) {
     std::vector<Point> upper;

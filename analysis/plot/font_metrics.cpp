@@ -25,11 +25,20 @@ class FontBytes {
     return static_cast<std::uint32_t>(u16(at)) << 16 | u16(at + 2);
   }
 
+  /// Tables are those of a face: of a collection's, or of the only one.
+  void choose(std::size_t face) {
+    constexpr std::uint32_t kCollection = 0x74746366;
+    if (u32(0) != kCollection) return;
+    if (face >= u32(8)) fail(fmt::format("it has no face {}", face));
+    directory_ = u32(12 + 4 * face);
+  }
+  std::uint32_t tag() const { return u32(directory_); }
+
   /// Where a table begins.
   std::size_t table(std::string_view tag) const {
-    const int n_tables = u16(4);
+    const int n_tables = u16(directory_ + 4);
     for (int i = 0; i < n_tables; ++i) {
-      const std::size_t entry = 12 + 16 * static_cast<std::size_t>(i);
+      const std::size_t entry = directory_ + 12 + 16 * static_cast<std::size_t>(i);
       if (entry + 16 > bytes_.size()) fail("it ends too early");
       if (bytes_.substr(entry, 4) == tag) return u32(entry + 8);
     }
@@ -44,6 +53,7 @@ class FontBytes {
   unsigned byte(std::size_t at) const { return static_cast<unsigned char>(bytes_[at]); }
   std::string_view bytes_;
   const std::string& where_;
+  std::size_t directory_ = 0;
 };
 
 /// The subtable of format 4 for Unicode.
@@ -85,9 +95,14 @@ std::vector<std::uint16_t> read_character_map(const FontBytes& font, std::size_t
 
 }  // namespace
 
-FontMetrics::FontMetrics(std::string_view bytes, const std::string& where) {
-  const FontBytes font(bytes, where);
-  if (font.u32(0) != 0x00010000) font.fail("it does not begin like one");
+FontMetrics::FontMetrics(std::string_view bytes, const std::string& where,
+                         std::optional<int> face) {
+  constexpr std::uint32_t kTrueType = 0x00010000;
+  constexpr std::uint32_t kOpenType = 0x4F54544F;
+  FontBytes font(bytes, where);
+  if (face) font.choose(static_cast<std::size_t>(*face));
+  if (font.tag() != kTrueType && !(face && font.tag() == kOpenType))
+    font.fail("it does not begin like one");
   const std::size_t head = font.table("head");
   units_per_em_ = font.u16(head + 18);
   if (units_per_em_ < 16) font.fail("its em is too small");

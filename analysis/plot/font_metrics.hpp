@@ -13,8 +13,9 @@ namespace kvscope::plot {
 /// font lacks are as wide as its missing-glyph box.
 class FontMetrics final : public TextMetrics {
  public:
-  /// `font`: the bytes of a .ttf file; `where` names it. Throws FormatError for anything else.
-  FontMetrics(std::string_view font, const std::string& where);
+  /// `font`: the bytes of a .ttf file; `where` names it. With `face` also those of an .otf file, or
+  /// of a collection's face of that number. Throws FormatError for anything else.
+  FontMetrics(std::string_view font, const std::string& where, std::optional<int> face = {});
   double width(std::string_view text, double size) const override;
   double ascent() const override { return ascent_; }
   double descent() const override { return descent_; }

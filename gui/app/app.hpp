@@ -61,7 +61,8 @@ class App {
   void for_this_window(const std::function<void(Settings&)>& change);
   const Look& look() const { return look_; }
 
-  /// A trace, a result or a saved session; a text (.txt) is what the start page records next. What
+  /// A trace, a result, a saved session or a study (.toml); a text (.txt) is what the start page
+  /// records next. What
   /// is opened once the window shows is brought into view as soon as it is read.
   void open(const std::filesystem::path& file);
   /// Applies a saved session: files, selection, layout, panels' switches. Throws IoError,
@@ -88,8 +89,8 @@ class App {
   bool wants_quit() const { return wants_quit_; }
   /// A frame soon, though nothing happened: something moves, or a delayed tooltip.
   bool wants_redraw() const { return wants_redraw_; }
-  /// Looks after files that changed on disk; true if there is something new to draw. For the time
-  /// between frames.
+  /// Looks after files that changed on disk; true if there is something new to draw, or a panel's
+  /// time to look again has come. For the time between frames.
   bool has_news();
   /// Something is being opened or computed.
   bool is_busy() const;

@@ -26,7 +26,7 @@ constexpr const char* kBookmarkId = "Bookmark";
 
 /// Other words for what keys do.
 constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {
-    {"open a trace or a result", "load file h5 csv json session"},
+    {"open a trace or a result", "load file h5 csv json toml session study"},
     {"export what the panel shows", "save figure picture html svg pdf png latex tikz pgfplots"},
     {"copy the panel's numbers as CSV", "table clipboard"},
     {"copy the panel's picture", "image png clipboard"},

@@ -133,7 +133,10 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
 
   // The title is a menu of all panels.
   ImGui::PushStyleColor(ImGuiCol_Button, ImVec4(0, 0, 0, 0));
-  if (ImGui::Button((info.title + " ▾").c_str())) ImGui::OpenPopup("panels");
+  const float beside = 2.0f * ImGui::GetFrameHeight() + ImGui::CalcTextSize(" ▾").x +
+                       3.0f * ImGui::GetStyle().FramePadding.x;
+  const std::string title = fitting(info.title, width - beside) + " ▾###title";
+  if (ImGui::Button(title.c_str())) ImGui::OpenPopup("panels");
   landmark("title of " + info.name);
   help_tooltip(info.sentence);
   const float title_width = ImGui::GetItemRectSize().x;

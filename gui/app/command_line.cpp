@@ -19,7 +19,8 @@ namespace po = boost::program_options;
 namespace {
 
 constexpr const char* kHead =
-    "usage: kvscope-explorer [trace.h5 | result.h5 | table.csv ...] [--session s.json]\n"
+    "usage: kvscope-explorer [trace.h5 | result.h5 | table.csv | study.toml ...] "
+    "[--session s.json]\n"
     "\n"
     "Looks at recorded attention and at results in a window. With --screenshot it draws one "
     "picture without a\n"

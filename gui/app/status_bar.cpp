@@ -15,8 +15,13 @@ void draw_status_bar(PanelContext& context, const std::string& flash) {
   const Workbench bench = context.session.bench();
   // Programs beside the window come last, and are cancelled where they are listed.
   auto jobs = bench.jobs.active();
+  std::erase_if(jobs, [](const Job& job) { return job.status().lane == Lane::questions; });
   const auto is_own = [](const Job& job) { return job.status().lane != Lane::programs; };
   const auto n_own = std::stable_partition(jobs.begin(), jobs.end(), is_own) - jobs.begin();
+  const std::string memory =
+      fmt::format("cache {} of {}", bytes_text(static_cast<double>(bench.cache.bytes())),
+                  bytes_text(static_cast<double>(bench.cache.limit())));
+  const float right = ImGui::GetWindowContentRegionMax().x - ImGui::CalcTextSize(memory.c_str()).x;
   ImGui::AlignTextToFramePadding();
   // What was just done is said at once, though a program may run for hours.
   if (n_own > 0 || (flash.empty() && !jobs.empty())) {
@@ -38,12 +43,11 @@ void draw_status_bar(PanelContext& context, const std::string& flash) {
       }
     }
   } else {
-    ImGui::TextDisabled("%s", flash.empty() ? "F1 shows the keys" : flash.c_str());
+    const float room = right - context.look.px(12) - ImGui::GetCursorPosX();
+    ImGui::TextDisabled("%s", flash.empty() ? "F1 shows the keys" : fitting(flash, room).c_str());
+    if (!flash.empty()) help_tooltip(flash);
   }
-  const std::string memory =
-      fmt::format("cache {} of {}", bytes_text(static_cast<double>(bench.cache.bytes())),
-                  bytes_text(static_cast<double>(bench.cache.limit())));
-  ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - ImGui::CalcTextSize(memory.c_str()).x);
+  ImGui::SameLine(right);
   ImGui::TextDisabled("%s", memory.c_str());
   help_tooltip("Memory of computed values and slices. The limit is in the settings (cache-mib).");
 }

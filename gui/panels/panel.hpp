@@ -11,6 +11,7 @@
 // block, print, or throw: what fails becomes a sentence with the next step (widgets.hpp).
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -39,6 +40,8 @@ struct Requests {
   std::vector<std::filesystem::path> open;  // files to be opened as if they had been dropped
   std::string flash;                        // words for the status bar, for a moment
   bool redraw = false;                      // another frame soon: something moves
+  std::chrono::steady_clock::time_point look_again =  // another frame then, within a second
+      std::chrono::steady_clock::time_point::max();
 };
 
 /// What the tooltip of the last frame said: "name", "value" lines.

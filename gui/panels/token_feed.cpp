@@ -7,6 +7,7 @@
 
 #include "gui/model/session/methods.hpp"
 #include "gui/model/tokens/next_token_losses.hpp"
+#include "gui/model/tokens/script_names.hpp"
 #include "gui/model/tokens/token_text.hpp"
 #include "gui/panels/token_canvas.hpp"
 #include "gui/render/fonts.hpp"
@@ -190,6 +191,8 @@ void TokenFeed::ask_text(PanelContext& context, const Open& document, float widt
     advances_ = std::make_shared<const Advances>(
         advances_of(*context.fonts.body(), texts.value->alphabet()));
     advances_of_ = texts.value;
+    script_remark_ = remark_on_scripts(texts.value->alphabet(),
+                                       [&context](char32_t c) { return context.fonts.lacks(c); });
     generation_ = context.fonts.generation();
   }
   const float room = TokenCanvas::text_width(context, width, texts.value->size());

@@ -98,6 +98,8 @@ class TokenFeed {
   /// Null until the text was read.
   const LaidOutText* text() const { return text_.get(); }
   JobStatus text_status() const { return text_status_; }
+  /// What of the text is not drawn as it is written; empty: nothing.
+  const std::string& script_remark() const { return script_remark_; }
   /// Reading the text.
   void cancel() { texts_.cancel(); }
   void retry() { texts_.retry(); }
@@ -144,6 +146,7 @@ class TokenFeed {
   std::shared_ptr<const Advances> advances_;
   std::shared_ptr<const TokenTexts> advances_of_;
   std::uint64_t generation_ = 0;
+  std::string script_remark_;
   AsyncValue<LaidOutText> lines_;
   std::shared_ptr<const LaidOutText> text_;
 

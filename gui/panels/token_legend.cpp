@@ -146,6 +146,13 @@ std::optional<Index> draw_token_legend(PanelContext& context, const TokenFeed& f
   if (wish.is_strip || !wish.compare) ImGui::SameLine(0, look.px(14));
   say_marks(context, feed, wish.compare, colours);
   ImGui::EndGroup();
+  if (feed.script_remark().empty()) return show;
+  if (wish.is_strip) {
+    ImGui::SameLine(0, look.px(14));
+    say(look.warning, feed.script_remark());
+  } else {
+    coloured_words(look.warning, feed.script_remark());
+  }
   return show;
 }
 
@@ -153,21 +160,23 @@ HoverLines token_details(const PanelContext& context, const TokenFeed& feed,
                          const Document& document, Index pos,
                          const std::optional<ShownLosses>& shown) {
   const TokenId id = document.source().tokens()[static_cast<std::size_t>(pos)];
-  HoverLines lines = {{"position", fmt::format("{}", pos)}, {"id", fmt::format("{}", id)}};
+  HoverLines lines = {{"position", fmt::format("{}", pos)}};
   if (document.has_text()) {
-    lines.emplace_back("text", fmt::format("“{}”", document.token_text(pos)));
+    lines.emplace_back("text", fmt::format("“{}” (id {})", document.token_text(pos), id));
+  } else {
+    lines.emplace_back("id", fmt::format("{}", id));
   }
   if (shown) {
     constexpr std::array<const char*, 3> kOf = {" of its attention", " of its output",
                                                 " of the next token"};
-    const auto add = [&](const char* name, const TokenLosses& losses) {
+    const LossKind kind = shown->request.kind;
+    const auto number = [&](const TokenLosses& losses) {
       const auto loss = losses.at(pos);
-      const LossKind kind = shown->request.kind;
-      lines.emplace_back(name, loss ? loss_number(*loss, kind) + kOf[static_cast<std::size_t>(kind)]
-                                    : "not measured");
+      return loss ? loss_number(*loss, kind) : std::string("not measured");
     };
-    add("lost", shown->losses);
-    if (shown->other != nullptr) add("lost by the other", *shown->other);
+    std::string words = number(shown->losses) + kOf[static_cast<std::size_t>(kind)];
+    if (shown->other != nullptr) words += ", the other " + number(*shown->other);
+    lines.emplace_back("lost", words);
   }
   const Reading* reading = feed.reading();
   if (reading != nullptr && reading->reader() == pos) {
@@ -189,8 +198,8 @@ HoverLines token_details(const PanelContext& context, const TokenFeed& feed,
                        pos > row->row.query ? "none: after the query" : "none: outside the window");
     return lines;
   }
-  lines.emplace_back("weight", weight_words(row->row.prob(pos)));
-  lines.emplace_back("rank", fmt::format("{} of {}", rank, row->rank.size()));
+  lines.emplace_back("weight", fmt::format("{}, number {} of {}", weight_words(row->row.prob(pos)),
+                                           rank, row->rank.size()));
   for (const MethodOfText* kept : {&feed.method(), &feed.other()}) {
     if (!kept->has_keys() || !kept->keys().row) continue;
     lines.emplace_back(kept->keys().method, kept->keys().holds(pos) ? "kept" : "left out");

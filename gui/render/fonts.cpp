@@ -4,13 +4,14 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <optional>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "analysis/plot/font_metrics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/mapped_file.hpp"
+#include "gui/render/system_fonts.hpp"
 
 namespace kvscope::gui {
 
@@ -34,27 +35,17 @@ bool is_always_there(char32_t code) {
   return false;
 }
 
-/// Where systems keep a font for all scripts that DejaVu lacks.
-std::optional<std::filesystem::path> fallback_font() {
-  static constexpr const char* kPlaces[] = {
-      "/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf",           // Debian, Ubuntu
-      "/usr/share/fonts/google-droid-sans-fonts/DroidSansFallbackFull.ttf",  // Fedora
-      "/usr/share/fonts/droid/DroidSansFallbackFull.ttf",                    // Arch
-      "/usr/local/share/fonts/Droid/DroidSansFallbackFull.ttf",              // FreeBSD
-  };
-  for (const char* place : kPlaces) {
-    std::error_code ignored;
-    if (std::filesystem::is_regular_file(place, ignored)) return place;
-  }
-  return std::nullopt;
-}
-
 struct FontFile {
   explicit FontFile(const std::filesystem::path& path)
       : file(path), metrics(file.text(), path.string()) {}
+  explicit FontFile(const SystemFont& font)
+      : file(font.file), face(font.face), metrics(file.text(), font.file.string(), face) {}
   MappedFile file;
+  int face = 0;  // of a collection
   plot::FontMetrics metrics;
 };
+
+constexpr std::size_t kMostFallbacks = 12;  // files
 
 /// Pairs of first and last code point, ended by zero.
 std::vector<ImWchar> ranges_of(const std::set<char32_t>& codes) {
@@ -78,21 +69,32 @@ double rounded_size(double em) {
 
 }  // namespace
 
-/// The font files, and widths over both of them.
+/// The font files, and widths over all of them.
 struct FontAtlas::Sources final : plot::TextMetrics {
   Sources() : figure(plot::figure_font()) {}
 
-  /// Reads the fallback font when it is first needed; a damaged one counts as missing.
-  const FontFile* fallback() const {
-    if (!looked_for_fallback) {
-      looked_for_fallback = true;
+  /// Of the fallbacks that are open the one that has it; null: none.
+  const FontFile* fallback_with(char32_t code) const {
+    for (const auto& font : fallbacks)
+      if (font->metrics.has(code)) return font.get();
+    return nullptr;
+  }
+
+  /// The same, if need be after opening one; damaged ones count as missing.
+  const FontFile* find_fallback(char32_t code) {
+    if (const FontFile* font = fallback_with(code)) return font;
+    if (fallbacks.size() == kMostFallbacks) return nullptr;
+    for (const SystemFont& font : system_fonts_with(code)) {
       try {
-        if (const auto path = fallback_font()) fallback_file.emplace(*path);
+        auto file = std::make_unique<FontFile>(font);
+        if (!file->metrics.has(code)) continue;
+        fallbacks.push_back(std::move(file));
+        return fallbacks.back().get();
       } catch (const Error&) {
-        fallback_file.reset();
+        continue;
       }
     }
-    return fallback_file ? &*fallback_file : nullptr;
+    return nullptr;
   }
 
   double width(std::string_view text, double size) const override {
@@ -103,7 +105,7 @@ struct FontAtlas::Sources final : plot::TextMetrics {
       const std::string_view letter = text.substr(begin, at - begin);
       if (code < 0x80 || figure.metrics.has(code)) {
         total += figure.metrics.width(letter, size);
-      } else if (const FontFile* other = fallback(); other && other->metrics.has(code)) {
+      } else if (const FontFile* other = fallback_with(code)) {
         total += other->metrics.width(letter, size);
       } else {
         total += figure.metrics.width("\u25A1", size);
@@ -115,19 +117,19 @@ struct FontAtlas::Sources final : plot::TextMetrics {
   double descent() const override { return figure.metrics.descent(); }
 
   FontFile figure;
-  mutable std::optional<FontFile> fallback_file;
-  mutable bool looked_for_fallback = false;
+  std::vector<std::unique_ptr<FontFile>> fallbacks;
 };
 
 /// What the atlas should hold beyond kAlways.
 struct FontAtlas::Request {
   std::set<char32_t> of_figure_font;
-  std::set<char32_t> of_fallback;
+  std::map<const FontFile*, std::set<char32_t>> of_fallbacks;
+  std::set<char32_t> in_fallbacks;  // all of these
   std::set<char32_t> nowhere;
   std::vector<ImWchar> figure_ranges;  // ImGui reads them while it builds
-  std::vector<ImWchar> fallback_ranges;
+  std::map<const FontFile*, std::vector<ImWchar>> fallback_ranges;
 
-  std::size_t n_extra() const { return of_figure_font.size() + of_fallback.size(); }
+  std::size_t n_extra() const { return of_figure_font.size() + in_fallbacks.size(); }
 };
 
 FontAtlas::FontAtlas(double scale)
@@ -180,7 +182,7 @@ bool FontAtlas::require(std::string_view utf8) {
     const char32_t code = plot::next_code_point(utf8, at);
     if (code < 0x7F || is_always_there(code)) continue;
     Request& request = *request_;
-    if (request.of_figure_font.contains(code) || request.of_fallback.contains(code)) {
+    if (request.of_figure_font.contains(code) || request.in_fallbacks.contains(code)) {
       complete = complete && !stale_;
       continue;
     }
@@ -188,8 +190,9 @@ bool FontAtlas::require(std::string_view utf8) {
     if (request.n_extra() >= kMostExtraCharacters) continue;
     if (sources_->figure.metrics.has(code)) {
       request.of_figure_font.insert(code);
-    } else if (const FontFile* other = sources_->fallback(); other && other->metrics.has(code)) {
-      request.of_fallback.insert(code);
+    } else if (const FontFile* other = sources_->find_fallback(code)) {
+      request.of_fallbacks[other].insert(code);
+      request.in_fallbacks.insert(code);
     } else {
       request.nowhere.insert(code);
       continue;
@@ -198,6 +201,10 @@ bool FontAtlas::require(std::string_view utf8) {
     complete = false;
   }
   return complete;
+}
+
+bool FontAtlas::lacks(char32_t code) const {
+  return request_->nowhere.contains(code);
 }
 
 const plot::TextMetrics& FontAtlas::metrics() const {
@@ -214,6 +221,7 @@ void FontAtlas::add_font(BakedFont& baked, bool with_extras) {
     config.OversampleH = merge ? 1 : 2;
     config.OversampleV = 1;
     config.GlyphRanges = ranges;
+    config.FontNo = source.face;
     config.MergeMode = merge;
     ImFont* font = atlas_.AddFont(&config);
     // "owned" until here so that AddFont does not copy megabytes per size; ours from here on
@@ -225,15 +233,16 @@ void FontAtlas::add_font(BakedFont& baked, bool with_extras) {
   if (!request_->of_figure_font.empty()) {
     add(sources_->figure, request_->figure_ranges.data(), /*merge=*/true);
   }
-  if (!request_->of_fallback.empty()) {
-    add(*sources_->fallback(), request_->fallback_ranges.data(), /*merge=*/true);
-  }
+  for (const auto& [font, ranges] : request_->fallback_ranges)
+    add(*font, ranges.data(), /*merge=*/true);
 }
 
 bool FontAtlas::prepare() {
   if (!stale_) return false;
   request_->figure_ranges = ranges_of(request_->of_figure_font);
-  request_->fallback_ranges = ranges_of(request_->of_fallback);
+  request_->fallback_ranges.clear();
+  for (const auto& [font, codes] : request_->of_fallbacks)
+    request_->fallback_ranges[font] = ranges_of(codes);
   atlas_.Clear();
   atlas_.Flags |= ImFontAtlasFlags_NoPowerOfTwoHeight;
   // the first font of an atlas is ImGui's own choice

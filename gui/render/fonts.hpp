@@ -54,6 +54,9 @@ class FontAtlas {
   /// kMostExtraCharacters, and for characters that no font has, the replacement box is shown.
   bool require(std::string_view utf8);
 
+  /// True of a character that was required and that no font has.
+  bool lacks(char32_t code) const;
+
   /// Widths as drawn, whatever the size; figures are laid out with these.
   const plot::TextMetrics& metrics() const;
 

@@ -1,13 +1,15 @@
 // How long a frame of the whole explorer takes while a panel is moved: the real app with a real
 // trace, drawn without a display at 1600x900.
 //
-//   build/release/tests/bench_explorer_panels TRACE.h5 [FRAMES] [reading]
+//   build/release/tests/bench_explorer_panels TRACE.h5 [FRAMES] [pages]
 //
 // For the attention map, the geometry flat and turned in 3D, the token strip, the panel with the
 // most words (why) and the overview of all: milliseconds per frame (smallest, median, largest)
 // while nothing happens, while the mouse drags across the panel, and while the wheel zooms. Of the
-// reading page at 1280x800 milliseconds of the window's own thread, per event and all frames that
-// follow from it; with a third argument this alone.
+// reading page and the head atlas at 1280x800 seconds from opening to the first picture with what
+// the page is about, and until all is computed; then milliseconds of the window's own thread, per
+// event and all frames that follow from it, and frames per second while the wheel turns; with a
+// third argument these alone.
 #include <fmt/format.h>
 
 #include <time.h>
@@ -115,29 +117,51 @@ struct Bench {
   }
 };
 
-void read_page(const char* trace, const char* how, std::unique_ptr<HeadlessBackend> draws_on,
-               int n_events) {
+/// A layout and the panel that it is about.
+struct Page {
+  const char* layout;
+  const char* panel;
+};
+
+void measure_page(const char* trace, const Page& page, const char* how,
+                  std::unique_ptr<HeadlessBackend> draws_on, int n_events) {
   Bench bench(std::move(draws_on));
+  bench.frame();
+  const auto begin = Clock::now();
+  const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
   bench.app.open(trace);
-  bench.app.show_layout("reading");
+  bench.app.show_layout(page.layout);
+  do {
+    bench.frame();
+  } while (!bench.app.area_of(page.panel) || !bench.app.panel(page.panel).csv() ||
+           bench.app.panel(page.panel).landmarks().empty());
+  const double first = passed();
   bench.settle();
-  fmt::print("{}\n", how);
-  const Area area = *bench.app.area_of("tokens");
+  fmt::print("{}, {}: first picture after {:.2f} s, whole after {:.2f} s\n", page.layout, how,
+             first, passed());
+  const Area area = *bench.app.area_of(page.panel);
   const ImVec2 middle{area.x + area.w * 0.5f, area.y + area.h * 0.55f};
   bench.backend.move_mouse(middle);
   bench.settle();
   bench.measure_events("still", n_events, [](int) {});
+  const auto turned = Clock::now();
   bench.measure_events("wheel", n_events, [&](int) { bench.backend.scroll(1.0f); });
+  const std::chrono::duration<double> turning = Clock::now() - turned;
+  fmt::print("    {:.0f} steps of the wheel a second\n", n_events / turning.count());
   bench.measure_events("mouse moves", n_events, [&](int i) {
     const float along = static_cast<float>(i) / static_cast<float>(n_events) - 0.5f;
     bench.backend.move_mouse({middle.x + along * area.w * 0.5f, middle.y + along * area.h * 0.3f});
   });
 }
 
-int read_pages(const char* trace, int n_events) {
-  fmt::print("ms of the window's thread per event, reading page at 1280x800\n");
-  read_page(trace, "drawn by OpenGL", std::make_unique<Offscreen>(ImVec2{1280, 800}), n_events);
-  read_page(trace, "not drawn", std::make_unique<NullBackend>(ImVec2{1280, 800}), n_events);
+int measure_pages(const char* trace, int n_events) {
+  fmt::print("ms of the window's thread per event, pages at 1280x800\n");
+  for (const Page& page : {Page{"reading", "tokens"}, Page{"atlas", "heads"}}) {
+    measure_page(trace, page, "drawn by OpenGL", std::make_unique<Offscreen>(ImVec2{1280, 800}),
+                 n_events);
+    measure_page(trace, page, "not drawn", std::make_unique<NullBackend>(ImVec2{1280, 800}),
+                 n_events);
+  }
   return 0;
 }
 
@@ -145,12 +169,12 @@ int read_pages(const char* trace, int n_events) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print(stderr, "usage: bench_explorer_panels TRACE.h5 [FRAMES] [reading]\n");
+    fmt::print(stderr, "usage: bench_explorer_panels TRACE.h5 [FRAMES] [pages]\n");
     return 2;
   }
   try {
     const int n_frames = argc > 2 ? std::max(4, std::atoi(argv[2])) : 60;
-    if (argc > 3) return read_pages(argv[1], n_frames);
+    if (argc > 3) return measure_pages(argv[1], n_frames);
     Bench bench(std::make_unique<Offscreen>(ImVec2{1600, 900}));
     bench.app.open(argv[1]);
     bench.settle();
@@ -167,7 +191,7 @@ int main(int argc, char** argv) {
     bench.app.show_layout("overview");
     bench.settle();
     bench.run("overview, over its map", *bench.app.area_of("attention-map"), n_frames);
-    read_pages(argv[1], n_frames);
+    measure_pages(argv[1], n_frames);
   } catch (const Error& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 1;

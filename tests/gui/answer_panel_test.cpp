@@ -1,4 +1,6 @@
 // Keys that are put back into an explained answer, as one clicks them.
+#include <GLFW/glfw3.h>
+
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -63,6 +65,16 @@ TEST_CASE("a click puts a blamed key back and the next tokens change, another ta
   rig.click(place().x, place().y);
   rig.settle();
   CHECK(*panel.csv() == before);
+  // The same without a mouse: Tab into the panel, down into the lists, and Space.
+  rig.tap(GLFW_KEY_TAB);
+  rig.frame(2);
+  for (int i = 0; i < 4; ++i) {
+    rig.tap(GLFW_KEY_DOWN);
+    rig.frame(2);
+  }
+  rig.tap(GLFW_KEY_SPACE);
+  rig.settle();
+  CHECK(*panel.csv() != before);
 }
 
 TEST_CASE("a command line is read as it is written, and asks again without its file") {

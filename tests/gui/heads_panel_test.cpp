@@ -89,7 +89,7 @@ TEST_CASE("heads panel: a click on a head selects it, in both orders") {
   CHECK(std::count(csv->begin(), csv->end(), '\n') == 65);
   const auto lost = panel.figure();
   REQUIRE(lost);
-  CHECK_THAT(lost->caption.at(1), Catch::Matchers::ContainsSubstring("Lost under QuoKA"));
+  CHECK_THAT(lost->caption.at(1), Catch::Matchers::ContainsSubstring("lost under QuoKA"));
 }
 
 TEST_CASE("heads panel: differences of two methods and of two traces, largest first") {

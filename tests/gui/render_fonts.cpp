@@ -1,9 +1,12 @@
 // Letters on demand: characters and sizes appear with the next frame, and only so many of them.
+#include <imgui_internal.h>
+
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 
 #include "gui/platform/headless.hpp"
+#include "gui/render/system_fonts.hpp"
 
 namespace kvscope::gui::render_fonts_test {
 namespace {
@@ -53,6 +56,24 @@ TEST_CASE("Chinese comes from the fallback font where it is installed", "[render
   CHECK(shows(backend, backend.fonts().small(), 0x529BU));
   // an ideograph is about as wide as high
   CHECK(backend.fonts().metrics().width("注", 10.0) == Catch::Approx(10.0).margin(1.0));
+}
+
+TEST_CASE("a character that the figures' font lacks comes from whichever font has it",
+          "[render][fonts]") {
+  NullBackend backend;
+  FontAtlas& fonts = backend.fonts();
+  for (const char32_t c : {U'\u6ce8', U'\ud55c', U'\u0e44', U'\u0939'}) {
+    const auto found = system_fonts_with(c);
+    const ImWchar code[] = {static_cast<ImWchar>(c), 0};
+    char utf8[8] = {};
+    ImTextStrToUtf8(utf8, sizeof utf8, code, code + 1);
+    fonts.require(utf8);
+    backend.frame([] {});
+    INFO(static_cast<unsigned>(c) << " in " << found.size() << " fonts");
+    CHECK(fonts.lacks(c) == found.empty());
+    CHECK(shows(backend, fonts.body(), c) == !found.empty());
+    for (const SystemFont& font : found) CHECK(std::filesystem::exists(font.file));
+  }
 }
 
 TEST_CASE("the atlas stays bounded whatever texts ask for", "[render][fonts]") {

@@ -1,5 +1,6 @@
 // Characters that tokens split, and scripts that run from right to left.
 #include "gui/model/tokens/script_text.hpp"
+#include "gui/model/tokens/script_names.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -40,6 +41,21 @@ TEST_CASE("Hebrew is turned around, Arabic joined, and everything else stays") {
   CHECK(joined_letters(U"\u0633\u0644", 0, U'\u0627') == U"\ufeb3\ufee0");
   CHECK(joined_letters(U"\u0627\u0645", U'\u0644', 0) == U"\ufe8e\ufee1");
   CHECK(joined_letters(U"abc", 0, 0) == U"abc");
+  // Persian: peh at its beginning, alef at the end; yeh, alone between letters that join nothing
+  CHECK(joined_letters(U"\u067e\u0627", 0, 0) == U"\ufb58\ufe8e");
+  CHECK(joined_letters(U"\u06cc", U'\u0627', U'\u0627') == U"\ufbfe");
+}
+
+TEST_CASE("what of a text is not drawn as it is written is one sentence") {
+  const auto none = [](char32_t) { return false; };
+  CHECK(remark_on_scripts("plain, Жизнь, \u6ce8, \u0e44\u0e17\u0e22", none).empty());
+  CHECK(remark_on_scripts("\u0939\u093f", none) ==
+        "Devanagari: each letter is drawn by itself, not joined with its neighbours.");
+  const std::string both =
+      remark_on_scripts("\ud55c\uad6d\u0e44\ue123", [](char32_t c) { return c != U'\u0e44'; });
+  CHECK(both.starts_with("No installed font has 3 characters of this text (Korean, other)"));
+  CHECK(script_of(U'\u0e44') == "Thai");
+  CHECK(script_of(U'a').empty());
 }
 
 }  // namespace

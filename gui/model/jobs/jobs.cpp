@@ -55,7 +55,7 @@ struct JobRunner::Impl {
   std::function<void()> wake;
   mutable std::mutex mutex;
   std::condition_variable changed;
-  std::array<LaneState, 3> lanes;
+  std::array<LaneState, 4> lanes;
   std::vector<SharedJob> in_order;  // active ones
   std::deque<SharedJob> finished;   // to be delivered
   bool ending = false;
@@ -144,11 +144,13 @@ JobRunner::JobRunner(std::function<void()> wake, int n_threads) : impl_(new Impl
   try {
     impl_->threads.emplace_back([impl = impl_.get(), quick] { impl->run_lane(0, quick); });
     impl_->threads.emplace_back([impl = impl_.get(), cores] { impl->run_lane(1, cores); });
-    impl_->threads.emplace_back([impl = impl_.get()] { impl->run_lane(2, /*n_threads=*/1); });
+    for (const std::size_t lane : {2, 3})
+      impl_->threads.emplace_back(
+          [impl = impl_.get(), lane] { impl->run_lane(lane, /*n_threads=*/1); });
   } catch (const std::system_error&) {
     end();
     throw IoError(
-        "cannot start the three threads for background work: a limit on processes or memory "
+        "cannot start the four threads for background work: a limit on processes or memory "
         "(ulimit -u, -v) is reached; end other programs or raise it");
   }
 }

@@ -20,8 +20,9 @@
 namespace kvscope::gui {
 
 /// quick: slices, tiles, rows, files; what a glance waits for. heavy: analyses and replays.
-/// programs: other programs, which are only waited for.
-enum class Lane { quick, heavy, programs };
+/// programs: other programs, which are only waited for. questions: those that answer in a moment,
+/// also while one of them runs.
+enum class Lane { quick, heavy, programs, questions };
 
 /// What a job may use while it runs.
 struct JobContext {
@@ -62,7 +63,7 @@ class JobRunner {
  public:
   /// `wake` is called from worker threads when there is something to poll or to show (at most some
   /// thirty times a second for progress); may be empty. n_threads <= 0: the cores of this process.
-  /// Throws IoError if its three threads cannot be started.
+  /// Throws IoError if its four threads cannot be started.
   explicit JobRunner(std::function<void()> wake = {}, int n_threads = 0);
   /// Cancels everything and waits for the threads.
   ~JobRunner();

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/base/analysis.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
@@ -160,23 +159,7 @@ PutBackAnswer run_put_back(const std::string& program, std::vector<std::string> 
                            JobContext& job) {
   words.insert(words.begin(), program);
   words.insert(words.end(), {"--progress", "json"});
-  std::string last;
-  const ProgramEnd end = run_program(
-      words,
-      [&](const std::string& line) {
-        if (const auto progress = progress_of(line)) {
-          if (job.progress) job.progress(*progress);
-        } else if (!line.empty()) {
-          last = sentence_of(line);
-        }
-      },
-      job.stop);
-  check_stop(job.stop, "put back");
-  if (end.code != 0) {
-    throw ConfigError(last.empty() ? fmt::format("kvscope explain ended with code {}", end.code)
-                                   : last);
-  }
-  return put_back_answer(end.out);
+  return put_back_answer(answer_of_program(words, job));
 }
 
 }  // namespace kvscope::gui

@@ -12,6 +12,8 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "analysis/base/analysis.hpp"
+#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/start_program.hpp"
 
@@ -121,6 +123,26 @@ ProgramEnd run_program(const std::vector<std::string>& words,
   end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   end.code = WIFSIGNALED(status) ? 128 + end.signal : WEXITSTATUS(status);
   return end;
+}
+
+std::string answer_of_program(const std::vector<std::string>& words, JobContext& job) {
+  std::string last;
+  const ProgramEnd end = run_program(
+      words,
+      [&](const std::string& line) {
+        if (const auto progress = progress_of(line)) {
+          if (job.progress) job.progress(*progress);
+        } else if (!line.empty()) {
+          last = sentence_of(line);
+        }
+      },
+      job.stop);
+  check_stop(job.stop, words.at(1).c_str());
+  if (end.code != 0) {
+    throw ConfigError(
+        last.empty() ? fmt::format("kvscope {} ended with code {}", words[1], end.code) : last);
+  }
+  return end.out;
 }
 
 }  // namespace kvscope::gui

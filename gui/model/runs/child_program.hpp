@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/progress.hpp"
+#include "gui/model/jobs/jobs.hpp"
 
 namespace kvscope::gui {
 
@@ -33,5 +34,9 @@ std::string sentence_of(std::string line);
 ProgramEnd run_program(const std::vector<std::string>& words,
                        const std::function<void(const std::string&)>& on_line,
                        std::stop_token stop);
+
+/// What it printed; lines of --progress json are the job's progress. Throws ConfigError with what
+/// it says where it fails, Interrupted on a stop.
+std::string answer_of_program(const std::vector<std::string>& words, JobContext& job);
 
 }  // namespace kvscope::gui

@@ -253,7 +253,7 @@ const std::vector<CommandSpec>& RunQueue::commands() {
   if (!catalogue_) {
     catalogue_ = std::make_shared<Catalogue>();
     catalogue_->job = jobs_.start(
-        "Asking kvscope for its commands", Lane::quick,
+        "Asking kvscope for its commands", Lane::questions,
         [program = program_](JobContext& context) -> std::any {
           const ProgramEnd end = run_program(
               {program, "help", "--json"}, [](const std::string&) {}, context.stop);

@@ -51,7 +51,21 @@ constexpr std::array<LetterForms, 42> kForms = {{
 constexpr char32_t kFirstLetter = 0x621;
 constexpr char32_t kStretch = 0x640;
 
+/// Letters of Persian and Urdu, whose forms stand elsewhere.
+struct OtherLetter {
+  char32_t letter;
+  LetterForms forms;
+};
+constexpr OtherLetter kOtherForms[] = {
+    {0x679, {0xfb66, 4}}, {0x67e, {0xfb56, 4}}, {0x686, {0xfb7a, 4}}, {0x688, {0xfb88, 2}},
+    {0x691, {0xfb8c, 2}}, {0x698, {0xfb8a, 2}}, {0x6a9, {0xfb8e, 4}}, {0x6af, {0xfb92, 4}},
+    {0x6ba, {0xfb9e, 2}}, {0x6be, {0xfbaa, 4}}, {0x6c1, {0xfba6, 4}}, {0x6cc, {0xfbfc, 4}},
+    {0x6d2, {0xfbae, 2}},
+};
+
 LetterForms forms_of(char32_t c) {
+  for (const OtherLetter& other : kOtherForms)
+    if (other.letter == c) return other.forms;
   return c >= kFirstLetter && c < kFirstLetter + kForms.size()
              ? kForms[static_cast<std::size_t>(c - kFirstLetter)]
              : LetterForms{};

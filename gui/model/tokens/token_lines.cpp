@@ -192,6 +192,7 @@ TokenLines break_lines(const TokenTexts& texts, const Advances& advances,
   lines.widths.reserve(n);
   float x = 0.0f;
   Index word = 0;  // first token of the last word in the line
+  bool is_joined = false;
   const auto begin_line = [&](Index pos) {
     lines.first.push_back(pos);
     word = pos;
@@ -199,8 +200,13 @@ TokenLines break_lines(const TokenTexts& texts, const Advances& advances,
   };
   for (Index pos = 0; pos < texts.size(); ++pos) {
     // A part of a character that stands elsewhere is a sliver that one can point at.
-    const float least = texts.text(pos).empty() ? 2.0f * request.padding : 0.0f;
-    const float width = advances.width(texts.text(pos)) + 2.0f * request.padding + least;
+    // In right-to-left words, whose letters are joined, it is as narrow as can be, and no token has
+    // a margin.
+    const bool is_sliver = texts.text(pos).empty();
+    if (!is_sliver) is_joined = texts.is_right_to_left(pos);
+    const float margins = 2.0f * request.padding;
+    const float width = advances.width(texts.text(pos)) + (is_joined ? 0.0f : margins) +
+                        (is_sliver ? margins : 0.0f);
     if (pos == 0 || texts.ends_line(pos - 1)) {
       begin_line(pos);
     } else if (x > 0.0f && x + width > request.width) {

@@ -1,0 +1,104 @@
+// What the App opens: files of every kind, and what commands beside the window made.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "gui/app/app.hpp"
+#include "gui/model/session/session_file.hpp"
+
+namespace kvscope::gui {
+
+namespace fs = std::filesystem;
+
+void App::ask_open() {
+  file_dialog_.ask(FileDialog::Purpose::open, "Open traces, results, a session or a study",
+                   {".h5", ".hdf5", ".kvset", ".csv", ".json", ".part", ".toml"}, "",
+                   [this](const fs::path& file) { open(file); });
+}
+
+void App::ask_save_session() {
+  file_dialog_.ask(FileDialog::Purpose::save, "Save the session", {".json"}, "session.json",
+                   [this](const fs::path& file) {
+                     try {
+                       save_session(file);
+                       settings_.add_recent(file);
+                       flash("saved " + file.string());
+                     } catch (const Error& e) {
+                       session_->notify(e.what());
+                     }
+                   });
+}
+
+void App::open(const fs::path& file) {
+  if (file.extension() == ".txt") {
+    if (is_empty()) {
+      start_page_.take_text(file);
+    } else {
+      find_panel("runs")->set_options(
+          {{"command", "record"}, {"values", {{"text", file.string()}}}});
+      show_panel_alone("runs");
+    }
+    flash("the text to record: " + file.string());
+    return;
+  }
+  if (file.extension() == ".toml") {
+    find_panel("study")->set_options({{"file", file.string()}});
+    show_panel_alone("study");
+    return;
+  }
+  if (is_session_file(file)) {
+    try {
+      load_session(file);
+      flash("opened the session " + file.filename().string());
+    } catch (const Error& e) {
+      session_->notify(e.what());
+    }
+    return;
+  }
+  session_->open(file);
+  shows_next_result_ = has_drawn_;
+  std::error_code error;
+  for (const auto& result : session_->results()) {  // open already: it is read again, and shown
+    if (fs::equivalent(result->name(), file, error)) show_result(*result);
+  }
+}
+
+/// What they made is opened; what the window cannot show is said.
+void App::take_runs() {
+  if (runs_->update()) requests_.redraw = true;
+  for (const Run& run : runs_->take_made()) {
+    const std::string ending = run.out.extension().string();
+    const bool is_table = run.words[0] == "sweep" || run.words[0] == "simulate";
+    if (ending == ".h5" || ending == ".hdf5" || ending == ".kvset" || ending == ".csv" ||
+        (ending == ".json" && is_table)) {
+      if (cells_.maximised() == "runs") cells_.maximise("");
+      open(run.out);
+    } else {
+      flash("wrote " + run.out.string());
+    }
+  }
+}
+
+/// Panels out of sight keep what they showed: after a trace was closed they are made anew, so that
+/// its file is closed and its memory free.
+void App::release_closed() {
+  const std::size_t n = session_->documents().size();
+  const bool has_closed = n < n_documents_;
+  n_documents_ = n;
+  if (!has_closed) return;
+  auto fresh = make_panels();
+  for (std::size_t i = 0; i < panels_.size(); ++i) {
+    const std::string name = panels_[i]->info().name;
+    const bool in_sight =
+        !is_empty() && (cells_.area_of(name) || (name == "traces" && settings_.show_sidebar));
+    if (in_sight && n > 0) continue;
+    try {
+      fresh[i]->set_options(panels_[i]->options());
+    } catch (const Error&) {
+      continue;  // as it was made
+    }
+    panels_[i] = std::move(fresh[i]);
+  }
+}
+
+}  // namespace kvscope::gui

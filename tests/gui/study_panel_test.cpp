@@ -1,0 +1,129 @@
+// The panel of a study: what the program says of it, before, while and after a run; wrong files.
+#include <GLFW/glfw3.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/base/error.hpp"
+#include "gui/model/runs/study_status.hpp"
+#include "tests/gui/app_rig.hpp"
+
+namespace kvscope::gui::test::study_panel_test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::TempDir;
+
+constexpr const char* kStudy = R"(models = ["draft"]
+texts = ["book"]
+recordings = ["bad.h5"]
+methods = ["quest", "streamingllm"]
+budgets = [16, 32]
+[record]
+max-tokens = 96
+[tasks.sweep]
+chunk = 32
+)";
+
+/// A study with a recording in which one bit is wrong.
+std::filesystem::path study_in(const TempDir& folder) {
+  const auto bad = folder.path() / "bad.h5";
+  std::filesystem::copy_file(embedded_trace(/*draft=*/true), bad);
+  std::fstream bytes(bad, std::ios::in | std::ios::out | std::ios::binary);
+  const auto at = static_cast<std::streamoff>(std::filesystem::file_size(bad) * 6 / 10);
+  bytes.seekg(at);
+  const char flipped = static_cast<char>(bytes.get() ^ 0x10);
+  bytes.seekp(at);
+  bytes.put(flipped);
+  return folder.write("s.toml", kStudy);
+}
+
+void press(Rig& rig, const std::string& name) {
+  INFO(name);
+  rig.frame();
+  const auto state = rig.app().state();
+  REQUIRE(state["landmarks"].contains(name));
+  const auto& at = state["landmarks"][name];
+  rig.click(at[0].get<float>(), at[1].get<float>());
+  rig.frame(2);
+}
+
+/// Frames until the panel's line of all items begins so.
+std::string line_of_all(Rig& rig, const std::string& begin) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  for (;;) {
+    const auto csv = rig.app().panel("study").csv();
+    const std::string all = csv ? csv->substr(csv->rfind("\nall,") + 1) : "";
+    if (all.starts_with(begin)) return all;
+    INFO(all);
+    REQUIRE(std::chrono::steady_clock::now() < end);
+    rig.frame();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a study's panel says what is known, runs it, and names what failed") {
+  const TempDir folder;
+  const auto study = study_in(folder);
+  Rig rig;
+  rig.settle();
+  rig.app().show_panel_alone("study");
+  rig.settle();
+  CHECK_FALSE(rig.app().panel("study").csv());
+  press(rig, "study file");
+  rig.backend().type(study.string());
+  rig.frame(2);
+  rig.tap(GLFW_KEY_ENTER);
+  line_of_all(rig, "all,9,0,0,9,");
+  press(rig, "run study");
+  line_of_all(rig, "all,9,5,4,0,");
+  rig.settle();
+  press(rig, "retry study");
+  line_of_all(rig, "all,9,5,4,0,");
+  CHECK(rig.app().runs().runs().size() == 2);
+  rig.settle();
+  press(rig, "open study sweep");
+  rig.settle();
+  REQUIRE(rig.session().results().size() == 1);
+  CHECK_THAT(rig.session().results().front()->name(), ContainsSubstring("s-sweep-table.csv"));
+  CHECK(rig.app().area_of("results"));
+  // A session has the file; another window asks about it.
+  Rig other;
+  other.settle();
+  other.app().open(study);
+  line_of_all(other, "all,9,5,4,0,");
+}
+
+TEST_CASE("a study that cannot be read is a sentence in its panel, and a status a struct") {
+  const TempDir folder;
+  Rig rig;
+  rig.settle();
+  rig.app().show_panel_alone("study");
+  rig.app().panel("study").set_options({{"file", folder.file("none.toml")}});
+  rig.settle();
+  CHECK_FALSE(rig.app().panel("study").csv());
+  REQUIRE(rig.app().panel_errors().size() == 1);
+  CHECK_THAT(rig.app().panel_errors().front(), ContainsSubstring("none.toml"));
+  CHECK_THROWS_AS(read_study_status("{}"), FormatError);
+  CHECK_THROWS_AS(read_study_status("no json"), FormatError);
+  const StudyStatus status =
+      read_study_status(R"({"study": "s", "store": "/s", "writer": "process 7",
+      "items": 4, "known": 1, "failed": 1, "to_do": 2, "jobs": 1, "seconds": null,
+      "tasks": [{"task": "sweep", "items": 4, "known": 1, "failed": 1, "to_do": 2, "jobs": 1, "seconds": 3.5}],
+      "running": ["sweep: quest on draft, book"], "jobs_per_hour": 60, "seconds_left": 60,
+      "failed_items": [{"task": "sweep", "model": "draft", "text": "book", "protocol": "chunks",
+                        "method": "quest", "budget": "tokens=16", "failure": "no memory"}]})");
+  CHECK(status.writer == "process 7");
+  CHECK_FALSE(status.all.seconds);
+  CHECK(status.tasks.at(0).seconds == 3.5);
+  CHECK(status.seconds_left == 60.0);
+  CHECK(status.failures.at(0).item == "sweep: quest tokens=16 on draft, book, chunks");
+  CHECK(status.failures.at(0).sentence == "no memory");
+}
+
+}  // namespace kvscope::gui::test::study_panel_test
