@@ -84,7 +84,7 @@ TEST_CASE("heads: many layers of few heads stand in blocks beside each other") {
   HeadsOptions options;
   options.cells = 4;
   ThreadPool pool(1);
-  analyze_heads(trace, options, result, pool, {}, {});
+  analyze_heads(trace, options, {result, pool});
   const plot::Figure figure = testing::drawn(result, "heads");
   const plot::Panel& panel = figure.panels[0];
   // One block would be 13 high and 2 wide; two are 7 and 5.
@@ -117,7 +117,7 @@ TEST_CASE("heads: a number that has no room in its tile is left out") {
   HeadsOptions options;
   options.cells = 4;
   ThreadPool pool(1);
-  analyze_heads(trace, options, result, pool, {}, {});
+  analyze_heads(trace, options, {result, pool});
   const plot::Figure figure = testing::drawn(result, "heads", {.metric = "entropy"});
   const auto notes = marks_of<plot::Note>(figure.panels[0]);
   REQUIRE(notes.size() == 32);
