@@ -142,8 +142,10 @@ void TraceWriter::begin(const TraceInfo& info) {
   open_file();
 }
 
-/// What an earlier recording left goes away, if that was asked for.
+/// What an earlier recording left goes away, if that was asked for; what a kill left of a layout
+/// always does.
 void TraceWriter::make_room() const {
+  remove_old_temporaries(out_);
   if (!std::filesystem::exists(part_)) return;
   if (!options_.overwrite && !options_.kept_units) {
     throw IoError(fmt::format(

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -255,6 +256,16 @@ TEST_CASE("a file that is being recorded is not gone on with") {
   other.lock_as_recorder();
   CHECK_THAT(message_of([&] { recording.run(folder / "cut.h5"); }),
              ContainsSubstring("is being recorded by another process"));
+}
+
+TEST_CASE("what a kill left of a layout goes with a later recording") {
+  const Recording recording("llama3_gqa");
+  const TempFolder folder;
+  const fs::path left = folder / "r.h5.0123456789abcdef.part";
+  spill(left, "half a layout");
+  fs::last_write_time(left, fs::last_write_time(left) - std::chrono::hours(2));
+  recording.run(folder / "r.h5");
+  CHECK(!fs::exists(left));
 }
 
 }  // namespace
