@@ -1,4 +1,5 @@
-// What a recording that was killed left in OUT.part, for a run of the same one that goes on with it.
+// What a recording that was killed left in OUT.part, for a run of the same one that goes on with
+// it.
 //
 // Its keys and values are the model's memory of the units that are whole, so the model runs the
 // rest only, and the file becomes what it would have been: a recording is gone on with from a file
@@ -18,20 +19,21 @@
 
 namespace kvscope {
 
-/// Why a recording of this plan could not be gone on with after a kill: a clause; empty if it could.
+/// Why a recording of this plan could not be gone on with after a kill: a clause; empty if it
+/// could.
 std::string why_not_resumable(const TraceInfo& plan);
 
 class KeptRecording {
  public:
-  /// Looks at OUT.part, a file or a set's manifest, and compares all of it with its checksums; holds
-  /// nothing open. Without one, and where no unit is whole, nothing is kept. Throws IoError
+  /// Looks at OUT.part, a file or a set's manifest, and compares all of it with its checksums;
+  /// holds nothing open. Without one, and where no unit is whole, nothing is kept. Throws IoError
   /// (another process records into it; a part of a set is missing), FormatError (no recording),
   /// Interrupted.
   explicit KeptRecording(const std::filesystem::path& out, const ProgressFn& progress = {},
                          const std::stop_token& stop = {});
 
-  /// Units that stay, from the first on. Not all that are whole where decoding follows: the last one
-  /// runs again, since its logits choose the next token.
+  /// Units that stay, from the first on. Not all that are whole where decoding follows: the last
+  /// one runs again, since its logits choose the next token.
   Index n_units() const { return n_units_; }
   Index n_tokens() const;
   /// The token at a position that was recorded, or of the prompt.

@@ -44,7 +44,8 @@ class StudyPlanCommand final : public Command {
            "worker and disk are predicted from what the store has measured of jobs of the same "
            "kind (command, options and model), in this or another study; --probe does two jobs of "
            "each kind and one of each method that nobody has measured, and keeps their results. "
-           "Without either they are unknown, except the sizes of recordings, which follow from model, text and options.";
+           "Without either they are unknown, except the sizes of recordings, which follow from "
+           "model, text and options.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope study plan small.toml", "what there is to do"},

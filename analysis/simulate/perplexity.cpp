@@ -36,8 +36,8 @@ class Perplexity final : public SimulationTask {
       const auto n_text = static_cast<Index>(text.tokens.size());
       if (n_text >= needed) continue;
       throw ConfigError(
-          "perplexity: {} has {} tokens, expected at least {} (--windows {} of --max-tokens {}, from "
-          "--offset {} on)",
+          "perplexity: {} has {} tokens, expected at least {} (--windows {} of --max-tokens {}, "
+          "from --offset {} on)",
           text.name, n_text, needed, options.windows, options.n_tokens, options.offset);
     }
     if (n_scored() < 1) {

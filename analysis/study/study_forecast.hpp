@@ -36,7 +36,8 @@ class StudyForecast {
 
  private:
   struct Kind {
-    double level = 0.0;  // log seconds of an item, means of which are of seconds: sums are predicted
+    double level =
+        0.0;  // log seconds of an item, means of which are of seconds: sums are predicted
     double memory = 0.0;
     double bytes = 0.0;
     std::size_t n_items = 0;

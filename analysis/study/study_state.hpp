@@ -27,8 +27,8 @@ std::vector<bool> study_to_do(const StudyPlan& plan, const StudyStore& store, bo
 std::vector<StudyJob> ready_jobs(const StudyPlan& plan, const StudyStore& store,
                                  const std::vector<bool>& to_do, std::size_t most);
 
-/// Two jobs of each kind of which less is measured, with methods by turns, and one of each method of
-/// which nothing is measured, among items `of`.
+/// Two jobs of each kind of which less is measured, with methods by turns, and one of each method
+/// of which nothing is measured, among items `of`.
 std::vector<bool> probe_items(const StudyPlan& plan, const StudyForecast& forecast,
                               const std::vector<bool>& of);
 

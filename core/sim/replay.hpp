@@ -63,8 +63,9 @@ struct ReplayOptions {
   /// of a whole replay, everything that needs exact rows is NaN (mass_rows 1), and no row is
   /// shown to on_row.
   bool only_costs = false;
-  /// Where the keys and values of a layer take more, as replay holds them, its KV heads are replayed
-  /// one after another (replay_heads.hpp), which takes the memory of one and changes no bit.
+  /// Where the keys and values of a layer take more, as replay holds them, its KV heads are
+  /// replayed one after another (replay_heads.hpp), which takes the memory of one and changes no
+  /// bit.
   double most_layer_bytes = 1024.0 * 1024.0 * 1024.0;
   /// Called once per measured row and head, from several threads and in any order, for callers that
   /// want more than the metrics; not for layers that stay dense because of a window. May be empty.

@@ -70,15 +70,16 @@ TEST_CASE("a recording's rows are on the device before its header says that they
   const TempDir dir;
   const std::string trace = dir.file("trace.h5");
   const std::string part = trace + ".part";
-  Words turns;  // what happened to the .part, neighbours that are alike once
-  for (const std::string& call :
-       calls_of(dir, {"record", trace, "--max-tokens", "48", "--layers", "2"})) {
+  const Words calls = calls_of(dir, {"record", trace, "--max-tokens", "48", "--layers", "2"});
+  check_synced(calls, part);  // the layout, under another name
+  Words turns;                // what happened to the .part, neighbours that are alike once
+  for (const std::string& call : calls) {
     const std::string what = call.substr(0, call.find(' '));
     const bool is_ours = call == what + " " + part || call == "name " + trace;
     if (is_ours && (turns.empty() || turns.back() != what)) turns.push_back(what);
   }
-  // the layout; the rows; the header
-  CHECK(turns == Words{"write", "sync", "write", "sync", "write", "sync", "name"});
+  // the layout's name; the rows; the header
+  CHECK(turns == Words{"name", "write", "sync", "write", "sync", "name"});
 }
 
 }  // namespace kvscope::test::synced_files_test
