@@ -212,15 +212,21 @@ class MarkPainter {
     TextStyle style{theme_.tick_size, theme_.ink, Align::left};
     if (m.align == Note::Align::right) style.align = Align::right;
     if (m.align == Note::Align::centre) style.align = Align::centre;
-    // in a low frame a note rises until its last line is inside
+    // in a small frame a note moves until it is inside
     const auto n_lines = 1 + std::ranges::count(m.text, '\n');
     const double height = 1.25 * theme_.tick_size * (static_cast<double>(n_lines) + 0.3);
     at.y = std::max(frame.y, std::min(at.y, frame.bottom() - height));
     for (std::size_t begin = 0; begin <= m.text.size();) {
       const std::size_t end = std::min(m.text.find('\n', begin), m.text.size());
       at.y += 1.25 * theme_.tick_size;
-      draw_rich(canvas_, {at.x, at.y - canvas_.metrics().descent() * theme_.tick_size},
-                std::string_view(m.text).substr(begin, end - begin), style);
+      const auto line = std::string_view(m.text).substr(begin, end - begin);
+      const double w = rich_width(canvas_.metrics(), line, theme_.tick_size);
+      const double before = style.align == Align::left     ? 0.0
+                            : style.align == Align::centre ? 0.5 * w
+                                                           : w;
+      const double least = frame.x + before;
+      const double x = std::clamp(at.x, least, std::max(least, frame.right() - w + before));
+      draw_rich(canvas_, {x, at.y - canvas_.metrics().descent() * theme_.tick_size}, line, style);
       begin = end + 1;
     }
   }

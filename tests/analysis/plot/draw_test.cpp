@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "analysis/plot/cells.hpp"
+#include "analysis/plot/legible.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "tests/analysis/kit.hpp"
 #include "tests/analysis/plot/recording_canvas.hpp"
