@@ -325,8 +325,8 @@ class LayoutMaker {
     }
     const auto title = lines_of(panel.title, theme_.title_size, out.frame.w * 1.05);
     if (!title.empty())
-      m.top = std::max(m.top, static_cast<double>(title.size()) * line_height(theme_.title_size) +
-                                  1.5 * pad());
+      m.top = std::max(
+          m.top, static_cast<double>(title.size()) * line_height(theme_.title_size) + 1.5 * pad());
     if (legend_place(p) == LegendPlace::above) {
       const auto legend =
           legend_above(legend_entries({&panel, 1}), 0.0, 0.0, out.frame.w, theme_, metrics_);

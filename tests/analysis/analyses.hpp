@@ -28,7 +28,7 @@ struct Analysis {
 };
 
 inline Analysis analysis(std::string name, auto function, auto options, bool by_layer = true,
-                  bool takes_a_token = true) {
+                         bool takes_a_token = true) {
   const auto call = [function, options](const TraceSource& trace, const AnalysisRun& run) {
     return function(trace, options, run);
   };

@@ -80,8 +80,9 @@ TEST_CASE("a caption says whose intervals the bands are") {
   CHECK_THAT(caption(testing::swept()), ContainsSubstring("each layer's mean"));
   CHECK_THAT(caption(lines_of(testing::swept(), [](int, int head) { return head >= 0; })),
              ContainsSubstring("each head's mean"));
-  CHECK_THAT(caption(lines_of(testing::swept(), [](int l, int head) { return head >= 0 || l != 1; })),
-             ContainsSubstring("each head or layer's mean"));
+  CHECK_THAT(
+      caption(lines_of(testing::swept(), [](int l, int head) { return head >= 0 || l != 1; })),
+      ContainsSubstring("each head or layer's mean"));
 }
 
 TEST_CASE("a mean of which one part has no interval has no band") {

@@ -53,10 +53,13 @@ bool overlap(const Rect& a, const Rect& b) {
 
 /// The pixel under a point of the page.
 Colour pixel_at(const Painted& image, Point p) {
-  const auto at = [](double unit, int n) { return std::clamp(static_cast<int>(unit * n), 0, n - 1); };
+  const auto at = [](double unit, int n) {
+    return std::clamp(static_cast<int>(unit * n), 0, n - 1);
+  };
   const int col = at((p.x - image.rect.x) / image.rect.w, image.image.width);
   const int row = at((p.y - image.rect.y) / image.rect.h, image.image.height);
-  const auto* rgba = &image.image.rgba[static_cast<std::size_t>(4 * (row * image.image.width + col))];
+  const auto* rgba =
+      &image.image.rgba[static_cast<std::size_t>(4 * (row * image.image.width + col))];
   return {rgba[0], rgba[1], rgba[2], rgba[3] / 255.0};
 }
 
@@ -126,7 +129,8 @@ class Linter {
         if (tone == nullptr) continue;
         const Colour colour = theme_.style_of(*tone).colour;
         const double found = contrast(colour, theme_.ground);
-        if (found < kMarkContrast) fault("marks of {} have a contrast of {:.2f}", hex(colour), found);
+        if (found < kMarkContrast)
+          fault("marks of {} have a contrast of {:.2f}", hex(colour), found);
       }
     }
     return std::move(faults_);
@@ -190,8 +194,8 @@ class Linter {
     if (!out.labelled) return;
     for (std::size_t i = 0; i < out.ticks.size() && i < axis.ticks.size(); ++i) {
       const std::string& name = axis.ticks[i].label;
-      const bool is_number = name.find_first_of("0123456789") != std::string::npos;
-      if (!name.empty() && !is_number && out.ticks[i].label.empty()) fault("\"{}\" is left out", name);
+      const bool is_name = axis.has_names || name.find_first_of("0123456789") == std::string::npos;
+      if (!name.empty() && is_name && out.ticks[i].label.empty()) fault("\"{}\" is left out", name);
     }
   }
 
@@ -215,9 +219,8 @@ class Linter {
   void room_for_words(std::size_t p) {
     const PanelLayout& panel = layout_.panels[p];
     const auto over_marks = [&](const Rect& box, const std::string& what) {
-      const bool is_over = std::ranges::any_of(canvas_.calls(), [&](const Painted& mark) {
-        return is_of(mark, p) && hides(box, mark);
-      });
+      const bool is_over = std::ranges::any_of(
+          canvas_.calls(), [&](const Painted& mark) { return is_of(mark, p) && hides(box, mark); });
       if (is_over) fault("{} lies over marks", what);
     };
     if (panel.legend && panel.legend->boxed)
@@ -241,9 +244,8 @@ class Linter {
     const auto is_inked = [&](Point a, Point b) {
       return std::ranges::any_of(canvas_.calls(), [&](const Painted& call) {
         const auto has = [&](Point end) {
-          return std::ranges::any_of(call.points, [&](Point q) {
-            return std::hypot(q.x - end.x, q.y - end.y) < kTouch;
-          });
+          return std::ranges::any_of(
+              call.points, [&](Point q) { return std::hypot(q.x - end.x, q.y - end.y) < kTouch; });
         };
         return is_of(call, p) &&
                (call.what == Painted::What::line || call.what == Painted::What::polygon) &&

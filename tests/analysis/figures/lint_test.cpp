@@ -72,6 +72,7 @@ TEST_CASE("the lint finds what is wrong, and nothing in a sound figure") {
   plot::Scatter cloud{.tone = {plot::Role::series, 2}};
   for (int i = 0; i < 900; ++i) cloud.add(4.0 * (i % 30) / 29.0, 1 + 4.0 * (i / 30) / 29.0);
   full.panels[0].marks.emplace_back(cloud);
+  full.panels[0].title = "a title that is much longer than the panel below it is wide, in a column";
   CHECK(testing::faults_of(full).empty());
   const auto line = [](plot::Figure& f) -> plot::Line& {
     return std::get<plot::Line>(f.panels[0].marks[0]);
@@ -81,13 +82,18 @@ TEST_CASE("the lint finds what is wrong, and nothing in a sound figure") {
     const char* found;
   } faults[] = {
       {[&](auto& f) { line(f).y[2] = 3.5; }, "3.5 lies outside of 2.9 to 3.1"},
-      {[&](auto& f) { f.panels[0].y.range = plot::Range{0.0, 4.5}; }, "not in ink"},
+      {[&](auto& f) {
+         f.panels[0].y.range = plot::Range{0.0, 4.5};
+       },
+       "not in ink"},
       {[&](auto& f) {
          f.panels[0].y.scale = plot::ScaleKind::log10;
          line(f).low[0] = 0.0;
        },
        "at 0: the interval is not in ink"},
-      {[&](auto& f) { f.panels[0].marks.emplace_back(plot::Note{"in the way", 0.45, 0.45}); },
+      {[&](auto& f) {
+         f.panels[0].marks.emplace_back(plot::Note{"in the way", 0.45, 0.45});
+       },
        "\"in the way\" lies over marks"},
       {[&](auto& f) {
          f.panels[0].marks.emplace_back(plot::Note{"one note", 0.0, 0.0});
@@ -102,8 +108,7 @@ TEST_CASE("the lint finds what is wrong, and nothing in a sound figure") {
       {[&](auto& f) { line(f).label = std::string(80, 'w'); }, "leaves the page"},
       {[&](auto& f) {
          f.panels[0].colour = plot::ColourAxis{};
-         f.panels[0].marks.emplace_back(
-             plot::HeatMap{1, 1, {0.5F}, {0.0, 4.0}, {1.0, 5.0}, false});
+         f.panels[0].marks.emplace_back(plot::HeatMap{1, 1, {0.5F}, {0.0, 4.0}, {1.0, 5.0}, false});
          f.panels[0].marks.emplace_back(plot::Note{"on a map", 0.5, 0.5});
        },
        "\"on a map\" has a contrast of"},

@@ -118,10 +118,14 @@ std::vector<std::unique_ptr<MemoryResult>> samples() {
   const auto table = [&](const Table& rows, const std::string& kind) {
     table_to_result(rows, {.kind = kind}, next());
   };
-  const std::pair<std::string, const char*> tables[] = {
-      {swept(), "sweep"},   {costs(), "cost"},    {costs(), "cost-shape"}, {kTimes, "latency"},
-      {kPareto, "pareto"},  {losses(), "table"},  {answers(), "simulate-needle"},
-       {equal_costs(), "sweep"}};
+  const std::pair<std::string, const char*> tables[] = {{swept(), "sweep"},
+                                                        {costs(), "cost"},
+                                                        {costs(), "cost-shape"},
+                                                        {kTimes, "latency"},
+                                                        {kPareto, "pareto"},
+                                                        {losses(), "table"},
+                                                        {answers(), "simulate-needle"},
+                                                        {equal_costs(), "sweep"}};
   for (const auto& [csv, kind] : tables) table(table_from_csv(csv, "t.csv"), kind);
   // measured, with many methods and intervals
   for (const auto& [file, kind] : {std::pair{"budgets", "simulate-ruler"},

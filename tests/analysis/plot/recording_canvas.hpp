@@ -74,7 +74,9 @@ class RecordingCanvas final : public Canvas {
          kAligns[static_cast<std::size_t>(style.align)], style.size, said(style.colour),
          style.rotation, text);
     const double w = metrics().width(text, style.size);
-    const double left = style.align == Align::left ? 0.0 : style.align == Align::right ? -w : -0.5 * w;
+    const double left = style.align == Align::left    ? 0.0
+                        : style.align == Align::right ? -w
+                                                      : -0.5 * w;
     const double up = kAboveLine * style.size;
     const double h = up + kBelowLine * style.size;
     const Rect box = style.rotation == 0.0 ? Rect{at.x + left, at.y - up, w, h}
