@@ -9,8 +9,8 @@ namespace {
 /// Methods at budgets and contexts on one GPU, as `kvscope cost` reports them.
 std::string costs() {
   std::string csv =
-      "selector,budget,batch,context,hardware,predicted_speedup,call_speedup,predicted_us,append_us,"
-      "score_us,topk_us,attend_us,estimate_us,memory_share,extrapolated\n";
+      "selector,budget,batch,context,hardware,predicted_speedup,call_speedup,predicted_us,"
+      "append_us,score_us,topk_us,attend_us,estimate_us,memory_share,extrapolated\n";
   for (const auto& [method, speed] : {std::pair{"full", 1.0}, {"quoka", 3.1}, {"quest", 5.2}}) {
     for (const int batch : {1, 16}) {
       for (const int context : {1024, 32768, 131072}) {
