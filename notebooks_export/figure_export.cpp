@@ -7,7 +7,7 @@
 
 #include "analysis/plot/clean_figure.hpp"
 #include "analysis/plot/draw.hpp"
-#include "analysis/plot/rich_text.hpp"
+#include "analysis/plot/legible.hpp"
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
 #include "notebooks_export/cairo_canvas.hpp"
@@ -50,53 +50,21 @@ std::string draw(const plot::Figure& figure, const plot::Layout& layout, const p
   return canvas->finish();
 }
 
-/// Titles that take more room than they are worth: panels below each other have wider ones.
-bool has_tall_titles(const plot::Figure& figure, const plot::Layout& layout,
-                     const plot::Theme& theme) {
-  constexpr std::size_t kMostLines = 3;
-  for (std::size_t p = 0; p < figure.panels.size(); ++p) {
-    const double room = 1.05 * layout.panels[p].frame.w;
-    const auto lines =
-        plot::wrap_rich(figure_font_metrics(), figure.panels[p].title, theme.title_size, room);
-    if (lines.size() > kMostLines) return true;
-  }
-  return false;
-}
-
 /// The layout with as many panels side by side as can be read, or as were asked for; sets the
 /// figure's columns. Throws ConfigError if that is not legible.
 plot::Layout legible_layout(plot::Figure& figure, const RenderOptions& options,
                             const plot::Theme& theme) {
-  const auto n_panels = static_cast<int>(figure.panels.size());
   const bool asked = options.columns > 0;
   if (asked) figure.columns = static_cast<int>(options.columns);
-  figure.columns = std::clamp(figure.columns, 1, std::max(1, n_panels));
   const bool is_single = asked && figure.columns == 1 && options.width == 0.0;
   const double natural =
       figure.span == plot::Span::full && !is_single ? theme.full_width : theme.column_width;
   const double width = options.width > 0.0 ? 72.0 * options.width : natural;
   const std::optional<double> height =
       options.height > 0.0 ? std::optional(72.0 * options.height) : std::nullopt;
-  const auto& metrics = figure_font_metrics();
-  for (;; --figure.columns) {
-    const bool is_last = asked || figure.columns == 1;
-    std::string reason;
-    try {
-      plot::Layout layout = plot::layout_figure(figure, width, height, theme, metrics);
-      reason = plot::why_illegible(figure, layout, theme, metrics);
-      const bool is_crowded = !is_last && has_tall_titles(figure, layout, theme);
-      if (reason.empty() && !is_crowded) return layout;
-    } catch (const ConfigError&) {
-      if (is_last) throw;
-      continue;
-    }
-    if (!is_last) continue;
-    throw ConfigError(
-        "figure {}: {:.2f} in are too narrow for {} panel{} side by side "
-        "({}); give it more --width{}",
-        figure.name, width / 72.0, figure.columns, figure.columns == 1 ? "" : "s", reason,
-        asked && n_panels > 1 && figure.columns > 1 ? " or fewer --columns" : "");
-  }
+  return plot::legible_layout(figure, width, height,
+                              asked ? plot::Columns::as_asked : plot::Columns::at_most, theme,
+                              figure_font_metrics());
 }
 
 /// Lines of a CSV that no table program opens any more: 50 MB.

@@ -1,5 +1,7 @@
 // Dots on named rows, a panel per number.
 #include "analysis/figures/kit.hpp"
+#include "analysis/plot/data_range.hpp"
+#include "analysis/plot/scale.hpp"
 
 namespace kvscope::figures {
 
@@ -50,6 +52,28 @@ plot::Mark points_of(const RowMarks& marks, const DotRows& spec, const Quantity&
   return plot::Scatter{marks.label, tone, std::move(x), std::move(y), {}, 1.3};
 }
 
+/// The middle of the widest room on a row without marks, as a part of the panel's width.
+double middle_of_room(const std::vector<plot::Mark>& marks, const plot::Scale& across, double row) {
+  std::set<double> taken = {0.0, 1.0};
+  for (const plot::Mark& mark : marks) {
+    if (const auto* rule = std::get_if<plot::Rule>(&mark)) taken.insert(across.to_unit(rule->at));
+    const auto* line = std::get_if<plot::Line>(&mark);
+    for (std::size_t i = 0; line != nullptr && i < line->x.size(); ++i)  // also as it passes by
+      if (std::abs(line->y[i] - row) <= 1.0) taken.insert(across.to_unit(line->x[i]));
+    const auto* dots = std::get_if<plot::Scatter>(&mark);
+    for (std::size_t i = 0; dots != nullptr && i < dots->x.size(); ++i)
+      if (dots->y[i] == row) taken.insert(across.to_unit(dots->x[i]));
+  }
+  double widest = 0.0;
+  double middle = 0.5;
+  for (auto at = taken.begin(); std::next(at) != taken.end(); ++at) {
+    if (*std::next(at) - *at <= widest) continue;
+    widest = *std::next(at) - *at;
+    middle = *at + 0.5 * widest;
+  }
+  return middle;
+}
+
 }  // namespace
 
 plot::Figure dot_rows(const DotRows& spec, const FigureInput& input) {
@@ -86,10 +110,14 @@ plot::Figure dot_rows(const DotRows& spec, const FigureInput& input) {
     }
     if (n_points == 0) throw ConfigError("{}: no method could take any case", result.name());
     if (shown.range) panel.x.range = shown.range(largest);
+    const std::vector<plot::Mark> dots = panel.marks;
+    const plot::Range across = plot::ranges_of({.panels = {panel}}).front().x;
     for (std::size_t i = 0; i < named.size(); ++i) {
       if (!named[i].is_refused()) continue;
-      panel.marks.emplace_back(
-          plot::Note{"not taken", 0.02, (static_cast<double>(i) + 0.6) / (n + 0.2) - 0.5 / n});
+      const auto row = static_cast<double>(i);
+      const double middle = middle_of_room(dots, plot::Scale(panel.x.scale, across), row);
+      panel.marks.emplace_back(plot::Note{"not taken", middle, (row + 0.6) / (n + 0.2) - 0.5 / n,
+                                          plot::Note::Align::centre});
     }
     figure.panels.push_back(std::move(panel));
   }

@@ -37,7 +37,10 @@ std::vector<PlacedText> cell_numbers(const HeatMap& m, const Panel& panel,
       if (texts[from].empty()) continue;
       const Colour cell =
           colour_at(map, layout.colour.to_unit(static_cast<double>(m.values[from])));
-      const Colour ink = colour_from_rgb(luminance(cell) > 0.30 ? 0x1A1A1A : 0xFFFFFF);
+      // of black and white one always has a contrast of 4.5; a paler black would not
+      constexpr Colour kBlack = colour_from_rgb(0x000000);
+      constexpr Colour kWhite = colour_from_rgb(0xFFFFFF);
+      const Colour ink = contrast(cell, kBlack) > contrast(cell, kWhite) ? kBlack : kWhite;
       numbers.push_back({{rect.x + (static_cast<double>(col) + 0.5) * w,
                           rect.y + (static_cast<double>(row) + 0.5) * h + 0.36 * size},
                          texts[from],

@@ -81,6 +81,12 @@ double luminance(Colour colour) {
   return 0.2126 * linear_of(colour.r) + 0.7152 * linear_of(colour.g) + 0.0722 * linear_of(colour.b);
 }
 
+double contrast(Colour a, Colour b) {
+  const double x = luminance(a);
+  const double y = luminance(b);
+  return (std::max(x, y) + 0.05) / (std::min(x, y) + 0.05);
+}
+
 Colour colour_at(ColourMap map, double t) {
   static constexpr std::uint32_t kSequential[] = {0x3B0F54, 0x3F4788, 0x2D708E, 0x20908C,
                                                   0x3DB878, 0x93D741, 0xFDE725};

@@ -41,6 +41,9 @@ std::string hex(Colour colour);
 /// Relative luminance (WCAG 2.1), 0 black to 1 white; opacity is ignored.
 double luminance(Colour colour);
 
+/// Contrast of two colours (WCAG 2.1), 1 to 21; opacity is ignored.
+double contrast(Colour a, Colour b);
+
 /// How numbers become colours.
 enum class ColourMap {
   sequential,  // dark violet over green to yellow: lightness rises evenly, safe for colour

@@ -214,7 +214,7 @@ class MarkPainter {
     TextStyle style{size, theme_.ink, Align::left};
     if (m.align == Note::Align::right) style.align = Align::right;
     if (m.align == Note::Align::centre) style.align = Align::centre;
-    // in a low frame a note rises until its last line is inside
+    // in a small frame a note moves until it is inside
     at.y = std::max(frame.y, std::min(at.y, frame.bottom() - note_height(m, size)));
     if (m.room_x > 0.0) {
       const double pad = 0.15 * size;
@@ -232,8 +232,14 @@ class MarkPainter {
     for (std::size_t begin = 0; begin <= m.text.size();) {
       const std::size_t end = std::min(m.text.find('\n', begin), m.text.size());
       at.y += kNoteLine * size;
-      draw_rich(canvas_, {at.x, at.y - canvas_.metrics().descent() * size},
-                std::string_view(m.text).substr(begin, end - begin), style);
+      const auto line = std::string_view(m.text).substr(begin, end - begin);
+      const double w = rich_width(canvas_.metrics(), line, size);
+      const double before = style.align == Align::left     ? 0.0
+                            : style.align == Align::centre ? 0.5 * w
+                                                           : w;
+      const double least = frame.x + before;
+      const double x = std::clamp(at.x, least, std::max(least, frame.right() - w + before));
+      draw_rich(canvas_, {x, at.y - canvas_.metrics().descent() * size}, line, style);
       begin = end + 1;
     }
   }

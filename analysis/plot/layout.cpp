@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 
 #include "analysis/plot/data_range.hpp"
 #include "analysis/plot/legend.hpp"
@@ -37,7 +36,8 @@ class LayoutMaker {
         columns_(static_cast<std::size_t>(
             std::clamp<int>(figure.columns, 1, static_cast<int>(figure.panels.size())))),
         rows_((figure.panels.size() + columns_ - 1) / columns_),
-        ranges_(ranges_of(figure)) {}
+        ranges_(ranges_of(figure)),
+        has_no_room_(figure.panels.size(), false) {}
 
   Layout make(double width, std::optional<double> height) {
     Layout layout;
@@ -68,6 +68,7 @@ class LayoutMaker {
         PanelLayout& panel = layout.panels[p];
         panel.frame = {0.0, 0.0, frame_w, frame_h[p / columns_]};
         set_axes(p, panel);
+        look_for_room(p, panel);
         const Margins m = margins_of(p, panel);
         Margins& column = columns[p % columns_];
         Margins& row = rows[p / columns_];
@@ -100,6 +101,12 @@ class LayoutMaker {
       }
     }
     place_panels(layout, head, frame_w, frame_h, columns, rows);
+    // an axis label may have taken a line more than the rounds foresaw
+    for (const PlacedText& words : layout.words) {
+      if (height || words.style.rotation != 0.0) continue;
+      const double bottom = words.at.y + metrics_.descent() * words.style.size;
+      layout.size.h = std::max(layout.size.h, bottom + theme_.margin);
+    }
     return layout;
   }
 
@@ -265,6 +272,18 @@ class LayoutMaker {
   }
   double x_ticks_height() const { return theme_.tick_length + pad() + theme_.tick_size; }
 
+  /// A legend inside stands above where it would hide data; once there, it stays.
+  LegendPlace legend_place(std::size_t p) const {
+    return has_no_room_[p] ? LegendPlace::above : figure_.panels[p].legend;
+  }
+  void look_for_room(std::size_t p, const PanelLayout& out) {
+    const Panel& panel = figure_.panels[p];
+    if (legend_place(p) != LegendPlace::inside) return;
+    auto entries = legend_entries({&panel, 1});
+    has_no_room_[p] = !entries.empty() &&
+                      legend_inside(std::move(entries), panel, out, theme_, metrics_).hides_data;
+  }
+
   Margins margins_of(std::size_t p, const PanelLayout& out) const {
     const Panel& panel = figure_.panels[p];
     Margins m{.left = y_ticks_width(out)};
@@ -291,16 +310,24 @@ class LayoutMaker {
         m.left = std::max(m.left, out.frame.x - tick.at + half);
       }
     }
+    m.top = 0.5 * theme_.tick_size;  // half of the topmost tick label
+    if (out.y.labelled) {
+      for (const auto& line : lines_of(panel.y.label, theme_.label_size, out.frame.h * 1.1)) {
+        const double half = 0.5 * rich_width(metrics_, line, theme_.label_size);
+        m.top = std::max(m.top, half - 0.5 * out.frame.h);
+        m.bottom = std::max(m.bottom, half - 0.5 * out.frame.h);
+      }
+    }
     if (out.bar) {
       m.right = bar_ticks_width(out);
       const auto lines = lines_of(panel.colour->axis.label, theme_.label_size, out.frame.h * 1.1);
       m.right += static_cast<double>(lines.size()) * line_height(theme_.label_size) + pad();
     }
-    m.top = 0.5 * theme_.tick_size;  // half of the topmost tick label
     const auto title = lines_of(panel.title, theme_.title_size, out.frame.w * 1.05);
     if (!title.empty())
-      m.top = static_cast<double>(title.size()) * line_height(theme_.title_size) + 1.5 * pad();
-    if (panel.legend == LegendPlace::above) {
+      m.top = std::max(
+          m.top, static_cast<double>(title.size()) * line_height(theme_.title_size) + 1.5 * pad());
+    if (legend_place(p) == LegendPlace::above) {
       const auto legend =
           legend_above(legend_entries({&panel, 1}), 0.0, 0.0, out.frame.w, theme_, metrics_);
       m.top += legend.frame.h + pad();
@@ -371,7 +398,7 @@ class LayoutMaker {
       }
     }
     double top = frame.y - 1.5 * pad();
-    if (panel.legend == LegendPlace::above) {
+    if (legend_place(p) == LegendPlace::above) {
       auto legend =
           legend_above(legend_entries({&panel, 1}), frame.x, 0.0, frame.w, theme_, metrics_);
       const double shift = frame.y - legend.frame.h - pad();
@@ -401,54 +428,10 @@ class LayoutMaker {
   std::size_t columns_;
   std::size_t rows_;
   std::vector<PanelRanges> ranges_;
+  std::vector<bool> has_no_room_;  // inside a panel, for its legend
 };
 
 }  // namespace
-
-std::string why_illegible(const Figure& figure, const Layout& layout, const Theme& theme,
-                          const TextMetrics& metrics) {
-  for (std::size_t p = 0; p < figure.panels.size(); ++p) {
-    const Rect& frame = layout.panels[p].frame;
-    // 22 mm at 8 pt; the cells of a small map, without numbers, can be seen in 17
-    const bool is_small_map = std::all_of(
-        figure.panels[p].marks.begin(), figure.panels[p].marks.end(), [](const Mark& mark) {
-          const auto* map = std::get_if<HeatMap>(&mark);
-          return map != nullptr && !map->print_values && map->n_cols <= 48;
-        });
-    const double least = (is_small_map ? 6.0 : 8.0) * theme.label_size;
-    if (frame.w < least)
-      return fmt::format("frames of {:.0f} mm, expected at least {:.0f}", frame.w * 25.4 / 72.0,
-                         least * 25.4 / 72.0);
-    for (const Mark& mark : figure.panels[p].marks) {
-      const auto* note = std::get_if<Note>(&mark);
-      if (note == nullptr) continue;
-      for (std::size_t at = 0; at <= note->text.size();) {
-        const std::size_t end = std::min(note->text.find('\n', at), note->text.size());
-        const double width =
-            rich_width(metrics, std::string_view(note->text).substr(at, end - at), theme.tick_size);
-        if (width > frame.w) return "words do not fit into their panel";
-        at = end + 1;
-      }
-    }
-  }
-  // titles stand centred over their frames: beside each other they must not touch
-  std::vector<std::tuple<double, double, double>> spans;  // baseline, left, right
-  for (const PlacedText& words : layout.words) {
-    if (!words.is_title) continue;
-    const double half = 0.5 * rich_width(metrics, words.text, words.style.size);
-    if (words.at.x - half < -1.0 || words.at.x + half > layout.size.w + 1.0)
-      return "a title is wider than the figure";
-    spans.emplace_back(words.at.y, words.at.x - half, words.at.x + half);
-  }
-  std::ranges::sort(spans);
-  for (std::size_t i = 1; i < spans.size(); ++i) {
-    const auto& [y, left, right] = spans[i];
-    const auto& [above, other_left, other_right] = spans[i - 1];
-    if (std::abs(y - above) < 0.5 * theme.title_size && left < other_right + 2.0)
-      return "titles run into each other";
-  }
-  return "";
-}
 
 Layout layout_figure(const Figure& figure, double width, std::optional<double> height,
                      const Theme& theme, const TextMetrics& metrics) {

@@ -44,7 +44,8 @@ struct LegendEntry {
 
 struct LegendLayout {
   Rect frame;
-  bool boxed = false;  // over data: needs a ground of its own
+  bool boxed = false;       // inside a panel: needs a ground of its own
+  bool hides_data = false;  // there was no free place
   std::vector<LegendEntry> entries;
   std::vector<Point> places;  // per entry: left end of the symbol, at half height
 };
@@ -88,11 +89,6 @@ struct LegendMetrics {
         column_gap(1.3 * theme.tick_size),
         line_height(1.4 * theme.tick_size) {}
 };
-
-/// Why the figure cannot be read as it is laid out: frames of a few millimetres, titles that run
-/// into each other, words that leave their panel. Empty if it can.
-std::string why_illegible(const Figure& figure, const Layout& layout, const Theme& theme,
-                          const TextMetrics& metrics);
 
 /// `width` in points; the height follows from the panels' aspects unless `height` says otherwise.
 /// Throws ConfigError for a figure that cannot be drawn (check_figure) or that needs more room.

@@ -43,8 +43,10 @@ struct DataPlaces {
 
   void along(Point a, Point b) {
     if (!std::isfinite(a.x + a.y + b.x + b.y)) return;
-    for (int i = 0; i <= 8; ++i) {
-      const double t = i / 8.0;
+    const double step = 3.0;  // points: less than any legend is high
+    const int n = std::min(200, 1 + static_cast<int>(std::hypot(b.x - a.x, b.y - a.y) / step));
+    for (int i = 0; i <= n; ++i) {
+      const double t = static_cast<double>(i) / n;
       places.push_back({a.x + t * (b.x - a.x), a.y + t * (b.y - a.y)});
     }
   }
@@ -182,13 +184,16 @@ LegendLayout legend_inside(std::vector<LegendEntry> entries, const Panel& panel,
   for (double top : tops) {
     for (double left : lefts) {
       const Rect box{left, top, w, h};
+      const double room = theme.marker_radius;
+      const Rect around{left - room, top - room, w + 2.0 * room, h + 2.0 * room};
       const auto hidden =
-          std::ranges::count_if(data.places, [&](Point p) { return box.contains(p); });
+          std::ranges::count_if(data.places, [&](Point p) { return around.contains(p); });
       if (fewest >= 0 && hidden >= fewest) continue;
       fewest = hidden;
       legend.frame = box;
     }
   }
+  legend.hides_data = fewest > 0 || w + inset > frame.w || h + inset > frame.h;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     legend.places.push_back(
         {legend.frame.x + pad,

@@ -11,7 +11,8 @@ namespace {
 std::vector<Colour> series_colours(Ground ground) {
   std::vector<Colour> colours;
   const std::uint32_t blue = ground == Ground::light ? 0x0072B2 : 0x3D9BD9;
-  for (std::uint32_t rgb : {blue, 0xD55E00U, 0x009E73U, 0xCC79A7U, 0xE69F00U, 0x56B4E9U})
+  const std::uint32_t sky = ground == Ground::light ? 0x3B96CE : 0x56B4E9;  // to be seen on paper
+  for (std::uint32_t rgb : {blue, 0xD55E00U, 0x009E73U, 0xCC79A7U, 0xE69F00U, sky})
     colours.push_back(colour_from_rgb(rgb));
   // beyond Okabe and Ito's: grey for controls, then what is left between them, darker or duller
   constexpr std::uint32_t kMore[2][6] = {
@@ -47,9 +48,10 @@ SeriesStyle Theme::style_of(const Tone& tone) const {
       return {highlight, MarkerShape::star, Dash::solid};
     case Role::neutral:
       return {neutral, MarkerShape::circle, Dash::solid};
-    case Role::ordered: {  // the light end of the scale is hard to see on a light ground
+    case Role::ordered: {
       const double unit = static_cast<double>(tone.slot) / std::max(1, tone.n - 1);
-      return {point_colour(ColourMap::sequential, first_of_points > 0.0 ? unit : 0.85 * unit),
+      return {colour_at(ColourMap::sequential,
+                        ordered.low + (ordered.high - ordered.low) * std::clamp(unit, 0.0, 1.0)),
               static_cast<MarkerShape>(tone.slot % kMarkers), Dash::solid};
     }
     case Role::series:
@@ -85,10 +87,11 @@ Theme make_theme(Venue venue, Ground ground) {
   theme.muted = colour_from_rgb(light ? 0x5A5A5A : 0xA8A8A8);
   theme.grid = colour_from_rgb(light ? 0xE4E4E4 : 0x33363D);
   theme.masked = colour_from_rgb(light ? 0xE2E2E2 : 0x3C4048);
-  theme.neutral = colour_from_rgb(light ? 0x9A9A9A : 0x7C8088);
+  theme.neutral = colour_from_rgb(light ? 0x949494 : 0x7C8088);
   theme.highlight = colour_from_rgb(0xD81B60);  // apart from every series and both colour maps
   theme.series = series_colours(ground);
   theme.first_of_points = light ? 0.0 : 0.15;
+  theme.ordered = light ? Range{0.0, 0.58} : Range{0.32, 1.0};
   return theme;
 }
 

@@ -49,6 +49,9 @@ struct Theme {
   /// Where points begin on the sequential map: its dark end is hard to see on a dark ground.
   double first_of_points = 0.0;
 
+  /// The part of the sequential map that what has an order takes: a contrast of 3 with the ground.
+  Range ordered;
+
   SeriesStyle style_of(const Tone& tone) const;
   /// The colour of a point, at `unit` in [0, 1] of its axis.
   Colour point_colour(ColourMap map, double unit) const;

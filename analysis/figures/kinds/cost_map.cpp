@@ -136,7 +136,8 @@ plot::Figure make_cost_map(const FigureInput& input) {
   plot::Figure figure;
   const bool is_map = batches.size() > 1;
   if (is_map) {
-    figures::set_in_rows(figure, grids.size(), 1);
+    constexpr std::size_t kFew = 4;  // contexts: two such maps have room beside each other
+    figures::set_in_rows(figure, grids.size(), contexts.size() <= kFew ? 2 : 1);
     figure.span = plot::Span::full;
     for (const figures::MethodRows& grid : grids)
       figure.panels.push_back(map_panel(grid, values, shown, {batches.begin(), batches.end()},

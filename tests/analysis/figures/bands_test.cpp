@@ -1,36 +1,11 @@
 // Bands: every mean of every figure lies in its own, whichever rows a table has.
 
-#include "analysis/sweep/sweep.hpp"
-#include "analysis/sweep/sweep_rows.hpp"
 #include "core/base/lists.hpp"
-#include "tests/analysis/figures/drawn.hpp"
+#include "tests/analysis/figures/samples.hpp"
 #include "tests/analysis/kit.hpp"
 
 namespace kvscope::bands_test {
 namespace {
-
-/// A sweep over three layers of four heads, as CSV.
-const std::string& swept() {
-  static const std::string csv = [] {
-    SweepOptions options;
-    options.selectors = {"full", "oracle-topk", "quest:page-size=4", "quoka"};
-    options.budgets = {Budget::parse("4"), Budget::parse("12"), Budget::parse("ratio=0.3")};
-    options.replay.calls.chunk = 16;
-    options.replay.dense_layers = 0;
-    options.n_resamples = 200;
-    const auto open = [] {
-      test::PlantOptions plant{.n_layers = 3, .n_tokens = 80};
-      plant.sink = plant.band = 1.0;
-      return std::make_unique<MemoryTrace>(test::planted_trace(plant));
-    };
-    const testing::TempDir dir;
-    ThreadPool pool(2);
-    run_sweep(plan_sweep({{"a.h5", open, {}}}, options), dir.path() / "journal", JournalMode::fresh,
-              {}, pool, {}, {});
-    return sweep_csv(merge_sweep({dir.path() / "journal"}));
-  }();
-  return csv;
-}
 
 /// The lines whose layer and head (-1: the layer's own row) are wanted.
 std::string lines_of(const std::string& csv, const std::function<bool(int, int)>& is_wanted) {
@@ -71,7 +46,7 @@ TEST_CASE("every mean of a sweep's curves lies in its band, whichever rows there
       {"some heads, and rows of layers", [](int, int head) { return head < 2; }},
   };
   for (const auto& table : tables) {
-    const std::string csv = lines_of(swept(), table.is_wanted);
+    const std::string csv = lines_of(testing::swept(), table.is_wanted);
     for (const char* figure : {"budget", "bytes", "top10-recall"}) {
       for (const BandKind band : {BandKind::ci, BandKind::quartiles, BandKind::range}) {
         for (const char* layers : {"", "1", "0,2"}) {
@@ -102,11 +77,12 @@ TEST_CASE("a caption says whose intervals the bands are") {
     return testing::caption_of(
         testing::drawn(testing::result_of(csv, "sweep"), "budget", {.metric = "mass"}));
   };
-  CHECK_THAT(caption(swept()), ContainsSubstring("each layer's mean"));
-  CHECK_THAT(caption(lines_of(swept(), [](int, int head) { return head >= 0; })),
+  CHECK_THAT(caption(testing::swept()), ContainsSubstring("each layer's mean"));
+  CHECK_THAT(caption(lines_of(testing::swept(), [](int, int head) { return head >= 0; })),
              ContainsSubstring("each head's mean"));
-  CHECK_THAT(caption(lines_of(swept(), [](int l, int head) { return head >= 0 || l != 1; })),
-             ContainsSubstring("each head or layer's mean"));
+  CHECK_THAT(
+      caption(lines_of(testing::swept(), [](int l, int head) { return head >= 0 || l != 1; })),
+      ContainsSubstring("each head or layer's mean"));
 }
 
 TEST_CASE("a mean of which one part has no interval has no band") {

@@ -8,6 +8,7 @@
 #include "analysis/base/read_table.hpp"
 #include "analysis/figures/figure_kind.hpp"
 #include "core/trace/result.hpp"
+#include "tests/analysis/figures/lint.hpp"
 #include "tests/support/figure_bands.hpp"
 
 namespace kvscope::testing {
@@ -30,12 +31,12 @@ inline MemoryResult result_of(const std::string& csv, const std::string& kind = 
   return result;
 }
 
-/// A figure whose means lie in their bands.
+/// A figure without faults (lint.hpp).
 inline plot::Figure drawn(const MemoryResult& result, const std::string& name,
                           const FigureOptions& options = {}) {
   const MemoryResultView view(result, "r.h5");
   plot::Figure figure = make_figure(find_figure_kind(name), {{&view}, options});
-  check_bands(figure);
+  for (const std::string& fault : faults_of(figure)) FAIL_CHECK(name << ": " << fault);
   return figure;
 }
 

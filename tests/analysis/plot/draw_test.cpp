@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "analysis/plot/cells.hpp"
+#include "analysis/plot/legible.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "tests/analysis/kit.hpp"
 #include "tests/analysis/plot/recording_canvas.hpp"
@@ -60,45 +61,6 @@ TEST_CASE("a figure of every mark is drawn as it was") {
   CHECK(log == testing::read_file(path));
 }
 
-TEST_CASE("words stay on the page and apart from each other") {
-  const Theme theme = make_theme(Venue::icml, Ground::light);
-  const FixedMetrics metrics;
-  for (double width : {200.0, 234.0, 486.0, 700.0}) {
-    Figure figure = sample_figure();
-    figure.panels[0].title = "a title that is much longer than the panel below it is wide";
-    if (width < 300.0) figure.columns = 1;
-    const Layout layout = layout_figure(figure, width, std::nullopt, theme, metrics);
-    std::vector<Rect> boxes;
-    for (const PlacedText& words : layout.words) {
-      const double w = rich_width(metrics, words.text, words.style.size);
-      const double h = words.style.size;
-      boxes.push_back(words.style.rotation == 0.0
-                          ? Rect{words.at.x - 0.5 * w, words.at.y - 0.8 * h, w, h}
-                          : Rect{words.at.x - 0.8 * h, words.at.y - 0.5 * w, h, w});
-    }
-    for (const PanelLayout& panel : layout.panels) {
-      CHECK(panel.frame.x > 0.0);
-      CHECK(panel.frame.right() < layout.size.w);
-      CHECK(panel.frame.bottom() < layout.size.h);
-      boxes.push_back(panel.frame);
-      if (panel.bar) boxes.push_back(panel.bar->rect);
-    }
-    for (std::size_t i = 0; i < boxes.size(); ++i) {
-      INFO(width << ", box " << i);
-      CHECK(boxes[i].x > -0.5);
-      CHECK(boxes[i].y > -0.5);
-      CHECK(boxes[i].right() < layout.size.w + 0.5);
-      CHECK(boxes[i].bottom() < layout.size.h + 0.5);
-      for (std::size_t j = 0; j < i; ++j) {
-        const bool apart = boxes[i].right() <= boxes[j].x || boxes[j].right() <= boxes[i].x ||
-                           boxes[i].bottom() <= boxes[j].y || boxes[j].bottom() <= boxes[i].y;
-        INFO("and box " << j);
-        CHECK(apart);
-      }
-    }
-  }
-}
-
 TEST_CASE("an axis label that is wider than its frame ends on the page") {
   const Theme theme = make_theme(Venue::icml, Ground::light);
   const FixedMetrics metrics;
@@ -117,31 +79,6 @@ TEST_CASE("an axis label that is wider than its frame ends on the page") {
       const double half = 0.5 * rich_width(metrics, words.text, words.style.size);
       CHECK(words.at.x - half >= 0.0);
       CHECK(words.at.x + half <= layout.size.w);
-    }
-  }
-}
-
-TEST_CASE("names along an axis are all there at any width, and clear of each other") {
-  const Theme theme = make_theme(Venue::icml, Ground::light);
-  const FixedMetrics metrics;
-  for (const double width : {234.0, 486.0}) {
-    Figure figure;
-    figure.columns = 2;
-    figure.share_y = true;
-    Panel panel;
-    panel.aspect = 0.5;
-    panel.y.range = Range{-0.7, 35.0};
-    panel.y.has_names = true;
-    for (int i = 0; i < 35; ++i)
-      panel.y.ticks.push_back({static_cast<double>(i), "method " + std::to_string(i)});
-    panel.marks.emplace_back(Scatter{"", {}, {1, 2, 3}, {0, 10, 34}});
-    figure.panels = {panel, panel};
-    const Layout layout = layout_figure(figure, width, std::nullopt, theme, metrics);
-    const auto& ticks = layout.panels[0].y.ticks;
-    REQUIRE(ticks.size() == 35);
-    for (std::size_t i = 0; i < ticks.size(); ++i) {
-      CHECK(ticks[i].label == "method " + std::to_string(i));
-      if (i > 0) CHECK(std::abs(ticks[i].at - ticks[i - 1].at) > theme.tick_size);
     }
   }
 }
