@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -178,10 +177,10 @@ void KeptRecording::check_parts() const {
     const TraceLayout layout = open_layout(part.file);
     const bool is_whole =
         is_part_path(part.file) || n_units_ == static_cast<Index>(layout.info.units.size());
-    const bool is_plain = std::ranges::all_of(
-        std::views::iota(std::size_t{0}, layout.arrays.size()), [&](std::size_t i) {
-          return h5::count(layout.arrays[i].dims) == 0 || layout.data(i).file_offset();
-        });
+    bool is_plain = true;
+    for (std::size_t i = 0; i < layout.arrays.size(); ++i)
+      is_plain =
+          is_plain && (h5::count(layout.arrays[i].dims) == 0 || layout.data(i).file_offset());
     if (!is_whole || !is_plain ||
         recording_identity(layout.info, {}) != recording_identity(plan_, {}))
       refuse(fmt::format("at its end, where {} is cut or compressed", part.file.string()));
