@@ -32,10 +32,10 @@ constexpr Exception kExceptions[] = {
      "Okabe and Ito's; darker it is vermillion to deuteranopes (OKLab 0.014 apart)"},
     {"ladder", Width::column, "higher than a page",
      "made for the page: in a column its panels of fourteen names stand below each other"},
-    {"heads", Width::column, "has a contrast of",
-     "made for the page: in a column a number reaches over its tile's empty corner"},
-    {"heads-sorted", Width::column, "has a contrast of",
-     "made for the page: in a column a name reaches over its tile's empty corner"},
+    {"heads", Width::own, "has a contrast of",
+     "a plate of the ground lies behind a number, three quarters opaque: not mixed here"},
+    {"heads-sorted", Width::own, "has a contrast of",
+     "a plate of the ground lies behind a name, three quarters opaque: not mixed here"},
 };
 
 constexpr double kPageHeight = 9.0 * 72.0;  // of text, in points
