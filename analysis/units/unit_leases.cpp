@@ -50,19 +50,24 @@ bool UnitLeases::is_done(const std::string& id) const {
   return fs::exists(unit_file(units_, id), error) || fs::exists(failed_file(units_, id), error);
 }
 
-bool UnitLeases::take(const std::string& name) const {
-  const fs::path file = leases_ / name;
+bool UnitLeases::take(const std::string& id, const char* again) const {
+  if (is_done(id)) return false;
+  const fs::path file = leases_ / (id + again);
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd < 0 && errno != EEXIST)
     throw IoError("cannot make {}: {}", file.string(), std::strerror(errno));
-  if (fd >= 0) ::close(fd);
-  return fd >= 0;
+  if (fd < 0) return false;
+  ::close(fd);
+  // Its worker may have finished it, and let go of the lease, between the two calls.
+  if (!is_done(id)) return true;
+  remove_quietly(file);
+  return false;
 }
 
 std::optional<std::string> UnitLeases::next_free() {
   while (at_ < order_.size()) {
     const std::string& id = ids_[order_[at_++]];
-    if (!leases_.empty() && (is_done(id) || !take(id))) continue;
+    if (!leases_.empty() && !take(id)) continue;
     own_.insert(id);
     return id;
   }
@@ -88,7 +93,7 @@ std::optional<std::string> UnitLeases::next_straggler(bool& is_any) {
   for (const auto& [since, id] : running) {
     const double mean = n_finished_ == 0 ? 0.0 : seconds_ / static_cast<double>(n_finished_);
     if (!is_straggler(seconds_since(since), mean)) break;
-    if (!take(id + kAgain)) continue;
+    if (!take(id, kAgain)) continue;
     own_.insert(id);
     return id;
   }

@@ -46,7 +46,8 @@ class UnitLeases {
 
  private:
   bool is_done(const std::string& id) const;
-  bool take(const std::string& name) const;
+  /// Makes LEASES/ID, or LEASES/ID.again; false if another has, or the unit is done.
+  bool take(const std::string& id, const char* again = "") const;
   std::optional<std::string> next_free();
   /// The longest-running unit that has one worker; `is_any`: there is one, straggler or not.
   std::optional<std::string> next_straggler(bool& is_any);
