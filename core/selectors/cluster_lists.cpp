@@ -20,6 +20,7 @@ SelectorCaps ClusterSelector::cluster_caps() const {
   SelectorCaps caps;
   caps.prefill = false;
   caps.needs_values = true;
+  caps.needs_all_heads = true;  // k-means starts by the head's number
   caps.dense_layers = list_options_.dense_layers;
   return caps;
 }

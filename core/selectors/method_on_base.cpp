@@ -22,6 +22,7 @@ SelectorCaps MethodOnBase::with_needs(SelectorCaps caps) const {
   caps.needs_calibration = base.needs_calibration;
   caps.needs_draft = base.needs_draft;
   caps.needs_values = base.needs_values;
+  caps.needs_all_heads |= base.needs_all_heads;
   caps.cross_layer = base.cross_layer;
   caps.uses_pool = base.uses_pool;
   return caps;

@@ -105,6 +105,7 @@ struct SelectorCaps {
   bool needs_values = false;
   bool needs_rotation = false;    // AttentionShape::rotations must be known
   bool needs_projection = false;  // AttentionShape::projection must be there: inside a model
+  bool needs_all_heads = false;   // draws by a head's number, or its heads share a cost
   bool cross_layer = false;       // uses SelectCall::context, or compares layers when it calibrates
   bool is_static = false;         // ignores q and k
   bool uses_pool = false;         // so heavy that replay gives it all threads, one method at a time

@@ -226,6 +226,7 @@ SelectorCaps stacked_caps(const SelectorCaps& lower, SelectorCaps upper) {
   upper.needs_values |= lower.needs_values;
   upper.needs_rotation |= lower.needs_rotation;
   upper.needs_projection |= lower.needs_projection;
+  upper.needs_all_heads |= lower.needs_all_heads;
   upper.cross_layer |= lower.cross_layer;
   upper.is_static &= lower.is_static;
   upper.uses_pool |= lower.uses_pool;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <string_view>
 #include <tuple>
 
 #include "core/selectors/cost_units.hpp"
@@ -11,10 +10,6 @@
 namespace kvscope {
 
 namespace {
-
-/// Methods whose numbers depend on the head's place in its layer: seeds of what they draw.
-constexpr std::string_view kDrawByPlace[] = {"doublep", "magicpig",   "pqcache",
-                                             "random",  "retroinfer", "socket"};
 
 /// One KV head and the query heads that read it, as a recording of a model with no others.
 class OneKvHead final : public TraceSource {
@@ -113,10 +108,9 @@ bool chooses_by_head(const std::vector<ReplayPair>& pairs) {
     const SelectorCaps& caps = pair.selector.caps();
     return !caps.divides_budget && caps.owner != ListOwner::layer && !caps.cross_layer &&
            !caps.needs_calibration && caps.artifact_option.empty() && !caps.needs_draft &&
-           !caps.needs_side &&
+           !caps.needs_side && !caps.needs_all_heads &&
            std::ranges::none_of(pair.selector.stages(), [](const MethodSpec::Stage& stage) {
-             return stage.method->is_own ||
-                    std::ranges::find(kDrawByPlace, stage.method->name) != std::end(kDrawByPlace);
+             return stage.method->is_own;
            });
   });
 }

@@ -8,8 +8,8 @@ namespace kvscope {
 
 /// True if the methods of these pairs choose for each KV head without a look at others. Not those
 /// that divide a budget among heads, keep one list for a layer, pass context between layers, learn
-/// from another text or an artifact, follow a draft or the model's indexer, draw numbers by a
-/// head's place, or came at run time.
+/// from another text or an artifact, follow a draft or the model's indexer, draw by a head's number
+/// or share what they cost among heads, or came at run time.
 bool chooses_by_head(const std::vector<ReplayPair>& pairs);
 
 /// True if replay_layers goes by heads: the methods allow it, the keys and values of a layer take

@@ -28,6 +28,7 @@ class BigBird final : public Selector {
 
   SelectorCaps caps() const override {
     return {.owner = ListOwner::q_head,
+            .needs_all_heads = true,
             .is_static = true,
             .forced_inside_budget = true,
             .page_size = block_};

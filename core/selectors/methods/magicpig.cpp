@@ -60,7 +60,10 @@ class MagicPig final : public Selector {
   Index seed_ = option(seed_, "seed", 1, "names the random projections", at_least(0));
 
   SelectorCaps caps() const override {
-    return {.prefill = false, .owner = ListOwner::q_head, .dense_layers = dense_every_ > 0 ? 1 : 0};
+    return {.prefill = false,
+            .owner = ListOwner::q_head,
+            .needs_all_heads = true,
+            .dense_layers = dense_every_ > 0 ? 1 : 0};
   }
 
   Selection select(const SelectCall& call) override {

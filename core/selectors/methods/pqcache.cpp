@@ -65,7 +65,10 @@ class PqCache final : public SharedScoreSelector {
   Index dense_layers_ = dense_layers_option(dense_layers_);
 
   SelectorCaps caps() const override {
-    return {.prefill = false, .budgets = kTokenBudgets, .dense_layers = dense_layers_};
+    return {.prefill = false,
+            .needs_all_heads = true,
+            .budgets = kTokenBudgets,
+            .dense_layers = dense_layers_};
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {

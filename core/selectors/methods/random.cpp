@@ -26,7 +26,9 @@ class Random final : public Selector {
       option(n_recent_, "n-recent", 0,
              "latest tokens before the call that are forced on top of the budget", at_least(0));
 
-  SelectorCaps caps() const override { return {.is_static = true, .budgets = kTokenBudgets}; }
+  SelectorCaps caps() const override {
+    return {.needs_all_heads = true, .is_static = true, .budgets = kTokenBudgets};
+  }
 
   Selection select(const SelectCall& call) override {
     const Index recent_begin = std::max<Index>(0, call.pos_begin - n_recent_);

@@ -57,6 +57,7 @@ class Socket final : public SharedScoreSelector {
     return {.prefill = false,
             .owner = ListOwner::q_head,
             .needs_values = true,
+            .needs_all_heads = true,
             .budgets = kTokenBudgets,
             .dense_layers = dense_layers_};
   }

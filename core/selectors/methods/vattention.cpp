@@ -123,6 +123,7 @@ class VAttention final : public MethodOnBase {
     caps.prefill = false;
     caps.owner = ListOwner::q_head;
     caps.dense_layers = dense_layers_;
+    caps.needs_all_heads = true;
     caps.uses_pool = true;  // of the default base
     if (made_base() != nullptr)
       caps.dense_layers = std::max(caps.dense_layers, made_base()->caps().dense_layers);

@@ -32,10 +32,6 @@ constexpr Exception kExceptions[] = {
      "Okabe and Ito's; darker it is vermillion to deuteranopes (OKLab 0.014 apart)"},
     {"ladder", Width::column, "higher than a page",
      "made for the page: in a column its panels of fourteen names stand below each other"},
-    {"heads", Width::own, "has a contrast of",
-     "a plate of the ground lies behind a number, three quarters opaque: not mixed here"},
-    {"heads-sorted", Width::own, "has a contrast of",
-     "a plate of the ground lies behind a name, three quarters opaque: not mixed here"},
 };
 
 constexpr double kPageHeight = 9.0 * 72.0;  // of text, in points
@@ -61,6 +57,17 @@ Colour pixel_at(const Painted& image, Point p) {
   const auto* rgba =
       &image.image.rgba[static_cast<std::size_t>(4 * (row * image.image.width + col))];
   return {rgba[0], rgba[1], rgba[2], rgba[3] / 255.0};
+}
+
+/// By the edges that a ray to the right crosses.
+bool is_inside(Point p, const std::vector<Point>& corners) {
+  bool inside = false;
+  for (std::size_t i = 0, before = corners.size() - 1; i < corners.size(); before = i++) {
+    const Point a = corners[before], b = corners[i];
+    if ((a.y > p.y) != (b.y > p.y) && p.x < a.x + (p.y - a.y) / (b.y - a.y) * (b.x - a.x))
+      inside = !inside;
+  }
+  return inside;
 }
 
 /// Points of a mark that a box would hide: those of its lines at every half point of length.
@@ -180,6 +187,8 @@ class Linter {
       Colour ground = theme_.ground;
       for (std::size_t i = 0; i < word; ++i) {
         const Painted& below = canvas_.calls()[i];
+        if (below.what == Painted::What::polygon && is_inside(p, below.points))
+          ground = blend(below.colour, ground);
         if (!below.rect.contains(p)) continue;
         if (below.what == Painted::What::rect) ground = blend(below.colour, ground);
         if (below.what == Painted::What::image) ground = blend(pixel_at(below, p), ground);

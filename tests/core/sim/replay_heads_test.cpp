@@ -54,8 +54,8 @@ std::vector<std::string> all_methods() {
 
 TEST_CASE("replay by KV heads has the bits of whole layers, for every method that may") {
   PlantOptions plant;
-  plant.n_tokens = 150;
-  plant.chunk = 32;
+  plant.n_tokens = 700;  // beyond the windows and blocks of every method's own settings
+  plant.chunk = 160;
   plant.n_q = 6;
   plant.n_kv = 3;
   plant.d_head = 16;
@@ -63,7 +63,7 @@ TEST_CASE("replay by KV heads has the bits of whole layers, for every method tha
   plant.band = 1.0;
   plant.has_sink_logits = true;
   const MemoryTrace trace = planted_trace(plant, [](TraceInfo& info) {
-    info.n_prompt = 128;
+    info.n_prompt = 640;
     info.window = {std::nullopt, 8};
   });
   ThreadPool pool(2);
@@ -76,7 +76,7 @@ TEST_CASE("replay by KV heads has the bits of whole layers, for every method tha
       INFO(spec << " in " << name_of(phase));
       ReplayOptions options;
       options.calls.phase = phase;
-      options.calls.chunk = 32;
+      options.calls.chunk = 160;
       options.dense_layers = 0;
       options.best_mass = true;
       const auto replay = [&](double most) {
