@@ -34,24 +34,35 @@ void App::choose_opening() {
     opening_.cancel();
     return;
   }
-  const HeadsOptions options = plain_atlas_options();  // as the panel asks: computed once
-  const auto view =
-      opening_.ask(session_->bench(), documents_key(*document, nullptr) + head_atlas_key(options),
-                   {fmt::format("Heads of {}", document->name()), Lane::heavy},
-                   on_trace(document, options, head_atlas_of));
-  if (view.is_pending()) return;
-  opens_on_interest_ = false;
-  if (!view.fresh) return;  // the atlas says why
+  const auto key_of = [&](const HeadsOptions& options) {  // as the panel asks: computed once
+    return documents_key(*document, nullptr) + head_atlas_key(options);
+  };
+  const auto atlas_of = [&](const HeadsOptions& options) {
+    return std::function<HeadAtlas(JobContext&)>(on_trace(document, options, head_atlas_of));
+  };
+  const HeadsOptions options = plain_atlas_options();
+  const HeadsOptions rough = rough_atlas_options();
+  const auto view = opening_.ask(session_->bench(), key_of(options),
+                                 {fmt::format("Heads of {}", document->name()), Lane::heavy},
+                                 atlas_of(options), key_of(rough), atlas_of(rough));
+  opens_on_interest_ = view.is_pending();
+  if (view.value == nullptr || view.value == opened_by_) return;  // the atlas says what is wrong
+  opened_by_ = view.value;
   const AtlasOpening opening = opening_of(*view.value);
   Panel* heads = find_panel("heads");
-  const nlohmann::ordered_json untouched = fields_to_json(AtlasChoice{});
-  if (heads->options() == untouched)
-    heads->set_options({{"number", std::string(enum_name(opening.number))}, {"sort", "largest"}});
+  AtlasChoice choice;
+  if (heads->options() == fields_to_json(opened_with_.value_or(choice))) {
+    choice.number = opening.number;
+    choice.sort = AtlasSort::largest;
+    heads->set_options(fields_to_json(choice));
+    opened_with_ = choice;
+  }
   if (opening.strongest) {
     session_->select_head("opening", opening.strongest->layer, opening.strongest->q_head);
     flash(fmt::format(
         "layer {} head {} {}: selected", opening.strongest->layer, opening.strongest->q_head,
         opening.number == AtlasNumber::retrieval ? "retrieves most" : "looks back farthest"));
+    opened_on_ = session_->selection();
   }
   requests_.redraw = true;
 }

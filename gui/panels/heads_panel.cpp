@@ -87,9 +87,15 @@ class HeadsPanel final : public FigurePanel<HeadAtlas, AtlasChoice> {
 
   std::optional<Question> question(PanelContext& context) override {
     const AtlasRequest request = request_of(context);
-    return Question{head_atlas_key(request),
-                    {fmt::format("Heads of {}", document_->name()), Lane::heavy},
-                    on_traces(document_, second_, request, head_atlases_of)};
+    Question asked{head_atlas_key(request),
+                   {fmt::format("Heads of {}", document_->name()), Lane::heavy},
+                   on_traces(document_, second_, request, head_atlases_of)};
+    if (request.heads.selector.empty()) {  // the loss of a method needs its whole replay
+      asked.rough_key = head_atlas_key(rough_atlas_options());
+      asked.compute_rough =
+          on_traces(document_, second_, AtlasRequest(rough_atlas_options()), head_atlases_of);
+    }
+    return asked;
   }
 
   bool lacks_figure(PanelContext& context) override {

@@ -143,10 +143,11 @@ class TracePanel : public Panel {
     return true;
   }
 
-  template <class T, class Compute>
+  /// As AsyncValue::ask.
+  template <class T, class... Asked>
   AsyncView<T> ask(PanelContext& context, AsyncValue<T>& slot, const std::string& key,
-                   const JobRequest& request, Compute compute) {
-    const auto view = slot.ask(context.session.bench(), key, request, std::move(compute));
+                   const JobRequest& request, Asked... asked) {
+    const auto view = slot.ask(context.session.bench(), key, request, std::move(asked)...);
     busy_ = busy_ || view.is_pending();
     return view;
   }
@@ -177,6 +178,8 @@ class FigurePanel : public TracePanel<Switches> {
     JobRequest request;
     std::function<Value(JobContext&)> compute;
     std::size_t slot = 0;  // values of one slot stand in for each other while one is computed
+    std::string rough_key = {};                            // empty: there is no
+    std::function<Value(JobContext&)> compute_rough = {};  // rough value to be shown before
   };
   /// Empty: there is nothing to show, which was said.
   virtual std::optional<Question> question(PanelContext& context) = 0;
@@ -200,8 +203,11 @@ class FigurePanel : public TracePanel<Switches> {
     const auto asked = question(context);
     if (!asked) return;
     auto& slot = slots_[asked->slot];
-    const auto view =
-        this->ask(context, slot, this->sources_ + asked->key, asked->request, asked->compute);
+    const std::string key = this->sources_ + asked->key;
+    const auto view = asked->compute_rough
+                          ? this->ask(context, slot, key, asked->request, asked->compute,
+                                      this->sources_ + asked->rough_key, asked->compute_rough)
+                          : this->ask(context, slot, key, asked->request, asked->compute);
     if (view.value != value_) drawn_.reset();
     value_ = view.value;
     if (!async_place(context, slot, view)) return;

@@ -23,12 +23,8 @@ constexpr double kLeastShade = 0.02;  // below: not drawn
 
 /// Of ink and paper the one that can be read better on a ground.
 Colour ink_on(const Look& look, Colour ground) {
-  const double light = plot::luminance(ground);
-  const auto contrast = [&](Colour colour) {
-    const double other = plot::luminance(colour);
-    return (std::max(light, other) + 0.05) / (std::min(light, other) + 0.05);
-  };
-  return contrast(look.ink) >= contrast(look.surface) ? look.ink : look.surface;
+  return plot::contrast(look.ink, ground) >= plot::contrast(look.surface, ground) ? look.ink
+                                                                                  : look.surface;
 }
 
 void stroke_line(ImDrawList* list, float x0, float x1, float y, ImU32 colour, float thickness,

@@ -140,14 +140,10 @@ class AsyncQueue {
     // The delivery may outlive this queue: it holds the values weakly, not the queue.
     std::weak_ptr<Known> known = known_;
     job_ = bench.jobs.start(
-        item.request.title, item.request.lane,
-        [compute = item.compute](JobContext& context) -> std::any {
-          return std::shared_ptr<const T>(std::make_shared<T>(compute(context)));
-        },
-        [known, key = item.key, &cache = bench.cache](std::any result) {
-          auto value = std::any_cast<std::shared_ptr<const T>>(std::move(result));
-          cache.put<T>(key, value, value->bytes());
-          if (const auto alive = known.lock()) (*alive)[key] = std::move(value);
+        item.request.title, item.request.lane, kept_work<T>(bench.cache, item.key, item.compute),
+        [known, key = item.key](std::any result) {
+          if (const auto alive = known.lock())
+            (*alive)[key] = std::any_cast<std::shared_ptr<const T>>(std::move(result));
         },
         item.request.urgent);
   }

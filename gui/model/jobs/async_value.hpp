@@ -43,6 +43,20 @@ struct AsyncView {
   bool is_pending() const { return !fresh && !failed() && status.state != JobState::cancelled; }
 };
 
+/// The work of a job that makes the value of a key and keeps it, unless somebody else's job, which
+/// was asked before, did so meanwhile.
+template <class T, class Compute>
+auto kept_work(Cache& cache, std::string key, Compute compute) {
+  return [&cache, key = std::move(key), compute = std::move(compute)](JobContext& job) -> std::any {
+    std::shared_ptr<const T> value = cache.find<T>(key);
+    if (!value) {
+      value = std::make_shared<T>(compute(job));
+      cache.put<T>(key, value, value->bytes());
+    }
+    return value;
+  };
+}
+
 /// T must have `std::size_t bytes() const`: what it costs to keep.
 template <class T>
 class AsyncValue {
@@ -63,6 +77,19 @@ class AsyncValue {
     return view;
   }
 
+  /// The same of a value that takes long: unless it is known, a rough one is made and shown before.
+  template <class Compute>
+  AsyncView<T> ask(Workbench bench, const std::string& key, const JobRequest& request,
+                   Compute compute, const std::string& rough_key, Compute rough) {
+    const bool is_next = key == key_ || key == rough_of_ || bench.cache.find<T>(key) != nullptr;
+    if (!is_next) {
+      AsyncView<T> view = ask(bench, rough_key, request, std::move(rough));
+      if (!view.fresh) return view;
+      rough_of_ = key;
+    }
+    return ask(bench, key, request, std::move(compute));
+  }
+
   /// Forgets the key, so that the next ask computes again (after a failure, say, or a cancel).
   void retry() {
     cancel();
@@ -76,6 +103,7 @@ class AsyncValue {
     retry();
     state_ = std::make_shared<State>();
     job_ = {};
+    rough_of_.clear();
   }
 
  private:
@@ -97,15 +125,10 @@ class AsyncValue {
     // The delivery may outlive this object, if its panel goes first: it holds the state only.
     std::weak_ptr<State> state = state_;
     job_ = bench.jobs.start(
-        request.title, request.lane,
-        [compute = std::move(compute)](JobContext& context) -> std::any {
-          return std::shared_ptr<const T>(std::make_shared<T>(compute(context)));
-        },
-        [state, key, &cache = bench.cache](std::any result) {
-          auto value = std::any_cast<std::shared_ptr<const T>>(std::move(result));
-          cache.put<T>(key, value, value->bytes());
+        request.title, request.lane, kept_work<T>(bench.cache, key, std::move(compute)),
+        [state, key](std::any result) {
           if (const auto alive = state.lock()) {
-            alive->value = std::move(value);
+            alive->value = std::any_cast<std::shared_ptr<const T>>(std::move(result));
             alive->value_key = key;
           }
         },
@@ -113,6 +136,7 @@ class AsyncValue {
   }
 
   std::string key_;
+  std::string rough_of_;  // the key whose rough value is or was here
   Job job_;
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };

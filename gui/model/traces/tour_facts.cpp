@@ -54,6 +54,12 @@ HeadsOptions plain_atlas_options() {
   return options;
 }
 
+HeadsOptions rough_atlas_options() {
+  HeadsOptions options = plain_atlas_options();
+  options.rows = options.cells;  // one for each row of a small map
+  return options;
+}
+
 AtlasOpening opening_of(const HeadAtlas& atlas) {
   constexpr double kLeastRetrieval = 0.05;  // of a head's attention: less is chance
   if (const auto head = largest(atlas, "retrieval", kLeastRetrieval))

@@ -28,6 +28,8 @@ struct TourFacts {
 
 /// The atlas that the tour asks for, and the panel while it shows no method's loss.
 HeadsOptions plain_atlas_options();
+/// What is shown of it until it is there: of a long context a few rows only.
+HeadsOptions rough_atlas_options();
 
 /// What a trace is opened on: the number that says most of its heads, and the head that has most of
 /// it.
