@@ -13,7 +13,8 @@ namespace kvscope {
 
 namespace {
 
-constexpr Index kRowsPerBlock = 16;
+constexpr std::size_t kMostRowsPerBlock = 16;
+constexpr Index kFarApart = 16;  // positions: queries between these are not read
 
 void add_formats_of(std::span<const TraceSource* const> traces, nlohmann::ordered_json& config) {
   nlohmann::ordered_json all;
@@ -133,22 +134,54 @@ ScoreRowLoop::ScoreRowLoop(ThreadPool& pool, std::stop_token stop, std::string_v
       analysis_(analysis),
       scratch_(static_cast<std::size_t>(pool.n_threads())) {}
 
+void ScoreRowLoop::for_blocks(std::span<const Index> positions, const Visit& visit) {
+  // A few rows are divided too: the last ones see most keys.
+  const std::size_t rows = std::clamp(positions.size() / 8, std::size_t{4}, kMostRowsPerBlock);
+  const std::size_t n_blocks = (positions.size() + rows - 1) / rows;
+  pool_.parallel_for(static_cast<Index>(n_blocks), [&](Index block, int worker) {
+    check_stop(stop_, analysis_);
+    const std::size_t first = static_cast<std::size_t>(block) * rows;
+    visit(static_cast<Index>(first),
+          positions.subspan(first, std::min(rows, positions.size() - first)),
+          scratch_[static_cast<std::size_t>(worker)]);
+  });
+}
+
+void ScoreRowLoop::run(const TraceSource& trace, Index layer, Index q_head,
+                       std::span<const Index> positions, const KeyTable& keys, const Body& body) {
+  if (positions.empty()) return;
+  const ScoreRule score = trace.info().score_rule();
+  const std::optional<Index> window = window_of(trace.info(), layer);
+  const auto [least, most] = std::minmax_element(positions.begin(), positions.end());
+  const TokenRange span{*least, *most + 1};
+  const auto n = static_cast<Index>(positions.size());
+  if (n * kFarApart > span.size()) {
+    const Tensor<float> q = trace.read_q(layer, q_head, span);
+    run(q.view(), span.begin, positions, keys, score, window, body);
+    return;
+  }
+  for_blocks(positions, [&](Index first, std::span<const Index> some, ScoreRows& scratch) {
+    Tensor<float> q(Shape{static_cast<Index>(some.size()), keys.d_head()});
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const Tensor<float> row = trace.read_q(layer, q_head, {some[i], some[i] + 1});
+      std::copy_n(row.data(), row.count(), q.view().row(static_cast<Index>(i)).data());
+    }
+    visit_score_rows(
+        {.q = q.view(), .keys = keys, .score = score, .window = window, .is_picked = true}, some,
+        scratch, [&](Index i, std::span<double> scores, TokenRange visible) {
+          body(first + i, scores, visible);
+        });
+  });
+}
+
 void ScoreRowLoop::run(TensorView<const float> q, Index q_begin, std::span<const Index> positions,
                        const KeyTable& keys, const ScoreRule& score, std::optional<Index> window,
                        const Body& body) {
-  const auto n = static_cast<Index>(positions.size());
-  const Index n_blocks = (n + kRowsPerBlock - 1) / kRowsPerBlock;
-  pool_.parallel_for(n_blocks, [&](Index block, int worker) {
-    check_stop(stop_, analysis_);
-    const Index first = block * kRowsPerBlock;
-    const Index last = std::min(n, first + kRowsPerBlock);
-    visit_score_rows(
-        {q, q_begin, keys, score, window},
-        positions.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)),
-        scratch_[static_cast<std::size_t>(worker)],
-        [&](Index i, std::span<double> scores, TokenRange visible) {
-          body(first + i, scores, visible);
-        });
+  for_blocks(positions, [&](Index first, std::span<const Index> some, ScoreRows& scratch) {
+    visit_score_rows({q, q_begin, keys, score, window}, some, scratch,
+                     [&](Index i, std::span<double> scores, TokenRange visible) {
+                       body(first + i, scores, visible);
+                     });
   });
 }
 

@@ -66,8 +66,8 @@ void write_head_axes(ResultWriter& output, const TraceInfo& info);
 /// of each fractional number, null entries left out; null where no layer has one.
 nlohmann::ordered_json mean_of_layers(const nlohmann::ordered_json& layers);
 
-/// Runs over exact score rows in parallel, 16 rows at a time; memory per worker is 16 rows of the
-/// context.
+/// Runs over exact score rows in parallel, at most 16 rows at a time; memory per worker is 16 rows
+/// of the context.
 class ScoreRowLoop {
  public:
   ScoreRowLoop(ThreadPool& pool, std::stop_token stop, std::string_view analysis);
@@ -76,12 +76,19 @@ class ScoreRowLoop {
   /// overwritten), and the range of those keys. Rows come in any order and from several threads.
   using Body = std::function<void(Index index, std::span<double> scores, TokenRange visible)>;
 
+  /// Rows of a query head at `positions`, as the model scores them. Of queries that lie
+  /// far apart only those asked for are read.
+  void run(const TraceSource& trace, Index layer, Index q_head, std::span<const Index> positions,
+           const KeyTable& keys, const Body& body);
   /// q: [n, d_head], rows of the positions from q_begin on; `score`: how scores follow from q.k.
   void run(TensorView<const float> q, Index q_begin, std::span<const Index> positions,
            const KeyTable& keys, const ScoreRule& score, std::optional<Index> window,
            const Body& body);
 
  private:
+  using Visit = std::function<void(Index first, std::span<const Index> positions, ScoreRows&)>;
+  void for_blocks(std::span<const Index> positions, const Visit& visit);
+
   ThreadPool& pool_;
   std::stop_token stop_;
   std::string analysis_;

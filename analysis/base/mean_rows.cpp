@@ -10,8 +10,7 @@ void head_mean_rows(const TraceSource& trace, Index layer, std::span<const Index
                     ScoreRowLoop& loop, TensorView<double> out) {
   const TraceInfo& info = trace.info();
   if (positions.empty()) return;
-  const auto [first, last] = std::minmax_element(positions.begin(), positions.end());
-  const TokenRange seen{0, *last + 1};
+  const TokenRange seen{0, *std::max_element(positions.begin(), positions.end()) + 1};
   for (std::size_t i = 0; i < positions.size(); ++i) {
     const auto row = out.row(static_cast<Index>(i));
     std::fill(row.begin(), row.begin() + positions[i] + 1, 0.0);
@@ -23,8 +22,7 @@ void head_mean_rows(const TraceSource& trace, Index layer, std::span<const Index
     const KeyTable keys(k.view());
     for (Index q_head : info.q_heads) {
       if (q_head / info.group() != kv_head) continue;
-      const Tensor<float> q = trace.read_q(layer, q_head, {*first, *last + 1});
-      loop.run(q.view(), *first, positions, keys, info.score_rule(), window_of(info, layer),
+      loop.run(trace, layer, q_head, positions, keys,
                [&](Index i, std::span<double> scores, TokenRange visible) {
                  softmax_in_place(scores, info.sink_logit(layer, q_head));
                  const auto row =

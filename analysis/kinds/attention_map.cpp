@@ -30,7 +30,6 @@ Json analyze_attention_map(const TraceSource& trace, const AttentionMapOptions& 
   const TokenRange all{0, n_tokens};
   const Tensor<float> k = trace.read_k(options.layer, options.head / info.group(), all);
   const KeyTable keys(k.view());
-  const Tensor<float> q = trace.read_q(options.layer, options.head, all);
   ScoreRowLoop loop(run.pool, run.stop, kName);
 
   std::vector<Index> begins;
@@ -53,7 +52,7 @@ Json analyze_attention_map(const TraceSource& trace, const AttentionMapOptions& 
     std::vector<Index> positions(static_cast<std::size_t>(std::min(block, n_tokens - b * block)));
     std::iota(positions.begin(), positions.end(), b * block);
     pooled.clear();
-    loop.run(q.view(), 0, positions, keys, info.score_rule(), window_of(info, options.layer),
+    loop.run(trace, options.layer, options.head, positions, keys,
              [&](Index i, std::span<double> scores, TokenRange visible) {
                softmax_in_place(scores, info.sink_logit(options.layer, options.head));
                pooled.put(i, scores, visible);

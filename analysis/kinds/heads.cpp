@@ -142,11 +142,9 @@ class HeadMeter {
         rows_(plan.row_pos.size()) {}
 
   void measure(Index layer, Index q_head, Index slot, const KeyTable& keys, HeadsArrays& out) {
-    const TraceInfo& info = trace_.info();
-    const Tensor<float> q = trace_.read_q(layer, q_head, {0, info.n_tokens});
-    const std::optional<double> sink_logit = info.sink_logit(layer, q_head);
+    const std::optional<double> sink_logit = trace_.info().sink_logit(layer, q_head);
     pooled_.clear();
-    loop_.run(q.view(), 0, plan_.row_pos, keys, info.score_rule(), window_of(info, layer),
+    loop_.run(trace_, layer, q_head, plan_.row_pos, keys,
               [&](Index i, std::span<double> scores, TokenRange visible) {
                 const auto at = static_cast<std::size_t>(i);
                 rows_[at] = measure_row(options_, plan_.row_pos[at], plan_.targets[at], scores,

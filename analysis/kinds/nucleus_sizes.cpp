@@ -26,12 +26,9 @@ using HeadSizes = std::vector<std::vector<double>>;
 HeadSizes measure_head(const TraceSource& trace, Index layer, Index q_head, const NucleusPlan& plan,
                        const KeyTable& keys, ScoreRowLoop& loop, QueryPageMap& map,
                        ReproducibleSums& gains) {
-  const TraceInfo& info = trace.info();
-  const Index first = plan.row_pos.front();
-  const Tensor<float> q = trace.read_q(layer, q_head, {first, plan.row_pos.back() + 1});
   const std::size_t n_sizes = plan.shares.size() + 1;
   Tensor<double> sizes(Shape{static_cast<Index>(n_sizes), static_cast<Index>(plan.row_pos.size())});
-  loop.run(q.view(), first, plan.row_pos, keys, info.score_rule(), window_of(info, layer),
+  loop.run(trace, layer, q_head, plan.row_pos, keys,
            [&](Index i, std::span<double> row, TokenRange visible) {
              softmax_in_place(row);
              map.add_row(plan.row_pos[static_cast<std::size_t>(i)], row, visible);

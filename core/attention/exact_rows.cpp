@@ -29,8 +29,10 @@ void visit_score_rows(const RowSource& source, std::span<const Index> positions,
         positions.subspan(first, std::min(kExactRowsAtOnce, positions.size() - first));
     queries.clear();
     TokenRange seen{source.keys.n_keys(), 0};
-    for (const Index pos : batch) {
-      queries.push_back(source.q.row(pos - source.q_begin));
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const Index pos = batch[i];
+      queries.push_back(
+          source.q.row(source.is_picked ? static_cast<Index>(first + i) : pos - source.q_begin));
       const TokenRange visible = visible_keys(pos, source.window);
       seen = {std::min(seen.begin, visible.begin), std::max(seen.end, visible.end)};
     }

@@ -19,6 +19,7 @@ struct RowSource {
   const KeyTable& keys;
   ScoreRule score;              // of q.k
   std::optional<Index> window;  // sliding window, the query's own position included
+  bool is_picked = false;       // q has the rows of the positions asked for alone
 };
 
 /// Gets the row's index into the positions asked for, the scores of its visible keys (may be

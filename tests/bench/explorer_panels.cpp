@@ -79,6 +79,11 @@ struct Bench {
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
   }
+  /// As a window does: sleeps until a job has news, unless something moves.
+  void wait_for_news() {
+    while (app.is_busy() && !app.wants_redraw() && !is_woken)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   /// As a window does: frames after an event, after news of a job, and while something moves.
   void measure_events(const char* what, int n_events, const std::function<void(int)>& event) {
     std::vector<double> times;
@@ -90,8 +95,7 @@ struct Bench {
         is_woken = false;
         frame();
         ++n_frames;
-        while (app.is_busy() && !app.wants_redraw() && !is_woken)
-          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        wait_for_news();
       } while (app.wants_redraw() || is_woken);
       times.push_back(thread_ms() - start);
     }
@@ -132,6 +136,8 @@ void measure_page(const char* trace, const Page& page, const char* how,
   bench.app.open(trace);
   bench.app.show_layout(page.layout);
   do {
+    bench.wait_for_news();
+    bench.is_woken = false;
     bench.frame();
   } while (!bench.app.area_of(page.panel) || !bench.app.panel(page.panel).csv() ||
            bench.app.panel(page.panel).landmarks().empty());
