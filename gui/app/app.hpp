@@ -168,14 +168,14 @@ class App {
   StartPage start_page_;
   Tour tour_;
   AsyncValue<TourFacts> tour_facts_;
-  bool opens_on_interest_ = false;  // until it has, or somebody has selected something
-  AsyncValue<HeadAtlas> opening_;   // a rough atlas, then the whole one
+  bool opens_on_interest_ = false;              // until it has, or somebody has selected something
+  AsyncValue<HeadAtlas> opening_;               // a rough atlas, then the whole one
   std::shared_ptr<const HeadAtlas> opened_by_;  // which of them chose last
   std::optional<Selection> opened_on_;          // what it chose, or what was there before
   std::optional<AtlasChoice> opened_with_;      // the atlas's switches that it set
-  std::optional<std::size_t> shown_step_;  // of the tour, whose layout is there
-  bool selects_pair_ = false;              // of the head that retrieves, once it is known
-  std::size_t awaited_traces_ = 0;         // the tour begins once so many are open
+  std::optional<std::size_t> shown_step_;       // of the tour, whose layout is there
+  bool selects_pair_ = false;                   // of the head that retrieves, once it is known
+  std::size_t awaited_traces_ = 0;              // the tour begins once so many are open
   Palette palette_;
   std::size_t n_listed_commands_ = 0;  // of kvscope, among the palette's actions
   std::string note_;                   // of the bookmark that is being made

@@ -177,8 +177,8 @@ class FigurePanel : public TracePanel<Switches> {
     std::string key;  // of the cache, behind sources_
     JobRequest request;
     std::function<Value(JobContext&)> compute;
-    std::size_t slot = 0;  // values of one slot stand in for each other while one is computed
-    std::string rough_key = {};                            // empty: there is no
+    std::size_t slot = 0;        // values of one slot stand in for each other while one is computed
+    std::string rough_key = {};  // empty: there is no
     std::function<Value(JobContext&)> compute_rough = {};  // rough value to be shown before
   };
   /// Empty: there is nothing to show, which was said.

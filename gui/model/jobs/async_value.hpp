@@ -81,8 +81,8 @@ class AsyncValue {
   template <class Compute>
   AsyncView<T> ask(Workbench bench, const std::string& key, const JobRequest& request,
                    Compute compute, const std::string& rough_key, Compute rough) {
-    const bool is_next = key == key_ || key == rough_of_ || bench.cache.find<T>(key) != nullptr;
-    if (!is_next) {
+    const bool is_asked = key_ == key || rough_of_ == key;
+    if (!is_asked && bench.cache.find<T>(key) == nullptr) {
       AsyncView<T> view = ask(bench, rough_key, request, std::move(rough));
       if (!view.fresh) return view;
       rough_of_ = key;
