@@ -42,11 +42,13 @@ struct Inspect {
   }
   void operator()(const Line& m) {
     fits = m.x.size() == m.y.size() && m.low.size() == m.high.size() &&
-           (m.low.empty() || m.low.size() == m.x.size());
+           (m.low.empty() || m.low.size() == m.x.size()) &&
+           (m.of.empty() || m.of.size() == m.x.size());
     n_points = count_pairs(m.x, m.y);
   }
   void operator()(const Scatter& m) {
-    fits = m.x.size() == m.y.size() && (m.value.empty() || m.value.size() == m.x.size());
+    fits = m.x.size() == m.y.size() && (m.value.empty() || m.value.size() == m.x.size()) &&
+           (m.of.empty() || m.of.size() == m.x.size());
     n_points = count_pairs(m.x, m.y);
   }
   void operator()(const Rule&) {}

@@ -45,7 +45,8 @@ struct Line {
   std::vector<double> low;  // empty, or one per point
   std::vector<double> high;
   bool markers = true;
-  bool steps = false;  // staircase: y holds from x to the next x
+  bool steps = false;           // staircase: y holds from x to the next x
+  std::vector<std::size_t> of;  // as Scatter::of
 
   void add(double at_x, double at_y) {
     x.push_back(at_x);
@@ -75,10 +76,17 @@ struct Scatter {
   std::vector<double> value;
   double size = 1.0;     // times the theme's marker size
   double opacity = 1.0;  // for clouds
+  /// Empty, or one per point: the row, key or query that it stands for, in the numbers of who made
+  /// the figure. Nothing of it is drawn; a window says it of the point under the mouse.
+  std::vector<std::size_t> of;
 
   void add(double at_x, double at_y) {
     x.push_back(at_x);
     y.push_back(at_y);
+  }
+  void add(double at_x, double at_y, std::size_t what) {
+    add(at_x, at_y);
+    of.push_back(what);
   }
 };
 

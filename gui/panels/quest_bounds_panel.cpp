@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "gui/model/bounds/quest_view.hpp"
 #include "gui/panels/accent_marks.hpp"
@@ -103,9 +104,8 @@ class QuestBoundsPanel final : public FigurePanel<QuestSteps, QuestSwitches> {
 
   const plot::Figure& make_picture() override {
     violations_ = quest_violations(*value_, kMostListed);
-    if (!is_cloud()) return profile_ = quest_profile(*value_, switches_.program);
-    cloud_ = quest_cloud(*value_, switches_.program);
-    return cloud_.figure;
+    const auto make = is_cloud() ? quest_cloud : quest_profile;
+    return picture_ = make(*value_, switches_.program);
   }
 
   float height_below(PanelContext& context) override {
@@ -124,7 +124,7 @@ class QuestBoundsPanel final : public FigurePanel<QuestSteps, QuestSwitches> {
       if (chosen == none) return;
       const TokenRange keys = pages.keys_of(chosen);
       marks.frame({static_cast<double>(keys.begin), static_cast<double>(keys.end)},
-                  *profile_.panels[0].y.range);
+                  *picture_.panels[0].y.range);
       return;
     }
     const auto at = [](const std::vector<float>& values, std::size_t slot) {
@@ -136,16 +136,13 @@ class QuestBoundsPanel final : public FigurePanel<QuestSteps, QuestSwitches> {
   }
 
   void follow(PanelContext& context, const FigureHit& hit) override {
-    if (is_cloud() && (!hit.mark || !hit.point)) return;
-    const auto place = is_cloud() ? cloud_.at(*hit.mark, *hit.point) : std::nullopt;
-    if (is_cloud() && !place) return;
-    for (const QuestPages& pages : value_->steps) {
-      if (place && pages.query != place->query) continue;
-      const auto slot = place ? place->slot : pages.slot_of(static_cast<Index>(std::floor(hit.x)));
-      if (!slot) continue;
-      explain(pages, *slot);
-      if (hit.clicked) go_to(context, pages.query, pages.keys_of(*slot).begin);
-    }
+    const QuestPages* pages = &value_->steps.front();
+    std::optional<std::size_t> slot;
+    if (!is_cloud()) slot = pages->slot_of(static_cast<Index>(std::floor(hit.x)));
+    if (is_cloud() && hit.of) std::tie(pages, slot) = value_->page(*hit.of);
+    if (!slot) return;
+    explain(*pages, *slot);
+    if (hit.clicked) go_to(context, pages->query, pages->keys_of(*slot).begin);
   }
 
   // ---- words ----
@@ -200,7 +197,7 @@ class QuestBoundsPanel final : public FigurePanel<QuestSteps, QuestSwitches> {
     if (!violations_.empty() && ImGui::BeginChild("violations")) {
       for (const QuestViolation& violation : violations_) {
         if (ImGui::Selectable(violation.sentence.c_str())) {
-          go_to(context, violation.place.query, violation.first_key);
+          go_to(context, violation.query, violation.first_key);
         }
       }
     }
@@ -210,8 +207,7 @@ class QuestBoundsPanel final : public FigurePanel<QuestSteps, QuestSwitches> {
 
   std::shared_ptr<const QuestSteps> query_;  // the selected one
   std::optional<Index> key_;
-  QuestCloud cloud_;
-  plot::Figure profile_;
+  plot::Figure picture_;
   std::vector<QuestViolation> violations_;
 };
 

@@ -62,7 +62,7 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
 
   std::optional<plot::Figure> figure() const override {
     auto figure = FigurePanel::figure();
-    if (figure && row_) mark_row(*figure, *value_, plot_.bounds, *row_);
+    if (figure && row_) mark_row(*figure, *value_, bounds_, *row_);
     return figure;
   }
 
@@ -95,8 +95,8 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
   }
 
   const plot::Figure& make_picture() override {
-    plot_ = theorem_plot(*value_, bounds_of(switches_.picture, switches_.bound), switches_.colour);
-    return plot_.figure;
+    bounds_ = bounds_of(switches_.picture, switches_.bound);
+    return picture_ = theorem_plot(*value_, bounds_, switches_.colour);
   }
 
   float height_below(PanelContext& context) override {
@@ -106,8 +106,8 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
 
   void draw_over(PanelContext& context) override {
     if (!row_) return;
-    for (std::size_t panel = 0; panel < plot_.bounds.size(); ++panel) {
-      const TheoremBound bound = plot_.bounds[panel];
+    for (std::size_t panel = 0; panel < bounds_.size(); ++panel) {
+      const TheoremBound bound = bounds_[panel];
       AccentMarks(context, *figure_, panel)
           .ring(static_cast<double>(value_->column(bound).bound[*row_]),
                 static_cast<double>(value_->measured(bound)[*row_]));
@@ -115,12 +115,10 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
   }
 
   void follow(PanelContext& context, const FigureHit& hit) override {
-    if (!hit.mark || !hit.point) return;
-    const auto row = plot_.row_at(hit.panel, *hit.mark, *hit.point);
-    if (!row) return;
-    explain(plot_.bounds[hit.panel], *row);
+    if (!hit.of) return;
+    explain(bounds_[hit.panel], *hit.of);
     if (!hit.clicked) return;
-    context.session.select_pair("theorem B.1 click", value_->query[*row], value_->star[*row]);
+    context.session.select_pair("theorem B.1 click", value_->query[*hit.of], value_->star[*hit.of]);
   }
 
   // ---- words ----
@@ -211,7 +209,8 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
   }
 
   std::optional<std::size_t> row_;  // of the selected query, or the nearest one measured
-  TheoremPlot plot_;
+  std::vector<TheoremBound> bounds_;  // of the panels of picture_
+  plot::Figure picture_;
 };
 
 }  // namespace

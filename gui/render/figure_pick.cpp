@@ -9,15 +9,17 @@ namespace {
 
 constexpr int kSide = 128;  // cells of a grid per axis
 
-/// x and y of marks that have points.
+/// The arrays of marks that have points.
 struct Points {
   const std::vector<double>* x = nullptr;
   const std::vector<double>* y = nullptr;
+  const std::vector<std::size_t>* of = nullptr;
 };
 
 Points points_of(const plot::Mark& mark) {
-  if (const auto* line = std::get_if<plot::Line>(&mark)) return {&line->x, &line->y};
-  if (const auto* cloud = std::get_if<plot::Scatter>(&mark)) return {&cloud->x, &cloud->y};
+  if (const auto* line = std::get_if<plot::Line>(&mark)) return {&line->x, &line->y, &line->of};
+  if (const auto* cloud = std::get_if<plot::Scatter>(&mark))
+    return {&cloud->x, &cloud->y, &cloud->of};
   return {};
 }
 
@@ -139,6 +141,8 @@ bool FigurePicker::pick_point(const plot::Panel& panel, const plot::PanelLayout&
         hit.point = entry.point;
         hit.point_x = x;
         hit.point_y = y;
+        hit.of.reset();
+        if (!points.of->empty()) hit.of = (*points.of)[entry.point];
         const auto* cloud = std::get_if<plot::Scatter>(&mark);
         hit.value.reset();
         if (cloud != nullptr && !cloud->value.empty()) hit.value = cloud->value[entry.point];

@@ -19,6 +19,7 @@ struct FigureHit {
   /// The nearest point within 6 pixels, or the bar, or the cell of a heat map (the topmost).
   std::optional<std::size_t> mark;   // in the panel's marks
   std::optional<std::size_t> point;  // in the mark's arrays: Line, Scatter, Bars
+  std::optional<std::size_t> of;     // what the point stands for: plot::Scatter::of
   double point_x = 0.0;              // its data; the middle of a bar
   double point_y = 0.0;
   std::optional<Index> row;     // HeatMap

@@ -226,11 +226,11 @@ TEST_CASE("quest cloud: kept and other pages are told apart by every eye, points
           "[quest_view]") {
   const MemoryTrace trace = small_trace();
   TestJob job;
-  const QuestCloud cloud = quest_cloud(quest_steps(trace, small_request(), job.context), kEval);
+  const plot::Figure cloud = quest_cloud(quest_steps(trace, small_request(), job.context), kEval);
   for (const plot::Ground ground : {plot::Ground::light, plot::Ground::dark}) {
     const plot::Theme theme = plot::make_theme(plot::Venue::slide, ground);
     std::vector<plot::Colour> drawn;
-    for (const plot::Mark& mark : cloud.figure.panels[0].marks) {
+    for (const plot::Mark& mark : cloud.panels[0].marks) {
       if (const auto* scatter = std::get_if<plot::Scatter>(&mark)) {
         drawn.push_back(
             plot::blend(plot::with_alpha(theme.style_of(scatter->tone).colour, scatter->opacity),
@@ -254,37 +254,33 @@ TEST_CASE("quest cloud: every page is one point that knows its query and page", 
   const QuestRequest request = small_request();
   const QuestSteps steps = quest_steps(trace, request, job.context);
   const QuestPages selected = quest_query(trace, request, 50).steps.at(0);
-  QuestCloud cloud = quest_cloud(steps, kEval);
-  check_figure(cloud.figure);
-  const auto& marks = cloud.figure.panels[0].marks;
-  REQUIRE(cloud.places.size() == marks.size());
+  plot::Figure cloud = quest_cloud(steps, kEval);
+  check_figure(cloud);
+  const auto& marks = cloud.panels[0].marks;
   std::set<std::pair<Index, std::size_t>> seen;
   std::size_t n_kept = 0;
-  for (std::size_t m = 0; m < marks.size(); ++m) {
-    const auto* scatter = std::get_if<plot::Scatter>(&marks[m]);
-    if (scatter == nullptr) {
-      CHECK(cloud.places[m].empty());
-      continue;
-    }
-    REQUIRE(cloud.places[m].size() == scatter->x.size());
+  for (const plot::Mark& mark : marks) {
+    const auto* scatter = std::get_if<plot::Scatter>(&mark);
+    if (scatter == nullptr) continue;
+    REQUIRE(scatter->of.size() == scatter->x.size());
     for (std::size_t i = 0; i < scatter->x.size(); ++i) {
-      const auto place = cloud.at(m, i);
-      REQUIRE(place);
-      const QuestPages pages = quest_query(trace, request, place->query).steps.at(0);
-      CHECK(scatter->x[i] == double{pages.true_max[place->slot]});
-      CHECK(scatter->y[i] == double{pages.bound[place->slot]});
-      CHECK(seen.insert({place->query, place->slot}).second);
-      n_kept += pages.choice(kEval).kept[place->slot];
-      CHECK((scatter->label == "kept pages") == (pages.choice(kEval).kept[place->slot] != 0));
+      const auto [page, slot] = steps.page(scatter->of[i]);
+      REQUIRE(page != nullptr);
+      const QuestPages pages = quest_query(trace, request, page->query).steps.at(0);
+      CHECK(scatter->x[i] == double{pages.true_max[slot]});
+      CHECK(scatter->y[i] == double{pages.bound[slot]});
+      CHECK(seen.insert({page->query, slot}).second);
+      n_kept += pages.choice(kEval).kept[slot];
+      CHECK((scatter->label == "kept pages") == (pages.choice(kEval).kept[slot] != 0));
     }
   }
   CHECK(seen.size() == steps.n_points());
   CHECK(n_kept > 0);
-  CHECK_FALSE(cloud.at(99, 0));
+  CHECK(steps.page(steps.n_points()).first == nullptr);
 
-  mark_query(cloud.figure, selected, 9);
-  check_figure(cloud.figure);
-  const auto& one = std::get<plot::Scatter>(cloud.figure.panels[0].marks.back());
+  mark_query(cloud, selected, 9);
+  check_figure(cloud);
+  const auto& one = std::get<plot::Scatter>(cloud.panels[0].marks.back());
   CHECK(one.label == "selected page");
   REQUIRE(one.x.size() == 1);
   CHECK(one.x[0] == double{selected.true_max[2]});  // key 9 lies in the third page of 4
@@ -306,22 +302,22 @@ TEST_CASE("quest cloud: too many points are thinned, violations never", "[quest_
   pages.violations = 1;
   steps.violations = 1;
   steps.steps = {pages};
-  const QuestCloud cloud = quest_cloud(steps, kEval);
+  const plot::Figure cloud = quest_cloud(steps, kEval);
   std::size_t n_points = 0;
   bool has_violation = false;
-  for (std::size_t m = 0; m < cloud.places.size(); ++m) {
-    n_points += cloud.places[m].size();
-    const auto* scatter = std::get_if<plot::Scatter>(&cloud.figure.panels[0].marks[m]);
-    if (scatter == nullptr || scatter->label != "bound violated") continue;
+  for (const plot::Mark& mark : cloud.panels[0].marks) {
+    const auto* scatter = std::get_if<plot::Scatter>(&mark);
+    if (scatter == nullptr) continue;
+    n_points += scatter->x.size();
+    if (scatter->label != "bound violated") continue;
     has_violation = true;
-    REQUIRE(cloud.places[m].size() == 1);
-    CHECK(cloud.at(m, 0) == QuestPlace{0, 40000});
+    CHECK(scatter->of == std::vector<std::size_t>{40000});
   }
   CHECK(has_violation);
   CHECK(n_points < kMostCloudPoints);
-  REQUIRE(cloud.figure.caption.size() == 3);
-  CHECK_THAT(cloud.figure.caption[1], ContainsSubstring("n = 50000"));
-  CHECK_THAT(cloud.figure.caption[1], ContainsSubstring("1 bounds below"));
+  REQUIRE(cloud.caption.size() == 3);
+  CHECK_THAT(cloud.caption[1], ContainsSubstring("n = 50000"));
+  CHECK_THAT(cloud.caption[1], ContainsSubstring("1 bounds below"));
   const auto listed = quest_violations(steps, 10);
   REQUIRE(listed.size() == 1);
   CHECK_THAT(listed[0].sentence, ContainsSubstring("page 40000"));

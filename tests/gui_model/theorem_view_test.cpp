@@ -108,47 +108,43 @@ TEST_CASE("theorem plot: every point is the row it says", "[theorem_view]") {
       GENERATE(TheoremPicture::one, TheoremPicture::all, TheoremPicture::main_text);
   const auto colour = GENERATE(TheoremColour::weight, TheoremColour::position);
   const auto bounds = bounds_of(picture, TheoremBound::jensen);
-  const TheoremPlot plot = theorem_plot(rows, bounds, colour);
-  check_figure(plot.figure);
-  REQUIRE(plot.figure.panels.size() == bounds.size());
+  const plot::Figure figure = theorem_plot(rows, bounds, colour);
+  check_figure(figure);
+  REQUIRE(figure.panels.size() == bounds.size());
   for (std::size_t p = 0; p < bounds.size(); ++p) {
-    const auto& marks = plot.figure.panels[p].marks;
     std::size_t n_rows = 0;
-    for (std::size_t m = 0; m < marks.size(); ++m) {
-      const auto* scatter = std::get_if<plot::Scatter>(&marks[m]);
-      if (scatter == nullptr) {
-        CHECK_FALSE(plot.row_at(p, m, 0));
-        continue;
-      }
+    for (const plot::Mark& mark : figure.panels[p].marks) {
+      const auto* scatter = std::get_if<plot::Scatter>(&mark);
+      if (scatter == nullptr) continue;
+      REQUIRE(scatter->of.size() == scatter->x.size());
       for (std::size_t i = 0; i < scatter->x.size(); ++i) {
-        const auto row = plot.row_at(p, m, i);
-        REQUIRE(row);
-        CHECK(scatter->x[i] == double{rows.column(bounds[p]).bound[*row]});
-        CHECK(scatter->y[i] == double{rows.measured(bounds[p])[*row]});
+        const std::size_t row = scatter->of[i];
+        CHECK(scatter->x[i] == double{rows.column(bounds[p]).bound[row]});
+        CHECK(scatter->y[i] == double{rows.measured(bounds[p])[row]});
         ++n_rows;
         CHECK(scatter->value[i] == (colour == TheoremColour::weight
-                                        ? double{rows.weight[*row]}
-                                        : static_cast<double>(rows.query[*row])));
+                                        ? double{rows.weight[row]}
+                                        : static_cast<double>(rows.query[row])));
       }
     }
     CHECK(n_rows == rows.n_rows() - 1);
   }
-  CHECK_THAT(plot.figure.caption[0], ContainsSubstring("n = 79"));
+  CHECK_THAT(figure.caption[0], ContainsSubstring("n = 79"));
 }
 
 TEST_CASE("theorem plot: a row is marked where it stands", "[theorem_view]") {
   const TheoremRows rows = small_rows();
   const auto bounds = bounds_of(TheoremPicture::all, TheoremBound::printed);
-  TheoremPlot plot = theorem_plot(rows, bounds, TheoremColour::weight);
-  const std::size_t n_marks = plot.figure.panels[2].marks.size();
-  mark_row(plot.figure, rows, bounds, 0);  // position 0 says nothing
-  REQUIRE(plot.figure.panels[2].marks.size() == n_marks);
-  mark_row(plot.figure, rows, bounds, 7);
-  REQUIRE(plot.figure.panels[2].marks.size() == n_marks + 1);
-  const auto& mark = std::get<plot::Scatter>(plot.figure.panels[2].marks.back());
+  plot::Figure figure = theorem_plot(rows, bounds, TheoremColour::weight);
+  const std::size_t n_marks = figure.panels[2].marks.size();
+  mark_row(figure, rows, bounds, 0);  // position 0 says nothing
+  REQUIRE(figure.panels[2].marks.size() == n_marks);
+  mark_row(figure, rows, bounds, 7);
+  REQUIRE(figure.panels[2].marks.size() == n_marks + 1);
+  const auto& mark = std::get<plot::Scatter>(figure.panels[2].marks.back());
   CHECK(mark.x.at(0) == double{rows.column(TheoremBound::jensen).bound[7]});
   CHECK(mark.y.at(0) == double{rows.cos[7]});
-  check_figure(plot.figure);
+  check_figure(figure);
 }
 
 TEST_CASE("theorem view: a trace of single keys makes no statement", "[theorem_view]") {

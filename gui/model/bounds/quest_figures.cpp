@@ -31,42 +31,24 @@ plot::Scatter points_of(std::string label, plot::Tone tone, double size, double 
   return scatter;
 }
 
-/// Points of one mark and what they are.
-struct Points {
-  plot::Scatter scatter;
-  std::vector<QuestPlace> places;
-
-  void add(double x, double y, QuestPlace place) {
-    scatter.x.push_back(x);
-    scatter.y.push_back(y);
-    places.push_back(place);
-  }
-  void add(const QuestPages& pages, std::size_t slot) {
-    add(value_of(pages.true_max, slot), value_of(pages.bound, slot), {pages.query, slot});
-  }
-};
-
 /// One point per cell of a grid over all of them, the first one.
-Points thinned(const Points& all) {
-  if (all.places.empty()) return all;
+plot::Scatter thinned(const plot::Scatter& all) {
+  if (all.x.empty()) return all;
   const auto range_of = [](const std::vector<double>& v) {
     const auto [low, high] = std::minmax_element(v.begin(), v.end());
     return plot::Range{*low, *high};
   };
-  const plot::Range x = range_of(all.scatter.x);
-  const plot::Range y = range_of(all.scatter.y);
+  const plot::Range x = range_of(all.x);
+  const plot::Range y = range_of(all.y);
   const auto cell = [](double v, plot::Range r) {
     const double width = std::max(r.high - r.low, std::numeric_limits<double>::min());
     return static_cast<Index>((v - r.low) / width * static_cast<double>(kGrid));
   };
-  Points few;
-  few.scatter =
-      points_of(all.scatter.label, all.scatter.tone, all.scatter.size, all.scatter.opacity);
+  plot::Scatter few = points_of(all.label, all.tone, all.size, all.opacity);
   std::unordered_set<Index> taken;
-  for (std::size_t i = 0; i < all.places.size(); ++i) {
-    const Index at = cell(all.scatter.y[i], y) * (kGrid + 1) + cell(all.scatter.x[i], x);
-    if (!taken.insert(at).second) continue;
-    few.add(all.scatter.x[i], all.scatter.y[i], all.places[i]);
+  for (std::size_t i = 0; i < all.x.size(); ++i) {
+    if (taken.insert(cell(all.y[i], y) * (kGrid + 1) + cell(all.x[i], x)).second)
+      few.add(all.x[i], all.y[i], all.of[i]);
   }
   return few;
 }
@@ -139,37 +121,35 @@ plot::Area filled_pages(const QuestPages& pages, const std::vector<std::uint8_t>
 
 }  // namespace
 
-std::optional<QuestPlace> QuestCloud::at(std::size_t mark, std::size_t point) const {
-  if (mark >= places.size() || point >= places[mark].size()) return std::nullopt;
-  return places[mark][point];
-}
-
-QuestCloud quest_cloud(const QuestSteps& steps, QuestSemantics semantics) {
-  Points others{points_of("other pages", {plot::Role::neutral, 0}, 0.7, 0.5), {}};
-  Points kept{points_of("kept pages", kKept, 0.8, 0.8), {}};
-  Points broken{points_of("bound violated", kViolated, 2.0), {}};
+plot::Figure quest_cloud(const QuestSteps& steps, QuestSemantics semantics) {
+  plot::Scatter others = points_of("other pages", {plot::Role::neutral, 0}, 0.7, 0.5);
+  plot::Scatter kept = points_of("kept pages", kKept, 0.8, 0.8);
+  plot::Scatter broken = points_of("bound violated", kViolated, 2.0);
+  std::size_t n_points = 0;
   for (const QuestPages& step : steps.steps) {
-    for (std::size_t slot = 0; slot < step.n_pages(); ++slot) {
-      (step.choice(semantics).kept[slot] != 0 ? kept : others).add(step, slot);
-      if (step.violated[slot] != 0) broken.add(step, slot);
+    for (std::size_t slot = 0; slot < step.n_pages(); ++slot, ++n_points) {
+      const bool is_kept = step.choice(semantics).kept[slot] != 0;
+      const double x = value_of(step.true_max, slot);
+      const double y = value_of(step.bound, slot);
+      (is_kept ? kept : others).add(x, y, n_points);
+      if (step.violated[slot] != 0) broken.add(x, y, n_points);
     }
   }
-  const std::size_t n_points = others.places.size() + kept.places.size();
   const bool is_thinned = n_points > kMostCloudPoints;
   if (is_thinned) {
     others = thinned(others);
     kept = thinned(kept);
   }
 
-  QuestCloud cloud;
-  cloud.figure.name = "quest-bounds";
-  cloud.figure.span = plot::Span::full;
+  plot::Figure figure;
+  figure.name = "quest-bounds";
+  figure.span = plot::Span::full;
   plot::Panel panel;
   panel.x.label = "True page maximum, $q·k$";
   panel.y.label = "Bound of the page, $q·k$";
   panel.aspect = 0.7;
   panel.legend = plot::LegendPlace::above;
-  auto& caption = cloud.figure.caption;
+  auto& caption = figure.caption;
   caption.push_back(source_sentence(steps.trace, steps.request, semantics));
   caption.push_back(
       fmt::format("n = {} pages of {} {} positions; {} bounds below the true maximum.", n_points,
@@ -178,21 +158,17 @@ QuestCloud quest_cloud(const QuestSteps& steps, QuestSemantics semantics) {
     caption.push_back(fmt::format(
         "Drawn: {} of the points, the first in each cell of a {} x {} grid; no violation is left "
         "out.",
-        others.places.size() + kept.places.size(), kGrid, kGrid));
+        others.x.size() + kept.x.size(), kGrid, kGrid));
   }
-  const auto put = [&](Points& points) {
-    if (points.places.empty()) return;
-    panel.marks.emplace_back(std::move(points.scatter));
-    cloud.places.resize(panel.marks.size());
-    cloud.places.back() = std::move(points.places);
+  const auto put = [&](plot::Scatter& points) {
+    if (!points.x.empty()) panel.marks.emplace_back(std::move(points));
   };
   put(others);
   panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::diagonal, 0.0, "bound = maximum"});
   put(kept);
   put(broken);
-  cloud.places.resize(panel.marks.size());
-  cloud.figure.panels.push_back(std::move(panel));
-  return cloud;
+  figure.panels.push_back(std::move(panel));
+  return figure;
 }
 
 void mark_query(plot::Figure& cloud, const QuestPages& pages, std::optional<Index> key) {
@@ -291,8 +267,7 @@ std::vector<QuestViolation> quest_violations(const QuestSteps& steps, std::size_
       if (of.violated[slot] == 0) continue;
       const TokenRange keys = of.keys_of(slot);
       found.push_back(
-          {{of.query, slot},
-           keys.begin,
+          {of.query, keys.begin,
            fmt::format("query {}, page {} (keys {} to {}): bound {:.9g} below the true maximum "
                        "{:.9g}",
                        of.query, of.first_page + static_cast<Index>(slot), keys.begin, keys.end - 1,

@@ -129,6 +129,14 @@ std::size_t QuestSteps::n_points() const {
   return n;
 }
 
+std::pair<const QuestPages*, std::size_t> QuestSteps::page(std::size_t n) const {
+  for (const QuestPages& step : steps) {
+    if (n < step.n_pages()) return {&step, n};
+    n -= step.n_pages();
+  }
+  return {};
+}
+
 std::size_t QuestSteps::bytes() const {
   return sizeof *this + steps.size() * sizeof(QuestPages) + n_points() * (2 * sizeof(float) + 3);
 }

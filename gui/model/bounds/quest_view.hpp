@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/kinds/quest_step.hpp"
@@ -70,6 +71,8 @@ struct QuestSteps {
   double scale = 1.0;             // logits per unit of q.k
   Index violations = 0;
   std::size_t n_points() const;
+  /// Page `n` of all of them, and its slot: points of the cloud stand for these numbers.
+  std::pair<const QuestPages*, std::size_t> page(std::size_t n) const;
   std::size_t bytes() const;
 };
 
@@ -77,26 +80,12 @@ struct QuestSteps {
 /// if its position, layer or head was not recorded.
 QuestSteps quest_steps(const TraceSource& trace, const QuestRequest& request, JobContext& job);
 
-/// One point of the cloud: a page that a query sees.
-struct QuestPlace {
-  Index query = 0;
-  std::size_t slot = 0;  // of QuestPages
-  bool operator==(const QuestPlace&) const = default;
-};
-
-/// A figure whose points can be asked what they are.
-struct QuestCloud {
-  plot::Figure figure;
-  std::vector<std::vector<QuestPlace>> places;  // [mark][point]; empty for marks without points
-  std::optional<QuestPlace> at(std::size_t mark, std::size_t point) const;
-};
-
 /// More points than this are thinned to one per cell of a fine grid, which the caption says.
 inline constexpr std::size_t kMostCloudPoints = 20000;
 
 /// Bound against true maximum with the line y = x. Kept pages stand apart from the others;
-/// violations come on top and are never thinned.
-QuestCloud quest_cloud(const QuestSteps& steps, QuestSemantics semantics);
+/// violations come on top and are never thinned. Points are of QuestSteps::page.
+plot::Figure quest_cloud(const QuestSteps& steps, QuestSemantics semantics);
 
 /// Adds the pages of one query to the cloud's figure, that with `key` larger.
 void mark_query(plot::Figure& cloud, const QuestPages& pages, std::optional<Index> key);
@@ -112,7 +101,7 @@ std::string quest_csv(const QuestSteps& steps, QuestSemantics semantics);
 
 /// A page whose bound is below its true maximum.
 struct QuestViolation {
-  QuestPlace place;
+  Index query = 0;
   Index first_key = 0;
   std::string sentence;  // "query 17, page 3 (keys 48 to 63): bound ... below ..."
 };

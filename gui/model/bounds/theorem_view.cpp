@@ -94,14 +94,6 @@ TheoremRows theorem_rows(const TraceSource& trace, const TheoremRequest& request
   return rows;
 }
 
-std::optional<std::size_t> TheoremPlot::row_at(std::size_t panel, std::size_t mark,
-                                               std::size_t point) const {
-  if (panel >= rows.size() || mark >= rows[panel].size() || point >= rows[panel][mark].size()) {
-    return std::nullopt;
-  }
-  return rows[panel][mark][point];
-}
-
 std::vector<TheoremBound> bounds_of(TheoremPicture picture, TheoremBound chosen) {
   using enum TheoremBound;
   if (picture == TheoremPicture::all) return {printed, repaired, jensen, worst};
@@ -109,16 +101,14 @@ std::vector<TheoremBound> bounds_of(TheoremPicture picture, TheoremBound chosen)
   return {chosen};
 }
 
-TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound>& bounds,
-                         TheoremColour colour) {
+plot::Figure theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound>& bounds,
+                          TheoremColour colour) {
   if (rows.n_stated == 0) {
     throw ConfigError(
         "no row of this head makes a statement: each query sees one key only; choose another "
         "layer or a longer trace");
   }
-  TheoremPlot out;
-  out.bounds = bounds;
-  plot::Figure& figure = out.figure;
+  plot::Figure figure;
   figure.name = "theorem-b1";
   figure.columns = bounds.size() > 1 ? 2 : 1;
   figure.share_x = figure.share_y = bounds.size() > 1;  // inner labels would say the same again
@@ -129,19 +119,15 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
     const TheoremColumn& column = rows.column(bound);
     figures::TheoremCounts counts(bound);
     plot::Scatter all, broken;
-    std::vector<std::size_t> all_rows, broken_rows;
-    const auto add = [&](plot::Scatter& scatter, std::vector<std::size_t>& list, std::size_t row) {
-      scatter.x.push_back(theorem_value(column.bound, row));
-      scatter.y.push_back(theorem_value(measured, row));
-      list.push_back(row);
-    };
     for (std::size_t row = 0; row < rows.n_rows(); ++row) {
       if (std::isnan(column.bound[row]) || std::isnan(measured[row])) continue;
-      add(all, all_rows, row);
-      counts.add(all.x.back(), all.y.back(), column.violated[row] != 0);
+      const double x = theorem_value(column.bound, row);
+      const double y = theorem_value(measured, row);
+      all.add(x, y, row);
+      counts.add(x, y, column.violated[row] != 0);
       all.value.push_back(colour == TheoremColour::weight ? theorem_value(rows.weight, row)
                                                           : static_cast<double>(rows.query[row]));
-      if (column.violated[row] != 0 && must_hold(bound)) add(broken, broken_rows, row);
+      if (column.violated[row] != 0 && must_hold(bound)) broken.add(x, y, row);
     }
     all.size = 0.8;
     all.opacity = 0.75;
@@ -153,18 +139,12 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
     if (bounds.size() > 1) panel.title += fmt::format(": {} violated", column.violations);
     if (bounds.size() == 1) panel.aspect = 0.7;
     panel.colour = colour_axis(rows, colour);
-    panel.colour->show_bar = out.rows.size() + 1 == bounds.size();
-    std::vector<std::vector<std::size_t>> lists{{}};  // of the side where it fails: none
-    const auto put = [&](plot::Mark mark, std::vector<std::size_t> list) {
-      panel.marks.push_back(std::move(mark));
-      lists.push_back(std::move(list));
-    };
-    put(figures::theorem_diagonal(), {});
-    put(std::move(all), std::move(all_rows));
-    if (!broken_rows.empty()) put(std::move(broken), std::move(broken_rows));
-    if (bounds.size() == 1) put(counts.note(/*line=*/0.055), {});
+    panel.colour->show_bar = figure.panels.size() + 1 == bounds.size();
+    panel.marks.emplace_back(figures::theorem_diagonal());
+    panel.marks.emplace_back(std::move(all));
+    if (!broken.x.empty()) panel.marks.emplace_back(std::move(broken));
+    if (bounds.size() == 1) panel.marks.emplace_back(counts.note(/*line=*/0.055));
     figure.panels.push_back(std::move(panel));
-    out.rows.push_back(std::move(lists));
   }
   figure.caption.push_back(fmt::format(
       "{}, layer {}, query head {}; n = {} of {} query rows that see more than one key, "
@@ -175,7 +155,7 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
       fmt::format("A bound counts as violated where it is on the wrong side of the cosine by more "
                   "than {:g} and rounding. Lower bounds below −1 say nothing and are drawn at −1.",
                   rows.request.options.tolerance));
-  return out;
+  return figure;
 }
 
 void mark_row(plot::Figure& figure, const TheoremRows& rows,

@@ -84,21 +84,13 @@ enum class TheoremPicture {
 /// What colours the points.
 enum class TheoremColour { weight, position };
 
-/// A figure whose points can be asked which row they are.
-struct TheoremPlot {
-  plot::Figure figure;
-  std::vector<TheoremBound> bounds;                         // [panel]
-  std::vector<std::vector<std::vector<std::size_t>>> rows;  // [panel][mark][point]
-  std::optional<std::size_t> row_at(std::size_t panel, std::size_t mark, std::size_t point) const;
-};
-
 /// The bounds that a picture shows, in order.
 std::vector<TheoremBound> bounds_of(TheoremPicture picture, TheoremBound chosen);
 
-/// The bounds against the measured cosine, a panel each. Throws ConfigError if no row makes a
-/// statement.
-TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound>& bounds,
-                         TheoremColour colour);
+/// The bounds against the measured cosine, a panel each; points are of rows. Throws ConfigError if
+/// no row makes a statement.
+plot::Figure theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound>& bounds,
+                          TheoremColour colour);
 
 /// Adds a mark for one row to each panel of theorem_plot's figure; none where the row says nothing.
 void mark_row(plot::Figure& figure, const TheoremRows& rows,
