@@ -5,7 +5,6 @@
 #include "analysis/base/null_result.hpp"
 #include "analysis/base/number_formats.hpp"
 #include "analysis/cli/kit.hpp"
-#include "analysis/cli/temporary_journal.hpp"
 #include "analysis/units/layer_units.hpp"
 #include "analysis/units/unit_cost.hpp"
 #include "core/base/read_files.hpp"
@@ -66,18 +65,15 @@ int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
   }
   // As the same options give it in any order; files and threads do not decide the numbers.
   const std::string command_line = given.command_line(name(), kOptionsOfNoNumber);
-  UnitFolder finished;
-  std::optional<TemporaryJournal> journal;
+  std::optional<UnitFolder> finished;
   if (units_.is_used()) {
     ThreadPool pool(n_threads);
     const UnitWork work = work_of(traces, pool, given);
     if (units_.is_alone()) return units_.run_alone(work, out_, json_, work_);
-    journal.emplace("analyze");
-    finished = units_.finish(work, out_, work_, journal->file());
+    finished = units_.finish(work, out_, work_);
   }
   ResultInfo made;
-  Json summary = compute(traces, n_threads, command_line,
-                         journal ? std::optional(journal->file()) : std::nullopt, made);
+  Json summary = compute(traces, n_threads, command_line, finished ? &*finished : nullptr, made);
   Json formats = Json::object();
   NumberFormats::of(made.config).add_to(formats);
   for (const char* key : {"layers", "rows"}) {
@@ -87,7 +83,7 @@ int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
     }
   }
   tell(made, summary, formats);
-  if (units_.is_used()) units_.clean_up(finished);
+  if (finished) units_.clean_up(*finished);
   const std::int64_t n_violations =
       summary.value("totals", Json::object()).value(card_.must_be_zero, std::int64_t{0});
   if (n_violations == 0) return kOk;
@@ -154,8 +150,7 @@ AnalyzeCommand::Traces AnalyzeCommand::open_traces() const {
 
 AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, int n_threads,
                                              const std::string& command_line,
-                                             const std::optional<fs::path>& journal,
-                                             ResultInfo& made) const {
+                                             const UnitFolder* finished, ResultInfo& made) const {
   const StopOnSignal stop;
   ThreadPool pool(n_threads);
   ProgressReporter progress(work_.progress);
@@ -167,7 +162,7 @@ AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, int n_threads
   }
   ResultProvenance provenance{.command_line = command_line, .writer = writer_name(), .made = &made};
   std::optional<KnownLayers> known;
-  if (journal) known.emplace(*output, *journal);
+  if (finished != nullptr) known.emplace(*output, *finished);
   ResultWriter& to = known ? static_cast<ResultWriter&>(*known) : *output;
   return call(traces, {to, pool, progress.callback(), stop.token(), provenance});
 }

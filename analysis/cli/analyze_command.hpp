@@ -61,8 +61,9 @@ class AnalyzeCommand : public Command {
  private:
   void check_outputs() const;
   Traces open_traces() const;
+  /// `finished`: units that are not computed again; may be null.
   Json compute(const Traces& traces, int n_threads, const std::string& command_line,
-               const std::optional<std::filesystem::path>& journal, ResultInfo& made) const;
+               const UnitFolder* finished, ResultInfo& made) const;
   UnitWork work_of(const Traces& traces, ThreadPool& pool, const OptionSet& given) const;
   /// `formats`: keys of analysis/base/number_formats.hpp.
   void tell(const ResultInfo& made, const Json& summary, const Json& formats) const;

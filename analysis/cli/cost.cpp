@@ -13,7 +13,6 @@
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/replay_arguments.hpp"
-#include "analysis/cli/temporary_journal.hpp"
 #include "analysis/cli/unit_options.hpp"
 #include "analysis/cost/cost_units.hpp"
 #include "analysis/cost/ledger.hpp"
@@ -349,9 +348,8 @@ class CostCommand final : public Command {
         outcome.code = units_.run_alone(work, out_, json_, work_);
         return outcome;
       }
-      const TemporaryJournal journal("cost");
-      outcome.finished = units_.finish(work, out_, work_, journal.file());
-      read_cost_journal(journal.file(), works);
+      outcome.finished = units_.finish(work, out_, work_);
+      read_cost_units(outcome.finished, works);
     } else {
       const StopOnSignal stop;
       ProgressReporter progress(work_.progress);

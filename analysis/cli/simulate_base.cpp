@@ -9,7 +9,6 @@
 #include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/sweep_output.hpp"
-#include "analysis/cli/temporary_journal.hpp"
 #include "analysis/simulate/match_live.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "analysis/simulate/simulation_units.hpp"
@@ -295,28 +294,22 @@ UnitWork SimulateCommand::work_of(SimulationTask& task, const SimulationSetup& s
 SimulationResult SimulateCommand::compute(SimulationTask& task, const SimulationSetup& setup,
                                           ThreadPool& pool, const OptionSet& given) {
   if (units_.is_used()) {
-    const TemporaryJournal temporary("simulate");
-    finished_ = units_.finish(work_of(task, setup, pool, given), out_, work_, temporary.file());
-    SimulationResult result =
-        run_simulation(task, setup, temporary.file(), JournalMode::resume, pool);
-    const std::vector<std::string> lacking = lacking_sentences(finished_);
-    result.skipped.insert(result.skipped.end(), lacking.begin(), lacking.end());
-    return result;
+    finished_ = units_.finish(work_of(task, setup, pool, given), out_, work_);
+    return simulation_of_units(task, setup, finished_);
   }
   const StopOnSignal stop;
   ProgressReporter progress(work_.progress);
-  const TemporaryJournal temporary("simulate");
-  const fs::path journal = out_ ? journal_of(*out_) : temporary.file();
-  if (out_ && !resume_ && !overwrite_ && fs::exists(journal)) {
-    throw IoError("{} exists: --resume continues it, --overwrite starts over", journal.string());
-  }
-  const JournalMode mode = resume_ ? JournalMode::resume : JournalMode::overwrite;
+  std::optional<fs::path> journal;
+  if (out_) journal = journal_of(*out_);
+  const JournalMode mode = resume_      ? JournalMode::resume
+                           : overwrite_ ? JournalMode::overwrite
+                                        : JournalMode::fresh;
   try {
     return run_simulation(task, setup, journal, mode, pool, progress.callback(), stop.token());
   } catch (const Interrupted& error) {
     if (!out_) throw;
     throw Interrupted("{}; what is finished is in {}, --resume continues", error.what(),
-                      journal.string());
+                      journal->string());
   }
 }
 

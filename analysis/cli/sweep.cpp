@@ -7,7 +7,6 @@
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/replay_arguments.hpp"
 #include "analysis/cli/sweep_output.hpp"
-#include "analysis/cli/temporary_journal.hpp"
 #include "analysis/cli/unit_options.hpp"
 #include "analysis/sweep/sweep_result.hpp"
 #include "analysis/sweep/sweep_units.hpp"
@@ -127,26 +126,26 @@ class SweepCommand final : public Command {
       return units_.run_alone(work_of(plan, pool, options), out_, json_, work_);
     }
     const Shard shard = shard_ ? parse_shard(*shard_) : Shard{};
-    TemporaryJournal temporary("sweep");
     const bool has_units = units_.is_used();
-    const fs::path journal = has_units ? temporary.file() : journal_file(shard, temporary);
     UnitFolder finished;
+    SweepJournal journal;
     if (has_units) {
       ThreadPool pool(n_threads);
-      finished = units_.finish(work_of(plan, pool, options), out_, work_, journal);
+      finished = units_.finish(work_of(plan, pool, options), out_, work_);
+      journal = read_sweep_journal(finished);
     } else {
-      compute(plan, journal, shard, n_threads);
+      journal = compute(plan, shard, n_threads);
     }
     if (shard_) {
-      note("kvscope: shard {} is in {}; kvscope merge joins all {}", *shard_, journal.string(),
+      note("kvscope: shard {} is in {}; kvscope merge joins all {}", *shard_, journal.where,
            shard.count);
       return kOk;
     }
-    const SweepResult result = merge_sweep({journal}, lacking_sentences(finished));
+    const SweepResult result = merge_sweep({std::move(journal)});
     int code = kOk;
     if (out_) {
       write_sweep_output(result, *out_, overwrite_);
-      fs::remove(journal);
+      if (!has_units) fs::remove(*journal_file(shard));
     }
     if (has_units) code = units_.clean_up(finished);
     json_ ? print_json(sweep_json(result)) : print(sweep_summary(result));
@@ -242,29 +241,27 @@ class SweepCommand final : public Command {
     return options;
   }
 
-  fs::path journal_file(const Shard& shard, const TemporaryJournal& temporary) const {
-    if (!out_) return temporary.file();
-    fs::path file = *out_;
-    file +=
-        shard_ ? fmt::format(".shard-{}-of-{}", shard.index, shard.count) : std::string(".journal");
-    return file;
+  /// None without --out.
+  std::optional<fs::path> journal_file(const Shard& shard) const {
+    if (!out_) return std::nullopt;
+    return out_->string() + (shard_ ? fmt::format(".shard-{}-of-{}", shard.index, shard.count)
+                                    : std::string(".journal"));
   }
 
-  void compute(const SweepPlan& plan, const fs::path& journal, const Shard& shard,
-               int n_threads) const {
+  SweepJournal compute(const SweepPlan& plan, const Shard& shard, int n_threads) const {
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
     ProgressReporter progress(work_.progress);
-    if (out_ && !resume_ && !overwrite_ && fs::exists(journal)) {
-      throw IoError("{} exists: --resume continues it, --overwrite starts over", journal.string());
-    }
-    const JournalMode mode = resume_ ? JournalMode::resume : JournalMode::overwrite;
+    const std::optional<fs::path> journal = journal_file(shard);
+    const JournalMode mode = resume_      ? JournalMode::resume
+                             : overwrite_ ? JournalMode::overwrite
+                                          : JournalMode::fresh;
     try {
-      run_sweep(plan, journal, mode, shard, pool, progress.callback(), stop.token());
+      return run_sweep(plan, journal, mode, shard, pool, progress.callback(), stop.token());
     } catch (const Interrupted& error) {
       if (!out_) throw;
       throw Interrupted("{}; what is finished is in {}, --resume continues", error.what(),
-                        journal.string());
+                        journal->string());
     }
   }
 

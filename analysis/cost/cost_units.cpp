@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/base/calibration_notes.hpp"
-#include "analysis/base/checked_lines.hpp"
 #include "analysis/base/replay_pairs.hpp"
+#include "analysis/units/journal.hpp"
 #include "analysis/units/unit_cost.hpp"
 #include "core/base/error.hpp"
 
@@ -13,8 +13,6 @@ namespace kvscope {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr const char* kCostMark = "kvscope_cost";
 
 /// The numbers of a work in the order of a journal.
 std::array<double*, 15> numbers_of(LayerWork& work) {
@@ -98,7 +96,7 @@ UnitWork cost_work(const CostReplay& replay, const Json& settings, ThreadPool& p
   const std::vector<CostUnit> units = units_of(replay);
   UnitWork work;
   work.command = "cost";
-  work.header = Json{{kCostMark, 1},
+  work.header = Json{{"kvscope_cost", 1},
                      {"shape", {info.n_q, info.n_kv, info.d_head}},
                      {"config", config_of(replay, settings)}};
   work.n_units = units.size();
@@ -134,12 +132,8 @@ UnitWork cost_work(const CostReplay& replay, const Json& settings, ThreadPool& p
   return work;
 }
 
-void read_cost_journal(const std::filesystem::path& journal, WorkCollector& works) {
-  read_checked_lines(journal, "cost", [&](const Json& line, bool is_first) {
-    if (is_first) {
-      if (line.at(kCostMark).get<int>() != 1) throw ConfigError("a newer version");
-      return;
-    }
+void read_cost_units(const UnitFolder& units, WorkCollector& works) {
+  read_units(units, [&](std::size_t, const Json& line) {
     for (const Json& one : line.at("works")) {
       std::size_t call = 0;
       for (const Json& work : one.at(2))

@@ -34,9 +34,10 @@ std::optional<std::vector<float>> floats_from_text(std::string_view text, std::s
   return values;
 }
 
+constexpr const char* kMark = "kvscope_sweep";
+
 JournalHeader header_from_json(const Json& json) {
   JournalHeader header;
-  if (json.at("kvscope_sweep").get<int>() != 1) throw ConfigError("a newer version");
   header.config_hash = json.at("config_hash").get<std::string>();
   header.config = json.at("config");
   header.shard = json.at("shard").get<Index>();
@@ -120,20 +121,6 @@ SweepBlock block_from_json(const Json& json, const JournalHeader& header) {
   return block;
 }
 
-void read_line(const Json& json, bool is_first, Journal& journal) {
-  if (is_first) {
-    journal.header = header_from_json(json);
-    return;
-  }
-  const auto unit = json.at("unit").get<std::size_t>();
-  if (unit >= journal.header.n_units) throw ConfigError("a unit outside the sweep");
-  std::vector<SweepBlock> blocks;
-  for (const Json& block : json.at("blocks"))
-    blocks.push_back(block_from_json(block, journal.header));
-  if (!journal.units.emplace(unit, std::move(blocks)).second)
-    throw ConfigError("a unit that was there before");
-}
-
 }  // namespace
 
 Json header_line(const JournalHeader& header) {
@@ -148,10 +135,14 @@ Json header_line(const JournalHeader& header) {
                       {"q_heads", trace.q_heads},
                       {"calls", calls}});
   }
-  return {{"kvscope_sweep", 1},        {"config_hash", header.config_hash},
-          {"shard", header.shard},     {"n_shards", header.n_shards},
-          {"n_units", header.n_units}, {"traces", traces},
-          {"pairs", header.pairs},     {"skipped", header.skipped},
+  return {{kMark, 1},
+          {"config_hash", header.config_hash},
+          {"shard", header.shard},
+          {"n_shards", header.n_shards},
+          {"n_units", header.n_units},
+          {"traces", traces},
+          {"pairs", header.pairs},
+          {"skipped", header.skipped},
           {"config", header.config}};
 }
 
@@ -161,23 +152,31 @@ Json unit_line(std::size_t unit, const std::vector<SweepBlock>& blocks) {
   return json;
 }
 
-Journal read_journal(const std::filesystem::path& file) {
-  Journal journal;
-  journal.valid_bytes = read_checked_lines(
-      file, "sweep", [&](const Json& line, bool is_first) { read_line(line, is_first, journal); });
+void SweepJournal::add(std::size_t unit, const Json& line) {
+  if (unit >= header.n_units) throw ConfigError("a unit outside the sweep");
+  std::vector<SweepBlock> blocks;
+  for (const Json& block : line.at("blocks")) blocks.push_back(block_from_json(block, header));
+  units[unit] = std::move(blocks);
+}
+
+SweepJournal read_sweep_journal(const std::filesystem::path& file) {
+  SweepJournal journal{.where = file.string()};
+  read_journal(
+      file, "sweep", kMark, [&](const Json& line) { journal.header = header_from_json(line); },
+      [&](std::size_t unit, const Json& line) { journal.add(unit, line); });
   return journal;
 }
 
-JournalWriter::JournalWriter(const std::filesystem::path& file, const JournalHeader& header)
-    : lines_(file) {
-  lines_.write(header_line(header));
-}
-
-JournalWriter::JournalWriter(const std::filesystem::path& file, const Journal& journal)
-    : lines_(file, journal.valid_bytes) {}
-
-void JournalWriter::add(std::size_t unit, const std::vector<SweepBlock>& blocks) {
-  lines_.write(unit_line(unit, blocks));
+SweepJournal read_sweep_journal(const UnitFolder& units) {
+  SweepJournal journal{.where = units.folder.string()};
+  try {
+    journal.header = header_from_json(units.header);
+  } catch (const nlohmann::json::exception& error) {
+    throw FormatError("{}: not what a sweep writes: {}", journal.where, error.what());
+  }
+  journal.lacking = lacking_sentences(units);
+  read_units(units, [&](std::size_t unit, const Json& line) { journal.add(unit, line); });
+  return journal;
 }
 
 }  // namespace kvscope
