@@ -42,24 +42,6 @@ LayerWork work_from_json(const Json& list) {
   return work;
 }
 
-struct CostUnit {
-  std::vector<Index> layers;
-  std::vector<std::size_t> pairs;
-};
-
-std::vector<CostUnit> units_of(const CostReplay& replay) {
-  CostUnit alone;
-  CostUnit linked{replay.layers, {}};
-  for (std::size_t p = 0; p < replay.pairs.size(); ++p)
-    (replay.pairs[p].selector.caps().cross_layer ? linked : alone).pairs.push_back(p);
-  std::vector<CostUnit> units;
-  for (const Index layer : replay.layers) {
-    if (!alone.pairs.empty()) units.push_back({{layer}, alone.pairs});
-  }
-  if (!linked.pairs.empty()) units.push_back(linked);
-  return units;
-}
-
 Json identity_of(const TraceSource* trace) {
   if (trace == nullptr) return nullptr;
   return {{"uuid", trace->info().uuid}, {"hash", trace->info().content_hash}};
@@ -93,7 +75,7 @@ Json config_of(const CostReplay& replay, const Json& settings) {
 
 UnitWork cost_work(const CostReplay& replay, const Json& settings, ThreadPool& pool) {
   const TraceInfo& info = replay.trace.info();
-  const std::vector<CostUnit> units = units_of(replay);
+  const std::vector<ReplayPart> units = replay_parts(replay.layers, replay.pairs);
   UnitWork work;
   work.command = "cost";
   work.header = Json{{"kvscope_cost", 1},

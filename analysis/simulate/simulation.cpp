@@ -17,7 +17,6 @@
 #include "analysis/simulate/simulation_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
-#include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
 #include "core/trace/result.hpp"
 
@@ -71,31 +70,14 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
   return config;
 }
 
-Json numbers_to_json(const std::vector<double>& values) {
-  Json list = Json::array();
-  for (double x : values) list.push_back(json_number(x));
-  return list;
-}
-
-std::vector<double> numbers_from_json(const Json& list, std::size_t n) {
-  if (!list.is_array() || list.size() != n) {
-    throw ConfigError("{} for a list of {} numbers", describe(list), n);
-  }
-  std::vector<double> values;
-  for (const Json& x : list) {
-    values.push_back(x.is_null() ? kNan : x.get<double>());
-  }
-  return values;
-}
-
 Json header_line(const Json& config) {
   return {{"kvscope_simulation", 1}, {"config", config}};
 }
 
 Json unit_line(std::size_t unit, const UnitResult& result) {
   return {{"unit", unit},
-          {"values", numbers_to_json(result.values)},
-          {"series", numbers_to_json(result.series)}};
+          {"values", json_numbers(result.values)},
+          {"series", json_numbers(result.series)}};
 }
 
 /// Multiplications and additions a second of one core with the weights: assumed, not measured.

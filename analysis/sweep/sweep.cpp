@@ -41,8 +41,7 @@ SweepJournal run_sweep(const SweepPlan& plan, const std::optional<std::filesyste
   Journal lines(journal, mode, "sweep", work.header, keep);
   std::vector<std::size_t> todo;
   for (std::size_t u = 0; u < plan.units.size(); ++u) {
-    const bool is_own = static_cast<Index>(u) % shard.count == shard.index - 1;
-    if (is_own && !known.units.contains(u)) todo.push_back(u);
+    if (shard.has(u) && !known.units.contains(u)) todo.push_back(u);
   }
   // Progress counts calls of all units that are left, so that the time left is that of the whole
   // sweep.
@@ -71,41 +70,33 @@ SweepResult merge_sweep(const std::vector<std::filesystem::path>& journals) {
 
 SweepResult merge_sweep(std::vector<SweepJournal> journals) {
   if (journals.empty()) throw ConfigError("merge: expected at least one shard");
-  SweepResult result;
+  const JournalHeader first = journals.front().header;
+  const Index n_shards = first.shard.count;
+  SweepResult result = first.sweep;
   std::map<Index, std::string> shards;  // index -> file
   std::vector<std::string> lacking;
   SweepBlocks blocks;
   std::size_t n_units = 0;
-  std::size_t n_expected = 0;
-  Index n_shards = 0;
   for (SweepJournal& journal : journals) {
     const JournalHeader& header = journal.header;
     const std::string& file = journal.where;
     lacking.insert(lacking.end(), journal.lacking.begin(), journal.lacking.end());
-    if (shards.empty()) {
-      result.config = header.config;
-      result.config_hash = header.config_hash;
-      result.traces = header.traces;
-      result.pairs = header.pairs;
-      result.skipped = header.skipped;
-      n_shards = header.n_shards;
-      n_expected = header.n_units;
-    } else if (header.config_hash != result.config_hash) {
-      throw ConfigError("merge: {} and {} belong to different sweeps: {}", shards.begin()->second,
-                        file, first_difference(header.config, result.config));
-    } else if (header.n_shards != n_shards || header.n_units != n_expected) {
-      throw ConfigError("merge: {} is shard {} of {}, expected shards of {}", file, header.shard,
-                        header.n_shards, n_shards);
+    if (header.sweep.config_hash != result.config_hash) {
+      throw ConfigError("merge: {} and {} belong to different sweeps: {}", journals.front().where,
+                        file, first_difference(header.sweep.config, result.config));
     }
-    const auto [known, is_new] = shards.emplace(header.shard, file);
+    if (header.shard.count != n_shards || header.n_units != first.n_units) {
+      throw ConfigError("merge: {} is shard {} of {}, expected shards of {}", file,
+                        header.shard.index, header.shard.count, n_shards);
+    }
+    const auto [known, is_new] = shards.emplace(header.shard.index, file);
     if (!is_new) {
-      throw ConfigError("merge: {} and {} are both shard {}/{}", known->second, file, header.shard,
-                        n_shards);
+      throw ConfigError("merge: {} and {} are both shard {}/{}", known->second, file,
+                        header.shard.index, n_shards);
     }
-    Index n_of_shard = 0;
-    for (std::size_t u = 0; u < n_expected; ++u)
-      n_of_shard += static_cast<Index>(u) % n_shards == header.shard - 1 ? 1 : 0;
-    if (static_cast<Index>(journal.units.size() + journal.lacking.size()) != n_of_shard) {
+    std::size_t n_of_shard = 0;
+    for (std::size_t u = 0; u < first.n_units; ++u) n_of_shard += header.shard.has(u) ? 1 : 0;
+    if (journal.units.size() + journal.lacking.size() != n_of_shard) {
       throw ConfigError("merge: {} holds {} of its {} units of work; finish it with --resume", file,
                         journal.units.size(), n_of_shard);
     }
@@ -126,9 +117,9 @@ SweepResult merge_sweep(std::vector<SweepJournal> journals) {
   std::size_t n_blocks = 0;
   for (const SweepTraceInfo& trace : result.traces)
     n_blocks += trace.layers.size() * result.pairs.size();
-  if (n_units + lacking.size() != n_expected || blocks.size() != n_blocks) {
+  if (n_units + lacking.size() != first.n_units || blocks.size() != n_blocks) {
     throw FormatError("merge: found {} units with {} blocks, expected {} with {}", n_units,
-                      blocks.size(), n_expected, n_blocks);
+                      blocks.size(), first.n_units, n_blocks);
   }
   for (auto& [key, block] : blocks) result.blocks.push_back(std::move(block));
   split_losses(result.blocks);

@@ -74,12 +74,6 @@ struct SweepPlan {
 /// missing draft.
 SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options);
 
-/// A part of the units: those with index % count == index_of_shard - 1.
-struct Shard {
-  Index index = 1;
-  Index count = 1;
-};
-
 /// Works through the units of `shard` that the journal does not hold yet, and returns all of them.
 /// Throws what Journal throws, and Interrupted on a stop (finished units stay).
 SweepJournal run_sweep(const SweepPlan& plan, const std::optional<std::filesystem::path>& journal,

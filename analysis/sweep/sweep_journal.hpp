@@ -6,22 +6,24 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "analysis/sweep/sweep_table.hpp"
+#include "analysis/sweep/sweep_result.hpp"
 #include "analysis/units/journal.hpp"
 #include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 
+/// A part of the units.
+struct Shard {
+  Index index = 1;
+  Index count = 1;
+  bool has(std::size_t unit) const { return static_cast<Index>(unit) % count == index - 1; }
+};
+
 /// What a journal's first line says.
 struct JournalHeader {
-  std::string config_hash;
-  nlohmann::ordered_json config;
-  Index shard = 1;
-  Index n_shards = 1;
+  SweepResult sweep;  // without blocks
+  Shard shard;
   std::size_t n_units = 0;  // of the whole sweep
-  std::vector<SweepTraceInfo> traces;
-  std::vector<std::string> pairs;
-  std::vector<std::string> skipped;
 };
 
 /// The finished units of a sweep, as a journal or a folder has them.

@@ -106,18 +106,17 @@ std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number,
 }  // namespace
 
 JournalHeader sweep_header(const SweepPlan& plan, const Shard& shard) {
-  JournalHeader header;
-  header.config_hash = plan.config_hash;
-  header.config = plan.config;
-  header.shard = shard.index;
-  header.n_shards = shard.count;
-  header.n_units = plan.units.size();
-  header.traces = plan.infos;
+  JournalHeader header{.sweep = {.config = plan.config,
+                                 .config_hash = plan.config_hash,
+                                 .traces = plan.infos,
+                                 .skipped = plan.skipped},
+                       .shard = shard,
+                       .n_units = plan.units.size()};
   for (std::size_t p = 0; p < plan.pairs.size(); ++p) {
     const auto& target = plan.targets[p];
-    header.pairs.push_back(pair_label(plan.pairs[p]) + (target ? " " + target->to_string() : ""));
+    header.sweep.pairs.push_back(pair_label(plan.pairs[p]) +
+                                 (target ? " " + target->to_string() : ""));
   }
-  header.skipped = plan.skipped;
   return header;
 }
 
