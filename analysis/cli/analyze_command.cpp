@@ -111,8 +111,6 @@ UnitWork AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool,
                              std::stop_token stop) {
         call(traces, {output, pool, progress, std::move(stop), {}});
       });
-  work.command = name();
-  seal(work);
   job_.units.seal(work, given, name());
   return work;
 }

@@ -248,8 +248,6 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   SimulationResult result;
   if (job_.units.is_used()) {
     UnitWork work = simulation_work(*task, setup, pool);
-    work.command = name();
-    seal(work);
     job_.units.seal(work, given, name());
     if (job_.units.is_alone()) return job_.run_alone(work);
     result = simulation_of_units(*task, setup, job_.finish(work));

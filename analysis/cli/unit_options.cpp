@@ -154,7 +154,9 @@ void UnitOptions::check(const std::optional<fs::path>& out) const {
 }
 
 void UnitOptions::seal(UnitWork& work, const OptionSet& given, const std::string& name) const {
+  work.command = name;
   work.words = given.words(name, kOptionsOfNoNumber);
+  kvscope::seal(work);
 }
 
 int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& out, bool json,

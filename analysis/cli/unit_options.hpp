@@ -40,7 +40,7 @@ class UnitOptions {
   /// Throws UsageError for what contradicts itself.
   void check(const std::optional<std::filesystem::path>& out) const;
 
-  /// `work` but for its words, which follow from what was given to the command `name`.
+  /// Says of which command the work is, with its words and the hash that follows.
   void seal(UnitWork& work, const OptionSet& given, const std::string& name) const;
   /// --list-units, or --unit. Returns an ExitCode.
   int run_alone(const UnitWork& work, const std::optional<std::filesystem::path>& out, bool json,

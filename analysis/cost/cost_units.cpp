@@ -77,7 +77,6 @@ UnitWork cost_work(const CostReplay& replay, const Json& settings, ThreadPool& p
   const TraceInfo& info = replay.trace.info();
   const std::vector<ReplayPart> units = replay_parts(replay.layers, replay.pairs);
   UnitWork work;
-  work.command = "cost";
   work.header = Json{{"kvscope_cost", 1},
                      {"shape", {info.n_q, info.n_kv, info.d_head}},
                      {"config", config_of(replay, settings)}};
@@ -110,7 +109,6 @@ UnitWork cost_work(const CostReplay& replay, const Json& settings, ThreadPool& p
     }
     return line;
   };
-  seal(work);
   return work;
 }
 

@@ -241,7 +241,6 @@ UnitWork simulation_work(SimulationTask& task, const SimulationSetup& setup, Thr
   const std::size_t n_pairs = setup.pairs.size();
   const std::vector<CasePair> units = units_of(task, n_pairs);
   UnitWork work;
-  work.command = "simulate " + task.name();
   const Json config = config_of(task, setup);
   work.header = header_line(config);
   work.weights = weights_of(config);

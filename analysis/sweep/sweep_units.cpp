@@ -122,7 +122,6 @@ JournalHeader sweep_header(const SweepPlan& plan, const Shard& shard) {
 
 UnitWork sweep_work(const SweepPlan& plan, ThreadPool& pool, const Shard& shard) {
   UnitWork work;
-  work.command = "sweep";
   work.header = header_line(sweep_header(plan, shard));
   work.n_units = plan.units.size();
   work.may_lack = true;
@@ -143,7 +142,6 @@ UnitWork sweep_work(const SweepPlan& plan, ThreadPool& pool, const Shard& shard)
   work.run = [&plan, &pool](std::size_t index, const ProgressFn& progress, std::stop_token stop) {
     return unit_line(index, do_sweep_unit(plan, index, pool, progress, stop));
   };
-  seal(work);
   return work;
 }
 
