@@ -50,18 +50,14 @@ class MergeCommand final : public Command {
       return merge_units(read_unit_folder(part));
     }
     if (out_) check_table_output(*out_, overwrite_);
-    return merge_journals(mapped<SweepJournal>(
-        parts_, [](const fs::path& file) { return read_sweep_journal(file); }));
+    return tell(merge_sweep(parts_), kOk);
   }
 
  private:
-  int merge_journals(std::vector<SweepJournal> journals) const {
-    const bool is_whole =
-        std::ranges::all_of(journals, [](const auto& one) { return one.lacking.empty(); });
-    const SweepResult result = merge_sweep(std::move(journals));
+  int tell(const SweepResult& result, int code) const {
     if (out_) write_sweep_output(result, *out_, overwrite_);
     json_ ? print_json(sweep_json(result)) : print(sweep_summary(result));
-    return is_whole ? kOk : kPartlyFailed;
+    return code;
   }
 
   int merge_units(const UnitFolder& units) const {
@@ -78,7 +74,8 @@ class MergeCommand final : public Command {
     }
     if (units.command == "sweep") {
       if (out_) check_table_output(*out_, overwrite_);
-      return merge_journals({read_sweep_journal(units)});
+      return tell(merge_sweep({read_sweep_journal(units)}),
+                  units.failed.empty() ? kOk : kPartlyFailed);
     }
     std::vector<std::string> words = merging_words(units);
     std::vector<std::string> more = {"--units", units.folder.string()};
