@@ -62,6 +62,20 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
           : fmt::format("{}: nothing is left to do: {}", analysis, fmt::join(plan.skipped, "; ")));
 }
 
+std::vector<ReplayPart> replay_parts(const std::vector<Index>& layers,
+                                     const std::vector<ReplayPair>& pairs) {
+  std::vector<std::size_t> alone;
+  std::vector<std::size_t> linked;
+  for (std::size_t p = 0; p < pairs.size(); ++p)
+    (pairs[p].selector.caps().cross_layer ? linked : alone).push_back(p);
+  std::vector<ReplayPart> parts;
+  for (const Index layer : layers) {
+    if (!alone.empty()) parts.push_back({{layer}, alone});
+  }
+  if (!linked.empty()) parts.push_back({layers, linked});
+  return parts;
+}
+
 std::string pair_label(const ReplayPair& pair) {
   return pair.budget ? fmt::format("{} {}", pair.selector, pair.budget->to_string())
                      : pair.selector.text();

@@ -37,6 +37,17 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
                     Phase phase, const std::optional<std::string>& without_draft,
                     std::string_view analysis);
 
+/// What is replayed at a time.
+struct ReplayPart {
+  std::vector<Index> layers;
+  std::vector<std::size_t> pairs;  // by index
+};
+
+/// One layer after the other for methods that look at layers one by one; behind them all layers for
+/// those that link them.
+std::vector<ReplayPart> replay_parts(const std::vector<Index>& layers,
+                                     const std::vector<ReplayPair>& pairs);
+
 /// "quest tokens=64", "full".
 std::string pair_label(const ReplayPair& pair);
 

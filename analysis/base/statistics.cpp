@@ -1,12 +1,15 @@
 #include "analysis/base/statistics.hpp"
 
-#include "core/base/nan.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
+
+#include "analysis/base/mapped.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 
@@ -154,6 +157,19 @@ double partial_spearman(std::span<const double> x, std::span<const double> y,
 
 nlohmann::ordered_json json_number(double x) {
   return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(nullptr);
+}
+
+nlohmann::ordered_json json_numbers(std::span<const double> values) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const double x : values) list.push_back(json_number(x));
+  return list;
+}
+
+std::vector<double> numbers_from_json(const nlohmann::ordered_json& list, std::size_t n) {
+  if (!list.is_array() || list.size() != n)
+    throw ConfigError("{} for a list of {} numbers", describe(list), n);
+  return mapped<double>(
+      list, [](const auto& x) { return x.is_null() ? kNan : x.template get<double>(); });
 }
 
 }  // namespace kvscope

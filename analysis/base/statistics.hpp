@@ -62,5 +62,9 @@ class Mean {
 
 /// The number, or null where JSON has none (NaN, infinities).
 nlohmann::ordered_json json_number(double x);
+nlohmann::ordered_json json_numbers(std::span<const double> values);
+
+/// Such a list of n numbers, null as NaN. Throws ConfigError for another one.
+std::vector<double> numbers_from_json(const nlohmann::ordered_json& list, std::size_t n);
 
 }  // namespace kvscope

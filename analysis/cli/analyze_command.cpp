@@ -5,7 +5,6 @@
 #include "analysis/base/null_result.hpp"
 #include "analysis/base/number_formats.hpp"
 #include "analysis/cli/kit.hpp"
-#include "analysis/cli/temporary_journal.hpp"
 #include "analysis/units/layer_units.hpp"
 #include "analysis/units/unit_cost.hpp"
 #include "core/base/read_files.hpp"
@@ -46,38 +45,31 @@ void AnalyzeCommand::declare(OptionSet& options) {
   } else {
     options.positional("TRACE", "a recorded trace", files_[0], /*required=*/true);
   }
-  options.add("out", "FILE", "write the arrays to this HDF5 file", out_).short_name = 'o';
+  options.add("out", "FILE", "write the arrays to this HDF5 file", job_.out).short_name = 'o';
   options.add("csv", "FILE",
               "write the per-layer rows as CSV (- is standard output, instead of the table)", csv_);
-  options.flag("overwrite", "replace existing files", overwrite_);
+  options.flag("overwrite", "replace existing files", job_.overwrite);
   declare_kind(options);
-  units_.declare(options);
-  work_.declare(options);
-  declare_json(options, json_);
+  job_.declare_work(options);
 }
 
 int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
-  units_.check(out_);
-  if (!units_.is_alone()) check_outputs();
-  const int n_threads = work_.n_threads();
+  job_.check();
+  if (!job_.units.is_alone()) check_outputs();
   const Traces traces = open_traces();
-  for (const auto& file : {out_, csv_}) {
-    if (file && !units_.is_alone()) refuse_read_file(*file);
+  job_.check_inputs();
+  if (csv_ && !job_.units.is_alone()) refuse_read_file(*csv_);
+  ThreadPool pool(job_.work.n_threads());
+  const UnitFolder* finished = nullptr;
+  if (job_.units.is_used()) {
+    const UnitWork work = work_of(traces, pool, given);
+    if (job_.units.is_alone()) return job_.run_alone(work);
+    finished = &job_.finish(work);
   }
   // As the same options give it in any order; files and threads do not decide the numbers.
   const std::string command_line = given.command_line(name(), kOptionsOfNoNumber);
-  UnitFolder finished;
-  std::optional<TemporaryJournal> journal;
-  if (units_.is_used()) {
-    ThreadPool pool(n_threads);
-    const UnitWork work = work_of(traces, pool, given);
-    if (units_.is_alone()) return units_.run_alone(work, out_, json_, work_);
-    journal.emplace("analyze");
-    finished = units_.finish(work, out_, work_, journal->file());
-  }
   ResultInfo made;
-  Json summary = compute(traces, n_threads, command_line,
-                         journal ? std::optional(journal->file()) : std::nullopt, made);
+  Json summary = compute(traces, pool, command_line, finished, made);
   Json formats = Json::object();
   NumberFormats::of(made.config).add_to(formats);
   for (const char* key : {"layers", "rows"}) {
@@ -87,7 +79,7 @@ int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
     }
   }
   tell(made, summary, formats);
-  if (units_.is_used()) units_.clean_up(finished);
+  job_.end();
   const std::int64_t n_violations =
       summary.value("totals", Json::object()).value(card_.must_be_zero, std::int64_t{0});
   if (n_violations == 0) return kOk;
@@ -119,20 +111,18 @@ UnitWork AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool,
                              std::stop_token stop) {
         call(traces, {output, pool, progress, std::move(stop), {}});
       });
-  work.command = name();
-  seal(work);
-  units_.seal(work, given, name());
+  job_.units.seal(work, given, name());
   return work;
 }
 
 void AnalyzeCommand::check_outputs() const {
-  if (json_ && csv_ && *csv_ == "-")
+  if (job_.json && csv_ && *csv_ == "-")
     throw UsageError("--json and --csv - both want standard output");
-  if (out_) check_new_output(*out_, overwrite_, "--overwrite");
+  if (job_.out) check_new_output(*job_.out, job_.overwrite, "--overwrite");
   if (csv_ && *csv_ != "-") {
-    check_new_output(*csv_, overwrite_, "--overwrite");
+    check_new_output(*csv_, job_.overwrite, "--overwrite");
     std::error_code error;
-    if (out_ && fs::weakly_canonical(*out_, error) == fs::weakly_canonical(*csv_, error))
+    if (job_.out && fs::weakly_canonical(*job_.out, error) == fs::weakly_canonical(*csv_, error))
       throw UsageError("--out and --csv both name {}", csv_->string());
   }
 }
@@ -152,22 +142,20 @@ AnalyzeCommand::Traces AnalyzeCommand::open_traces() const {
   return traces;
 }
 
-AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, int n_threads,
+AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, ThreadPool& pool,
                                              const std::string& command_line,
-                                             const std::optional<fs::path>& journal,
-                                             ResultInfo& made) const {
+                                             const UnitFolder* finished, ResultInfo& made) const {
   const StopOnSignal stop;
-  ThreadPool pool(n_threads);
-  ProgressReporter progress(work_.progress);
+  ProgressReporter progress(job_.work.progress);
   std::unique_ptr<ResultWriter> output;
-  if (out_) {
-    output = create_result_file(*out_, overwrite_);
+  if (job_.out) {
+    output = create_result_file(*job_.out, job_.overwrite);
   } else {
     output = std::make_unique<NullResult>();
   }
   ResultProvenance provenance{.command_line = command_line, .writer = writer_name(), .made = &made};
   std::optional<KnownLayers> known;
-  if (journal) known.emplace(*output, *journal);
+  if (finished != nullptr) known.emplace(*output, *finished);
   ResultWriter& to = known ? static_cast<ResultWriter&>(*known) : *output;
   return call(traces, {to, pool, progress.callback(), stop.token(), provenance});
 }
@@ -179,14 +167,14 @@ void AnalyzeCommand::tell(const ResultInfo& made, const Json& summary, const Jso
     if (*csv_ == "-") {
       print_data(text.str());
     } else {
-      save_text(*csv_, text.str(), overwrite_);
+      save_text(*csv_, text.str(), job_.overwrite);
     }
   }
-  if (json_) {
+  if (job_.json) {
     Json report = {{"kind", card_.kind}};
     for (std::size_t i = 0; i < n_traces_; ++i) report["traces"].push_back(files_[i].string());
     report["options"] = options_json();
-    report["result_file"] = out_ ? Json(out_->string()) : Json(nullptr);
+    report["result_file"] = job_.out ? Json(job_.out->string()) : Json(nullptr);
     // options and layers: as they were called before 0.1.0
     report["config"] = report["options"];
     report["config"].update(formats);

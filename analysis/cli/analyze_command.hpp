@@ -8,8 +8,7 @@
 #include "analysis/base/analysis.hpp"
 #include "analysis/cli/analyze_report.hpp"
 #include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
-#include "analysis/cli/unit_options.hpp"
+#include "analysis/cli/unit_job.hpp"
 #include "core/base/progress.hpp"
 #include "core/base/vocabulary.hpp"
 #include "traces/reader.hpp"
@@ -61,8 +60,9 @@ class AnalyzeCommand : public Command {
  private:
   void check_outputs() const;
   Traces open_traces() const;
-  Json compute(const Traces& traces, int n_threads, const std::string& command_line,
-               const std::optional<std::filesystem::path>& journal, ResultInfo& made) const;
+  /// `finished`: units that are not computed again; may be null.
+  Json compute(const Traces& traces, ThreadPool& pool, const std::string& command_line,
+               const UnitFolder* finished, ResultInfo& made) const;
   UnitWork work_of(const Traces& traces, ThreadPool& pool, const OptionSet& given) const;
   /// `formats`: keys of analysis/base/number_formats.hpp.
   void tell(const ResultInfo& made, const Json& summary, const Json& formats) const;
@@ -70,12 +70,8 @@ class AnalyzeCommand : public Command {
   AnalysisCard card_;
   std::size_t n_traces_;
   std::filesystem::path files_[2];
-  std::optional<std::filesystem::path> out_;
   std::optional<std::filesystem::path> csv_;
-  bool overwrite_ = false;
-  bool json_ = false;
-  UnitOptions units_;
-  WorkOptions work_;
+  UnitJob job_;
 };
 
 }  // namespace kvscope::cli

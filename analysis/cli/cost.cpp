@@ -13,8 +13,7 @@
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/replay_arguments.hpp"
-#include "analysis/cli/temporary_journal.hpp"
-#include "analysis/cli/unit_options.hpp"
+#include "analysis/cli/unit_job.hpp"
 #include "analysis/cost/cost_units.hpp"
 #include "analysis/cost/ledger.hpp"
 #include "core/base/lists.hpp"
@@ -164,40 +163,34 @@ class CostCommand final : public Command {
                 check_options_.clock);
     options.add("measured", "FILE",
                 "with --check: a report of bench select --json; repeatable [made now]", measured_);
-    options.add("out", "FILE", "write the report as JSON", out_).short_name = 'o';
-    options.flag("overwrite", "replace an existing file", overwrite_);
-    units_.declare(options);
-    work_.declare(options);
-    declare_json(options, json_);
+    options.add("out", "FILE", "write the report as JSON", job_.out).short_name = 'o';
+    options.flag("overwrite", "replace an existing file", job_.overwrite);
+    job_.declare_work(options);
   }
 
   int run(const OptionSet& options, const std::string& typed) override {
-    units_.check(out_);
+    job_.check();
     check_usage(options);
     Json report;
-    UnitFolder finished;
     // The report of a recording says the same whoever did its units.
     const std::string command_line =
         trace_ ? options.command_line(name(), kOptionsOfNoNumber) : typed;
     if (shape_.is_used()) {
-      report = shape_.report(options, replay_, cost_options(), work_);
+      report = shape_.report(options, replay_, cost_options(), job_.work);
     } else if (ledger_) {
       report = ledger_report();
     } else if (check_) {
       const StopOnSignal stop;
-      ProgressReporter progress(work_.progress);
+      ProgressReporter progress(job_.work.progress);
       report = cost_check(check_options(), progress.callback(), stop.token());
     } else {
-      const OfTrace outcome = of_trace(options);
-      if (outcome.code) return *outcome.code;
-      report = outcome.report;
-      finished = outcome.finished;
+      if (const std::optional<int> code = of_trace(options, report)) return *code;
     }
     report["version"] = writer_name();
     report["command_line"] = command_line;
-    if (out_) save_text(*out_, report.dump(1) + "\n", overwrite_);
-    if (units_.is_used()) units_.clean_up(finished);
-    if (json_) {
+    if (job_.out) save_text(*job_.out, report.dump(1) + "\n", job_.overwrite);
+    job_.end();
+    if (job_.json) {
       print_json(report);
     } else {
       print(shape_.is_used() ? describe_shape_costs(report)
@@ -221,13 +214,13 @@ class CostCommand final : public Command {
 
   void check_usage(const OptionSet& options) const {
     shape_.check(options);
-    if (shape_.is_used() && units_.is_used())
+    if (shape_.is_used() && job_.units.is_used())
       throw UsageError("--shape has no units: they are of a recording's replay");
     if (ledger_ && check_) throw UsageError("--ledger and --check exclude each other");
     if (ledger_ || check_) {
       const std::string_view mode = ledger_ ? "--ledger" : "--check";
       if (trace_) throw UsageError("{} takes no TRACE", mode);
-      if (units_.is_used())
+      if (job_.units.is_used())
         throw UsageError("{} has no units: they are of a recording's replay", mode);
       for (const char* other : {"selector", "budget", "batch", "context", "kv-dtype", "weight-bits",
                                 "draft", "calibration", "phase", "chunk", "steps", "drafts",
@@ -259,8 +252,8 @@ class CostCommand final : public Command {
       if (options.given(own) && !measured_.empty())
         throw UsageError("--measured and --{} exclude each other", own);
     }
-    if (!out_ || units_.is_alone()) return;
-    check_new_output(*out_, overwrite_, "--overwrite");
+    if (job_.out && !job_.units.is_alone())
+      check_new_output(*job_.out, job_.overwrite, "--overwrite");
   }
 
   CheckOptions check_options() const {
@@ -272,7 +265,7 @@ class CostCommand final : public Command {
     if (options.lengths.front() < kShortest || options.lengths.back() > kMostContext)
       throw UsageError("--lengths: expected lengths in [{}, {}], found \"{}\"", kShortest,
                        kMostContext, check_lengths_);
-    if (work_.threads) options.threads = {work_.n_threads()};
+    if (job_.work.threads) options.threads = {job_.work.n_threads()};
     if (options.clock == BenchClock::cpu && options.threads != std::vector{1} &&
         options.reports.empty() && (!options.threads.empty() || available_cores() > 1))
       throw UsageError(
@@ -300,12 +293,6 @@ class CostCommand final : public Command {
     return options;
   }
 
-  struct OfTrace {
-    std::optional<int> code;  // where units were listed or done, and nothing is made of them
-    Json report;
-    UnitFolder finished;
-  };
-
   /// What besides the replay decides the report.
   Json settings() const {
     Json json = {{"batch", batch_}, {"context", context_}, {"weight_bits", weight_bits_}};
@@ -315,7 +302,9 @@ class CostCommand final : public Command {
     return json;
   }
 
-  OfTrace of_trace(const OptionSet& given) const {
+  /// Fills the report, unless units were listed or done and nothing is made of them: then it
+  /// returns the exit code.
+  std::optional<int> of_trace(const OptionSet& given, Json& report) {
     const CostOptions options = cost_options();
     const TraceFile trace = TraceFile::open(*trace_, {});
     std::optional<TraceFile> draft;
@@ -333,35 +322,29 @@ class CostCommand final : public Command {
     }
     const TraceInfo& info = trace.info();
     check_artifacts(methods.methods, info);
-    if (out_ && !units_.is_alone()) refuse_read_file(*out_);
+    job_.check_inputs();
     std::vector<Index> layers = replay_.layers();
     if (layers.empty()) layers = info.layers;
     CostReplay replay{trace, draft ? &*draft : nullptr, layers, plan.pairs, replay_.replay()};
     replay.options.only_costs = true;
     replay.options.calibration = calibration ? &*calibration : nullptr;
     WorkCollector works(info.n_q, info.n_kv, info.d_head);
-    ThreadPool pool(work_.n_threads());
-    OfTrace outcome;
-    if (units_.is_used()) {
+    ThreadPool pool(job_.work.n_threads());
+    if (job_.units.is_used()) {
       UnitWork work = cost_work(replay, settings(), pool);
-      units_.seal(work, given, name());
-      if (units_.is_alone()) {
-        outcome.code = units_.run_alone(work, out_, json_, work_);
-        return outcome;
-      }
-      const TemporaryJournal journal("cost");
-      outcome.finished = units_.finish(work, out_, work_, journal.file());
-      read_cost_journal(journal.file(), works);
+      job_.units.seal(work, given, name());
+      if (job_.units.is_alone()) return job_.run_alone(work);
+      read_cost_units(job_.finish(work), works);
     } else {
       const StopOnSignal stop;
-      ProgressReporter progress(work_.progress);
+      ProgressReporter progress(job_.work.progress);
       replay.options.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
       replay_layers(trace, replay.draft, layers, plan.pairs, replay.options, pool,
                     progress.callback(), stop.token());
     }
-    outcome.report = trace_cost_report(info, layers, plan.pairs, works, replay_.phase(), options);
-    outcome.report["trace"] = trace_->filename().string();
-    return outcome;
+    report = trace_cost_report(info, layers, plan.pairs, works, replay_.phase(), options);
+    report["trace"] = trace_->filename().string();
+    return std::nullopt;
   }
 
   std::optional<fs::path> trace_;
@@ -378,12 +361,8 @@ class CostCommand final : public Command {
   CheckOptions check_options_;
   std::string check_lengths_ = "4096,8192";
   std::vector<fs::path> measured_;
-  std::optional<fs::path> out_;
-  bool overwrite_ = false;
-  bool json_ = false;
   CostShape shape_;
-  UnitOptions units_;
-  WorkOptions work_;
+  UnitJob job_;
 };
 
 }  // namespace

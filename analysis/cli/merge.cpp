@@ -4,7 +4,6 @@
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/program.hpp"
 #include "analysis/cli/sweep_output.hpp"
-#include "analysis/cli/temporary_journal.hpp"
 #include "analysis/cli/unit_options.hpp"
 #include "analysis/sweep/sweep.hpp"
 #include "analysis/units/unit_folder.hpp"
@@ -50,17 +49,15 @@ class MergeCommand final : public Command {
             part.string());
       return merge_units(read_unit_folder(part));
     }
-    return merge_journals(parts_);
+    if (out_) check_table_output(*out_, overwrite_);
+    return tell(merge_sweep(parts_), kOk);
   }
 
  private:
-  int merge_journals(const std::vector<fs::path>& journals,
-                     const std::vector<std::string>& lacking = {}) const {
-    if (out_) check_table_output(*out_, overwrite_);
-    const SweepResult result = merge_sweep(journals, lacking);
+  int tell(const SweepResult& result, int code) const {
     if (out_) write_sweep_output(result, *out_, overwrite_);
     json_ ? print_json(sweep_json(result)) : print(sweep_summary(result));
-    return lacking.empty() ? kOk : kPartlyFailed;
+    return code;
   }
 
   int merge_units(const UnitFolder& units) const {
@@ -76,9 +73,9 @@ class MergeCommand final : public Command {
           units.folder.string(), units.version, writer_name());
     }
     if (units.command == "sweep") {
-      const TemporaryJournal journal("merge");
-      write_journal(units, journal.file());
-      return merge_journals({journal.file()}, lacking_sentences(units));
+      if (out_) check_table_output(*out_, overwrite_);
+      return tell(merge_sweep({read_sweep_journal(units)}),
+                  units.failed.empty() ? kOk : kPartlyFailed);
     }
     std::vector<std::string> words = merging_words(units);
     std::vector<std::string> more = {"--units", units.folder.string()};

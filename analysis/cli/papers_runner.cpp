@@ -5,7 +5,6 @@
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/program.hpp"
 #include "analysis/papers/expand.hpp"
-#include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"
 #include "core/base/stopwatch.hpp"
@@ -95,12 +94,14 @@ fs::path PapersRunner::path_of(const papers::Run& run) const {
   return folder_.out / file_of(run.name);
 }
 
-bool PapersRunner::is_done(const fs::path& mark, const std::string& stamp) const {
+bool PapersRunner::is_done(const fs::path& mark, const std::string& stamp,
+                           const std::function<bool(const JsonObject&)>& and_is) const {
   const OwnFiles own;
   try {
     if (!fs::is_regular_file(mark)) return false;
     const auto json = parse_json(read_regular_file(mark, 1 << 20), mark.string());
-    return JsonObject(json, mark.string()).string("stamp") == stamp;
+    const JsonObject done(json, mark.string());
+    return done.string("stamp") == stamp && (!and_is || and_is(done));
   } catch (const Error&) {
     return false;  // whatever lies there is not what we wrote
   }
@@ -146,19 +147,12 @@ void PapersRunner::make(const papers::Run& run, State& state) {
 }
 
 bool PapersRunner::reuse(const papers::Run& run, State& state) {
-  const fs::path mark = path_of(run).string() + ".done";
-  const OwnFiles own;
-  try {
-    if (!fs::is_regular_file(mark) || !fs::is_regular_file(path_of(run))) return false;
-    const auto json = parse_json(read_regular_file(mark, 1 << 20), mark.string());
-    const JsonObject done(json, mark.string());
-    if (done.string("stamp") != state.stamp || done.string("result") != hash_file(path_of(run)))
-      return false;
+  const fs::path file = path_of(run);
+  return is_done(file.string() + ".done", state.stamp, [&](const JsonObject& done) {
+    if (!fs::is_regular_file(file) || done.string("result") != hash_file(file)) return false;
     seconds_ += done.number("seconds", 0.0, 1e12);
     return true;
-  } catch (const Error&) {
-    return false;
-  }
+  });
 }
 
 void PapersRunner::execute(const papers::Run& run, State& state) {

@@ -11,6 +11,7 @@
 #include "analysis/figures/result_view.hpp"
 #include "analysis/papers/item.hpp"
 #include "analysis/papers/measure.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/base/progress.hpp"
 #include "core/base/vocabulary.hpp"
 
@@ -63,7 +64,8 @@ class PapersRunner {
 
   /// Makes the files that `make` writes unless `folder/mark` says that the same was made of the
   /// same: for pictures.
-  bool is_done(const std::filesystem::path& mark, const std::string& stamp) const;
+  bool is_done(const std::filesystem::path& mark, const std::string& stamp,
+               const std::function<bool(const JsonObject&)>& and_is = {}) const;
   void set_done(const std::filesystem::path& mark, const std::string& stamp) const;
   /// What a command's answer depends on besides its words: the results that it names.
   std::string stamp_of(const std::string& command);

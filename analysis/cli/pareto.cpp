@@ -5,10 +5,8 @@
 #include "analysis/base/column_table.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/pareto_points.hpp"
-#include "analysis/cli/sweep_output.hpp"
 #include "analysis/cli/unit_options.hpp"
 #include "core/trace/result.hpp"
-#include "traces/result_file.hpp"
 
 namespace kvscope::cli {
 
@@ -125,24 +123,20 @@ class ParetoCommand final : public Command {
   }
 
   void write(const Json& report, const ColumnTable& table) const {
-    if (out_->extension() == ".csv") {
-      save_text(*out_, table_csv(table, report["config_hash"].get<std::string>()), overwrite_);
-      return;
-    }
-    if (out_->extension() == ".json") {
-      save_text(*out_, report.dump(1) + "\n", overwrite_);
-      return;
-    }
-    ResultInfo info;
-    info.kind = "pareto";
-    info.config = report["config"];
-    info.command_line = report["command_line"];
-    info.writer = writer_name();
-    const auto output = create_result_file(*out_, overwrite_);
-    output->begin(info);
-    const Json categories = write_table(table, *output);
-    output->finish(
-        {{"answer", report["answer"]}, {"skipped", input_.left_out}, {"categories", categories}});
+    const auto write_arrays = [&](ResultWriter& output) {
+      ResultInfo info;
+      info.kind = "pareto";
+      info.config = report["config"];
+      info.command_line = report["command_line"];
+      info.writer = writer_name();
+      output.begin(info);
+      const Json categories = write_table(table, output);
+      output.finish(
+          {{"answer", report["answer"]}, {"skipped", input_.left_out}, {"categories", categories}});
+    };
+    write_table_output({[&] { return table_csv(table, report["config_hash"].get<std::string>()); },
+                        [&] { return report; }, write_arrays},
+                       *out_, overwrite_);
   }
 
   std::string text_of(const ParetoFront& front) const {

@@ -1,7 +1,11 @@
 #include "analysis/cli/save_text.hpp"
 
+#include <nlohmann/json.hpp>
+
+#include "analysis/cli/exit_code.hpp"
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
+#include "traces/result_file.hpp"
 
 namespace kvscope::cli {
 
@@ -19,6 +23,30 @@ void check_new_output(const fs::path& out, bool overwrite, std::string_view repl
 
 void save_text(const fs::path& file, std::string_view text, bool overwrite) {
   write_new_file(file, text, overwrite);
+}
+
+void check_table_output(const fs::path& out, bool overwrite) {
+  const std::string extension = out.extension().string();
+  if (extension != ".csv" && extension != ".json" && extension != ".h5") {
+    throw UsageError("--out: expected a file name that ends in .csv, .json or .h5, found {}",
+                     out.string());
+  }
+  check_new_output(out, overwrite, "--overwrite");
+}
+
+void write_table_output(const TableForms& table, const fs::path& out, bool overwrite) {
+  check_table_output(out, overwrite);
+  if (out.extension() == ".h5") {
+    table.h5(*create_result_file(out, overwrite));
+  } else if (out.extension() == ".csv") {
+    save_text(out, table.csv(), overwrite);
+  } else {
+    save_text(out,
+              table.json().dump(1, ' ', /*ensure_ascii=*/false,
+                                nlohmann::ordered_json::error_handler_t::replace) +
+                  "\n",
+              overwrite);
+  }
 }
 
 }  // namespace kvscope::cli

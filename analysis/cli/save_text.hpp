@@ -1,8 +1,13 @@
-// What every command that writes a file asks before the work, and the writing of text.
+// What every command that writes a file asks before the work, and the writing of text and tables.
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
+
+#include "core/trace/result_writer.hpp"
 
 namespace kvscope::cli {
 
@@ -16,5 +21,19 @@ void check_new_output(const std::filesystem::path& out, bool overwrite, std::str
 /// Writes a text whole or not at all (core/base/new_file.hpp). Throws IoError if the file exists
 /// (unless overwrite) or cannot be written.
 void save_text(const std::filesystem::path& file, std::string_view text, bool overwrite);
+
+/// For whatever writes a table: throws UsageError unless the name ends in .csv, .json or .h5, and
+/// what check_new_output throws.
+void check_table_output(const std::filesystem::path& out, bool overwrite);
+
+/// A table in each of its forms, made when it is asked for.
+struct TableForms {
+  std::function<std::string()> csv;
+  std::function<nlohmann::ordered_json()> json;
+  std::function<void(ResultWriter&)> h5;
+};
+
+/// Writes the form that the name asks for; the file gets its name when it is whole.
+void write_table_output(const TableForms& table, const std::filesystem::path& out, bool overwrite);
 
 }  // namespace kvscope::cli

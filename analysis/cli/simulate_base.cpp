@@ -8,25 +8,17 @@
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_advice.hpp"
 #include "analysis/cli/prompt.hpp"
-#include "analysis/cli/sweep_output.hpp"
-#include "analysis/cli/temporary_journal.hpp"
 #include "analysis/simulate/match_live.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "analysis/simulate/simulation_units.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/lists.hpp"
-#include "core/base/read_files.hpp"
 #include "core/selectors/spec_lists.hpp"
 #include "core/sim/draft_runner.hpp"
-#include "traces/result_file.hpp"
 
 namespace kvscope::cli {
 
 namespace {
-
-fs::path journal_of(const fs::path& out) {
-  return fs::path(out.string() + ".journal");
-}
 
 /// The doubts below a table, the first of many; empty if there are none.
 std::string doubts_text(const std::vector<Doubt>& doubts) {
@@ -138,15 +130,9 @@ void SimulateCommand::declare(OptionSet& options) {
                 "print the first N prompts, what was expected and what every method answered",
                 n_shown_, at_least(0));
   }
-  options.add("out", "FILE", "write the table as .csv, .json or .h5 (with curves and grids)", out_)
-      .short_name = 'o';
-  options.flag("resume", "continue an interrupted run of the same configuration", resume_);
-  options.flag("overwrite", "replace existing files and start over", overwrite_);
-  options.renamed("force", "overwrite");
+  job_.declare_table(options, "curves and grids", "run");
   engine_.declare(options);
-  units_.declare(options);
-  work_.declare(options);
-  declare_json(options, json_);
+  job_.declare_work(options);
 }
 
 std::optional<std::string> SimulateCommand::draft_word() const {
@@ -172,12 +158,7 @@ SimulationOptions SimulateCommand::simulation_options() const {
 }
 
 void SimulateCommand::check_usage() const {
-  units_.check(out_);
-  if (units_.is_used() && resume_)
-    throw UsageError(
-        "--resume and units exclude each other: a run continues from the folder of units");
-  if (resume_ && overwrite_) throw UsageError("--resume and --overwrite contradict each other");
-  if (resume_ && !out_) throw UsageError("--resume needs --out");
+  job_.check();
   if (!texts_.empty() && tokens_) throw UsageError("--text and --tokens exclude each other");
   if (texts_.size() > 1 && !takes_texts())
     throw UsageError("--text: {} reads one text, found {}", name(), texts_.size());
@@ -194,9 +175,9 @@ void SimulateCommand::check_usage() const {
 int SimulateCommand::run(const OptionSet& given, const std::string&) {
   check_usage();
   check_task();
-  if (out_ && !units_.is_alone()) check_table_output(*out_, overwrite_);
+  job_.check_table(job_.overwrite);
   const SimulationOptions options = simulation_options();
-  const int n_threads = work_.n_threads();
+  const int n_threads = job_.work.n_threads();
   engine_.check();
 
   const fs::path dir = model_dir(model_);
@@ -251,29 +232,45 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   prepare(dir, setup, pool);
   if (setup.is_matched()) {
     const StopOnSignal stop;
-    ProgressReporter progress(work_.progress);
+    ProgressReporter progress(job_.work.progress);
     match_setup(
         setup, [&](const SimulationSetup& alone) { return make_task(alone); }, pool,
         progress.callback(), stop.token());
   }
   const auto task = make_task(setup);
-  if (out_ && !units_.is_alone()) refuse_read_file(*out_);
+  job_.check_inputs();
   for (const std::string& sentence : setup.skipped) note("kvscope: left out: {}", sentence);
   for (const MethodSpec& method : options.selectors) {
     if (engine_.is_on_gpu())
       note_host_choice(
           method, options.budgets.empty() ? std::nullopt : std::optional(options.budgets.front()));
   }
-  if (units_.is_alone())
-    return units_.run_alone(work_of(*task, setup, pool, given), out_, json_, work_);
-  SimulationResult result = compute(*task, setup, pool, given);
+  SimulationResult result;
+  if (job_.units.is_used()) {
+    UnitWork work = simulation_work(*task, setup, pool);
+    job_.units.seal(work, given, name());
+    if (job_.units.is_alone()) return job_.run_alone(work);
+    result = simulation_of_units(*task, setup, job_.finish(work));
+  } else {
+    result =
+        job_.keep_journal(".journal", [&](const auto& file, JournalMode mode,
+                                          const ProgressFn& progress, const std::stop_token& stop) {
+          return run_simulation(*task, setup, file, mode, pool, progress, stop);
+        });
+  }
   // threads, files and interruptions do not decide the numbers
   result.command_line = given.command_line(name(), kOptionsOfNoNumber);
-  if (out_) write_output(*task, result);
+  if (job_.out) {
+    write_table_output(
+        {[&] { return table_csv(result.table, result.config_hash); },
+         [&] { return simulation_json(*task, result); },
+         [&](ResultWriter& output) { write_simulation(*task, result, output, writer_name()); }},
+        *job_.out, job_.overwrite);
+  }
+  const int code = job_.end();
   if (const std::string sentence = missing_intervals(result.table); !sentence.empty())
     note("kvscope: " + sentence);
-  const int code = finished_.failed.empty() ? kOk : kPartlyFailed;
-  if (json_) {
+  if (job_.json) {
     print_json(simulation_json(*task, result));
     return code;
   }
@@ -281,65 +278,6 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   print(summary_table(answered_rows(result)) + NumberFormats::of(result.config).line() +
         matches_text(result.table) + doubts_text(result.doubts));
   return code;
-}
-
-UnitWork SimulateCommand::work_of(SimulationTask& task, const SimulationSetup& setup,
-                                  ThreadPool& pool, const OptionSet& given) const {
-  UnitWork work = simulation_work(task, setup, pool);
-  work.command = name();
-  seal(work);
-  units_.seal(work, given, name());
-  return work;
-}
-
-SimulationResult SimulateCommand::compute(SimulationTask& task, const SimulationSetup& setup,
-                                          ThreadPool& pool, const OptionSet& given) {
-  if (units_.is_used()) {
-    const TemporaryJournal temporary("simulate");
-    finished_ = units_.finish(work_of(task, setup, pool, given), out_, work_, temporary.file());
-    SimulationResult result =
-        run_simulation(task, setup, temporary.file(), JournalMode::resume, pool);
-    const std::vector<std::string> lacking = lacking_sentences(finished_);
-    result.skipped.insert(result.skipped.end(), lacking.begin(), lacking.end());
-    return result;
-  }
-  const StopOnSignal stop;
-  ProgressReporter progress(work_.progress);
-  const TemporaryJournal temporary("simulate");
-  const fs::path journal = out_ ? journal_of(*out_) : temporary.file();
-  if (out_ && !resume_ && !overwrite_ && fs::exists(journal)) {
-    throw IoError("{} exists: --resume continues it, --overwrite starts over", journal.string());
-  }
-  const JournalMode mode = resume_ ? JournalMode::resume : JournalMode::overwrite;
-  try {
-    return run_simulation(task, setup, journal, mode, pool, progress.callback(), stop.token());
-  } catch (const Interrupted& error) {
-    if (!out_) throw;
-    throw Interrupted("{}; what is finished is in {}, --resume continues", error.what(),
-                      journal.string());
-  }
-}
-
-void SimulateCommand::write_output(const SimulationTask& task,
-                                   const SimulationResult& result) const {
-  check_table_output(*out_, overwrite_);
-  if (out_->extension() == ".h5") {
-    const auto output = create_result_file(*out_, overwrite_);
-    write_simulation(task, result, *output, writer_name());
-  } else if (out_->extension() == ".csv") {
-    save_text(*out_, table_csv(result.table, result.config_hash), overwrite_);
-  } else {
-    save_text(*out_,
-              simulation_json(task, result)
-                      .dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) +
-                  "\n",
-              overwrite_);
-  }
-  if (units_.is_used()) {
-    units_.clean_up(finished_);
-  } else {
-    fs::remove(journal_of(*out_));
-  }
 }
 
 std::vector<Index> parse_counts(const std::string& text, std::string_view option) {

@@ -4,9 +4,8 @@
 #include <filesystem>
 
 #include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/model_source.hpp"
-#include "analysis/cli/unit_options.hpp"
+#include "analysis/cli/unit_job.hpp"
 #include "analysis/simulate/simulation.hpp"
 #include "core/base/vocabulary.hpp"
 
@@ -48,11 +47,6 @@ class SimulateCommand : public Command {
   SimulationOptions simulation_options() const;
   std::optional<std::string> draft_word() const;
   void check_usage() const;
-  UnitWork work_of(SimulationTask& task, const SimulationSetup& setup, ThreadPool& pool,
-                   const OptionSet& given) const;
-  SimulationResult compute(SimulationTask& task, const SimulationSetup& setup, ThreadPool& pool,
-                           const OptionSet& given);
-  void write_output(const SimulationTask& task, const SimulationResult& result) const;
 
   std::string model_ = "verifier";
   std::optional<std::string> draft_;
@@ -61,16 +55,10 @@ class SimulateCommand : public Command {
   std::vector<std::string> selectors_;
   std::vector<std::string> budgets_;
   std::vector<std::string> match_;
-  std::optional<std::filesystem::path> out_;
-  bool resume_ = false;
-  bool overwrite_ = false;
-  bool json_ = false;
   bool no_special_ = false;
   Index n_shown_ = 0;
   EngineOptions engine_;
-  UnitOptions units_;
-  UnitFolder finished_;
-  WorkOptions work_;
+  UnitJob job_;
 };
 
 /// "1024,2048" as numbers of at least 1; throws UsageError naming the option.

@@ -10,7 +10,6 @@
 #include "analysis/base/checked_lines.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/study_job.hpp"
-#include "analysis/cli/temporary_journal.hpp"
 #include "analysis/cli/unit_options.hpp"
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
@@ -51,9 +50,8 @@ void run_jobs(LoadedStudy& study, const std::vector<StudyJob>& jobs,
   write_study_work(file, study.plan, study.store, jobs);
   const UnitWork work = study_work(file, options.n_threads());
   const UnitOptions units = engine_options(folder, engine);
-  const TemporaryJournal journal("study");
   try {
-    units.finish(work, std::nullopt, options, journal.file());
+    units.finish(work, std::nullopt, options);
   } catch (const PartlyFailed&) {
     // The store says what.
   } catch (const Interrupted&) {

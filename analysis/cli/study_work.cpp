@@ -1,8 +1,7 @@
 // kvscope study work: what engines start for a study.
 #include "analysis/cli/command.hpp"
-#include "analysis/cli/common_options.hpp"
 #include "analysis/cli/study_runner.hpp"
-#include "analysis/cli/unit_options.hpp"
+#include "analysis/cli/unit_job.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -20,25 +19,20 @@ class StudyWorkCommand final : public Command {
   void declare(OptionSet& options) override {
     options.positional("PLAN", "the jobs, as kvscope study run wrote them", plan_,
                        /*required=*/true);
-    options.add("out", "DIR", "with --unit: the folder of finished units", out_).kind =
+    options.add("out", "DIR", "with --unit: the folder of finished units", job_.out).kind =
         ValueKind::folder;
-    units_.declare(options);
-    work_.declare(options);
-    declare_json(options, json_);
+    job_.declare_work(options);
   }
   int run(const OptionSet&, const std::string&) override {
-    units_.check(out_);
-    if (!units_.is_alone())
+    job_.check();
+    if (!job_.units.is_alone())
       throw UsageError("expected --list-units or --unit: kvscope study run does the whole");
-    return units_.run_alone(study_work(plan_, work_.n_threads()), out_, json_, work_);
+    return job_.run_alone(study_work(plan_, job_.work.n_threads()));
   }
 
  private:
   fs::path plan_;
-  std::optional<fs::path> out_;
-  bool json_ = false;
-  UnitOptions units_;
-  WorkOptions work_;
+  UnitJob job_;
 };
 
 }  // namespace

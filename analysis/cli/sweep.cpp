@@ -7,11 +7,9 @@
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/replay_arguments.hpp"
 #include "analysis/cli/sweep_output.hpp"
-#include "analysis/cli/temporary_journal.hpp"
-#include "analysis/cli/unit_options.hpp"
+#include "analysis/cli/unit_job.hpp"
 #include "analysis/sweep/sweep_result.hpp"
 #include "analysis/sweep/sweep_units.hpp"
-#include "core/base/read_files.hpp"
 #include "core/sim/rotations.hpp"
 #include "traces/reader.hpp"
 
@@ -89,13 +87,7 @@ class SweepCommand final : public Command {
         hardware_);
     options.add("resamples", "N", "resamples behind the confidence intervals", resamples_);
     options.add("seed", "N", "seed of the resampling", seed_);
-    options
-        .add("out", "FILE", "write the table as .csv, .json or .h5 (with the unaggregated arrays)",
-             out_)
-        .short_name = 'o';
-    options.flag("resume", "continue an interrupted sweep of the same configuration", resume_);
-    options.flag("overwrite", "replace existing files and start over", overwrite_);
-    options.renamed("force", "overwrite");
+    job_.declare_table(options, "the unaggregated arrays", "sweep");
     options.add("shard", "I/N", "do the I-th of N parts; kvscope merge joins them", shard_);
     options
         .add("config", "FILE",
@@ -103,15 +95,12 @@ class SweepCommand final : public Command {
              "line (it may name outputs and engines); the command line wins",
              config_)
         .kind = ValueKind::file;
-    units_.declare(options);
-    work_.declare(options);
-    declare_json(options, json_);
+    job_.declare_work(options);
   }
 
   int run(const OptionSet& options, const std::string&) override {
     if (config_) apply_experiment_file(*config_, options);
     check_usage();
-    const int n_threads = work_.n_threads();
     std::optional<TraceFile> calibration;
     if (calibration_) calibration.emplace(TraceFile::open(*calibration_, {}));
     SweepOptions sweep = make_options();
@@ -121,35 +110,33 @@ class SweepCommand final : public Command {
     for (const std::string& sentence : calibration_warnings(plan.config))
       note("kvscope: warning: {}", sentence);
 
-    if (out_ && !units_.is_alone()) refuse_read_file(*out_);
-    if (units_.is_alone()) {
-      ThreadPool pool(n_threads);
-      return units_.run_alone(work_of(plan, pool, options), out_, json_, work_);
-    }
+    job_.check_inputs();
     const Shard shard = shard_ ? parse_shard(*shard_) : Shard{};
-    TemporaryJournal temporary("sweep");
-    const bool has_units = units_.is_used();
-    const fs::path journal = has_units ? temporary.file() : journal_file(shard, temporary);
-    UnitFolder finished;
-    if (has_units) {
-      ThreadPool pool(n_threads);
-      finished = units_.finish(work_of(plan, pool, options), out_, work_, journal);
+    ThreadPool pool(job_.work.n_threads());
+    SweepJournal journal;
+    if (job_.units.is_used()) {
+      UnitWork work = sweep_work(plan, pool);
+      job_.units.seal(work, options, name());
+      if (job_.units.is_alone()) return job_.run_alone(work);
+      journal = read_sweep_journal(job_.finish(work));
     } else {
-      compute(plan, journal, shard, n_threads);
+      const std::string ending =
+          shard_ ? fmt::format(".shard-{}-of-{}", shard.index, shard.count) : ".journal";
+      journal =
+          job_.keep_journal(ending, [&](const auto& file, JournalMode mode,
+                                        const ProgressFn& progress, const std::stop_token& stop) {
+            return run_sweep(plan, file, mode, shard, pool, progress, stop);
+          });
     }
     if (shard_) {
-      note("kvscope: shard {} is in {}; kvscope merge joins all {}", *shard_, journal.string(),
+      note("kvscope: shard {} is in {}; kvscope merge joins all {}", *shard_, journal.where,
            shard.count);
       return kOk;
     }
-    const SweepResult result = merge_sweep({journal}, lacking_sentences(finished));
-    int code = kOk;
-    if (out_) {
-      write_sweep_output(result, *out_, overwrite_);
-      fs::remove(journal);
-    }
-    if (has_units) code = units_.clean_up(finished);
-    json_ ? print_json(sweep_json(result)) : print(sweep_summary(result));
+    const SweepResult result = merge_sweep({std::move(journal)});
+    if (job_.out) write_sweep_output(result, *job_.out, job_.overwrite);
+    const int code = job_.end();
+    job_.json ? print_json(sweep_json(result)) : print(sweep_summary(result));
     return code;
   }
 
@@ -161,27 +148,15 @@ class SweepCommand final : public Command {
     if (!match_.empty() && replay_.has_budgets())
       throw UsageError(
           "--match and --budget exclude each other: a match finds every method's budget");
-    units_.check(out_);
-    if (units_.is_used() && (shard_ || resume_)) {
-      throw UsageError(
-          "--{} and units exclude each other: {}", shard_ ? "shard" : "resume",
-          shard_ ? "a shard is units already" : "a run continues from the folder of units");
-    }
-    if (resume_ && overwrite_) throw UsageError("--resume and --overwrite contradict each other");
-    if ((resume_ || shard_) && !out_)
-      throw UsageError("--{} needs --out", resume_ ? "resume" : "shard");
+    if (job_.units.is_used() && shard_)
+      throw UsageError("--shard and units exclude each other: a shard is units already");
+    job_.check();
+    if (shard_ && !job_.out) throw UsageError("--shard needs --out");
     if (!drafts_.empty() && drafts_.size() != traces_.size()) {
       throw UsageError("--draft: expected one for each trace, found {} for {}", drafts_.size(),
                        traces_.size());
     }
-    if (!out_ || units_.is_alone()) return;
-    check_table_output(*out_, overwrite_ || shard_.has_value());
-  }
-
-  UnitWork work_of(const SweepPlan& plan, ThreadPool& pool, const OptionSet& given) const {
-    UnitWork work = sweep_work(plan, pool);
-    units_.seal(work, given, name());
-    return work;
+    job_.check_table(job_.overwrite || shard_);
   }
 
   std::vector<SweepTrace> make_traces() const {
@@ -242,32 +217,6 @@ class SweepCommand final : public Command {
     return options;
   }
 
-  fs::path journal_file(const Shard& shard, const TemporaryJournal& temporary) const {
-    if (!out_) return temporary.file();
-    fs::path file = *out_;
-    file +=
-        shard_ ? fmt::format(".shard-{}-of-{}", shard.index, shard.count) : std::string(".journal");
-    return file;
-  }
-
-  void compute(const SweepPlan& plan, const fs::path& journal, const Shard& shard,
-               int n_threads) const {
-    const StopOnSignal stop;
-    ThreadPool pool(n_threads);
-    ProgressReporter progress(work_.progress);
-    if (out_ && !resume_ && !overwrite_ && fs::exists(journal)) {
-      throw IoError("{} exists: --resume continues it, --overwrite starts over", journal.string());
-    }
-    const JournalMode mode = resume_ ? JournalMode::resume : JournalMode::overwrite;
-    try {
-      run_sweep(plan, journal, mode, shard, pool, progress.callback(), stop.token());
-    } catch (const Interrupted& error) {
-      if (!out_) throw;
-      throw Interrupted("{}; what is finished is in {}, --resume continues", error.what(),
-                        journal.string());
-    }
-  }
-
   std::vector<fs::path> traces_;
   std::vector<fs::path> drafts_;
   std::optional<fs::path> calibration_;
@@ -277,14 +226,9 @@ class SweepCommand final : public Command {
   std::optional<std::string> hardware_;
   Index resamples_ = 200;
   Index seed_ = 0;
-  std::optional<fs::path> out_;
   std::optional<std::string> shard_;
   std::optional<fs::path> config_;
-  bool resume_ = false;
-  bool overwrite_ = false;
-  bool json_ = false;
-  UnitOptions units_;
-  WorkOptions work_;
+  UnitJob job_;
 };
 
 }  // namespace

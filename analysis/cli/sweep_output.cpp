@@ -6,34 +6,14 @@
 #include "analysis/base/calibration_notes.hpp"
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/statistics.hpp"
-#include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/kit.hpp"
-#include "traces/result_file.hpp"
 
 namespace kvscope::cli {
 
-void check_table_output(const fs::path& out, bool overwrite) {
-  const std::string extension = out.extension().string();
-  if (extension != ".csv" && extension != ".json" && extension != ".h5") {
-    throw UsageError("--out: expected a file name that ends in .csv, .json or .h5, found {}",
-                     out.string());
-  }
-  check_new_output(out, overwrite, "--overwrite");
-}
-
 void write_sweep_output(const SweepResult& result, const fs::path& out, bool overwrite) {
-  check_table_output(out, overwrite);
-  if (out.extension() == ".h5") {
-    const auto output = create_result_file(out, overwrite);
-    write_sweep(result, *output, writer_name());
-    return;
-  }
-  const std::string text = out.extension() == ".csv"
-                               ? sweep_csv(result)
-                               : sweep_json(result).dump(1, ' ', /*ensure_ascii=*/false,
-                                                         Json::error_handler_t::replace) +
-                                     "\n";
-  save_text(out, text, overwrite);
+  write_table_output({[&] { return sweep_csv(result); }, [&] { return sweep_json(result); },
+                      [&](ResultWriter& output) { write_sweep(result, output, writer_name()); }},
+                     out, overwrite);
 }
 
 namespace {

@@ -9,10 +9,6 @@
 
 namespace kvscope::cli {
 
-/// For whatever writes a table: throws UsageError unless the name ends in .csv, .json or .h5, and
-/// what check_new_output throws.
-void check_table_output(const std::filesystem::path& out, bool overwrite);
-
 /// Writes the table; the file gets its name when it is whole.
 void write_sweep_output(const SweepResult& result, const std::filesystem::path& out,
                         bool overwrite);

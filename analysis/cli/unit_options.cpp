@@ -80,12 +80,6 @@ void note_failed(const UnitFolder& units) {
          units.failed.size() - kTold, units.folder.string());
 }
 
-std::vector<std::string> lacking_sentences(const UnitFolder& units) {
-  return mapped<std::string>(units.failed, [&](const FailedUnit& failed) {
-    return fmt::format("unit {} failed, its rows are empty: {}", failed.unit, failed.sentence);
-  });
-}
-
 std::vector<std::string> merging_words(const UnitFolder& units) {
   const auto refuse = [&](const std::string& why) {
     throw FormatError("{}: its command is none that makes units: {}", units.folder.string(), why);
@@ -160,7 +154,9 @@ void UnitOptions::check(const std::optional<fs::path>& out) const {
 }
 
 void UnitOptions::seal(UnitWork& work, const OptionSet& given, const std::string& name) const {
+  work.command = name;
   work.words = given.words(name, kOptionsOfNoNumber);
+  kvscope::seal(work);
 }
 
 int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& out, bool json,
@@ -207,7 +203,7 @@ int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& 
 }
 
 UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::path>& out,
-                               const WorkOptions& options, const fs::path& journal) const {
+                               const WorkOptions& options) const {
   const fs::path folder = folder_ ? *folder_ : fs::path(out->string() + ".units");
   require_no_other_units(work, folder);
   remove_old_temporaries(folder, work.hash + "-");
@@ -236,7 +232,6 @@ UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::pat
   }
   UnitFolder units = read_unit_folder(folder);
   if (!units.failed.empty()) refuse_failed(work, units);
-  write_journal(units, journal, work.empty_line);
   return units;
 }
 

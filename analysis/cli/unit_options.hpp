@@ -1,7 +1,6 @@
 // The options of commands whose work can be cut into units: --list-units, --unit, --units, --engine
 // and --workers. A command hands over its UnitWork and gets, where all units are wanted, the folder
-// that holds them; from there it goes on as after an interruption, with a journal in which nothing
-// is missing.
+// that holds them, from which it makes its result.
 #pragma once
 
 #include <filesystem>
@@ -24,8 +23,6 @@ inline constexpr std::string_view kOptionsOfNoNumber[] = {
 std::string failed_text(const UnitFolder& units);
 /// Notes the sentence of every failed unit, or of the first of many.
 void note_failed(const UnitFolder& units);
-/// "unit 3 failed, its rows are empty: ...", for a result's list of what it lacks.
-std::vector<std::string> lacking_sentences(const UnitFolder& units);
 
 /// The words of a folder's command, which begin with its name and hold no option about files and
 /// workers. Throws FormatError for others: a folder of units may come from anywhere.
@@ -43,16 +40,16 @@ class UnitOptions {
   /// Throws UsageError for what contradicts itself.
   void check(const std::optional<std::filesystem::path>& out) const;
 
-  /// `work` but for its words, which follow from what was given to the command `name`.
+  /// Says of which command the work is, with its words and the hash that follows.
   void seal(UnitWork& work, const OptionSet& given, const std::string& name) const;
   /// --list-units, or --unit. Returns an ExitCode.
   int run_alone(const UnitWork& work, const std::optional<std::filesystem::path>& out, bool json,
                 const WorkOptions& options) const;
-  /// --units, --engine: does what the folder lacks and writes the journal of all. Throws IoError if
-  /// workers failed, Interrupted on a stop, PartlyFailed if units failed and the result is not
-  /// asked for without them; what is finished stays.
+  /// --units, --engine: does what the folder lacks. Throws IoError if workers failed, Interrupted
+  /// on a stop, PartlyFailed if units failed and the result is not asked for without them; what is
+  /// finished stays.
   UnitFolder finish(const UnitWork& work, const std::optional<std::filesystem::path>& out,
-                    const WorkOptions& options, const std::filesystem::path& journal) const;
+                    const WorkOptions& options) const;
   /// After the result is written: a folder that nobody named goes away, unless units failed.
   /// Returns kPartlyFailed then, else kOk.
   int clean_up(const UnitFolder& units) const;

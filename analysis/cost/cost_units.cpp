@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/base/calibration_notes.hpp"
-#include "analysis/base/checked_lines.hpp"
 #include "analysis/base/replay_pairs.hpp"
+#include "analysis/units/journal.hpp"
 #include "analysis/units/unit_cost.hpp"
 #include "core/base/error.hpp"
 
@@ -13,8 +13,6 @@ namespace kvscope {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr const char* kCostMark = "kvscope_cost";
 
 /// The numbers of a work in the order of a journal.
 std::array<double*, 15> numbers_of(LayerWork& work) {
@@ -42,24 +40,6 @@ LayerWork work_from_json(const Json& list) {
   for (std::size_t i = 0; i + 1 < numbers.size(); ++i) *numbers[i] = list[i].get<double>();
   work.is_dense = list[numbers.size() - 1].get<bool>();
   return work;
-}
-
-struct CostUnit {
-  std::vector<Index> layers;
-  std::vector<std::size_t> pairs;
-};
-
-std::vector<CostUnit> units_of(const CostReplay& replay) {
-  CostUnit alone;
-  CostUnit linked{replay.layers, {}};
-  for (std::size_t p = 0; p < replay.pairs.size(); ++p)
-    (replay.pairs[p].selector.caps().cross_layer ? linked : alone).pairs.push_back(p);
-  std::vector<CostUnit> units;
-  for (const Index layer : replay.layers) {
-    if (!alone.pairs.empty()) units.push_back({{layer}, alone.pairs});
-  }
-  if (!linked.pairs.empty()) units.push_back(linked);
-  return units;
 }
 
 Json identity_of(const TraceSource* trace) {
@@ -95,10 +75,9 @@ Json config_of(const CostReplay& replay, const Json& settings) {
 
 UnitWork cost_work(const CostReplay& replay, const Json& settings, ThreadPool& pool) {
   const TraceInfo& info = replay.trace.info();
-  const std::vector<CostUnit> units = units_of(replay);
+  const std::vector<ReplayPart> units = replay_parts(replay.layers, replay.pairs);
   UnitWork work;
-  work.command = "cost";
-  work.header = Json{{kCostMark, 1},
+  work.header = Json{{"kvscope_cost", 1},
                      {"shape", {info.n_q, info.n_kv, info.d_head}},
                      {"config", config_of(replay, settings)}};
   work.n_units = units.size();
@@ -130,16 +109,11 @@ UnitWork cost_work(const CostReplay& replay, const Json& settings, ThreadPool& p
     }
     return line;
   };
-  seal(work);
   return work;
 }
 
-void read_cost_journal(const std::filesystem::path& journal, WorkCollector& works) {
-  read_checked_lines(journal, "cost", [&](const Json& line, bool is_first) {
-    if (is_first) {
-      if (line.at(kCostMark).get<int>() != 1) throw ConfigError("a newer version");
-      return;
-    }
+void read_cost_units(const UnitFolder& units, WorkCollector& works) {
+  read_units(units, [&](std::size_t, const Json& line) {
     for (const Json& one : line.at("works")) {
       std::size_t call = 0;
       for (const Json& work : one.at(2))

@@ -3,8 +3,6 @@
 // call (LayerWork), from which predicted times on any card follow.
 #pragma once
 
-#include <filesystem>
-
 #include "analysis/cost/trace_cost.hpp"
 #include "analysis/units/unit_folder.hpp"
 
@@ -23,7 +21,7 @@ struct CostReplay {
 UnitWork cost_work(const CostReplay& replay, const nlohmann::ordered_json& settings,
                    ThreadPool& pool);
 
-/// Fills `works` from the journal of all units. Throws FormatError.
-void read_cost_journal(const std::filesystem::path& journal, WorkCollector& works);
+/// Fills `works` from the folder of all units. Throws what read_units throws.
+void read_cost_units(const UnitFolder& units, WorkCollector& works);
 
 }  // namespace kvscope

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -18,7 +17,7 @@
 #include "analysis/simulate/simulation_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
-#include "core/base/json_reader.hpp"
+#include "core/base/nan.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
@@ -71,31 +70,14 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
   return config;
 }
 
-Json numbers_to_json(const std::vector<double>& values) {
-  Json list = Json::array();
-  for (double x : values) list.push_back(json_number(x));
-  return list;
-}
-
-std::vector<double> numbers_from_json(const Json& list, std::size_t n) {
-  if (!list.is_array() || list.size() != n) {
-    throw ConfigError("{} for a list of {} numbers", describe(list), n);
-  }
-  std::vector<double> values;
-  for (const Json& x : list) {
-    values.push_back(x.is_null() ? std::numeric_limits<double>::quiet_NaN() : x.get<double>());
-  }
-  return values;
-}
-
 Json header_line(const Json& config) {
   return {{"kvscope_simulation", 1}, {"config", config}};
 }
 
 Json unit_line(std::size_t unit, const UnitResult& result) {
   return {{"unit", unit},
-          {"values", numbers_to_json(result.values)},
-          {"series", numbers_to_json(result.series)}};
+          {"values", json_numbers(result.values)},
+          {"series", json_numbers(result.series)}};
 }
 
 /// Multiplications and additions a second of one core with the weights: assumed, not measured.
@@ -117,37 +99,49 @@ UnitCost case_cost(const SimulationTask& task, const SimulationModels& models, s
   return cost;
 }
 
-/// The units of a journal by index; checks that it belongs to this simulation.
-std::map<std::size_t, UnitResult> read_units(const std::filesystem::path& file, const Json& config,
-                                             std::size_t n_units, const UnitShape& shape,
-                                             std::uintmax_t& valid_bytes) {
-  std::map<std::size_t, UnitResult> units;
-  Json known;
-  valid_bytes = read_checked_lines(file, "simulation", [&](const Json& line, bool is_first) {
-    if (is_first) {
-      if (line.at("kvscope_simulation").get<int>() != 1) throw ConfigError("a newer version");
-      known = line.at("config");
-      return;
+UnitResult result_from_line(const Json& line, const UnitShape& shape) {
+  return {numbers_from_json(line.at("values"), shape.n_values),
+          numbers_from_json(line.at("series"), shape.n_series)};
+}
+
+SimulationResult empty_result(const SimulationTask& task, const SimulationSetup& setup) {
+  SimulationResult result;
+  result.task = task.name();
+  result.config = config_of(task, setup);
+  result.config_hash = config_checksum(result.config);
+  result.skipped = setup.skipped;
+  result.units.assign(task.n_cases(), std::vector<UnitResult>(setup.pairs.size()));
+  return result;
+}
+
+/// What follows from the units.
+void conclude(const SimulationTask& task, const SimulationSetup& setup, SimulationResult& result) {
+  result.table = task.table(result.units);
+  add_refused_rows(result.table, setup, task.name());
+  const std::vector<NumberFormats> formats(result.table.rows.size(),
+                                           NumberFormats::of(result.config));
+  add_formats(formats, result.table);
+  result.doubts = task.doubts(result.units);
+}
+
+/// A case and one of its pairs.
+using CasePair = std::pair<std::size_t, std::size_t>;
+
+/// Of a task that has all its cases in the first round.
+std::vector<CasePair> units_of(const SimulationTask& task, std::size_t n_pairs) {
+  const std::vector<std::size_t> cases =
+      task.cases_of_round(0, SimulationUnits(task.n_cases(), std::vector<UnitResult>(n_pairs)));
+  if (cases.size() != task.n_cases()) {
+    throw ConfigError(
+        "{}: its results decide how many prompts are asked, so its units are not known beforehand: "
+        "expected --trials, not --until-interval",
+        task.name());
+  }
+  std::vector<CasePair> units;
+  for (const std::size_t c : cases) {
+    for (std::size_t p = 0; p < n_pairs; ++p) {
+      if (task.takes(c, p)) units.emplace_back(c, p);
     }
-    const auto unit = line.at("unit").get<std::size_t>();
-    if (known != config) {  // refused below, with both configurations at hand
-      units[unit];
-      return;
-    }
-    if (unit >= n_units) throw ConfigError("a unit outside the simulation");
-    UnitResult result{numbers_from_json(line.at("values"), shape.n_values),
-                      numbers_from_json(line.at("series"), shape.n_series)};
-    if (!units.emplace(unit, std::move(result)).second) {
-      throw ConfigError("a unit that was there before");
-    }
-  });
-  if (known != config) {
-    std::vector<std::size_t> numbers;
-    for (const auto& [number, result] : units) numbers.push_back(number);
-    require_same_weights(config, known, file.string(), numbers,
-                         "expected the old weights, or a start over with --overwrite");
-    throw ConfigError("{} belongs to another simulation: {}", file.string(),
-                      first_difference(config, known));
   }
   return units;
 }
@@ -161,31 +155,18 @@ std::vector<std::size_t> SimulationTask::cases_of_round(int round, const Simulat
 }
 
 SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& setup,
-                                const std::filesystem::path& journal, JournalMode mode,
-                                ThreadPool& pool, const ProgressFn& progress,
+                                const std::optional<std::filesystem::path>& journal,
+                                JournalMode mode, ThreadPool& pool, const ProgressFn& progress,
                                 std::stop_token stop) {
-  SimulationResult result;
-  result.task = task.name();
-  result.config = config_of(task, setup);
-  result.config_hash = config_checksum(result.config);
-  result.skipped = setup.skipped;
+  SimulationResult result = empty_result(task, setup);
   const std::size_t n_pairs = setup.pairs.size();
-  const std::size_t n_units = task.n_cases() * n_pairs;
-
-  const bool exists = has_checked_lines(journal);
-  if (exists && mode == JournalMode::fresh) {
-    throw IoError("{} exists: an earlier simulation did not finish", journal.string());
-  }
   std::map<std::size_t, UnitResult> units;
-  std::optional<CheckedLineWriter> writer;
-  if (exists && mode == JournalMode::resume) {
-    std::uintmax_t valid_bytes = 0;
-    units = read_units(journal, result.config, n_units, task.unit_shape(), valid_bytes);
-    writer.emplace(journal, valid_bytes);
-  } else {
-    writer.emplace(journal);
-    writer->write(header_line(result.config));
-  }
+  Journal lines(journal, mode, "simulation", header_line(result.config),
+                [&](std::size_t unit, const Json& line) {
+                  if (unit >= task.n_cases() * n_pairs)
+                    throw ConfigError("a unit outside the simulation");
+                  units[unit] = result_from_line(line, task.unit_shape());
+                });
 
   std::mutex mutex;  // units finish in several threads
   const auto n_known = static_cast<std::int64_t>(units.size());
@@ -195,7 +176,6 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
     progress({result.task, static_cast<std::int64_t>(units.size()) - n_known,
               std::max(n_planned, static_cast<std::int64_t>(units.size())) - n_known, "runs"});
   };
-  result.units.assign(task.n_cases(), std::vector<UnitResult>(n_pairs));
   std::vector<std::size_t> cases = task.cases_of_round(0, result.units);
   for (int round = 0; !cases.empty(); cases = task.cases_of_round(++round, result.units)) {
     for (const std::size_t c : cases) {
@@ -218,7 +198,7 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
     };
     const auto done = [&](std::size_t c, std::size_t pair, UnitResult unit) {
       const std::lock_guard lock(mutex);
-      writer->write(unit_line(c * n_pairs + pair, unit));
+      lines.add(unit_line(c * n_pairs + pair, unit));
       units.emplace(c * n_pairs + pair, std::move(unit));
       report();
     };
@@ -232,44 +212,40 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
       }
     }
   }
-  result.table = task.table(result.units);
-  add_refused_rows(result.table, setup, task.name());
-  const std::vector<NumberFormats> formats(result.table.rows.size(),
-                                           NumberFormats::of(result.config));
-  add_formats(formats, result.table);
-  result.doubts = task.doubts(result.units);
+  conclude(task, setup, result);
+  return result;
+}
+
+SimulationResult simulation_of_units(const SimulationTask& task, const SimulationSetup& setup,
+                                     const UnitFolder& units) {
+  SimulationResult result = empty_result(task, setup);
+  const std::size_t n_pairs = setup.pairs.size();
+  const UnitShape shape = task.unit_shape();
+  const std::vector<CasePair> all = units_of(task, n_pairs);
+  for (const FailedUnit& failed : units.failed) {
+    const auto [c, p] = all.at(failed.unit);
+    result.units[c][p] = {std::vector<double>(shape.n_values, kNan),
+                          std::vector<double>(shape.n_series, kNan)};
+  }
+  read_units(units, [&](std::size_t unit, const Json& line) {
+    if (unit >= task.n_cases() * n_pairs) throw ConfigError("a unit outside the simulation");
+    result.units[unit / n_pairs][unit % n_pairs] = result_from_line(line, shape);
+  });
+  conclude(task, setup, result);
+  const std::vector<std::string> lacking = lacking_sentences(units);
+  result.skipped.insert(result.skipped.end(), lacking.begin(), lacking.end());
   return result;
 }
 
 UnitWork simulation_work(SimulationTask& task, const SimulationSetup& setup, ThreadPool& pool) {
   const std::size_t n_pairs = setup.pairs.size();
-  const std::vector<std::size_t> cases =
-      task.cases_of_round(0, SimulationUnits(task.n_cases(), std::vector<UnitResult>(n_pairs)));
-  if (cases.size() != task.n_cases()) {
-    throw ConfigError(
-        "{}: its results decide how many prompts are asked, so its units are not known beforehand: "
-        "expected --trials, not --until-interval",
-        task.name());
-  }
-  std::vector<std::pair<std::size_t, std::size_t>> units;  // case, pair
-  for (const std::size_t c : cases) {
-    for (std::size_t p = 0; p < n_pairs; ++p) {
-      if (task.takes(c, p)) units.emplace_back(c, p);
-    }
-  }
+  const std::vector<CasePair> units = units_of(task, n_pairs);
   UnitWork work;
-  work.command = "simulate " + task.name();
   const Json config = config_of(task, setup);
   work.header = header_line(config);
   work.weights = weights_of(config);
   work.n_units = units.size();
   work.may_lack = true;
-  work.empty_line = [shape = task.unit_shape(), units, n_pairs](std::size_t unit) {
-    const auto [c, p] = units[unit];
-    const auto nothing = std::numeric_limits<double>::quiet_NaN();
-    return unit_line(c * n_pairs + p, {std::vector<double>(shape.n_values, nothing),
-                                       std::vector<double>(shape.n_series, nothing)});
-  };
   work.cost = [&task, &setup, units](std::size_t unit) {
     const auto [c, p] = units[unit];
     return case_cost(task, setup.models, c, setup.pairs[p].label());

@@ -11,6 +11,7 @@
 #include "analysis/simulate/gates.hpp"
 #include "analysis/sweep/match.hpp"
 #include "analysis/sweep/sweep.hpp"
+#include "analysis/units/journal.hpp"
 #include "core/base/progress.hpp"
 #include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
@@ -177,14 +178,13 @@ struct SimulationResult {
   std::string command_line;  // the caller's, as far as it decides the numbers
 };
 
-/// Runs what the journal does not hold yet and returns everything. Throws ConfigError if the
-/// journal belongs to another simulation, IoError if it exists and mode is fresh, Interrupted on a
-/// stop (what is finished stays in the journal). The result has the same numbers for any thread
-/// count and any interruption; measured seconds, where a task has them, are those of the run that
-/// made the unit.
+/// Runs what the journal does not hold yet and returns everything. Throws what Journal throws, and
+/// Interrupted on a stop (what is finished stays in the journal). The result has the same numbers
+/// for any thread count and any interruption; measured seconds, where a task has them, are those of
+/// the run that made the unit.
 SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& setup,
-                                const std::filesystem::path& journal, JournalMode mode,
-                                ThreadPool& pool, const ProgressFn& progress = {},
+                                const std::optional<std::filesystem::path>& journal,
+                                JournalMode mode, ThreadPool& pool, const ProgressFn& progress = {},
                                 std::stop_token stop = {});
 
 /// {"kind", "config_hash", "config", "command_line", "skipped", "rows", "doubts", ...extras}.

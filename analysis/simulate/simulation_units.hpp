@@ -10,4 +10,8 @@ namespace kvscope {
 /// cases there are: its units are not known beforehand.
 UnitWork simulation_work(SimulationTask& task, const SimulationSetup& setup, ThreadPool& pool);
 
+/// The result of a folder from which no unit is missing; numbers of those that failed are NaN.
+SimulationResult simulation_of_units(const SimulationTask& task, const SimulationSetup& setup,
+                                     const UnitFolder& units);
+
 }  // namespace kvscope

@@ -12,6 +12,7 @@
 
 #include "analysis/cost/hardware.hpp"
 #include "analysis/sweep/match.hpp"
+#include "analysis/sweep/sweep_journal.hpp"
 #include "analysis/sweep/sweep_result.hpp"
 #include "core/base/progress.hpp"
 #include "core/base/vocabulary.hpp"
@@ -73,27 +74,16 @@ struct SweepPlan {
 /// missing draft.
 SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options);
 
-/// A part of the units: those with index % count == index_of_shard - 1.
-struct Shard {
-  Index index = 1;
-  Index count = 1;
-};
+/// Works through the units of `shard` that the journal does not hold yet, and returns all of them.
+/// Throws what Journal throws, and Interrupted on a stop (finished units stay).
+SweepJournal run_sweep(const SweepPlan& plan, const std::optional<std::filesystem::path>& journal,
+                       JournalMode mode, const Shard& shard, ThreadPool& pool,
+                       const ProgressFn& progress, std::stop_token stop);
 
-/// What to do with a journal that is already there.
-enum class JournalMode { fresh, resume, overwrite };
-
-/// Works through the units of `shard` that the journal does not hold yet. Throws IoError if the
-/// journal exists and mode is fresh, ConfigError if it belongs to another configuration or shard,
-/// Interrupted on a stop (finished units stay).
-void run_sweep(const SweepPlan& plan, const std::filesystem::path& journal, JournalMode mode,
-               const Shard& shard, ThreadPool& pool, const ProgressFn& progress,
-               std::stop_token stop);
-
-/// The table from the journals of all shards. `lacking`: sentences of units that failed, whose rows
-/// are there without numbers; without any, all units must be there. Throws ConfigError for a
-/// missing, incomplete or duplicate shard, or journals of different sweeps; FormatError for damaged
-/// ones.
-SweepResult merge_sweep(const std::vector<std::filesystem::path>& journals,
-                        const std::vector<std::string>& lacking = {});
+/// The table from the journals of all shards; rows of units that failed are there without numbers,
+/// all others must be there. Throws ConfigError for a missing, incomplete or duplicate shard, or
+/// journals of different sweeps; FormatError for damaged ones.
+SweepResult merge_sweep(std::vector<SweepJournal> journals);
+SweepResult merge_sweep(const std::vector<std::filesystem::path>& journals);
 
 }  // namespace kvscope

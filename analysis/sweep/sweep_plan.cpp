@@ -130,15 +130,9 @@ void make_units(SweepPlan& plan) {
     }
     return;
   }
-  std::vector<std::size_t> alone;
-  std::vector<std::size_t> linked;
-  for (std::size_t p = 0; p < plan.pairs.size(); ++p)
-    (plan.pairs[p].selector.caps().cross_layer ? linked : alone).push_back(p);
   for (std::size_t t = 0; t < plan.infos.size(); ++t) {
-    for (Index layer : plan.infos[t].layers) {
-      if (!alone.empty()) plan.units.push_back({t, {layer}, alone});
-    }
-    if (!linked.empty()) plan.units.push_back({t, plan.infos[t].layers, linked});
+    for (ReplayPart& part : replay_parts(plan.infos[t].layers, plan.pairs))
+      plan.units.push_back({t, std::move(part.layers), std::move(part.pairs)});
   }
 }
 

@@ -49,24 +49,7 @@ std::vector<LayerReplay> replay_matched(const MatchScene& scene, const MatchTarg
   return std::move(layers);
 }
 
-}  // namespace
-
-JournalHeader sweep_header(const SweepPlan& plan, const Shard& shard) {
-  JournalHeader header;
-  header.config_hash = plan.config_hash;
-  header.config = plan.config;
-  header.shard = shard.index;
-  header.n_shards = shard.count;
-  header.n_units = plan.units.size();
-  header.traces = plan.infos;
-  for (std::size_t p = 0; p < plan.pairs.size(); ++p) {
-    const auto& target = plan.targets[p];
-    header.pairs.push_back(pair_label(plan.pairs[p]) + (target ? " " + target->to_string() : ""));
-  }
-  header.skipped = plan.skipped;
-  return header;
-}
-
+/// Opens the unit's trace and replays. Throws Interrupted on a stop.
 std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number, ThreadPool& pool,
                                       const ProgressFn& progress, const std::stop_token& stop) {
   const SweepUnit& unit = plan.units[number];
@@ -120,10 +103,26 @@ std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number,
   return blocks;
 }
 
-UnitWork sweep_work(const SweepPlan& plan, ThreadPool& pool) {
+}  // namespace
+
+JournalHeader sweep_header(const SweepPlan& plan, const Shard& shard) {
+  JournalHeader header{.sweep = {.config = plan.config,
+                                 .config_hash = plan.config_hash,
+                                 .traces = plan.infos,
+                                 .skipped = plan.skipped},
+                       .shard = shard,
+                       .n_units = plan.units.size()};
+  for (std::size_t p = 0; p < plan.pairs.size(); ++p) {
+    const auto& target = plan.targets[p];
+    header.sweep.pairs.push_back(pair_label(plan.pairs[p]) +
+                                 (target ? " " + target->to_string() : ""));
+  }
+  return header;
+}
+
+UnitWork sweep_work(const SweepPlan& plan, ThreadPool& pool, const Shard& shard) {
   UnitWork work;
-  work.command = "sweep";
-  work.header = header_line(sweep_header(plan, Shard{}));
+  work.header = header_line(sweep_header(plan, shard));
   work.n_units = plan.units.size();
   work.may_lack = true;
   // One description for all units of a trace: opening it is what takes time.
@@ -143,7 +142,6 @@ UnitWork sweep_work(const SweepPlan& plan, ThreadPool& pool) {
   work.run = [&plan, &pool](std::size_t index, const ProgressFn& progress, std::stop_token stop) {
     return unit_line(index, do_sweep_unit(plan, index, pool, progress, stop));
   };
-  seal(work);
   return work;
 }
 

@@ -10,11 +10,7 @@ namespace kvscope {
 /// What the journal of this shard says first.
 JournalHeader sweep_header(const SweepPlan& plan, const Shard& shard);
 
-/// Opens the unit's trace and replays. Throws Interrupted on a stop.
-std::vector<SweepBlock> do_sweep_unit(const SweepPlan& plan, std::size_t number, ThreadPool& pool,
-                                      const ProgressFn& progress, const std::stop_token& stop);
-
-/// Both must outlive the work.
-UnitWork sweep_work(const SweepPlan& plan, ThreadPool& pool);
+/// All units, whatever the shard. Plan and pool must outlive the work.
+UnitWork sweep_work(const SweepPlan& plan, ThreadPool& pool, const Shard& shard = {});
 
 }  // namespace kvscope

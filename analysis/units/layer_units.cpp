@@ -4,18 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/base/base64.hpp"
-#include "analysis/base/checked_lines.hpp"
+#include "analysis/units/journal.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {
 
-namespace {
-
 using Json = nlohmann::ordered_json;
-
-constexpr const char* kMark = "kvscope_analysis";
-
-}  // namespace
 
 void OneLayer::keep(const std::string& name, Index slot, std::span<const std::byte> values) {
   if (slot == slot_) arrays_[name] = text_from_bytes(values);
@@ -25,15 +19,10 @@ Json OneLayer::line() const {
   return {{"unit", slot_}, {"arrays", arrays_}};
 }
 
-KnownLayers::KnownLayers(ResultWriter& to, const std::filesystem::path& journal)
-    : to_(to), where_(journal.string()) {
-  read_checked_lines(journal, "analysis", [&](const Json& line, bool is_first) {
-    if (is_first) {
-      if (line.at(kMark).get<int>() != 1) throw ConfigError("a newer version");
-      return;
-    }
-    layers_[line.at("unit").get<Index>()] =
-        line.at("arrays").get<std::map<std::string, std::string>>();
+KnownLayers::KnownLayers(ResultWriter& to, const UnitFolder& units)
+    : to_(to), where_(units.folder.string()) {
+  read_units(units, [&](std::size_t unit, const Json& line) {
+    layers_[static_cast<Index>(unit)] = line.at("arrays").get<std::map<std::string, std::string>>();
   });
 }
 
@@ -62,7 +51,7 @@ UnitWork layer_work(
     const Json& config, std::size_t n_layers, std::function<UnitCost(std::size_t)> cost,
     std::function<void(ResultWriter&, const ProgressFn&, std::stop_token)> analyze) {
   UnitWork work;
-  work.header = Json{{kMark, 1}, {"config", config}};
+  work.header = Json{{"kvscope_analysis", 1}, {"config", config}};
   work.n_units = n_layers;
   work.cost = std::move(cost);
   work.run = [analyze = std::move(analyze)](std::size_t unit, const ProgressFn& progress,

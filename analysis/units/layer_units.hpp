@@ -3,7 +3,6 @@
 // that computed them.
 #pragma once
 
-#include <filesystem>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 
@@ -30,11 +29,11 @@ class OneLayer final : public NullResult, public LayerStore {
   std::map<std::string, std::string> arrays_;  // as text
 };
 
-/// Hands everything on to another writer, and knows the layers of a journal.
+/// Hands everything on to another writer, and knows the layers of a folder of units.
 class KnownLayers final : public ResultWriter, public LayerStore {
  public:
-  /// Throws FormatError for a journal of something else. `to` must outlive this object.
-  KnownLayers(ResultWriter& to, const std::filesystem::path& journal);
+  /// Throws what read_units throws. `to` must outlive this object.
+  KnownLayers(ResultWriter& to, const UnitFolder& units);
   bool knows(Index slot) const override { return layers_.contains(slot); }
   void restore(const std::string& name, Index slot, std::span<std::byte> values) const override;
   void keep(const std::string&, Index, std::span<const std::byte>) override {}

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "analysis/base/checked_lines.hpp"
+#include "analysis/base/mapped.hpp"
 #include "analysis/base/same_weights.hpp"
 #include "analysis/units/others_unit.hpp"
 #include "analysis/units/unit_file.hpp"
@@ -286,19 +287,10 @@ void require_all_units(const UnitFolder& units, std::string_view who) {
                     units.n_missing > missing.size() ? ", ..." : "");
 }
 
-void write_journal(const UnitFolder& units, const fs::path& journal, const EmptyLine& empty_line) {
-  require_all_units(units, "journal");
-  CheckedLineWriter lines(journal);
-  lines.write(units.header);
-  auto failed = units.failed.begin();
-  for (std::size_t unit = 0; unit < units.n_units; ++unit) {
-    if (failed == units.failed.end() || failed->unit != unit) {
-      lines.write(read_unit_file(unit_file(units.folder, unit_id(units.hash, unit))).line);
-      continue;
-    }
-    if (empty_line) lines.write(empty_line(unit));
-    ++failed;
-  }
+std::vector<std::string> lacking_sentences(const UnitFolder& units) {
+  return mapped<std::string>(units.failed, [](const FailedUnit& failed) {
+    return fmt::format("unit {} failed, its rows are empty: {}", failed.unit, failed.sentence);
+  });
 }
 
 void remove_units(const UnitFolder& units) {

@@ -1,5 +1,5 @@
-// Units of work in files: what one machine finishes alone lies in one file of a folder, and the
-// folder becomes the journal that a run on one machine would have written.
+// Units of work in files: what one machine finishes alone lies in one file of a folder, and
+// the folder holds the lines of the journal that a run on one machine would have written.
 //
 //   UnitWork    what a command has to do, cut as its journal is: a unit is a line of the journal
 //   unit's id   HASH-NUMBER: the hash covers the command, the program's version and everything that
@@ -28,9 +28,6 @@ struct UnitCost {
   double predicted_memory = 0.0;  // bytes beyond what the program takes by itself
 };
 
-/// The journal's line of a unit that failed, in which every number is missing.
-using EmptyLine = std::function<nlohmann::ordered_json(std::size_t unit)>;
-
 struct UnitWork {
   std::string command;             // "sweep", "simulate needle"
   std::vector<std::string> words;  // of a command line that makes the same table
@@ -40,11 +37,8 @@ struct UnitWork {
   std::function<UnitCost(std::size_t)> cost;
   /// The unit's line in the journal.
   std::function<nlohmann::ordered_json(std::size_t, const ProgressFn&, std::stop_token)> run;
-  /// Whether a result can be made where units failed, and what the journal says of them; null: it
-  /// leaves them out.
-  bool may_lack = false;
-  EmptyLine empty_line;
-  std::string hash;  // 16 hexadecimal digits, of command, version and header: seal() fills it
+  bool may_lack = false;  // whether a result can be made where units failed
+  std::string hash;       // 16 hexadecimal digits, of command, version and header: seal() fills it
 };
 
 /// Fills work.hash; what follows needs it.
@@ -109,6 +103,9 @@ std::vector<std::string> missing_units(const UnitFolder& units, std::size_t most
 /// True for a folder that holds a unit's file.
 bool is_unit_folder(const std::filesystem::path& folder);
 
+/// "unit 3 failed, its rows are empty: ...", for a result's list of what it lacks.
+std::vector<std::string> lacking_sentences(const UnitFolder& units);
+
 /// Reads every unit's first line. Throws ConfigError for units of several works or versions;
 /// FormatError for a folder without units, damaged files and files under another unit's name.
 UnitFolder read_unit_folder(const std::filesystem::path& folder);
@@ -119,10 +116,6 @@ void require_no_other_units(const UnitWork& work, const std::filesystem::path& f
 
 /// Throws ConfigError that names what is missing, if anything is. `who`: begins the sentence.
 void require_all_units(const UnitFolder& units, std::string_view who);
-
-/// Writes the journal of a folder from which nothing is missing; failed units as UnitWork says.
-void write_journal(const UnitFolder& units, const std::filesystem::path& journal,
-                   const EmptyLine& empty_line = {});
 
 /// Removes the files of these units, unfinished ones of killed workers too, and the folder if
 /// nothing else is in it.

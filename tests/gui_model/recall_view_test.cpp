@@ -14,7 +14,6 @@
 #include "analysis/sweep/sweep.hpp"
 #include "core/base/error.hpp"
 #include "gui/model/methods/kept_rows.hpp"
-#include "support/temp_dir.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/figure_bands.hpp"
 #include "tests/support/planted_trace.hpp"
@@ -91,10 +90,8 @@ SweepResult sweep_of(const RecallQuestion& question, const std::vector<Budget>& 
   trace.name = "planted.h5";
   trace.open = [] { return std::make_unique<MemoryTrace>(planted_trace(plant())); };
   const SweepPlan plan = plan_sweep({std::move(trace)}, options);
-  const testing::TempDir folder;
   ThreadPool pool(1);
-  run_sweep(plan, folder.path() / "journal", JournalMode::fresh, {}, pool, {}, {});
-  return merge_sweep({folder.path() / "journal"});
+  return merge_sweep({run_sweep(plan, std::nullopt, JournalMode::fresh, {}, pool, {}, {})});
 }
 
 Table table_of_sweep(const SweepResult& result) {

@@ -26,11 +26,9 @@ inline const std::string& swept() {
       plant.sink = plant.band = 1.0;
       return std::make_unique<MemoryTrace>(test::planted_trace(plant));
     };
-    const testing::TempDir dir;
     ThreadPool pool(2);
-    run_sweep(plan_sweep({{"a.h5", open, {}}}, options), dir.path() / "journal", JournalMode::fresh,
-              {}, pool, {}, {});
-    return sweep_csv(merge_sweep({dir.path() / "journal"}));
+    return sweep_csv(merge_sweep({run_sweep(plan_sweep({{"a.h5", open, {}}}, options), std::nullopt,
+                                            JournalMode::fresh, {}, pool, {}, {})}));
   }();
   return csv;
 }

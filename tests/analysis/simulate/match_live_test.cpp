@@ -48,10 +48,9 @@ struct Tiny {
     return make_perplexity_task(setup, options);
   }
   static SimulationResult run(const SimulationSetup& setup) {
-    const TempDir dir;
     ThreadPool pool(2);
     const auto own = task(setup);
-    return run_simulation(*own, setup, dir.path() / "journal", JournalMode::fresh, pool);
+    return run_simulation(*own, setup, std::nullopt, JournalMode::fresh, pool);
   }
 };
 

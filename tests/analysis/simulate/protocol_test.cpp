@@ -53,9 +53,8 @@ struct World {
     return set_up_simulation(models(), options, phases, pool);
   }
   SimulationResult run(SimulationTask& task, const SimulationSetup& setup, int threads = 2) {
-    const TempDir dir;
     ThreadPool own(threads);
-    return run_simulation(task, setup, dir.path() / "journal", JournalMode::fresh, own);
+    return run_simulation(task, setup, std::nullopt, JournalMode::fresh, own);
   }
 };
 

@@ -48,14 +48,12 @@ double number(const SimulationResult& result, const std::string& selector, std::
 
 TEST_CASE("perplexity: full is the plain model, reductions are ratios of totals") {
   World world;
-  const TempDir dir;
   const SimulationSetup setup = world.setup({"full", "streamingllm", "oracle-topk", "specattn"},
                                             {"tokens=32", "p=0.6"}, Phase::decode);
   CHECK(setup.skipped.size() == 3);
   PerplexityOptions options{.n_tokens = 200, .offset = 100};
   const auto task = make_perplexity_task(setup, options);
-  const auto result =
-      run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
+  const auto result = run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
   KvCache cache(world.verifier.config(), 200);
   const Tensor<float> logits = world.verifier.forward(std::span(world.text).subspan(100, 200),
                                                       cache, world.pool, {Logits::all});
@@ -174,13 +172,11 @@ TEST_CASE("absurd counts of prompts are refused before memory is taken") {
 
 TEST_CASE("pass keys: dense finds them, a window does not, pages do") {
   World world;
-  const TempDir dir;
   const SimulationSetup setup = world.setup({"full", "quest", "streamingllm", "specattn"},
                                             {"tokens=128", "p=0.9"}, Phase::decode);
   RetrievalOptions options{.lengths = {600}, .n_depths = 2};
   const auto task = make_retrieval_task(setup, options);
-  const auto result =
-      run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
+  const auto result = run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
   CHECK(number(result, "full", "accuracy") == 1.0);
   CHECK(number(result, "quest", "accuracy") == 1.0);
   CHECK(number(result, "streamingllm", "accuracy") == 0.5);  // the key right before the question
@@ -198,7 +194,6 @@ TEST_CASE("pass keys: dense finds them, a window does not, pages do") {
 
 TEST_CASE("needles: several facts under chunked prefill") {
   World world;
-  const TempDir dir;
   const SimulationSetup setup = world.setup({"full", "quoka"}, {"tokens=4096"}, Phase::prefill);
   RetrievalOptions options;
   options.task = "needle";
@@ -209,8 +204,7 @@ TEST_CASE("needles: several facts under chunked prefill") {
   options.trials = 2;
   options.by_depth = true;
   const auto task = make_retrieval_task(setup, options);
-  const auto result =
-      run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
+  const auto result = run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
   CHECK(number(result, "full", "accuracy") == 1.0);
   CHECK(number(result, "quoka", "accuracy") == 1.0);  // a budget of everything
   CHECK(number(result, "quoka", "kv_reduction") == 0.0);
@@ -219,12 +213,10 @@ TEST_CASE("needles: several facts under chunked prefill") {
 
 TEST_CASE("speculative: dense verification gives the greedy tokens") {
   World world;
-  const TempDir dir;
   const SimulationSetup setup = world.setup({"full", "specattn"}, {"p=0.5"}, Phase::verify);
   SpeculativeOptions options{.prompt = 100, .n_new = 12, .prompts = 2, .offset = 0};
   const auto task = make_speculative_task(setup, options, {2, 4});
-  const auto result =
-      run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
+  const auto result = run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
   CHECK(result.table.rows.size() == 5);
   CHECK(number(result, "full", "same_as_dense") == 1.0);
   CHECK(std::isnan(number(result, "full", "first_difference")));
@@ -236,7 +228,6 @@ TEST_CASE("speculative: dense verification gives the greedy tokens") {
 
 TEST_CASE("retrieval over several texts: trials take them in turn, intervals are over texts") {
   World world;
-  const TempDir dir;
   SimulationSetup setup = world.setup({"full", "streamingllm"}, {"tokens=32"}, Phase::decode);
   const std::vector<TokenId> other(world.text.begin() + 2000, world.text.end());
   setup.models.more_texts = {{other, "another"}};
@@ -247,19 +238,19 @@ TEST_CASE("retrieval over several texts: trials take them in turn, intervals are
   options.n_depths = 2;
   options.trials = 4;
   SimulationResult result;
-  const auto outcomes_of = [&](const char* journal) {
+  const auto outcomes_of = [&] {
     const auto task = make_retrieval_task(setup, options);
-    result = run_simulation(*task, setup, dir.path() / journal, JournalMode::fresh, world.pool);
+    result = run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
     return simulation_json(*task, result).at("outcomes");
   };
-  const auto outcomes = outcomes_of("both");
+  const auto outcomes = outcomes_of();
   CHECK(number(result, "full", "texts") == 2.0);
   CHECK(number(result, "full", "prompts") == 8.0);
   for (const auto& outcome : outcomes)
     CHECK(outcome.at("text").get<int>() == outcome.at("trial").get<int>() % 2);
   // the prompts of the first text are those of a run over it alone
   setup.models.more_texts.clear();
-  for (const auto& one : outcomes_of("alone")) {
+  for (const auto& one : outcomes_of()) {
     for (const auto& outcome : outcomes) {
       if (outcome.at("depth") != one.at("depth") || outcome.at("trial") != one.at("trial"))
         continue;
@@ -274,20 +265,19 @@ TEST_CASE("retrieval over several texts: trials take them in turn, intervals are
 
 TEST_CASE("speculative over several texts: prompts of each, an interval of the acceptance length") {
   World world;
-  const TempDir dir;
   SimulationSetup setup = world.setup({"full"}, {}, Phase::verify);
   const std::vector<TokenId> other(world.text.begin() + 3000, world.text.end());
   SpeculativeOptions options{.prompt = 60, .n_new = 10, .prompts = 2, .offset = 0};
-  const auto run = [&](const char* journal) {
+  const auto run = [&] {
     const auto task = make_speculative_task(setup, options, {3});
-    return run_simulation(*task, setup, dir.path() / journal, JournalMode::fresh, world.pool);
+    return run_simulation(*task, setup, std::nullopt, JournalMode::fresh, world.pool);
   };
-  const double first = number(run("first"), "full", "acceptance_length");
+  const double first = number(run(), "full", "acceptance_length");
   setup.models.more_texts = {{other, "another"}};
-  const SimulationResult both = run("both");
+  const SimulationResult both = run();
   setup.models.text = other;
   setup.models.more_texts.clear();
-  const double second = number(run("second"), "full", "acceptance_length");
+  const double second = number(run(), "full", "acceptance_length");
   CHECK(number(both, "full", "texts") == 2.0);
   CHECK(number(both, "full", "prompts") == 4.0);
   CHECK(number(both, "full", "tokens") == 40.0);

@@ -1,0 +1,53 @@
+#include "analysis/cli/unit_job.hpp"
+
+#include "analysis/cli/exit_code.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "core/base/read_files.hpp"
+
+namespace kvscope::cli {
+
+void UnitJob::declare_table(OptionSet& options, std::string_view h5_has, std::string_view name) {
+  options
+      .add("out", "FILE", fmt::format("write the table as .csv, .json or .h5 (with {})", h5_has),
+           out)
+      .short_name = 'o';
+  options.flag("resume", fmt::format("continue an interrupted {} of the same configuration", name),
+               resume);
+  options.flag("overwrite", "replace existing files and start over", overwrite);
+  options.renamed("force", "overwrite");
+}
+
+void UnitJob::declare_work(OptionSet& options) {
+  units.declare(options);
+  work.declare(options);
+  declare_json(options, json);
+}
+
+void UnitJob::check() const {
+  units.check(out);
+  if (units.is_used() && resume)
+    throw UsageError(
+        "--resume and units exclude each other: a run continues from the folder of units");
+  if (resume && overwrite) throw UsageError("--resume and --overwrite contradict each other");
+  if (resume && !out) throw UsageError("--resume needs --out");
+}
+
+void UnitJob::check_table(bool may_exist) const {
+  if (out && !units.is_alone()) check_table_output(*out, may_exist);
+}
+
+void UnitJob::check_inputs() const {
+  if (out && !units.is_alone()) refuse_read_file(*out);
+}
+
+const UnitFolder& UnitJob::finish(const UnitWork& of) {
+  return finished_.emplace(units.finish(of, out, work));
+}
+
+int UnitJob::end() const {
+  if (finished_) return units.clean_up(*finished_);
+  if (journal_) std::filesystem::remove(*journal_);
+  return kOk;
+}
+
+}  // namespace kvscope::cli
