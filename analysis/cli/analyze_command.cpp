@@ -4,6 +4,7 @@
 
 #include "analysis/base/null_result.hpp"
 #include "analysis/base/number_formats.hpp"
+#include "analysis/cli/filled_text.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/units/layer_units.hpp"
 #include "analysis/units/unit_cost.hpp"

@@ -1,5 +1,6 @@
 // kvscope analyze heads: which heads do what, and what they lose under sparse methods.
 #include "analysis/cli/analyze_one.hpp"
+#include "analysis/cli/filled_text.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/kinds/heads.hpp"
 
@@ -38,13 +39,11 @@ class AnalyzeHeads final : public AnalyzeOne<HeadsOptions> {
   std::string more_text(const Json& summary) const override {
     std::string text;
     if (!summary["methods"].empty()) {
-      TextTable table({"method", "attention lost", "worst layer", "head", "it loses"});
-      for (const Json& method : summary["methods"]) {
-        table.add_row({method["pair"].get<std::string>(), number_cell(method, "lost_mass", 3),
-                       number_cell(method, "worst_layer", 3), number_cell(method, "worst_head", 3),
-                       number_cell(method, "worst_lost_mass", 3)});
-      }
-      text = "\n" + table.text();
+      text = "\n" + filled_table(summary["methods"], {{"method", "{pair}"},
+                                                      {"attention lost", "{lost_mass:3}"},
+                                                      {"worst layer", "{worst_layer:3}"},
+                                                      {"head", "{worst_head:3}"},
+                                                      {"it loses", "{worst_lost_mass:3}"}});
     }
     for (const Json& sentence : summary["skipped"])
       text += fmt::format("left out: {}\n", sentence.get<std::string>());

@@ -59,21 +59,6 @@ std::string summary_table(const Json& summary, const std::vector<ReportColumn>& 
   return table.text();
 }
 
-std::string filled_in(std::string_view text, const Json& totals) {
-  std::string out;
-  for (std::size_t open = text.find('{'); open != text.npos; open = text.find('{')) {
-    const std::size_t close = text.find('}', open);
-    const std::string_view field = text.substr(open + 1, close - open - 1);
-    const std::string_view key = field.substr(0, field.find(':'));
-    const std::string_view how = key == field ? "4" : field.substr(key.size() + 1);
-    const double value = total_of(totals, key);
-    out += text.substr(0, open);
-    out += how == "%" ? percent_text(value) : number_text(value, how.front() - '0');
-    text.remove_prefix(close + 1);
-  }
-  return out += text;
-}
-
 std::string number_cell(const Json& row, std::string_view key, int digits) {
   return number_text(total_of(row, key), digits);
 }

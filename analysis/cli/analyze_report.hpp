@@ -26,8 +26,4 @@ double total_of(const nlohmann::ordered_json& totals, std::string_view key);
 std::string number_cell(const nlohmann::ordered_json& row, std::string_view key, int digits = 4);
 std::string percent_cell(const nlohmann::ordered_json& row, std::string_view key);
 
-/// `text` with numbers of the totals in place of {key} (four digits), {key:3} (three) and {key:%}
-/// (a share as percent); "-" for one that is not there.
-std::string filled_in(std::string_view text, const nlohmann::ordered_json& totals);
-
 }  // namespace kvscope::cli

@@ -1,13 +1,11 @@
 // kvscope bench live: time to the first token with a selector in the running model, beside the
 // plain model, by prompt length.
-#include <numeric>
-#include <random>
-
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/replay_pairs.hpp"
 #include "analysis/cli/bench_live_run.hpp"
 #include "analysis/cli/bench_report.hpp"
 #include "analysis/cli/device_option.hpp"
+#include "analysis/cli/filled_text.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/simulate_base.hpp"
@@ -45,7 +43,7 @@ class BenchLive final : public BenchReportCommand {
 
   void check_usage() const override { parse_counts(lengths_, "lengths"); }
 
-  Json measure(const Means& means) const override {
+  Json measure(const BenchMeans& means) const override {
     const std::vector<Index> lengths = parse_counts(lengths_, "lengths");
     PairPlan plan = plan_pairs(
         selectors_of(selectors_.empty() ? std::vector<std::string>{"quoka"} : selectors_),
@@ -74,34 +72,23 @@ class BenchLive final : public BenchReportCommand {
                    {"kv_dtype", engine_.kv_dtype},
                    {"device", engine_.device},
                    {"rows", Json::array()}};
-    const auto n_runs = static_cast<Index>(plan.pairs.size() + 1);
-    Index n_done = 0;
-    const auto once = [&](const ReplayPair* pair, Index length) {
-      const PrefillSeconds seconds =
-          time_prefill(model, pair, std::span(text).first(static_cast<std::size_t>(length)), chunk_,
-                       means.pool, means.stop);
-      if (means.progress) {
-        means.progress({"bench live", ++n_done,
-                        n_runs * (1 + n_repeats_ * static_cast<Index>(lengths.size())), "runs"});
-      }
-      return seconds;
+    // Run 0 is the plain model.
+    const auto once = [&](std::size_t run, Index length) {
+      return time_prefill(model, run == 0 ? nullptr : &plan.pairs[run - 1],
+                          std::span(text).first(static_cast<std::size_t>(length)), chunk_,
+                          means.pool, means.stop);
     };
-    once(nullptr, std::min<Index>(longest, 512));  // pages the weights in
-    for (const ReplayPair& pair : plan.pairs) once(&pair, std::min<Index>(longest, 512));
+    const std::size_t n_runs = plan.pairs.size() + 1;
+    for (std::size_t run = 0; run < n_runs; ++run)  // pages the weights in
+      once(run, std::min<Index>(longest, 512));
     for (const Index length : lengths) {
-      // [run][repeat].
-      std::vector<std::vector<PrefillSeconds>> turns(static_cast<std::size_t>(n_runs));
-      std::vector<std::size_t> order(turns.size());
-      std::iota(order.begin(), order.end(), std::size_t{0});
-      std::mt19937_64 random(static_cast<std::uint64_t>(length));
-      for (Index repeat = 0; repeat < n_repeats_; ++repeat) {
-        std::shuffle(order.begin(), order.end(), random);  // another order each time
-        for (const std::size_t r : order)
-          turns[r].push_back(once(r == 0 ? nullptr : &plan.pairs[r - 1], length));
-      }
-      for (std::size_t r = 0; r < turns.size(); ++r) {
+      std::vector<std::vector<PrefillSeconds>> turns(n_runs);  // [run][repeat]
+      take_turns({fmt::format("{} tokens", length), n_repeats_, /*has_warm_up=*/false, length},
+                 n_runs, means,
+                 [&](std::size_t run, bool) { turns[run].push_back(once(run, length)); });
+      for (std::size_t run = 0; run < n_runs; ++run) {
         report["rows"].push_back(
-            row_of(r == 0 ? nullptr : &plan.pairs[r - 1], length, turns[r], turns[0]));
+            row_of(run == 0 ? nullptr : &plan.pairs[run - 1], length, turns[run], turns[0]));
         NumberFormats::of(report).add_to(report["rows"].back());
       }
     }
@@ -109,20 +96,15 @@ class BenchLive final : public BenchReportCommand {
   }
 
   std::string describe(const Json& report) const override {
-    TextTable table({"length", "method", "first token", "attention", "selection", "TTFT ratio",
-                     "attention ratio"});
-    for (const Json& row : report.at("rows")) {
-      const auto seconds = [&](const char* key) { return seconds_text(row.at(key).get<double>()); };
-      table.add_row({number_text(row.at("length").get<double>(), 9),
-                     row.at("method").get<std::string>(), seconds("ttft_seconds"),
-                     seconds("attention_seconds"), seconds("selection_seconds"),
-                     fmt::format("{:.2f}", row.at("ttft_ratio").get<double>()),
-                     fmt::format("{:.2f}", row.at("attention_ratio").get<double>())});
-    }
-    return fmt::format("{} in chunks of {}, {} threads on {}\n{}{}",
-                       report.at("model").get<std::string>(), report.at("chunk").get<Index>(),
-                       report.at("threads").get<int>(), report.at("cpu").get<std::string>(),
-                       NumberFormats::of(report).line(), table.text());
+    return filled_in("{model} in chunks of {chunk:9}, {threads} threads on {cpu}\n", report) +
+           NumberFormats::of(report).line() +
+           filled_table(report.at("rows"), {{"length", "{length:9}"},
+                                            {"method", "{method}"},
+                                            {"first token", "{ttft_seconds:s}"},
+                                            {"attention", "{attention_seconds:s}"},
+                                            {"selection", "{selection_seconds:s}"},
+                                            {"TTFT ratio", "{ttft_ratio:.2f}"},
+                                            {"attention ratio", "{attention_ratio:.2f}"}});
   }
 
  private:
@@ -143,27 +125,20 @@ class BenchLive final : public BenchReportCommand {
       ttft_ratio.push_back(dense[i].total / own[i].total);
       attention_ratio.push_back(dense[i].attention / (own[i].attention + own[i].selection));
     }
-    const auto least = [](const std::vector<double>& x) { return *std::ranges::min_element(x); };
-    const auto most = [](const std::vector<double>& x) { return *std::ranges::max_element(x); };
     const bool has_budget = pair != nullptr && pair->budget.has_value();
-    return {{"method", pair == nullptr ? "dense" : pair_label(*pair)},
-            {"selector", pair == nullptr ? "full" : pair->selector.text()},
-            {"budget", has_budget ? Json(pair->budget->value) : Json(nullptr)},
-            {"budget_kind", has_budget ? kind_of(*pair->budget) : std::string("none")},
-            {"length", length},
-            {"repeat", own.size()},
-            {"seconds", median(total)},
-            {"seconds_low", least(total)},
-            {"seconds_high", most(total)},
-            {"ttft_seconds", median(total)},
-            {"attention_seconds", median(attention)},
-            {"selection_seconds", median(selection)},
-            {"ttft_ratio", median(ttft_ratio)},
-            {"ttft_ratio_low", least(ttft_ratio)},
-            {"ttft_ratio_high", most(ttft_ratio)},
-            {"attention_ratio", median(attention_ratio)},
-            {"attention_ratio_low", least(attention_ratio)},
-            {"attention_ratio_high", most(attention_ratio)}};
+    Json row = {{"method", pair == nullptr ? "dense" : pair_label(*pair)},
+                {"selector", pair == nullptr ? "full" : pair->selector.text()},
+                {"budget", has_budget ? Json(pair->budget->value) : Json(nullptr)},
+                {"budget_kind", has_budget ? kind_of(*pair->budget) : std::string("none")},
+                {"length", length},
+                {"repeat", own.size()}};
+    add_spread(row, "seconds", total);
+    row["ttft_seconds"] = median(total);
+    row["attention_seconds"] = median(attention);
+    row["selection_seconds"] = median(selection);
+    add_spread(row, "ttft_ratio", ttft_ratio);
+    add_spread(row, "attention_ratio", attention_ratio);
+    return row;
   }
 
   std::string model_ = "verifier";

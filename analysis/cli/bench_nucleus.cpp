@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "analysis/cli/bench_report.hpp"
+#include "analysis/cli/filled_text.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/stopwatch.hpp"
@@ -65,7 +66,7 @@ class BenchNucleus final : public BenchReportCommand {
   }
 
   /// On one thread, whatever the pool has.
-  Json measure(const Means& means) const override {
+  Json measure(const BenchMeans& means) const override {
     const std::vector<Index> lengths = parse_counts(keys_, "keys");
     Json rows = Json::array();
     for (const Index length : lengths) {
@@ -79,17 +80,14 @@ class BenchNucleus final : public BenchReportCommand {
   }
 
   std::string describe(const Json& report) const override {
-    TextTable table({"keys", "kept", "sorting", "searching", "ratio", "least mass, exact",
-                     "paper_eps", "paper_10"});
-    for (const Json& row : report.at("rows")) {
-      const auto number = [&](const char* key) { return row.at(key).get<double>(); };
-      table.add_row({row.at("keys").dump(), number_text(number("kept")),
-                     seconds_text(number("sort_seconds")), seconds_text(number("search_seconds")),
-                     number_text(number("ratio")), number_text(number("least_mass_exact")),
-                     number_text(number("least_mass_paper_eps")),
-                     number_text(number("least_mass_paper_10"))});
-    }
-    return table.text();
+    return filled_table(report.at("rows"), {{"keys", "{keys:9}"},
+                                            {"kept", "{kept}"},
+                                            {"sorting", "{sort_seconds:s}"},
+                                            {"searching", "{search_seconds:s}"},
+                                            {"ratio", "{ratio}"},
+                                            {"least mass, exact", "{least_mass_exact}"},
+                                            {"paper_eps", "{least_mass_paper_eps}"},
+                                            {"paper_10", "{least_mass_paper_10}"}});
   }
 
  private:

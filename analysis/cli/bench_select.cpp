@@ -1,15 +1,14 @@
 // kvscope bench select: how long selectors take to choose keys, beside dense attention of the same
 // call.
-#include <thread>
-
 #include "analysis/base/number_formats.hpp"
 #include "analysis/base/statistics.hpp"
+#include "analysis/cli/bench_report.hpp"
 #include "analysis/cli/bench_select_run.hpp"
+#include "analysis/cli/filled_text.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "core/base/cpu.hpp"
-#include "core/base/other_load.hpp"
 #include "core/model/kv_cache.hpp"
 #include "core/selectors/spec_lists.hpp"
 
@@ -43,24 +42,20 @@ Json row_json(const SelectBenchRow& row, const SelectBenchCase& one) {
     if (!row.attend_seconds.empty())
       speedups.push_back(dense[i] / (row.seconds[i] + row.attend_seconds[i]));
   }
-  return {
-      {"selector", row.selector},
-      {"budget", row.budget ? Json(row.budget->to_string()) : Json(nullptr)},
-      {"select_over_dense", median(ratios)},
-      {"speedup", speedups.empty() ? Json(nullptr) : Json(median(speedups))},
-      {"speedup_low", speedups.empty() ? Json(nullptr) : Json(*std::ranges::min_element(speedups))},
-      {"speedup_high",
-       speedups.empty() ? Json(nullptr) : Json(*std::ranges::max_element(speedups))},
-      {"attend_seconds_median",
-       speedups.empty() ? Json(nullptr) : Json(median(row.attend_seconds))},
-      {"flops_over_dense", row.work.score_flops / one.dense_flops},
-      {"append_over_dense", row.append_seconds / median(dense)},
-      {"seconds_median", median(row.seconds)},
-      {"append_seconds", row.append_seconds},
-      {"kept", row.kept},
-      {"work", work_json(row.work)},
-      {"seconds", row.seconds},
-      {"attend_seconds", row.attend_seconds}};
+  Json json = {{"selector", row.selector},
+               {"budget", row.budget ? Json(row.budget->to_string()) : Json(nullptr)},
+               {"select_over_dense", median(ratios)}};
+  add_spread(json, "speedup", speedups);
+  json.update({{"attend_seconds_median", json_number(median(row.attend_seconds))},
+               {"flops_over_dense", row.work.score_flops / one.dense_flops},
+               {"append_over_dense", row.append_seconds / median(dense)},
+               {"seconds_median", median(row.seconds)},
+               {"append_seconds", row.append_seconds},
+               {"kept", row.kept},
+               {"work", work_json(row.work)},
+               {"seconds", row.seconds},
+               {"attend_seconds", row.attend_seconds}});
+  return json;
 }
 
 Json case_json(const SelectBenchCase& one) {
@@ -81,7 +76,7 @@ Json case_json(const SelectBenchCase& one) {
 /// Methods times calls from which on the work is announced: nothing is seen of it in a pipe.
 constexpr std::size_t kManyCases = 20;
 
-class BenchSelect final : public Command {
+class BenchSelect final : public BenchReportCommand {
  public:
   CommandCard card() const override {
     return {
@@ -97,7 +92,8 @@ class BenchSelect final : public Command {
           "two methods, one decode step over 32k keys"}}};
   }
 
-  void declare(OptionSet& options) override {
+ protected:
+  void declare_bench(OptionSet& options) override {
     options.add("selector", "LIST", "methods, as in kvscope sweep; repeatable [all]", selectors_);
     options.add("budget", "LIST",
                 "each method takes the first one of a kind it understands; repeatable "
@@ -112,85 +108,68 @@ class BenchSelect final : public Command {
     options.add("d-head", "N", "channels of a head", shape_.d_head, in(1, 1024));
     options.add("repeat", "N", "measured rounds, after one that is not", n_repeats_, in(1, 1000));
     options.add("seed", "N", "seed of the numbers", shape_.seed);
-    options.add("threads", "N", "threads of selecting and attending", n_threads_, in(1, 1024));
     options.add("precision", "WORD", "of scores: f32 as in live runs, or f64 as in replay",
                 precision_);
     options.add("kv-dtype", "WORD",
                 "keys and values of attention: f32 or bf16; scores are computed in f32", kv_dtype_);
-    options.add("progress", "HOW",
-                "what to show on standard error; auto is a bar on a terminal, else nothing",
-                progress_);
-    declare_json(options, json_);
+    work_.threads_help = "threads of selecting and attending [1]";
+    work_.threads = 1;
   }
 
-  int run(const OptionSet&, const std::string& command_line) override {
-    const std::vector<Index> lengths = check_usage();
-    const DType dtype = kv_dtype_from_name(kv_dtype_);
-    const std::vector<Budget> budgets =
-        budgets_.empty() ? default_bench_budgets() : split_budgets(budgets_);
-    const BudgetedMethods chosen = with_budgets(
-        selectors_.empty() ? all_methods_of_registry() : selectors_of(selectors_), budgets);
-    const Json left_out = chosen.left_out;
-    if (chosen.methods.empty()) {
-      throw UsageError("--selector: nothing is left to measure: {}",
-                       fmt::join(chosen.left_out, "; "));
-    }
+  void check_usage() const override {
+    ascending_lengths();
+    methods();
+  }
 
-    const StopOnSignal stop;
-    ThreadPool pool(n_threads_);
-    ProgressReporter progress(progress_);
+  Json measure(const BenchMeans& means) const override {
+    const BudgetedMethods chosen = methods();
     SelectBenchPlan plan{.methods = chosen.methods};
     if (phase_ == BenchPhase::prefill) plan.phases = {Phase::prefill};
     if (phase_ == BenchPhase::decode) plan.phases = {Phase::decode};
-    plan.lengths = lengths;
+    plan.lengths = ascending_lengths();
     plan.shape = shape_;
     plan.shape.n_queries = chunk_;
     plan.n_repeats = n_repeats_;
     plan.precision = precision_;
-    plan.kv_dtype = dtype;
-    const std::size_t n_calls = plan.phases.size() * lengths.size();
+    plan.kv_dtype = kv_dtype_from_name(kv_dtype_);
+    const std::size_t n_calls = plan.phases.size() * plan.lengths.size();
     if (plan.methods.size() * n_calls > kManyCases)
       note(
           "kvscope: {} methods, each {} times in {} calls (at {} keys): minutes; --selector, "
           "--lengths and --repeat shorten it, --progress plain says how far it is",
-          plan.methods.size(), n_repeats_ + 1, n_calls, fmt::join(lengths, ", "));
-    const OtherLoad others;
+          plan.methods.size(), n_repeats_ + 1, n_calls, fmt::join(plan.lengths, ", "));
     Json cases = Json::array();
-    for (const SelectBenchCase& one :
-         run_select_bench(plan, pool, progress.callback(), stop.token()))
+    for (const SelectBenchCase& one : run_select_bench(plan, means))
       cases.push_back(case_json(one));
-    const Json report = {
-        {"bench", "select"},
-        {"n_q", shape_.n_q},
-        {"n_kv", shape_.n_kv},
-        {"d_head", shape_.d_head},
-        {"repeat", n_repeats_},
-        {"seed", shape_.seed},
-        {"threads", n_threads_},
-        {"precision", std::string(enum_name(precision_))},
-        {"kv_dtype", kv_dtype_},
-        {"cpu", cpu_name()},
-        {"machine_cores", std::thread::hardware_concurrency()},
-        {"other_cores", json_number(others.cores())},
-        {"vector_target", vector_targets().empty() ? "" : vector_targets().front()},
-        {"version", writer_name()},
-        {"command_line", command_line},
-        {"left_out", left_out},
-        {"rows", rows_of(cases)},
-        {"cases", cases}};  // rows as they were before 0.1.0, to be taken away
-    if (json_) {
-      print_json(report);
-    } else {
-      for (const auto& sentence : left_out)
-        note("kvscope: left out: {}", sentence.get<std::string>());
-      print(describe(report));
-    }
-    return kOk;
+    return {{"bench", "select"},
+            {"n_q", shape_.n_q},
+            {"n_kv", shape_.n_kv},
+            {"d_head", shape_.d_head},
+            {"repeat", n_repeats_},
+            {"seed", shape_.seed},
+            {"threads", means.pool.n_threads()},
+            {"precision", std::string(enum_name(precision_))},
+            {"kv_dtype", kv_dtype_},
+            {"vector_target", vector_targets().empty() ? "" : vector_targets().front()},
+            {"left_out", chosen.left_out},
+            {"rows", rows_of(cases)},
+            {"cases", cases}};  // rows as they were before 0.1.0, to be taken away
   }
 
  private:
+  /// Throws UsageError if none is left.
+  BudgetedMethods methods() const {
+    BudgetedMethods chosen =
+        with_budgets(selectors_.empty() ? all_methods_of_registry() : selectors_of(selectors_),
+                     budgets_.empty() ? default_bench_budgets() : split_budgets(budgets_));
+    if (chosen.methods.empty())
+      throw UsageError("--selector: nothing is left to measure: {}",
+                       fmt::join(chosen.left_out, "; "));
+    return chosen;
+  }
+
   /// Context lengths, ascending.
-  std::vector<Index> check_usage() const {
+  std::vector<Index> ascending_lengths() const {
     if (shape_.n_q % shape_.n_kv != 0) {
       throw UsageError("--n-q: expected a multiple of the {} KV heads, found {}", shape_.n_kv,
                        shape_.n_q);
@@ -240,37 +219,27 @@ class BenchSelect final : public Command {
     return rows;
   }
 
-  static std::string describe(const Json& report) {
-    std::string out = fmt::format(
-        "time of selecting, dense attention of the same call = 1 (speedup: of selecting and "
-        "attending together): {} query and {} KV heads of {} channels, {} threads on {}\n",
-        report.at("n_q").get<Index>(), report.at("n_kv").get<Index>(),
-        report.at("d_head").get<Index>(), report.at("threads").get<Index>(),
-        report.at("cpu").get<std::string>());
-    out += NumberFormats::of(report).line();
-    for (const Json& one : report.at("cases")) {
-      out += fmt::format("\n{}, {} keys, {} queries: dense attention {} ({:.1f} GFLOP/s)\n",
-                         one.at("phase").get<std::string>(), one.at("tokens").get<Index>(),
-                         one.at("queries").get<Index>(),
-                         seconds_text(one.at("dense").at("seconds_median").get<double>()),
-                         one.at("dense").at("gflops_per_second").get<double>());
-      TextTable table(
-          {"selector", "budget", "select", "time", "append", "FLOPs", "kept", "speedup"});
-      for (const Json& row : one.at("selectors")) {
-        const auto number = [&](const char* key) {
-          return number_text(row.at(key).get<double>(), 3);
-        };
-        table.add_row(
-            {row.at("selector").get<std::string>(),
-             row.at("budget").is_null() ? "" : row.at("budget").get<std::string>(),
-             number("select_over_dense"),
-             fmt::format("{} ms", number_text(1e3 * row.at("seconds_median").get<double>(), 3)),
-             number("append_over_dense"), number("flops_over_dense"),
-             number_text(row.at("kept").get<double>(), 6),
-             row.at("speedup").is_null() ? "" : number("speedup")});
-      }
-      out += table.text();
-    }
+  std::string describe(const Json& report) const override {
+    for (const auto& sentence : report.at("left_out"))
+      note("kvscope: left out: {}", sentence.get<std::string>());
+    std::string out =
+        filled_in(
+            "time of selecting, dense attention of the same call = 1 (speedup: of selecting and "
+            "attending together): {n_q} query and {n_kv} KV heads of {d_head} channels, {threads} "
+            "threads on {cpu}\n",
+            report) +
+        NumberFormats::of(report).line();
+    for (const Json& one : report.at("cases"))
+      out += filled_in("\n{phase}, {tokens:9} keys, {queries:9} queries: dense attention ", one) +
+             filled_in("{seconds_median:s} ({gflops_per_second:.1f} GFLOP/s)\n", one.at("dense")) +
+             filled_table(one.at("selectors"), {{"selector", "{selector}"},
+                                                {"budget", "{budget}?"},
+                                                {"select", "{select_over_dense:3}"},
+                                                {"time", "{seconds_median:ms}"},
+                                                {"append", "{append_over_dense:3}"},
+                                                {"FLOPs", "{flops_over_dense:3}"},
+                                                {"kept", "{kept:6}"},
+                                                {"speedup", "{speedup:3}?"}});
     return out;
   }
 
@@ -283,9 +252,6 @@ class BenchSelect final : public Command {
   Index chunk_ = 128;
   WorkloadShape shape_;
   Index n_repeats_ = 5;
-  int n_threads_ = 1;
-  ProgressMode progress_ = ProgressMode::automatic;
-  bool json_ = false;
 };
 
 }  // namespace

@@ -1,8 +1,6 @@
 #include "analysis/cli/bench_select_run.hpp"
 
 #include <cmath>
-#include <numeric>
-#include <random>
 
 #include "analysis/cli/bench_text.hpp"
 #include "analysis/cli/kit.hpp"
@@ -223,18 +221,9 @@ class SelectorBench {
   std::vector<double> attend_seconds_;
 };
 
-SelectBenchCase measure_case(const BenchCall& call, const SelectBenchPlan& plan, ThreadPool& pool,
-                             const ProgressFn& progress, const std::stop_token& stop) {
+SelectBenchCase measure_case(const BenchCall& call, const SelectBenchPlan& plan,
+                             const BenchMeans& means) {
   DenseRun dense(call);
-  const std::string stage =
-      fmt::format("{} at {}", std::string(name_of(call.phase)), call.n_tokens);
-  const auto n_methods = static_cast<std::int64_t>(plan.methods.size());
-  const std::int64_t total = (plan.n_repeats + 2) * n_methods;
-  std::int64_t done = 0;
-  const auto step = [&] {
-    if (stop.stop_requested()) throw Interrupted("the benchmark of selectors was stopped");
-    if (progress) progress({stage, ++done, total, "answers"});
-  };
   SelectBenchCase out;
   out.phase = call.phase;
   out.n_tokens = call.n_tokens;
@@ -244,27 +233,20 @@ SelectBenchCase measure_case(const BenchCall& call, const SelectBenchPlan& plan,
   subjects.reserve(plan.methods.size());
   for (const auto& [spec, budget] : plan.methods) {
     const SelectorCaps& caps = spec.caps();
+    if (means.stop.stop_requested()) throw Interrupted("the benchmark of selectors was stopped");
     if (call.phase == Phase::prefill ? caps.prefill : caps.decode) {
-      subjects.emplace_back(spec, budget, call, plan, pool);
+      subjects.emplace_back(spec, budget, call, plan, means.pool);
     } else {
       out.not_defined.push_back(spec.text());
     }
-    step();
   }
-  std::vector<std::size_t> order(subjects.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::mt19937_64 random(static_cast<std::uint64_t>(call.n_tokens));
-  for (Index round = 0; round <= plan.n_repeats; ++round) {
-    const bool counted = round > 0;
-    const double seconds = seconds_of(plan.clock, [&] { dense.run(pool); });
-    if (counted) out.dense_seconds.push_back(seconds);
-    // in another order each time: what a method leaves in the caches meets another one
-    std::shuffle(order.begin(), order.end(), random);
-    for (const std::size_t subject : order) {
-      subjects[subject].measure(counted);
-      step();
-    }
-  }
+  const std::string stage = fmt::format("{} at {}", name_of(call.phase), call.n_tokens);
+  take_turns({stage, plan.n_repeats, /*has_warm_up=*/true, call.n_tokens}, subjects.size() + 1,
+             means, [&](std::size_t subject, bool counted) {
+               if (subject < subjects.size()) return subjects[subject].measure(counted);
+               const double seconds = seconds_of(plan.clock, [&] { dense.run(means.pool); });
+               if (counted) out.dense_seconds.push_back(seconds);
+             });
   for (const SelectorBench& subject : subjects) out.rows.push_back(subject.row());
   return out;
 }
@@ -302,17 +284,17 @@ std::vector<MethodSpec> all_methods_of_registry() {
   return all;
 }
 
-std::vector<SelectBenchCase> run_select_bench(const SelectBenchPlan& plan, ThreadPool& pool,
-                                              const ProgressFn& progress, std::stop_token stop) {
+std::vector<SelectBenchCase> run_select_bench(const SelectBenchPlan& plan,
+                                              const BenchMeans& means) {
   WorkloadShape shape = plan.shape;
   shape.n_tokens = plan.lengths.back();
-  Workload data(shape, pool);
+  Workload data(shape, means.pool);
   if (plan.kv_dtype == DType::bf16) data.round_to_bf16();
   std::vector<SelectBenchCase> cases;
   for (const Phase phase : plan.phases) {
     for (const Index n_tokens : plan.lengths) {
       const BenchCall call{data, phase, n_tokens, phase == Phase::decode ? 1 : shape.n_queries};
-      cases.push_back(measure_case(call, plan, pool, progress, stop));
+      cases.push_back(measure_case(call, plan, means));
     }
   }
   return cases;

@@ -2,13 +2,10 @@
 // measurement behind kvscope bench select and kvscope cost --check.
 #pragma once
 
-#include <stop_token>
-
+#include "analysis/cli/bench_report.hpp"
 #include "analysis/cli/bench_workload.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/cost/work.hpp"
-#include "core/base/parallel.hpp"
-#include "core/base/progress.hpp"
 #include "core/base/vocabulary.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "core/selectors/score_engine.hpp"
@@ -64,7 +61,6 @@ std::vector<Budget> default_bench_budgets();
 std::vector<MethodSpec> all_methods_of_registry();
 
 /// Throws Interrupted on a stop.
-std::vector<SelectBenchCase> run_select_bench(const SelectBenchPlan& plan, ThreadPool& pool,
-                                              const ProgressFn& progress, std::stop_token stop);
+std::vector<SelectBenchCase> run_select_bench(const SelectBenchPlan& plan, const BenchMeans& means);
 
 }  // namespace kvscope::cli

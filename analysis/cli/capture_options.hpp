@@ -1,4 +1,4 @@
-// What to record and how to store it: the options of `record` that `bench record` shares.
+// What to record and how to store it: the options of `record`.
 #pragma once
 
 #include <string>

@@ -14,10 +14,10 @@ namespace kvscope::cli {
 struct WorkOptions {
   std::optional<int> threads;
   ProgressMode progress = ProgressMode::automatic;
+  const char* threads_help = "worker threads; never changes a result [all cores]";
 
   void declare(OptionSet& options) {
-    options.add("threads", "N", "worker threads; never changes a result [all cores]", threads,
-                in(1, 1024));
+    options.add("threads", "N", threads_help, threads, in(1, 1024));
     options.add("progress", "HOW",
                 "what to show on standard error; auto is a bar on a terminal, else nothing",
                 progress);

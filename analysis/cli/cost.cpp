@@ -10,6 +10,7 @@
 #include "analysis/cli/cost_check.hpp"
 #include "analysis/cli/cost_counts.hpp"
 #include "analysis/cli/cost_shape.hpp"
+#include "analysis/cli/filled_text.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/replay_arguments.hpp"
@@ -77,16 +78,16 @@ std::string describe_ledger(const Json& report) {
   }
   std::string text = table.text() + "\n";
   for (const Json& sentence : report.at("headlines")) text += sentence.get<std::string>() + "\n";
-  TextTable groups({"predictions", "rows", "median error", "within 20 %"});
-  for (const Json& group : report.at("groups")) {
-    groups.add_row({group.at("title").get<std::string>(), number_cell(group, "predicted_rows"),
-                    percent_cell(group, "median_error"), number_cell(group, "within_20_percent")});
-  }
+  const std::string groups =
+      filled_table(report.at("groups"), {{"predictions", "{title}"},
+                                         {"rows", "{predicted_rows}"},
+                                         {"median error", "{median_error:%}"},
+                                         {"within 20 %", "{within_20_percent}"}});
   text += fmt::format(
       "\n{}Rows that calibrate gave a constant of a profile; bound: the published time is an upper "
       "limit; variant: the figure of the row above under another assumption. None of these "
       "counts.\n",
-      groups.text());
+      groups);
   return text;
 }
 

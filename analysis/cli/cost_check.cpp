@@ -102,7 +102,7 @@ Json cost_check(const CheckOptions& options, const ProgressFn& progress,
       ThreadPool pool(n_threads);
       std::optional<MachineMeter> meter;
       if (!given) meter.emplace(pool, clock).measure(progress, stop);
-      const std::vector<SelectBenchCase> cases = run_select_bench(plan, pool, progress, stop);
+      const std::vector<SelectBenchCase> cases = run_select_bench(plan, {pool, progress, stop});
       // Once more: a machine that was busy before the calls may not be after them.
       if (meter) meter->measure(progress, stop);
       const HardwareProfile hardware = meter ? meter->profile(cpu_name()) : *given;

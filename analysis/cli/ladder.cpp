@@ -2,6 +2,7 @@
 #include "analysis/kinds/ladder.hpp"
 
 #include "analysis/cli/analyze_command.hpp"
+#include "analysis/cli/filled_text.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "core/base/fields_json.hpp"
@@ -72,20 +73,16 @@ class LadderCommand final : public AnalyzeCommand {
     return analyze_ladder(traces[0], ladder_options(), run);
   }
   std::string more_text(const Json& summary) const override {
-    TextTable table({"rung", "mass", "output error", "keys", "KiB", "together: mass",
-                     "output error", "keys", "KiB", ""});
-    const auto kib = [](const Json& row, const char* key) {
-      return number_text(total_of(row, key) / 1024.0);
-    };
-    for (const Json& row : summary["rows"]) {
-      table.add_row({row["rung"].get<std::string>(), number_cell(row, "mass"),
-                     number_cell(row, "output_error"), number_cell(row, "kept"), kib(row, "bytes"),
-                     number_cell(row, "together_mass"), number_cell(row, "together_output_error"),
-                     number_cell(row, "together_kept"), kib(row, "together_bytes"),
-                     row["refused"] == "" ? std::string()
-                                          : "not taken: " + row["refused"].get<std::string>()});
-    }
-    return "\n" + table.text();
+    return "\n" + filled_table(summary["rows"], {{"rung", "{rung}"},
+                                                 {"mass", "{mass}"},
+                                                 {"output error", "{output_error}"},
+                                                 {"keys", "{kept}"},
+                                                 {"KiB", "{bytes:KiB}"},
+                                                 {"together: mass", "{together_mass}"},
+                                                 {"output error", "{together_output_error}"},
+                                                 {"keys", "{together_kept}"},
+                                                 {"KiB", "{together_bytes:KiB}"},
+                                                 {"", "not taken: {refused}?"}});
   }
   std::string headline(const Json& totals) const override {
     return fmt::format(

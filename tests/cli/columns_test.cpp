@@ -151,15 +151,7 @@ TEST_CASE(
   CHECK(of_words({"--layers", "1", "--heads", "0"}).out ==
         of_words({"--layer", "1", "--head", "0"}).out);
 
-  const Words plan = {"bench", "traceset", "--limit", "0"};
-  const auto planned = kvscope_run(with(plan, {"--lengths", "4096", "--n-layers", "4"}));
-  const auto as_before = kvscope_run(with(plan, {"--tokens", "4096", "--layers", "4"}));
-  CHECK(planned.code == 0);
-  CHECK(as_before.out == planned.out);
-  CHECK_THAT(as_before.err, ContainsSubstring("--layers is called --n-layers now") &&
-                                ContainsSubstring("--tokens is called --lengths now"));
-  for (const Words& command :
-       {Words{"fit", "draft"}, plan, {"explain"}, {"analyze", "attention-map"}})
+  for (const Words& command : {Words{"fit", "draft"}, {"explain"}, {"analyze", "attention-map"}})
     CHECK_THAT(kvscope_run(with(command, {"--help"})).out,
                !ContainsSubstring("--layer ") && !ContainsSubstring("--head "));
 }

@@ -57,7 +57,6 @@ TEST_CASE("a signal ends every long command within seconds") {
        file("o17.csv")},
       {"bench", "prefill", "--lengths", "20000"},
       {"bench", "decode", "--lengths", "20000"},
-      {"bench", "record", "--lengths", "20000", "--dir", dir.path().string()},
       {"bench", "live", "--lengths", "20000"},
       {"bench", "select"},
       {"cost", "--check"},

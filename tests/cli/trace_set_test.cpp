@@ -135,32 +135,6 @@ TEST_CASE("no output takes the place of a part of a set that is read, and none o
   refused(with(base, {"layers=3"}), 3, {"t.layers-0-2.h5 exists; --overwrite replaces it"});
 }
 
-TEST_CASE("bench traceset plans a long recording, tries a small one and leaves no file") {
-  const TempDir dir;
-  const Words small = {
-      "bench", "traceset", "--lengths", "4096",     "--n-layers", "4",     "--n-q",
-      "4",     "--n-kv",   "2",         "--d-head", "32",         "--dir", dir.path().string(),
-      "--json"};
-  const auto report = ran(with(small, {"--limit", "0.004"})).json();
-  CHECK(report.at("layer_bytes") == 8 * 32 * 4096 * 2);
-  CHECK(report.at("plan").size() == 3);  // one file, layers=2, layers
-  CHECK(report.at("plan")[2].at("files") == 4);
-  CHECK(report.at("units").size() == 1);
-  CHECK(report.at("units")[0].at("units") == 4);
-  // k and v in f32, k in f64, a query
-  CHECK(report.at("units")[0].at("memory") == 32 * (16 * 2 * 4096 + 4 * 4));
-  CHECK(report.at("units")[0].at("read_bytes") == 2 * 2 * 32 * 4096 * 2);
-  CHECK(report.at("tried").at("layers") == 2);
-  CHECK(report.at("tried").at("tokens") <= 4096);
-  CHECK(report.at("tried").at("unit_seconds") > 0.0);
-  CHECK(fs::is_empty(dir.path()));
-  CHECK_FALSE(ran(with(small, {"--limit", "0"})).json().contains("tried"));
-  for (const Words& wrong : {Words{"--limit", "-1"}, Words{"--tokens", "0"}, Words{"--n-q", "3"},
-                             Words{"--limit", "0.000001"}}) {
-    refused(with(small, wrong), 2, {});
-  }
-}
-
 TEST_CASE("a killed recording of a set is recovered, up to the last unit that all parts have") {
   const TempDir dir;
   const std::string set = dir.file("t.kvset");

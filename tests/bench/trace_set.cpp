@@ -1,10 +1,10 @@
-// kvscope bench traceset: what a long recording takes as a trace set, planned in a table and tried
-// with made-up numbers as far as a limit allows.
+// What a long recording takes as a trace set, planned and tried with made-up numbers as far as a
+// limit allows.
+//
+//   bench_trace_set [--lengths N] [--n-layers N] [--dir DIR] [--limit GIB] ...
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "analysis/cli/bench_report.hpp"
-#include "analysis/cli/capture_options.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/units/unit_cost.hpp"
@@ -12,6 +12,7 @@
 #include "core/sim/replay.hpp"
 #include "core/sim/replay_heads.hpp"
 #include "core/trace/memory_trace.hpp"
+#include "tests/bench/bench_program.hpp"
 #include "traces/reader.hpp"
 #include "traces/trace_set.hpp"
 
@@ -75,7 +76,7 @@ void write_noise(TraceReceiver& receiver, const TraceInfo& info, const ProgressF
     Tensor<float> k({info.n_kv, n_tok, info.d_head});
     Tensor<float> v({info.n_kv, n_tok, info.d_head});
     for (const Index layer : info.layers) {
-      if (stop.stop_requested()) throw Interrupted("bench traceset stopped");
+      if (stop.stop_requested()) throw Interrupted("bench_trace_set was stopped");
       for (Tensor<float>* one : {&q, &k, &v}) noise.fill(one->flat(), which++);
       receiver.write_layer({.layer = layer, .q = q.view(), .k = k.view(), .v = v.view()});
     }
@@ -115,30 +116,24 @@ class TemporarySet {
   std::vector<fs::path> files_;
 };
 
-class BenchTraceset final : public BenchReportCommand {
+class BenchTraceSet final : public BenchProgram {
  public:
   CommandCard card() const override {
     return {
-        "bench traceset",
-        "sizes, memory and time of a long recording as a trace set",
-        "Plans a recording of --layers layers and --tokens tokens: what it takes as one file "
+        "bench_trace_set", "sizes, memory and time of a long recording as a trace set",
+        "Plans a recording of --n-layers layers and --lengths tokens: what it takes as one file "
         "and as sets, what a unit of a sweep (one layer) reads and holds. "
         "Then it writes such a set of made-up numbers, with all tokens and as many layers as "
         "--limit allows, at least two, and fewer tokens where these do not fit; opens it, reads "
         "a layer, and replays a decode step of quest over it, with as many tokens as half of "
         "the free memory holds. Times of the plan follow from these rates in proportion to "
-        "bytes and tokens. The files are removed at the end. --limit 0 plans without trying.",
-        {{"kvscope bench traceset", "one million tokens of 32 layers; tries 1 GiB of it here"},
-         {"kvscope bench traceset --dir /scratch --limit 100 --json",
-          "on another disk, up to 100 GiB"}}};
+        "bytes and tokens. The files are removed at the end. --limit 0 plans without trying."};
   }
 
  protected:
   void declare_bench(OptionSet& options) override {
     options.add("lengths", "N", "tokens of the recording", n_tokens_, in(1, 100'000'000));
-    options.renamed("tokens", "lengths");
     options.add("n-layers", "N", "layers", n_layers_, in(1, 1000));
-    options.renamed("layers", "n-layers");
     options.add("n-q", "N", "query heads", n_q_, in(1, 1024));
     options.add("n-kv", "N", "KV heads", n_kv_, in(1, 1024));
     options.add("d-head", "N", "channels of a head", d_head_, in(1, 1024));
@@ -157,17 +152,12 @@ class BenchTraceset final : public BenchReportCommand {
       throw UsageError("--limit: expected a value in [0, 1e6] GiB, found {}", limit_);
   }
 
-  Json measure(const Means& means) const override {
+  Json measure(const BenchMeans& means) const override {
     const TraceInfo whole = info_of(n_layers_, n_tokens_);
-    Json report = {{"bench", "traceset"},
-                   {"tokens", n_tokens_},
-                   {"layers", n_layers_},
-                   {"n_q", n_q_},
-                   {"n_kv", n_kv_},
-                   {"d_head", d_head_},
-                   {"dtype", std::string(name_of(dtype_))},
-                   {"chunk", chunk_},
-                   {"layer_bytes", layer_bytes(whole)},
+    Json report = {{"tokens", n_tokens_},   {"layers", n_layers_},
+                   {"n_q", n_q_},           {"n_kv", n_kv_},
+                   {"d_head", d_head_},     {"dtype", std::string(name_of(dtype_))},
+                   {"chunk", chunk_},       {"layer_bytes", layer_bytes(whole)},
                    {"plan", plan_of(whole)}};
     if (limit_ > 0.0) {
       const Json tried = try_it(whole, means);
@@ -177,46 +167,6 @@ class BenchTraceset final : public BenchReportCommand {
       report["units"] = units_of(whole, nullptr);
     }
     return report;
-  }
-
-  std::string describe(const Json& report) const override {
-    const auto bytes = [](const Json& value) { return bytes_text(value.get<double>()); };
-    const auto seconds = [](const Json& value) {
-      return value.is_null() ? std::string("-") : seconds_text(value.get<double>());
-    };
-    std::string out = fmt::format(
-        "{} tokens, {} layers of {} query and {} KV heads of {} channels in {}: {} a layer\n\n",
-        report.at("tokens").get<Index>(), report.at("layers").get<Index>(),
-        report.at("n_q").get<Index>(), report.at("n_kv").get<Index>(),
-        report.at("d_head").get<Index>(), report.at("dtype").get<std::string>(),
-        bytes(report.at("layer_bytes")));
-    TextTable plan({"split", "files", "a file", "all"});
-    for (const Json& row : report.at("plan")) {
-      plan.add_row({row.at("split").get<std::string>(), row.at("files").dump(),
-                    bytes(row.at("file_bytes")), bytes(row.at("set_bytes"))});
-    }
-    TextTable units({"unit", "units", "reads k, v", "memory", "reading", "a decode step of quest"});
-    for (const Json& row : report.at("units")) {
-      units.add_row({row.at("unit").get<std::string>(), row.at("units").dump(),
-                     bytes(row.at("read_bytes")), bytes(row.at("memory")),
-                     seconds(row.at("read_seconds")), seconds(row.at("step_seconds"))});
-    }
-    out += plan.text() + "\n" + units.text();
-    if (!report.contains("tried")) return out;
-    const Json& tried = report.at("tried");
-    const double rate = tried.at("bytes").get<double>() / tried.at("write_seconds").get<double>();
-    return out +
-           fmt::format(
-               "\ntried with {} layers and {} tokens ({}): written in {} ({}/s) with {} of "
-               "memory; opened in {}; k and "
-               "v of a layer read in {} with {} of memory; a unit of {} tokens in {} with {} of "
-               "memory (planned {})\n",
-               tried.at("layers").get<Index>(), tried.at("tokens").get<Index>(),
-               bytes(tried.at("bytes")), seconds(tried.at("write_seconds")), bytes_text(rate),
-               bytes(tried.at("write_memory")), seconds(tried.at("open_seconds")),
-               seconds(tried.at("read_seconds")), bytes(tried.at("read_memory")),
-               tried.at("unit_tokens").get<Index>(), seconds(tried.at("unit_seconds")),
-               bytes(tried.at("unit_memory")), bytes(tried.at("unit_memory_planned")));
   }
 
  private:
@@ -261,7 +211,7 @@ class BenchTraceset final : public BenchReportCommand {
     return info_of(n_layers, n_tokens);
   }
 
-  Json try_it(const TraceInfo& whole, const Means& means) const {
+  Json try_it(const TraceInfo& whole, const BenchMeans& means) const {
     const TraceInfo info = smaller(whole);
     const double estimate = static_cast<double>(estimated_set_bytes(info, per_part_));
     std::error_code error;
@@ -350,6 +300,9 @@ class BenchTraceset final : public BenchReportCommand {
 
 }  // namespace
 
-KVSCOPE_COMMAND(880, BenchTraceset)
-
 }  // namespace kvscope::cli
+
+int main(int argc, char** argv) {
+  kvscope::cli::BenchTraceSet command;
+  return kvscope::cli::run_bench_program(command, argc, argv);
+}

@@ -1,0 +1,30 @@
+// Texts with places for values, as "{mass:%} of {keys} keys", and tables whose cells are such
+// texts: how a report in JSON is said to people.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/base/vocabulary.hpp"
+
+namespace kvscope::cli {
+
+/// `text` with values of an object in place of {key}: words as they are, numbers with four
+/// digits, {key:3} with three, {key:%} as percent, {key:s} as a time, {key:ms} in milliseconds,
+/// {key:KiB} in these, {key:.2f} with two decimals; "-" for what is not there, as an empty word.
+std::string filled_in(std::string_view text, const nlohmann::ordered_json& values);
+
+/// A column of a table: its header, and the text of a cell.
+struct FilledColumn {
+  std::string_view header;
+  std::string_view cell;
+};
+
+/// A line for each row. A cell is "-" if one of its values is not there, or nothing if its text
+/// ends with "?", which is left out.
+std::string filled_table(const nlohmann::ordered_json& rows, std::span<const FilledColumn> columns);
+inline std::string filled_table(const nlohmann::ordered_json& rows,
+                                std::initializer_list<FilledColumn> columns) {
+  return filled_table(rows, std::span(columns.begin(), columns.size()));
+}
+
+}  // namespace kvscope::cli
