@@ -208,7 +208,7 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
                        value_->cos_mean_query[*row_]);
   }
 
-  std::optional<std::size_t> row_;  // of the selected query, or the nearest one measured
+  std::optional<std::size_t> row_;    // of the selected query, or the nearest one measured
   std::vector<TheoremBound> bounds_;  // of the panels of picture_
   plot::Figure picture_;
 };
