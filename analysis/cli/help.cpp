@@ -1,5 +1,6 @@
 #include "analysis/cli/help.hpp"
 
+#include <map>
 #include <sstream>
 
 #include "analysis/cli/kit.hpp"
@@ -119,7 +120,16 @@ std::string group_text(const std::string& group) {
   return out + fmt::format("\nkvscope {} KIND --help tells the options of one.\n", group);
 }
 
-std::string command_text(const Command& command, const OptionSet& options) {
+namespace {
+
+/// Name and explanation of an option, as every command that has it prints them.
+using OptionText = std::pair<std::string, std::string>;
+OptionText text_of(const OptionSpec& spec) {
+  return {left_column(spec), right_column(spec)};
+}
+
+std::string command_text(const Command& command, const OptionSet& options,
+                         std::span<const OptionText> told_elsewhere) {
   std::string summary = command.summary();
   std::string out =
       fmt::format("kvscope {}: {}\n\n{}\n", command.name(), summary, usage_line(command, options));
@@ -132,15 +142,67 @@ std::string command_text(const Command& command, const OptionSet& options) {
   for (const auto& spec : options.positionals())
     add_two_columns(out, spec.name, right_column(spec), width);
   out += "\noptions:\n";
+  std::vector<std::string> shared;
   for (const auto& spec : options.options()) {
-    if (spec.name != "help") add_two_columns(out, left_column(spec), right_column(spec), width);
+    if (spec.name == "help") continue;
+    const OptionText text = text_of(spec);
+    if (std::ranges::find(told_elsewhere, text) != told_elsewhere.end()) {
+      shared.push_back("--" + spec.name);
+    } else {
+      add_two_columns(out, text.first, text.second, width);
+    }
   }
   add_two_columns(out, "-h, --help", "print this text", width);
+  if (!shared.empty())
+    out += wrap(
+        fmt::format("and, of those that several commands share: {}", fmt::join(shared, ", ")), 2);
   const auto examples = command.examples();
   if (!examples.empty()) out += "\nexamples:\n";
   for (const auto& example : examples)
     out += fmt::format("  {}\n      {}\n", example.command, example.meaning);
   return out;
+}
+
+/// Options that several commands explain in the same words, by name: of several explanations of a
+/// name the one that most of them have.
+std::vector<OptionText> shared_options(std::span<const OptionSet> declared) {
+  constexpr int kSeveral = 3;
+  std::map<OptionText, int> counts;
+  for (const OptionSet& options : declared) {
+    for (const auto& spec : options.options()) {
+      if (spec.name != "help") ++counts[text_of(spec)];
+    }
+  }
+  std::map<std::string, std::pair<int, OptionText>> most;  // by what stands on the left
+  for (const auto& [text, n] : counts) {
+    auto& known = most[text.first];
+    if (n >= kSeveral && n > known.first) known = {n, text};
+  }
+  std::vector<OptionText> shared;
+  for (const auto& [left, best] : most) {
+    if (best.first > 0) shared.push_back(best.second);
+  }
+  return shared;
+}
+
+/// The help of every command; options that several of them share stand once, at the end.
+std::string all_commands_text() {
+  const auto commands = all_commands();
+  std::vector<OptionSet> declared;
+  for (const auto& command : commands) command->declare(declared.emplace_back());
+  const std::vector<OptionText> shared = shared_options(declared);
+  std::string out;
+  for (std::size_t i = 0; i < declared.size(); ++i)
+    out += command_text(*commands[i], declared[i], shared) + '\n';
+  out += "Options that several commands share\n\n";
+  for (const auto& [left, right] : shared) add_two_columns(out, left, right, 26);
+  return out;
+}
+
+}  // namespace
+
+std::string command_text(const Command& command, const OptionSet& options) {
+  return command_text(command, options, {});
 }
 
 std::string manual_page() {
@@ -211,7 +273,7 @@ class HelpCommand final : public Command {
     return {{"kvscope help analyze quest", "the same as kvscope analyze quest --help"}};
   }
   void declare(OptionSet& options) override {
-    options.flag("all", "print the help of every command, one after another", all_);
+    options.flag("all", "print the help of every command, shared options once", all_);
     options.flag("man", "print the manual page (troff) instead", man_);
     options.flag("json", "print arguments and options of every command, or of one, as JSON", json_);
     options.positional("COMMAND", "whose help to print", words_, /*required=*/false);
@@ -222,14 +284,7 @@ class HelpCommand final : public Command {
       return kOk;
     }
     if (all_) {
-      std::string out;
-      for (const auto& command : all_commands()) {
-        OptionSet options;
-        command->declare(options);
-        if (!out.empty()) out += '\n';
-        out += command_text(*command, options);
-      }
-      print(out);
+      print(all_commands_text());
       return kOk;
     }
     const std::string wanted = fmt::format("{}", fmt::join(words_, " "));

@@ -374,20 +374,11 @@ def damage_value(rng, value, depth=0):
 
 
 def options(attack):
-    """Every option of every command with odd values; the manual says which there are."""
-    help_text = subprocess.run([attack.program, "help", "--all"], capture_output=True,
-                               check=True).stdout.decode()
-    known = []
-    command = None
-    for line in help_text.splitlines():
-        if line.startswith("kvscope ") and ": " in line:
-            command = line.split(":")[0].split()[1:]
-        words = line.replace(",", " ").split()
-        if command and line.startswith("  ") and any(w.startswith("--") for w in words[:2]):
-            option = next(w for w in words if w.startswith("--"))
-            at = words.index(option)
-            takes_value = at + 1 < len(words) and words[at + 1].isupper()
-            known.append((command, option, takes_value))
+    """Every option of every command with odd values; the program says which there are."""
+    commands = json.loads(subprocess.run([attack.program, "help", "--json"], capture_output=True,
+                                         check=True).stdout)
+    known = [(command["name"].split(), "--" + option["name"], option["value"] != "")
+             for command in commands for option in command["options"]]
     slow = {"bench", "explorer"}  # measure by design
     known = [k for k in known if k[0][0] not in slow and k[1] not in ("--out", "--journal")
              and k[:2] != (["cost"], "--check")]
