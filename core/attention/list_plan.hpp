@@ -22,14 +22,22 @@ struct ListPlan {
     page_bounds,  // of pages: the bound of a query's products by the exact box of a page (Quest)
     channels,     // products with the mean query in its n_channels largest channels (SparQ)
   };
-  /// As PageRule and PageOwner of core/selectors/page_lists.hpp.
-  enum class Pages { eval, kernel, frontier, hub };
+  /// How many pages a budget of tokens buys in decode, and whether the last page has to compete.
+  enum class Pages {
+    eval,      // Quest's accuracy tables: max(3, tokens / page), every page competes, the last too
+    kernel,    // Quest's kernels: tokens / page including the last page, which is always kept
+    frontier,  // sparse-frontier: tokens / page, and the last page on top
+    hub,       // sparse-attention-hub: tokens / page rounded up, every page competes
+  };
+  /// Who owns a list, and how a group's scores become one.
   enum class Owner { q_head, group_sum, group_max };
 
   By by = By::nothing;
   Index budget = 0;  // in tokens
   Owner owner = Owner::q_head;
-  bool forces_own = false;  // keys before the call compete, its own come on top
+  /// Keys before the call compete, its own come on top; by page_bounds whole pages before it, and
+  /// the page that its first token cuts comes on top too.
+  bool forces_own = false;
   bool joins_rows = false;  // one list for all rows of the call (with group_sum and forces_own)
   Index n_sink = 0;         // by place
   Index n_queries = 16;     // by far_cosines
@@ -41,6 +49,15 @@ struct ListPlan {
 
   bool operator==(const ListPlan&) const = default;
 };
+
+/// Pages that `budget` tokens buy of n_pages with n_keys keys, the last page included where the
+/// rule says so: all of them where the budget covers the keys (the published quotients of whole
+/// pages would drop a page there whenever the last one is not full).
+Index pages_kept(ListPlan::Pages rule, Index budget, Index page_size, Index n_keys, Index n_pages);
+
+/// How many keys before a call that begins there the one list of a KV head keeps; for plans that
+/// join rows.
+Index kept_before(const ListPlan& plan, Index pos_begin);
 
 /// How many keys the lists of a layer's call keep.
 struct ListCounts {

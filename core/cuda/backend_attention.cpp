@@ -140,8 +140,16 @@ bool CudaCall::choose(Index layer, const ListPlan& plan, const Block&) {
   }
   if (plan.by == ListPlan::By::page_bounds) {
     const bool is_wide = plan.owner != ListPlan::Owner::group_sum && config_.group() > kMostGroup;
-    if (n_tok_ != 1 || is_wide) return false;
-    quest_ = &store_.quest(layer, plan);
+    if ((n_tok_ != 1 && !plan.forces_own) || is_wide) return false;
+    Quest& quest = store_.quest(layer, plan, n_tok_);
+    if (plan.forces_own) {
+      quest.append(store_.k(layer), store_.n_past(), n_tok_, work_.stream);
+      quest.choose_before(q_rows_, store_.n_past(), n_tok_, work_.stream);
+      choice_ = {quest.lists_before(), /*per_row=*/false, /*adds_own=*/true};
+      picked_ = plan;
+      return true;
+    }
+    quest_ = &quest;
     if (quest_->steps_in_one_kernel()) {  // and attend_chosen() hands on what it found
       quest_->step(rows_of(layer), answer_, lse_, work_.stream);
     } else {

@@ -212,8 +212,10 @@ Quoka& KvRows::quoka(Index layer, const ListPlan& plan, Index n_tok) {
   return *noted.method;
 }
 
-Quest& KvRows::quest(Index layer, const ListPlan& plan) {
+Quest& KvRows::quest(Index layer, ListPlan plan, Index n_tok) {
   Noted<Quest>& noted = quest_[static_cast<std::size_t>(layer)];
+  if (noted.method && plan.forces_own) plan.owner = noted.plan.owner;  // of steps
+  plan.forces_own = plan.joins_rows = false;
   if (!noted.method || noted.plan != plan) {
     noted = {};
     noted.method = std::make_unique<Quest>(call_shape(), quest_options(plan));
@@ -223,7 +225,7 @@ Quest& KvRows::quest(Index layer, const ListPlan& plan) {
     noted.method->append(k(layer), noted_until(noted.n_noted),
                          static_cast<int>(n_tokens_ - noted.n_noted), stream_);
   }
-  noted.n_noted = n_tokens_ + 1;  // the call's key is noted by its step
+  noted.n_noted = n_tokens_ + n_tok;  // the caller notes the call's
   return *noted.method;
 }
 

@@ -68,7 +68,7 @@ class KvRows final : public KvStore {
   /// on, with everything noted about the keys before it. The call's own keys are the caller's to
   /// note: QuoKA's choose() does, and Quest's step(), or append().
   Quoka& quoka(Index layer, const ListPlan& plan, Index n_tok);
-  Quest& quest(Index layer, const ListPlan& plan);
+  Quest& quest(Index layer, ListPlan plan, Index n_tok);
 
  private:
   struct HostRows {

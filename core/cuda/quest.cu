@@ -49,28 +49,6 @@ std::int64_t stride_of(int max_pages) {
   return (max_pages + 3) / 4 * 4;
 }
 
-struct Sizes {
-  std::size_t n_lists;
-  std::size_t n_boxes;
-  std::size_t n_bounds;
-  std::size_t n_items;
-};
-
-Sizes sizes_of(const CallShape& shape, const QuestOptions& options) {
-  const auto n_pages = static_cast<std::size_t>(pages_of(shape.capacity, options.page_size));
-  const auto n_batch = static_cast<std::size_t>(shape.n_batch);
-  const auto n_kv = static_cast<std::size_t>(shape.n_kv);
-  const auto d_head = static_cast<std::size_t>(shape.d_head);
-  Sizes sizes;
-  sizes.n_lists = n_batch * static_cast<std::size_t>(
-                                options.owner == QuestOwner::q_head ? shape.n_q : shape.n_kv);
-  sizes.n_boxes = n_batch * n_kv * n_pages * 2 * d_head;
-  sizes.n_bounds = sizes.n_lists *
-                   static_cast<std::size_t>(stride_of(pages_of(shape.capacity, options.page_size)));
-  sizes.n_items = sizes.n_lists * static_cast<std::size_t>(most_items_of(shape, options));
-  return sizes;
-}
-
 CountRule rule_of(QuestPages pages) {
   switch (pages) {
     case QuestPages::eval:
@@ -87,14 +65,33 @@ CountRule rule_of(QuestPages pages) {
 
 }  // namespace
 
-std::size_t Quest::device_bytes(const CallShape& shape, const QuestOptions& options) {
+Quest::Arrays Quest::lay_out(Scratch& plan, const CallShape& shape, const QuestOptions& options) {
   check_options(shape, options);
-  const Sizes sizes = sizes_of(shape, options);
+  const auto n_pages = static_cast<std::size_t>(pages_of(shape.capacity, options.page_size));
+  const auto n_batch = static_cast<std::size_t>(shape.n_batch);
+  const auto d_head = static_cast<std::size_t>(shape.d_head);
+  const std::size_t n_kv_lists = n_batch * static_cast<std::size_t>(shape.n_kv);
+  const std::size_t n_lists = options.owner == QuestOwner::q_head
+                                  ? n_batch * static_cast<std::size_t>(shape.n_q)
+                                  : n_kv_lists;
+  Arrays at;
+  at.boxes = plan.add<std::byte>(n_kv_lists * n_pages * 2 * d_head * size_of(shape.dtype));
+  at.bounds = plan.add<float>(
+      n_lists * static_cast<std::size_t>(stride_of(pages_of(shape.capacity, options.page_size))));
+  at.items =
+      plan.add<std::int32_t>(n_lists * static_cast<std::size_t>(most_items_of(shape, options)));
+  at.counts = plan.add<std::int32_t>(n_lists);
+  at.vectors = plan.add<float>(n_kv_lists * kMostVectors * 2 * d_head);
+  at.n_whole = plan.add<std::int32_t>(n_batch);
+  at.keys =
+      plan.add<std::int32_t>(n_kv_lists * static_cast<std::size_t>(key_stride(shape, options)));
+  at.key_counts = plan.add<std::int32_t>(n_kv_lists);
+  return at;
+}
+
+std::size_t Quest::device_bytes(const CallShape& shape, const QuestOptions& options) {
   Scratch plan;
-  plan.add<std::byte>(sizes.n_boxes * size_of(shape.dtype));
-  plan.add<float>(sizes.n_bounds);
-  plan.add<std::int32_t>(sizes.n_items);
-  plan.add<std::int32_t>(sizes.n_lists);
+  lay_out(plan, shape, options);
   return plan.size();
 }
 
@@ -104,12 +101,8 @@ Quest::Quest(const CallShape& shape, const QuestOptions& options)
       max_pages_(pages_of(shape.capacity, options.page_size)),
       most_items_(most_items_of(shape, options)),
       memory_(device_bytes(shape, options), "Quest's boxes and bounds") {
-  const Sizes sizes = sizes_of(shape, options);
   Scratch plan(memory_.data());
-  boxes_ = plan.add<std::byte>(sizes.n_boxes * size_of(shape.dtype));
-  bounds_ = plan.add<float>(sizes.n_bounds);
-  items_ = plan.add<std::int32_t>(sizes.n_items);
-  counts_ = plan.add<std::int32_t>(sizes.n_lists);
+  at_ = lay_out(plan, shape, options);
 }
 
 int Quest::n_owners() const {
@@ -119,12 +112,12 @@ int Quest::n_owners() const {
 void Quest::append(const void* k, const std::int32_t* n_past, int n_tok, StreamHandle stream) {
   if (n_tok < 1) refuse("at least one new key", n_tok);
   n_appended_ = n_tok;
-  append_boxes(shape_, k, n_past, n_tok, options_.page_size, max_pages_, boxes_, stream);
+  append_boxes(shape_, k, n_past, n_tok, options_.page_size, max_pages_, at_.boxes, stream);
 }
 
 RowScores Quest::bounds_call(const void* q, const std::int32_t* n_past) const {
   RowScores scoring;
-  scoring.rows = boxes_;
+  scoring.rows = at_.boxes;
   scoring.capacity = max_pages_;
   scoring.dtype = shape_.dtype;
   scoring.width = 2 * shape_.d_head;
@@ -139,14 +132,14 @@ RowScores Quest::bounds_call(const void* q, const std::int32_t* n_past) const {
   scoring.page_size = options_.page_size;
   scoring.rows_are_there = n_appended_ == 1;  // it writes the box of n_past's page alone
   scoring.reduce = options_.owner == QuestOwner::q_head ? Reduce::each : Reduce::largest;
-  scoring.scores = bounds_;
+  scoring.scores = at_.bounds;
   scoring.stride = stride_of(max_pages_);
   return scoring;
 }
 
 TopLists Quest::lists_call(const std::int32_t* n_past) const {
   TopLists top;
-  top.scores = bounds_;
+  top.scores = at_.bounds;
   top.stride = stride_of(max_pages_);
   top.n_batch = shape_.n_batch;
   top.n_owners = n_owners();
@@ -154,8 +147,8 @@ TopLists Quest::lists_call(const std::int32_t* n_past) const {
   top.rule = rule_of(options_.pages);
   top.budget = options_.budget;
   top.page_size = options_.page_size;
-  top.items = items_;
-  top.counts = counts_;
+  top.items = at_.items;
+  top.counts = at_.counts;
   top.item_stride = most_items_;
   top.n_blocks = std::clamp(max_pages_ / kScoresPerBlock, 1, 8);
   return top;
@@ -198,7 +191,7 @@ void Quest::attend(const DeviceRows& rows, void* out, float* lse, StreamHandle s
 }
 
 DeviceLists Quest::lists() const {
-  return {items_, counts_, most_items_, n_owners(), options_.page_size};
+  return {at_.items, at_.counts, most_items_, n_owners(), options_.page_size};
 }
 
 }  // namespace kvscope::gpu

@@ -10,6 +10,7 @@
 
 namespace kvscope::gpu {
 
+class Scratch;
 struct RowScores;
 struct TopLists;
 
@@ -49,7 +50,14 @@ class Quest {
   /// boxes; equal bounds: the earlier page.
   void choose(const void* q, const std::int32_t* n_past, StreamHandle stream);
 
-  /// Attention to the last choice; rows.n_tok must be 1.
+  /// Chooses keys for the rows of a chunk or a verification, after append() of the call's keys:
+  /// whole pages before the call, one list per KV head by the sum of all rows' and heads' bounds,
+  /// and the keys of the page that the call's first token cuts. options.owner does not matter.
+  void choose_before(const void* q, const std::int32_t* n_past, int n_tok, StreamHandle stream);
+  /// Its lists, [n_batch, n_kv, most keys].
+  DeviceLists lists_before() const;
+
+  /// Attention to the last choice(); rows.n_tok must be 1.
   void attend(const DeviceRows& rows, void* out, float* lse, StreamHandle stream,
               const AttendOptions& options = {OwnKeys::in_list}) const;
 
@@ -63,9 +71,9 @@ class Quest {
 
   /// The last choice, [n_batch, n_owners, most pages].
   DeviceLists lists() const;
-  const float* bounds() const { return bounds_; }  // [n_batch, n_owners, max_pages()]
+  const float* bounds() const { return at_.bounds; }  // [n_batch, n_owners, max_pages()]
   const void* boxes() const {
-    return boxes_;
+    return at_.boxes;
   }  // [n_batch, n_kv, max_pages(), 2, d_head]: high, low
   int max_pages() const { return max_pages_; }
   int n_owners() const;
@@ -73,6 +81,7 @@ class Quest {
  private:
   RowScores bounds_call(const void* q, const std::int32_t* n_past) const;
   TopLists lists_call(const std::int32_t* n_past) const;
+  static int key_stride(const CallShape& shape, const QuestOptions& options);
 
   CallShape shape_;
   QuestOptions options_;
@@ -80,10 +89,18 @@ class Quest {
   int most_items_ = 0;
   int n_appended_ = 0;  // keys of the last append() or step()
   DeviceBuffer memory_;
-  std::byte* boxes_ = nullptr;
-  float* bounds_ = nullptr;
-  std::int32_t* items_ = nullptr;
-  std::int32_t* counts_ = nullptr;
+  struct Arrays {
+    std::byte* boxes = nullptr;
+    float* bounds = nullptr;
+    std::int32_t* items = nullptr;
+    std::int32_t* counts = nullptr;
+    float* vectors = nullptr;         // of choose_before(): [n_batch, n_kv, 16, 2 d_head]
+    std::int32_t* n_whole = nullptr;  // the same, [n_batch]: pages before the call
+    std::int32_t* keys = nullptr;
+    std::int32_t* key_counts = nullptr;
+  };
+  static Arrays lay_out(Scratch& plan, const CallShape& shape, const QuestOptions& options);
+  Arrays at_;
 };
 
 }  // namespace kvscope::gpu

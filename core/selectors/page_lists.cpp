@@ -101,22 +101,6 @@ std::vector<std::vector<double>> PageSelector::score_owners(const SelectCall& ca
   return scores;
 }
 
-Index pages_kept(PageRule rule, Index budget, Index page_size, Index n_keys, Index n_pages) {
-  // Whole and partial pages together may exceed budget / page.
-  if (budget >= n_keys) return n_pages;
-  switch (rule) {
-    case PageRule::eval:
-      return std::min(std::max<Index>(3, budget / page_size), n_pages);
-    case PageRule::kernel:
-      return std::min(std::max<Index>(1, budget / page_size), n_pages);
-    case PageRule::frontier:
-      return budget / page_size;
-    case PageRule::hub:
-      return std::max<Index>(1, (budget + page_size - 1) / page_size);
-  }
-  return 0;
-}
-
 KeyList PageSelector::make_list(const SelectCall& call, Index kv_head,
                                 std::span<const double> page_scores, TokenRange pages) const {
   std::vector<double> of_alive;  // -infinity for pages that lost all keys

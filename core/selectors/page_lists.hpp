@@ -14,21 +14,8 @@
 
 namespace kvscope {
 
-/// How many pages a budget of `tokens` buys in decode, and whether the last page has to compete.
-enum class PageRule {
-  eval,    // Quest's accuracy tables: max(3, tokens / page), every page competes, the last one too
-  kernel,  // Quest's kernels: tokens / page including the last page, which is always kept
-  frontier,  // sparse-frontier: tokens / page, and the last page on top
-  hub,       // sparse-attention-hub: tokens / page rounded up, every page competes
-};
-
-/// Pages that `budget` tokens buy of n_pages with n_keys keys, the last page included where the
-/// rule says so: all of them where the budget covers the keys (the published quotients of whole
-/// pages would drop a page there whenever the last one is not full).
-Index pages_kept(PageRule rule, Index budget, Index page_size, Index n_keys, Index n_pages);
-
-/// Who owns a decode list of pages, and how a group's scores become one.
-enum class PageOwner { q_head, group_sum, group_max };
+using PageRule = ListPlan::Pages;
+using PageOwner = ListPlan::Owner;  // of decode
 
 class PageSelector : public Selector {
  public:

@@ -79,7 +79,7 @@ KeptTotals KeptTotals::of_plan(const ListPlan& plan, const std::function<ListCou
                       static_cast<double>(std::min(plan.n_sink, call.end) +
                                           std::max(Index{0}, call.end - first_recent)));
   } else if (plan.joins_rows) {
-    const auto past = static_cast<double>(std::min(call.begin, plan.budget));
+    const auto past = static_cast<double>(kept_before(plan, call.begin));
     std::ranges::fill(totals.attended, n_tok * past + n_tok * (n_tok + 1.0) / 2.0);
     std::ranges::fill(totals.loaded, past + n_tok);
   } else {

@@ -178,6 +178,9 @@ TEST_CASE("gpu: methods inside a model choose the lists of the host's engine",
                         Case{"quoka:n-queries=4", 50, 200},
                         Case{"quest:dense-layers=0", 1, 64},
                         Case{"quest-frontier", 1, 96},
+                        Case{"quest:dense-layers=0", 60, 64},
+                        Case{"quest-frontier:page-size=8", 128, 96},
+                        Case{"quest-paper", 100, 40},
                         Case{"quest:owner=group_max,pages=hub,dense-layers=1", 1, 64},
                         Case{"streamingllm", 128, 64},
                         Case{"streamingllm:n-sink=0", 1, 96},
@@ -227,9 +230,7 @@ TEST_CASE("gpu: methods inside a model choose the lists of the host's engine",
     }
     CHECK(compared.n_lists > 0);
     CHECK(compared.farthest < 1e-5);
-    // Quest's plan is that of decode steps
-    const bool is_quest = MethodSpec(c.method).text().starts_with("quest");
-    CHECK((is_quest || compared.n_on_host == 0));
+    CHECK(compared.n_on_host == 0);
     std::printf("%-50s %s: %d lists, %d differ, by at most %.1e\n", c.method, name_of(dtype).data(),
                 compared.n_lists, compared.n_different, compared.farthest);
   }

@@ -288,6 +288,77 @@ TEST_CASE("gpu: Quest's pages and attention are the reference's", "[gpu]") {
   for (const Case& c : cases) check_case(c);
 }
 
+TEST_CASE("gpu: Quest's lists of chunks are whole pages before them by the reference's sums",
+          "[gpu]") {
+  KVSCOPE_NEEDS_DEVICE();
+  using gpu::Dtype, gpu::QuestOwner, gpu::QuestPages;
+  const BatchShape chunk{.n_q = 6, .n_kv = 2, .n_past = {900}, .n_tok = 40};
+  const BatchShape many{.n_q = 8, .n_kv = 2, .d = 64, .n_past = {0, 1, 15, 16, 17, 3333}};
+  const BatchShape f32{.n_q = 6, .n_kv = 2, .n_past = {907}, .n_tok = 128, .dtype = Dtype::f32};
+  const BatchShape longest{.n_q = 8, .n_kv = 2, .n_past = {40000}, .n_tok = 16};
+  const BatchShape copies{.n_past = {9000}, .n_tok = 32, .draw = Draw::copies};
+  const BatchShape one{.n_q = 24, .n_kv = 1, .n_past = {700}, .n_tok = 1};
+  for (const Case& c :
+       {Case{"chunk", chunk, {16, 256, QuestPages::kernel, QuestOwner::q_head}},
+        Case{"few pages", chunk, {16, 20, QuestPages::eval, QuestOwner::group_max}},
+        Case{"no page", chunk, {16, 15, QuestPages::frontier, QuestOwner::q_head}},
+        Case{"rounded up", f32, {64, 130, QuestPages::hub, QuestOwner::group_sum}},
+        Case{"batch of lengths", many, {16, 128, QuestPages::kernel, QuestOwner::q_head}},
+        Case{"pages of one key", f32, {1, 100, QuestPages::eval, QuestOwner::q_head}},
+        Case{"longest", longest, {16, 2048, QuestPages::kernel, QuestOwner::q_head}},
+        Case{"copies", copies, {4, 512, QuestPages::kernel, QuestOwner::group_sum}},
+        Case{"24 heads, one row", one, {16, 64, QuestPages::kernel, QuestOwner::group_sum}},
+        Case{"budget beyond", chunk, {16, 4096, QuestPages::kernel, QuestOwner::q_head}}}) {
+    INFO(c.name);
+    DeviceBatch batch(c.batch);
+    gpu::Quest quest(batch.shape, c.options);
+    note_past(quest, batch, c.batch.n_past);
+    quest.append(batch.k.data(), batch.rows().n_past, batch.n_tok, batch.stream);
+    quest.choose_before(batch.q.data(), batch.rows().n_past, batch.n_tok, batch.stream);
+    batch.stream.wait();
+    const int page_size = c.options.page_size;
+    double farthest = 0.0;
+    for (int b = 0; b < batch.n_batch(); ++b) {
+      const Sequence1& s = batch.sequences[static_cast<std::size_t>(b)];
+      const auto n_pages = static_cast<std::size_t>(s.n_past / page_size);
+      for (int kv_head = 0; kv_head < s.n_kv; ++kv_head) {
+        std::vector<double> bounds(n_pages, 0.0);
+        for (int h = kv_head * s.group(); h < (kv_head + 1) * s.group(); ++h) {
+          for (int row = 0; row < s.n_tok; ++row) {
+            const std::vector<double> more = quest_bounds(s, h, page_size, row);
+            for (std::size_t p = 0; p < n_pages; ++p) bounds[p] += more[p];
+          }
+        }
+        const std::vector<int> found = list_of(quest.lists_before(), b, kv_head);
+        const int n_cut = s.n_past % page_size;
+        const auto n_listed = static_cast<int>(found.size()) - n_cut;
+        std::vector<int> pages;
+        bool is_whole = n_listed >= 0 && n_listed % page_size == 0;
+        for (int i = 0; is_whole && i < n_listed; ++i) {
+          if (i % page_size == 0) pages.push_back(found[static_cast<std::size_t>(i)] / page_size);
+          is_whole = found[static_cast<std::size_t>(i)] == pages.back() * page_size + i % page_size;
+        }
+        CHECK(is_whole);
+        for (int i = 0; is_whole && i < n_cut; ++i)
+          CHECK(found[static_cast<std::size_t>(n_listed + i)] == s.n_past - n_cut + i);
+        double largest = 1.0;
+        for (const double bound : bounds) largest = std::max(largest, std::abs(bound));
+        const auto rule = static_cast<Rule>(c.options.pages);
+        const int n_whole = static_cast<int>(n_pages) * page_size;
+        PageCounts counts = page_counts(rule, c.options.budget, page_size, n_whole);
+        // the last page competes as all others do: of `kernel` one more is kept by its bound
+        if (rule == Rule::kernel) ++counts.n_kept;
+        if (c.options.budget >= n_whole) counts.n_kept = static_cast<int>(n_pages);
+        const ListDifference difference = compare_list(
+            pages, bounds, std::min(counts.n_kept, static_cast<int>(n_pages)), 1e-6 * largest);
+        CHECK(difference.is_right);
+        farthest = std::max(farthest, difference.farthest / largest);
+      }
+    }
+    std::printf("  quest before a call: %-18s farthest %.1e\n", c.name, farthest);
+  }
+}
+
 TEST_CASE("gpu: Quest's steps after each other are those of separate calls", "[gpu]") {
   KVSCOPE_NEEDS_DEVICE();
   using gpu::QuestOwner, gpu::QuestPages;

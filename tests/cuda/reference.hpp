@@ -162,13 +162,14 @@ inline std::vector<double> quoka_scores(const Sequence1& s,
   return scores;
 }
 
-/// Quest: the bound of every page of the context, per query head. The call has one query.
-inline std::vector<double> quest_bounds(const Sequence1& s, int q_head, int page_size) {
+/// Quest: the bound of every page of the context, for one row of a query head.
+inline std::vector<double> quest_bounds(const Sequence1& s, int q_head, int page_size,
+                                        int row = 0) {
   std::vector<double> bounds;
   for (int first = 0; first < s.n_ctx(); first += page_size) {
     double bound = 0.0;
     for (int c = 0; c < s.d; ++c) {
-      const float q = s.q_row(q_head, 0)[c];
+      const float q = s.q_row(q_head, row)[c];
       double best = -std::numeric_limits<double>::infinity();
       for (int pos = first; pos < std::min(first + page_size, s.n_ctx()); ++pos)
         best = std::max(best, static_cast<double>(q) *

@@ -78,4 +78,8 @@ DEVICE_FAULTS = [
                "plan.budget - n_sink", "plan.budget", "live_test"),
     _on_device(92, "rows for the host", "lost wait", "backend_rows.cpp", "rows are copied before they are computed",
                "box.computed.hold_back(box.stream);", ";", "backend_test"),
+    _on_device(93, "Quest in chunks", "swapped sign", "quest_chunk.cu", "the smallest keys meet the queries' positive halves",
+               "fminf(x[i], 0.0f)", "fmaxf(x[i], 0.0f)", "quest_test live_test"),
+    _on_device(94, "Quest in chunks", "lost keys", "quest_chunk.cu", "the keys of the page that a chunk begins in are left out",
+               "n_past[batch] % pages.page_size;", "0;", "quest_test live_test"),
 ]

@@ -56,20 +56,15 @@ class Quest final : public PageSelector {
                            "precision of the stored boxes; 16 keeps them exact", in(1, 16));
 
   std::optional<ListPlan> plan(const Budget& budget, Phase phase) const override {
-    // a call of one token may also be the end of a prompt
-    if (phase != Phase::decode || bound_bits_ != 16 || budget.kind != Budget::Kind::tokens)
-      return std::nullopt;
+    if (bound_bits_ != 16 || budget.kind != Budget::Kind::tokens) return std::nullopt;
     ListPlan plan;
     plan.by = ListPlan::By::page_bounds;
     plan.budget = static_cast<Index>(budget.value);
     plan.page_size = page_size_;
-    plan.pages = rule_ == PageRule::eval       ? ListPlan::Pages::eval
-                 : rule_ == PageRule::kernel   ? ListPlan::Pages::kernel
-                 : rule_ == PageRule::frontier ? ListPlan::Pages::frontier
-                                               : ListPlan::Pages::hub;
-    plan.owner = owner_ == PageOwner::q_head      ? ListPlan::Owner::q_head
-                 : owner_ == PageOwner::group_sum ? ListPlan::Owner::group_sum
-                                                  : ListPlan::Owner::group_max;
+    plan.pages = rule_;
+    plan.owner = phase == Phase::decode ? owner_ : PageOwner::group_sum;
+    // a call of one token may also be the end of a prompt
+    plan.forces_own = plan.joins_rows = phase != Phase::decode;
     return plan;
   }
 

@@ -105,6 +105,8 @@ TEST_CASE("results are the same for any threads and any interruption") {
   CHECK(run("cut", JournalMode::resume, 2) == one);
   CHECK(run("cut", JournalMode::resume, 2) == one);  // nothing left to do
   CHECK_THROWS_AS(run("cut", JournalMode::fresh, 2), IoError);
+  std::ofstream(dir.path() / "empty").flush();  // of a run that was killed before its first line
+  CHECK(run("empty", JournalMode::fresh, 2) == one);
 
   const SimulationSetup other = world.setup({"full"}, {}, Phase::decode);
   const auto other_task = make_perplexity_task(other, options);

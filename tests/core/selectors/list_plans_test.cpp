@@ -54,8 +54,16 @@ TEST_CASE("list plans: QuoKA and Quest with the options that the kernels do not 
   CHECK_FALSE(plan_of("quoka:scope=whole"));
   CHECK_FALSE(plan_of("quoka", "ratio=0.5"));
   CHECK(plan_of("quest", "tokens=64", Phase::decode)->by == ListPlan::By::page_bounds);
-  CHECK_FALSE(plan_of("quest"));
   CHECK_FALSE(plan_of("quest:bound-bits=4", "tokens=64", Phase::decode));
+  for (const Phase phase : {Phase::prefill, Phase::verify}) {
+    const auto plan = plan_of("quest:pages=hub,owner=q_head", "tokens=64", phase);
+    REQUIRE(plan);
+    CHECK(plan->by == ListPlan::By::page_bounds);
+    CHECK(plan->pages == ListPlan::Pages::hub);
+    CHECK(plan->owner == ListPlan::Owner::group_sum);
+    CHECK((plan->forces_own && plan->joins_rows));
+    CHECK_FALSE(plan_of("quest", "ratio=0.5", phase));
+  }
 }
 
 TEST_CASE("list plans: SparQ's holds outside of decode steps") {
@@ -77,7 +85,7 @@ TEST_CASE("list plans: SparQ's holds outside of decode steps") {
   CHECK(plan_in("sparq", Phase::verify));
   CHECK_FALSE(plan_in("sparq", Phase::decode));
   CHECK(plan_in("quest:dense-layers=0", Phase::decode));
-  CHECK_FALSE(plan_in("quest:dense-layers=0", Phase::prefill));
+  CHECK(plan_in("quest:dense-layers=0", Phase::prefill));
 }
 
 TEST_CASE("list plans: what looks at tensors that no plan names has none") {
@@ -131,7 +139,10 @@ TEST_CASE("list plans: keys are counted by the plan as their lists would be") {
   compare(plan, joined, {5, 8});
 
   const Sequence sequence = random_sequence({.n_tokens = 40, .n_decode = 0, .seed = 4});
-  for (const char* method : {"streamingllm:n-sink=0", "streamingllm:n-sink=3"}) {
+  for (const char* method :
+       {"streamingllm:n-sink=0", "streamingllm:n-sink=3", "quest:dense-layers=0,page-size=4",
+        "quest:dense-layers=0,page-size=8,pages=hub", "quest-frontier:page-size=8",
+        "quest:dense-layers=0,page-size=2,pages=eval"}) {
     INFO(method);
     // calls that end among the first tokens, where nothing is left out, and where much is
     SelectorRun run(make_selector(method, sequence), sequence.shape, {{Budget::Kind::tokens, 8.0}},

@@ -1,0 +1,136 @@
+// Quest's choice for the rows of a chunk or a verification: one list per KV head of pages that lie
+// before the call, ranked by the sum of all rows' and heads' bounds, which is one bound of the
+// summed queries.
+#include <algorithm>
+
+#include "core/cuda/launch.cuh"
+#include "core/cuda/ptx.cuh"
+#include "core/cuda/quest.hpp"
+#include "core/cuda/quest_boxes.cuh"
+#include "core/cuda/row_scores.cuh"
+#include "core/cuda/top_lists.cuh"
+
+namespace kvscope::gpu {
+
+namespace {
+
+constexpr int kWarps = 16;
+
+/// One block per KV head and sequence: the sum over its queries of (max(q, 0), min(q, 0)), in f64
+/// and in one order. vectors [n_lists, kMostVectors, 2 kWidth], of which the first is written;
+/// n_whole: the pages that lie before the call.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kWarps * 32)
+    sum_halves_kernel(const T* q, int n_rows, const std::int32_t* n_past, int page_size,
+                      float* vectors, std::int32_t* n_whole) {
+  constexpr int kEach = kWidth / 32;
+  __shared__ double of_warp[kWarps][2][kWidth];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32;
+  const int first = thread % 32 * kEach;  // channel of this lane
+  const int batch = static_cast<int>(blockIdx.y);
+  const std::int64_t list = static_cast<std::int64_t>(batch) * gridDim.x + blockIdx.x;
+  take_turn();
+  const T* const rows = q + list * n_rows * kWidth + first;
+  double high[kEach] = {};
+  double low[kEach] = {};
+#pragma unroll 4
+  for (int row = warp; row < n_rows; row += kWarps) {
+    float x[kEach];
+    load_row_part(rows + static_cast<std::int64_t>(row) * kWidth, x);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      high[i] += static_cast<double>(fmaxf(x[i], 0.0f));
+      low[i] += static_cast<double>(fminf(x[i], 0.0f));
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    of_warp[warp][0][first + i] = high[i];
+    of_warp[warp][1][first + i] = low[i];
+  }
+  __syncthreads();
+  for (int c = thread; c < 2 * kWidth; c += kWarps * 32) {
+    double sum = 0.0;
+    for (int w = 0; w < kWarps; ++w) sum += of_warp[w][c / kWidth][c % kWidth];
+    vectors[list * kMostVectors * 2 * kWidth + c] = static_cast<float>(sum);
+  }
+  if (thread == 0 && blockIdx.x == 0) n_whole[batch] = n_past[batch] / page_size;
+}
+
+/// One block per list: the keys of its pages, and behind them those of the page that the call's
+/// first token cuts.
+__global__ void list_keys_kernel(DeviceLists pages, const std::int32_t* n_past, std::int32_t* keys,
+                                 std::int32_t* counts, int stride) {
+  take_turn();
+  const int batch = static_cast<int>(blockIdx.y);
+  const std::int64_t list = static_cast<std::int64_t>(batch) * gridDim.x + blockIdx.x;
+  const std::int32_t* const items = pages.items + list * pages.stride;
+  std::int32_t* const to = keys + list * stride;
+  const int n_listed = pages.counts[list] * pages.page_size;
+  const int n_cut = n_past[batch] % pages.page_size;
+  for (int i = static_cast<int>(threadIdx.x); i < n_listed; i += static_cast<int>(blockDim.x))
+    to[i] = items[i / pages.page_size] * pages.page_size + i % pages.page_size;
+  for (int i = static_cast<int>(threadIdx.x); i < n_cut; i += static_cast<int>(blockDim.x))
+    to[n_listed + i] = n_past[batch] - n_cut + i;
+  if (threadIdx.x == 0) counts[list] = n_listed + n_cut;
+}
+
+/// How many pages before a call the budget buys, where there are as many: no rule asks how long the
+/// context is then.
+int most_pages_before(const CallShape& shape, const QuestOptions& options) {
+  const Index n_pages = shape.capacity / options.page_size;
+  return static_cast<int>(pages_kept(options.pages, options.budget, options.page_size,
+                                     n_pages * options.page_size, n_pages));
+}
+
+}  // namespace
+
+void Quest::choose_before(const void* q, const std::int32_t* n_past, int n_tok,
+                          StreamHandle stream) {
+  Launch how;
+  how.grid = dim3(static_cast<unsigned>(shape_.n_kv), static_cast<unsigned>(shape_.n_batch));
+  how.threads = kWarps * 32;
+  const int n_rows = shape_.group() * n_tok;
+  const auto sum = [&]<class T>(T) {
+    launch(stream, how, "start the sums of queries",
+           shape_.d_head == 64 ? sum_halves_kernel<T, 64> : sum_halves_kernel<T, 128>,
+           static_cast<const T*>(q), n_rows, n_past, options_.page_size, at_.vectors, at_.n_whole);
+  };
+  if (shape_.dtype == Dtype::bf16) {
+    sum(Bf16());
+  } else {
+    sum(float());
+  }
+
+  RowScores scoring = bounds_call(nullptr, n_past);
+  scoring.form = Vectors::parts;
+  scoring.vectors = at_.vectors;
+  scoring.n_parts = 1;
+  scoring.n_vectors = 1;
+  scoring.n_more = 0;
+  scoring.rows_are_there = false;  // append() came before
+  scoring.reduce = Reduce::largest;
+  score_rows(scoring, stream);
+
+  TopLists top = lists_call(at_.n_whole);
+  top.n_owners = shape_.n_kv;
+  top.rule = CountRule::keys;
+  top.budget = most_pages_before(shape_, options_);
+  make_top_lists(top, stream);
+
+  how.threads = 256;
+  launch(stream, how, "start the keys of pages", list_keys_kernel,
+         DeviceLists{at_.items, at_.counts, most_items_, shape_.n_kv, options_.page_size}, n_past,
+         at_.keys, at_.key_counts, key_stride(shape_, options_));
+}
+
+int Quest::key_stride(const CallShape& shape, const QuestOptions& options) {
+  return most_pages_before(shape, options) * options.page_size + options.page_size;
+}
+
+DeviceLists Quest::lists_before() const {
+  return {at_.keys, at_.key_counts, key_stride(shape_, options_), shape_.n_kv, 1};
+}
+
+}  // namespace kvscope::gpu
