@@ -46,6 +46,8 @@ struct ListPlan {
   Pages pages = Pages::kernel;
   Index n_channels = 0;        // by channels: as channels_of of core/attention/head_share.hpp
   double channel_share = 0.0;  // takes them
+  Index n_latest = 0;          // the same, in steps: of the budget, the latest keys before it
+  bool adds_mean = false;      // the same: the mean value has the share that the list lacks
 
   bool operator==(const ListPlan&) const = default;
 };

@@ -93,6 +93,8 @@ class CudaCall final : public BackendCall, private RemoteRows {
   /// StreamingLLM, the oracle of keys and SparQ (backend_picks.cpp), as choose() and
   /// attend_chosen().
   bool pick(Index layer, const ListPlan& plan);
+  /// SparQ's mean values and its lists' shares of the output, as the host states them.
+  void add_means(Selection& selection);
   void attend_picked(Index layer, Block& out);
   std::vector<std::vector<double>> softmax_votes(std::span<const std::span<const KeyPos>> lists,
                                                  Index first_row, Index end_row) const override;
@@ -180,6 +182,7 @@ class CudaCall final : public BackendCall, private RemoteRows {
   std::optional<ListPlan> streamed_;           // whose keys of a decode step lie in stream_keys
   const std::int32_t* stream_keys_ = nullptr;  // those, and their number for every KV head
   const std::int32_t* stream_counts_ = nullptr;
+  const float* means_ = nullptr;  // of the last choose(): SparQ's mean values
   Choice choice_;
   std::vector<Index> counted_;         // layers in the order of work_.counts
   std::vector<std::uint64_t> counts_;  // of all of them, once they are fetched

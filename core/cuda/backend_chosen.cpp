@@ -58,7 +58,24 @@ Selection CudaCall::chosen_lists() {
       selection.add(list);
     }
   }
+  if (picked_ && picked_->adds_mean) add_means(selection);
   return selection;
+}
+
+void CudaCall::add_means(Selection& selection) {
+  Summaries& to = selection.summaries;
+  to.v = Tensor<float>({config_.n_kv, config_.d_head});
+  to.list_share = Tensor<float>({config_.n_q, Index{n_tok_}});
+  for (Index i = 0; i <= config_.n_kv; ++i) to.begin.push_back(i);
+  const std::span values = to.v.flat();
+  const std::span shares = to.list_share.flat();
+  auto* const fetched = reinterpret_cast<float*>(
+      work_.host_lists.room((values.size() + shares.size()) * sizeof(float)));
+  copy_to_host(fetched, means_, values.size_bytes(), work_.stream);
+  copy_to_host(fetched + values.size(), work_.sparq.shares(), shares.size_bytes(), work_.stream);
+  work_.wait_and_check();
+  std::copy_n(fetched, values.size(), values.begin());
+  std::copy_n(fetched + values.size(), shares.size(), shares.begin());
 }
 
 void CudaCall::count_chosen(Index layer) {

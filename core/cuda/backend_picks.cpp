@@ -13,6 +13,7 @@ namespace kvscope::gpu {
 namespace {
 
 constexpr const char* kUse = "lists";
+constexpr Index kMostShares = 16;  // query heads of a KV head, one less, of SparQ's steps
 
 }  // namespace
 
@@ -27,10 +28,18 @@ bool CudaCall::pick(Index layer, const ListPlan& plan) {
                            static_cast<int>(pos_begin_), work_.stream);
     choice_ = {work_.best_keys.lists(), !plan.joins_rows, plan.forces_own};
   } else if (plan.by == ListPlan::By::channels) {
+    const bool is_of_steps = plan.n_latest > 0 || plan.adds_mean;
+    if (is_of_steps && (n_tok_ != 1 || config_.group() >= kMostShares)) return false;
     const Index n_channels = channels_of(plan.n_channels, plan.channel_share, config_.d_head);
-    work_.sparq.choose(store_.call_shape(),
-                       {static_cast<int>(plan.budget), static_cast<int>(n_channels)},
+    const CallShape shape = store_.call_shape();
+    work_.sparq.choose(shape,
+                       {static_cast<int>(plan.budget), static_cast<int>(n_channels),
+                        static_cast<int>(plan.n_latest)},
                        rows_of(layer), static_cast<int>(pos_begin_), work_.stream);
+    if (plan.adds_mean) {
+      work_.sparq.find_shares(shape, rows_of(layer), work_.stream);
+      means_ = store_.mean_values(layer);
+    }
     choice_ = {work_.sparq.lists(), !plan.joins_rows, plan.forces_own};
   } else if (plan.by != ListPlan::By::place) {
     return false;
@@ -56,6 +65,7 @@ void CudaCall::attend_picked(Index layer, Block& out) {
   if (n_tok_ == 1 || picked_->joins_rows) {
     const OwnKeys own = picked_->forces_own ? OwnKeys::causal : OwnKeys::in_list;
     gpu::attend(store_.call_shape(), rows_of(layer), lists, answer_, lse_, {own}, work_.stream);
+    if (picked_->adds_mean) work_.sparq.mix(store_.call_shape(), means_, answer_, work_.stream);
     hand_on(layer, out, /*may_see_nothing=*/false);  // there is always a key, or the own one
     return;
   }

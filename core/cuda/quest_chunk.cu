@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/cuda/launch.cuh"
+#include "core/cuda/listed_keys.cuh"
 #include "core/cuda/ptx.cuh"
 #include "core/cuda/quest.hpp"
 #include "core/cuda/quest_boxes.cuh"
@@ -58,24 +59,6 @@ __global__ void __launch_bounds__(kWarps * 32)
   if (thread == 0 && blockIdx.x == 0) n_whole[batch] = n_past[batch] / page_size;
 }
 
-/// One block per list: the keys of its pages, and behind them those of the page that the call's
-/// first token cuts.
-__global__ void list_keys_kernel(DeviceLists pages, const std::int32_t* n_past, std::int32_t* keys,
-                                 std::int32_t* counts, int stride) {
-  take_turn();
-  const int batch = static_cast<int>(blockIdx.y);
-  const std::int64_t list = static_cast<std::int64_t>(batch) * gridDim.x + blockIdx.x;
-  const std::int32_t* const items = pages.items + list * pages.stride;
-  std::int32_t* const to = keys + list * stride;
-  const int n_listed = pages.counts[list] * pages.page_size;
-  const int n_cut = n_past[batch] % pages.page_size;
-  for (int i = static_cast<int>(threadIdx.x); i < n_listed; i += static_cast<int>(blockDim.x))
-    to[i] = items[i / pages.page_size] * pages.page_size + i % pages.page_size;
-  for (int i = static_cast<int>(threadIdx.x); i < n_cut; i += static_cast<int>(blockDim.x))
-    to[n_listed + i] = n_past[batch] - n_cut + i;
-  if (threadIdx.x == 0) counts[list] = n_listed + n_cut;
-}
-
 /// How many pages before a call the budget buys, where there are as many: no rule asks how long the
 /// context is then.
 int most_pages_before(const CallShape& shape, const QuestOptions& options) {
@@ -119,10 +102,8 @@ void Quest::choose_before(const void* q, const std::int32_t* n_past, int n_tok,
   top.budget = most_pages_before(shape_, options_);
   make_top_lists(top, stream);
 
-  how.threads = 256;
-  launch(stream, how, "start the keys of pages", list_keys_kernel,
-         DeviceLists{at_.items, at_.counts, most_items_, shape_.n_kv, options_.page_size}, n_past,
-         at_.keys, at_.key_counts, key_stride(shape_, options_));
+  list_keys({at_.items, at_.counts, most_items_, shape_.n_kv, options_.page_size}, shape_.n_batch,
+            n_past, kOfCutPage, at_.keys, at_.key_counts, key_stride(shape_, options_), stream);
 }
 
 int Quest::key_stride(const CallShape& shape, const QuestOptions& options) {

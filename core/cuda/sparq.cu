@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/cuda/launch.cuh"
+#include "core/cuda/listed_keys.cuh"
 #include "core/cuda/ptx.cuh"
 #include "core/cuda/row_scores.cuh"
 #include "core/cuda/top_lists.cuh"
@@ -33,9 +34,9 @@ __device__ void add_warps(double (&of_warp)[kWarps][kWidth], const double (&own)
   __syncthreads();
 }
 
-/// One block per KV head: the channels of largest sum of |q|, then the mean over rows and heads of
-/// the queries in these channels, each divided by its tau. vectors [n_kv, kMostVectors, kWidth], of
-/// which the first is written.
+/// One block per KV head: the channels of largest sum of |q|, then the queries in these channels,
+/// each divided by its tau. vectors [n_kv, kMostVectors, kWidth]: the mean over rows and heads, and
+/// with one row and place for them, each head's behind it.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kWarps * 32)
     mean_query_kernel(const T* q, int n_rows, int n_tok, int n_channels, float* vectors) {
@@ -49,6 +50,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   const int first = thread % 32 * kEach;  // channel of this lane
   const int kv_head = static_cast<int>(blockIdx.x);
   const T* const rows = q + static_cast<std::int64_t>(kv_head) * n_rows * kWidth;
+  float* const out = vectors + static_cast<std::int64_t>(kv_head) * kMostVectors * kWidth;
 
   double own[kEach] = {};
   float x[kEach];
@@ -83,13 +85,16 @@ __global__ void __launch_bounds__(kWarps * 32)
     const double tau = kept > 0.0 ? sqrt(kWidth * kept / all) : sqrt(static_cast<double>(kWidth));
     const double factor = 1.0 / (tau * n_tok);
 #pragma unroll
-    for (int i = 0; i < kEach; ++i)
-      own[i] += is_chosen[first + i] != 0 ? factor * static_cast<double>(x[i]) : 0.0;
+    for (int i = 0; i < kEach; ++i) {
+      const double part = is_chosen[first + i] != 0 ? factor * static_cast<double>(x[i]) : 0.0;
+      own[i] += part;
+      if (n_tok == 1 && n_rows < kMostVectors)
+        out[(1 + row) * kWidth + first + i] = static_cast<float>(part);
+    }
   }
   __syncthreads();  // sum was read
   add_warps<kWidth>(of_warp, own, sum);
   const double n_heads = static_cast<double>(n_rows) / n_tok;
-  float* const out = vectors + static_cast<std::int64_t>(kv_head) * kMostVectors * kWidth;
   for (int c = thread; c < kWidth; c += kWarps * 32) out[c] = static_cast<float>(sum[c] / n_heads);
 }
 
@@ -122,6 +127,7 @@ void Sparq::choose(const CallShape& shape, const SparqOptions& options, const De
   const std::int64_t n_kv = shape.n_kv;
   const std::int64_t stride = (std::int64_t{std::max(n_past, 1)} + 3) / 4 * 4;
   auto* const vectors = vectors_.room<float>(n_kv * kMostVectors * shape.d_head, kUse);
+  scored_with_ = vectors;
   if (shape.dtype == Dtype::bf16) {
     start<Bf16>(shape, rows, options.n_channels, vectors, stream);
   } else {
@@ -142,14 +148,17 @@ void Sparq::choose(const CallShape& shape, const SparqOptions& options, const De
   scoring.stride = stride;
   score_rows(scoring, stream);
 
+  const int n_latest = std::min(options.n_latest, n_past);
+  const std::int32_t n_competing = n_past - n_latest;
+  lists_ = {};
   lists_.n_owners = shape.n_kv;
-  lists_.stride = std::clamp(n_past, 1, options.budget);
+  lists_.stride = std::clamp(n_competing, 1, options.budget);
   TopLists top;
   top.scores = scoring.scores;
   top.stride = stride;
   top.n_owners = shape.n_kv;
-  top.n_past = rows.n_past;
-  top.budget = options.budget;
+  top.n_past = n_latest == 0 ? rows.n_past : competing_.upload(&n_competing, 1, kUse, stream);
+  top.budget = options.budget - n_latest;
   top.items = items_.room<std::int32_t>(n_kv * lists_.stride, kUse);
   top.counts = counts_.room<std::int32_t>(n_kv, kUse);
   top.item_stride = lists_.stride;
@@ -157,6 +166,12 @@ void Sparq::choose(const CallShape& shape, const SparqOptions& options, const De
   make_top_lists(top, stream);
   lists_.items = top.items;
   lists_.counts = top.counts;
+  if (n_latest == 0) return;
+  const int key_stride = std::min(n_past, options.budget);
+  auto* const keys = keys_.room<std::int32_t>(n_kv * key_stride, kUse);
+  auto* const key_counts = key_counts_.room<std::int32_t>(n_kv, kUse);
+  list_keys(lists_, /*n_batch=*/1, rows.n_past, n_latest, keys, key_counts, key_stride, stream);
+  lists_ = {keys, key_counts, key_stride, shape.n_kv, /*page_size=*/1};
 }
 
 }  // namespace kvscope::gpu

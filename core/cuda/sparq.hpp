@@ -1,5 +1,5 @@
-// SparQ's choice of keys for a chunk on the device: the rules of core/selectors/methods/sparq.cpp
-// for calls that are no decode steps (no local keys, no mean value).
+// SparQ's choice of keys on the device, by the rules of core/selectors/methods/sparq.cpp: for
+// chunks, and for decode steps with their latest keys and the mean value.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@ namespace kvscope::gpu {
 struct SparqOptions {
   int budget = 1024;    // keys per KV head, beside the chunk
   int n_channels = 64;  // that score
+  int n_latest = 0;     // of the budget: the keys just before the call
 };
 
 /// Scratch memory, and the lists of the last choice. One sequence; calls put kernels into the
@@ -26,8 +27,18 @@ class Sparq {
   /// The last choice, [n_kv, budget].
   DeviceLists lists() const { return lists_; }
 
+  /// After choose() for one query: which share of the approximate weights the list and the query's
+  /// own key have. At most kMostVectors - 1 query heads per KV head.
+  void find_shares(const CallShape& shape, const DeviceRows& rows, StreamHandle stream);
+  const float* shares() const { return shares_; }  // [n_q]
+  /// out [n_q, 1, d_head] becomes share * out + (1 - share) * mean of its KV head.
+  void mix(const CallShape& shape, const float* means, void* out, StreamHandle stream) const;
+
  private:
-  GrowingBuffer vectors_, scores_, items_, counts_;
+  GrowingBuffer vectors_, scores_, items_, counts_, competing_, keys_, key_counts_;
+  GrowingBuffer head_scores_, share_memory_;
+  const float* scored_with_ = nullptr;  // [n_kv, kMostVectors, d_head]: the mean query, the heads'
+  float* shares_ = nullptr;
   DeviceLists lists_;
 };
 

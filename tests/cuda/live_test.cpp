@@ -204,6 +204,8 @@ TEST_CASE("gpu: methods inside a model choose the lists of the host's engine",
                         Case{"h2o", 100, 64},
                         Case{"knorm", 60, 64},
                         Case{"sparq", 1, 64},
+                        Case{"sparq:mean-value=false,local-share=0", 1, 96},
+                        Case{"sparq:n-channels=8,local-share=0.7", 1, 700},
                         Case{"quoka:queries=nearest", 60, 64},
                         Case{"kascade:anchors=0/3", 100, 96},
                         Case{"lessismore", 100, 96},
@@ -245,8 +247,9 @@ TEST_CASE("gpu: a sequence under a method gives the CPU's logits and counts",
   std::vector<TokenId> tokens;
   for (Index t = 0; t < 700; ++t)
     tokens.push_back(static_cast<TokenId>((t * t / 3 + t * 7) % 4096));
-  for (const char* method : {"full", "quoka", "quest", "snapkv", "tova", "keydiff", "streamingllm",
-                             "oracle-topk", "oracle-topk-group", "oracle-topk-chunk"}) {
+  for (const char* method :
+       {"full", "quoka", "quest", "sparq", "sparq:mean-value=false", "snapkv", "tova", "keydiff",
+        "streamingllm", "oracle-topk", "oracle-topk-group", "oracle-topk-chunk"}) {
     INFO(method);
     ThreadPool pool(2);
     const auto play = [&](const Transformer& model) {

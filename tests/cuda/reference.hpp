@@ -219,8 +219,10 @@ inline std::vector<double> joined_weights(const Sequence1& s, int kv_head, int f
   return joined;
 }
 
-/// SparQ outside of decode steps: the score of every key before the call, of one KV head.
-inline std::vector<double> sparq_scores(const Sequence1& s, int kv_head, int n_channels) {
+/// SparQ: the score of every key before the call, of one KV head; of a query head, with the call's
+/// own keys, in its KV head's channels.
+inline std::vector<double> sparq_scores(const Sequence1& s, int kv_head, int n_channels,
+                                        int q_head = -1) {
   const auto d = static_cast<std::size_t>(s.d);
   std::vector<const float*> rows;
   for (int head = kv_head * s.group(); head < (kv_head + 1) * s.group(); ++head) {
@@ -231,6 +233,7 @@ inline std::vector<double> sparq_scores(const Sequence1& s, int kv_head, int n_c
     for (std::size_t c = 0; c < d; ++c) size[c] += std::abs(static_cast<double>(row[c]));
   }
   const std::vector<int> channels = best_of(size, n_channels);
+  if (q_head >= 0) rows = {s.q_row(q_head, 0)};
   for (const float* row : rows) {
     double all = 0.0, kept = 0.0;
     for (std::size_t c = 0; c < d; ++c) all += std::abs(static_cast<double>(row[c]));
@@ -240,7 +243,7 @@ inline std::vector<double> sparq_scores(const Sequence1& s, int kv_head, int n_c
       query[static_cast<std::size_t>(c)] += static_cast<double>(row[c]) / tau;
   }
   std::vector<double> scores;
-  for (int pos = 0; pos < s.n_past; ++pos) {
+  for (int pos = 0; pos < (q_head < 0 ? s.n_past : s.n_ctx()); ++pos) {
     double score = 0.0;
     for (std::size_t c = 0; c < d; ++c)
       score += query[c] * static_cast<double>(s.k_row(kv_head, pos)[c]);

@@ -80,6 +80,10 @@ DEVICE_FAULTS = [
                "box.computed.hold_back(box.stream);", ";", "backend_test"),
     _on_device(93, "Quest in chunks", "swapped sign", "quest_chunk.cu", "the smallest keys meet the queries' positive halves",
                "fminf(x[i], 0.0f)", "fmaxf(x[i], 0.0f)", "quest_test live_test"),
-    _on_device(94, "Quest in chunks", "lost keys", "quest_chunk.cu", "the keys of the page that a chunk begins in are left out",
-               "n_past[batch] % pages.page_size;", "0;", "quest_test live_test"),
+    _on_device(94, "Quest in chunks", "lost keys", "listed_keys.cu", "the keys of the page that a chunk begins in are left out",
+               "? n_past[batch] % pages.page_size", "? 0", "quest_test live_test"),
+    _on_device(95, "SparQ's steps", "lost key", "sparq_step.cu", "the query's own key has no share of the output",
+               "over_block<false>(kept) + expf(of_key[own] - largest)", "over_block<false>(kept)", "sparq_test"),
+    _on_device(96, "SparQ's steps", "off-by-one", "mean_values.cu", "stretches of values that were summed before are left out",
+               "first == 0 ? 0.0 : at[first * width + c]", "0.0", "sparq_test"),
 ]

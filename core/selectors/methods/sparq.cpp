@@ -65,9 +65,8 @@ class Sparq final : public SharedScoreSelector {
                ? "states which share of the output its own list has (expected mean-value=false)"
                : "";
   }
-  /// Of calls that are no decode steps; in those the mean value stands in for what was left out.
   std::optional<ListPlan> plan(const Budget& budget, Phase phase) const override {
-    if (phase == Phase::decode || budget.kind != Budget::Kind::tokens) return std::nullopt;
+    if (budget.kind != Budget::Kind::tokens) return std::nullopt;
     ListPlan plan;
     plan.by = ListPlan::By::channels;
     plan.budget = static_cast<Index>(budget.value);
@@ -76,6 +75,10 @@ class Sparq final : public SharedScoreSelector {
     plan.channel_share = channel_share_;
     plan.forces_own = true;
     plan.joins_rows = true;
+    if (phase == Phase::decode) {
+      plan.n_latest = n_local(plan.budget);
+      plan.adds_mean = mean_value_;
+    }
     return plan;
   }
 
@@ -173,15 +176,13 @@ class Sparq final : public SharedScoreSelector {
       return SharedScoreSelector::make_list(call, owner, scores, keys, worker, summaries);
     const std::vector<KeyPos> past = candidates(call, owner.kv_head, keys);
     const Index k = call.budget.tokens(static_cast<Index>(past.size()), /*page_size=*/1);
-    const auto n_local =
-        std::min(static_cast<Index>(std::floor(local_share_ * static_cast<double>(k))),
-                 static_cast<Index>(past.size()));
-    const auto local = std::span(past).last(static_cast<std::size_t>(n_local));
+    const Index n_latest = std::min(n_local(k), static_cast<Index>(past.size()));
+    const auto local = std::span(past).last(static_cast<std::size_t>(n_latest));
     std::vector<double> others(scores.begin(), scores.end());
     for (const KeyPos pos : local) {
       others[static_cast<std::size_t>(pos - keys.begin)] = -std::numeric_limits<double>::infinity();
     }
-    KeyList list = top_k_list(others, keys, k - n_local);
+    KeyList list = top_k_list(others, keys, k - n_latest);
     list.forced.assign(local.begin(), local.end());
     force_keys(list, candidates(call, owner.kv_head, chunk_range(call)));
     if (mixes(call)) state_share(call, owner, list, summaries);
@@ -194,6 +195,9 @@ class Sparq final : public SharedScoreSelector {
   }
   Index n_channels(const SelectCall& call) const {
     return channels_of(n_channels_, channel_share_, call.k.dim(2));
+  }
+  Index n_local(Index budget) const {
+    return static_cast<Index>(std::floor(local_share_ * static_cast<double>(budget)));
   }
   bool mixes(const SelectCall& call) const { return mean_value_ && is_decode(call); }
 

@@ -66,13 +66,18 @@ TEST_CASE("list plans: QuoKA and Quest with the options that the kernels do not 
   }
 }
 
-TEST_CASE("list plans: SparQ's holds outside of decode steps") {
+TEST_CASE("list plans: SparQ's say in steps what is kept by rule and what stands for the rest") {
   const auto plan = plan_of("sparq:n-channels=16,local-share=0.5");
   REQUIRE(plan);
   CHECK(plan->by == ListPlan::By::channels);
   CHECK(plan->n_channels == 16);
   CHECK((plan->forces_own && plan->joins_rows));
   CHECK(plan_of("sparq")->channel_share == 0.5);
+  CHECK((plan->n_latest == 0 && !plan->adds_mean));
+  const auto step = plan_of("sparq:local-share=0.3", "tokens=64", Phase::decode);
+  REQUIRE(step);
+  CHECK((step->n_latest == 19 && step->adds_mean));
+  CHECK_FALSE(plan_of("sparq:mean-value=false", "tokens=64", Phase::decode)->adds_mean);
   CHECK_FALSE(plan_of("sparq", "ratio=0.5"));
   const AttentionShape shape{.n_layers = 1, .n_q = 4, .n_kv = 2, .d_head = 8, .max_tokens = 16};
   const auto plan_in = [&](const char* method, Phase phase) {
@@ -83,7 +88,7 @@ TEST_CASE("list plans: SparQ's holds outside of decode steps") {
   };
   CHECK(plan_in("sparq", Phase::prefill));
   CHECK(plan_in("sparq", Phase::verify));
-  CHECK_FALSE(plan_in("sparq", Phase::decode));
+  CHECK(plan_in("sparq", Phase::decode));
   CHECK(plan_in("quest:dense-layers=0", Phase::decode));
   CHECK(plan_in("quest:dense-layers=0", Phase::prefill));
 }
