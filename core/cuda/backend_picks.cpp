@@ -34,12 +34,9 @@ bool CudaCall::pick(Index layer, const ListPlan& plan) {
     const CallShape shape = store_.call_shape();
     work_.sparq.choose(shape,
                        {static_cast<int>(plan.budget), static_cast<int>(n_channels),
-                        static_cast<int>(plan.n_latest)},
+                        static_cast<int>(plan.n_latest), plan.adds_mean},
                        rows_of(layer), static_cast<int>(pos_begin_), work_.stream);
-    if (plan.adds_mean) {
-      work_.sparq.find_shares(shape, rows_of(layer), work_.stream);
-      means_ = store_.mean_values(layer);
-    }
+    if (plan.adds_mean) means_ = store_.mean_values(layer);
     choice_ = {work_.sparq.lists(), !plan.joins_rows, plan.forces_own};
   } else if (plan.by != ListPlan::By::place) {
     return false;

@@ -125,9 +125,11 @@ void Sparq::choose(const CallShape& shape, const SparqOptions& options, const De
     refuse("1 to " + std::to_string(shape.d_head) + " channels", options.n_channels);
   if (rows.n_tok < 1) refuse("at least one query", rows.n_tok);
   const std::int64_t n_kv = shape.n_kv;
-  const std::int64_t stride = (std::int64_t{std::max(n_past, 1)} + 3) / 4 * 4;
+  if (options.finds_shares && (rows.n_tok != 1 || shape.group() >= kMostVectors))
+    refuse("one query and at most 15 heads per KV head for shares", shape.group());
+  const int n_vectors = options.finds_shares ? 1 + shape.group() : 1;
+  const std::int64_t stride = (std::int64_t{n_past} + 1 + 3) / 4 * 4;
   auto* const vectors = vectors_.room<float>(n_kv * kMostVectors * shape.d_head, kUse);
-  scored_with_ = vectors;
   if (shape.dtype == Dtype::bf16) {
     start<Bf16>(shape, rows, options.n_channels, vectors, stream);
   } else {
@@ -141,10 +143,12 @@ void Sparq::choose(const CallShape& shape, const SparqOptions& options, const De
   scoring.width = shape.d_head;
   scoring.n_kv = shape.n_kv;
   scoring.vectors = vectors;
-  scoring.n_vectors = 1;
+  scoring.n_vectors = n_vectors;
+  scoring.reduce = Reduce::each;
   scoring.n_past = rows.n_past;
   scoring.rows_are_there = true;
-  scoring.scores = scores_.room<float>(n_kv * stride, kUse);
+  scoring.n_more = options.finds_shares ? 1 : 0;  // the query's own key
+  scoring.scores = scores_.room<float>(n_kv * n_vectors * stride, kUse);
   scoring.stride = stride;
   score_rows(scoring, stream);
 
@@ -155,7 +159,7 @@ void Sparq::choose(const CallShape& shape, const SparqOptions& options, const De
   lists_.stride = std::clamp(n_competing, 1, options.budget);
   TopLists top;
   top.scores = scoring.scores;
-  top.stride = stride;
+  top.stride = n_vectors * stride;
   top.n_owners = shape.n_kv;
   top.n_past = n_latest == 0 ? rows.n_past : competing_.upload(&n_competing, 1, kUse, stream);
   top.budget = options.budget - n_latest;
@@ -166,12 +170,14 @@ void Sparq::choose(const CallShape& shape, const SparqOptions& options, const De
   make_top_lists(top, stream);
   lists_.items = top.items;
   lists_.counts = top.counts;
-  if (n_latest == 0) return;
-  const int key_stride = std::min(n_past, options.budget);
-  auto* const keys = keys_.room<std::int32_t>(n_kv * key_stride, kUse);
-  auto* const key_counts = key_counts_.room<std::int32_t>(n_kv, kUse);
-  list_keys(lists_, /*n_batch=*/1, rows.n_past, n_latest, keys, key_counts, key_stride, stream);
-  lists_ = {keys, key_counts, key_stride, shape.n_kv, /*page_size=*/1};
+  if (n_latest > 0) {
+    const int key_stride = std::min(n_past, options.budget);
+    auto* const keys = keys_.room<std::int32_t>(n_kv * key_stride, kUse);
+    auto* const key_counts = key_counts_.room<std::int32_t>(n_kv, kUse);
+    list_keys(lists_, /*n_batch=*/1, rows.n_past, n_latest, keys, key_counts, key_stride, stream);
+    lists_ = {keys, key_counts, key_stride, shape.n_kv, /*page_size=*/1};
+  }
+  if (options.finds_shares) find_shares(shape, scoring.scores, stride, rows.n_past, stream);
 }
 
 }  // namespace kvscope::gpu

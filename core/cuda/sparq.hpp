@@ -13,6 +13,9 @@ struct SparqOptions {
   int budget = 1024;    // keys per KV head, beside the chunk
   int n_channels = 64;  // that score
   int n_latest = 0;     // of the budget: the keys just before the call
+  /// Of a call of one query with at most kMostVectors - 1 query heads per KV head: shares() are
+  /// found, too.
+  bool finds_shares = false;
 };
 
 /// Scratch memory, and the lists of the last choice. One sequence; calls put kernels into the
@@ -27,17 +30,18 @@ class Sparq {
   /// The last choice, [n_kv, budget].
   DeviceLists lists() const { return lists_; }
 
-  /// After choose() for one query: which share of the approximate weights the list and the query's
-  /// own key have. At most kMostVectors - 1 query heads per KV head.
-  void find_shares(const CallShape& shape, const DeviceRows& rows, StreamHandle stream);
-  const float* shares() const { return shares_; }  // [n_q]
+  /// [n_q]: which share of the approximate weights the list and the query's own key have.
+  const float* shares() const { return shares_; }
   /// out [n_q, 1, d_head] becomes share * out + (1 - share) * mean of its KV head.
   void mix(const CallShape& shape, const float* means, void* out, StreamHandle stream) const;
 
  private:
   GrowingBuffer vectors_, scores_, items_, counts_, competing_, keys_, key_counts_;
-  GrowingBuffer head_scores_, share_memory_;
-  const float* scored_with_ = nullptr;  // [n_kv, kMostVectors, d_head]: the mean query, the heads'
+  /// scores [n_kv, 1 + group, stride]: the mean query's, then each head's.
+  void find_shares(const CallShape& shape, const float* scores, std::int64_t stride,
+                   const std::int32_t* n_past, StreamHandle stream);
+
+  GrowingBuffer share_memory_;
   float* shares_ = nullptr;
   DeviceLists lists_;
 };

@@ -2,7 +2,6 @@
 // that gets the rest.
 #include "core/cuda/launch.cuh"
 #include "core/cuda/ptx.cuh"
-#include "core/cuda/row_scores.cuh"
 #include "core/cuda/sparq.hpp"
 
 namespace kvscope::gpu {
@@ -25,7 +24,7 @@ __device__ float over_block(float x) {
   return x;
 }
 
-/// A block per query head. scores [n_q, stride] of all keys, the query's own last.
+/// A block per query head. scores [n_kv, 1 + group, stride] of all keys, the query's own last.
 __global__ void __launch_bounds__(kThreads)
     shares_kernel(const float* scores, std::int64_t stride, const std::int32_t* n_past,
                   DeviceLists lists, int group, float* shares) {
@@ -33,7 +32,7 @@ __global__ void __launch_bounds__(kThreads)
   const int thread = static_cast<int>(threadIdx.x);
   const int head = static_cast<int>(blockIdx.x);
   const int list = head / group;
-  const float* const of_key = scores + head * stride;
+  const float* const of_key = scores + (list * (1 + group) + 1 + head % group) * stride;
   const int own = *n_past;
   float largest = -INFINITY;
   for (int key = thread; key <= own; key += kThreads) largest = fmaxf(largest, of_key[key]);
@@ -64,31 +63,14 @@ __global__ void mix_kernel(const float* shares, const float* means, int group, T
 
 }  // namespace
 
-void Sparq::find_shares(const CallShape& shape, const DeviceRows& rows, StreamHandle stream) {
-  constexpr const char* kUse = "SparQ's scores of heads";
-  if (shape.group() >= kMostVectors)
-    throw ShapeError("SparQ's steps on the GPU: expected at most 15 query heads per KV head");
-  const std::int64_t stride = (shape.capacity + 3) / 4 * 4;
-  RowScores scoring;
-  scoring.rows = rows.k;
-  scoring.capacity = shape.capacity;
-  scoring.dtype = shape.dtype;
-  scoring.width = shape.d_head;
-  scoring.n_kv = shape.n_kv;
-  scoring.vectors = scored_with_ + shape.d_head;  // behind the mean query
-  scoring.n_vectors = shape.group();
-  scoring.n_past = rows.n_past;
-  scoring.n_more = 1;
-  scoring.reduce = Reduce::each;
-  scoring.scores = head_scores_.room<float>(shape.n_q * stride, kUse);
-  scoring.stride = stride;
-  score_rows(scoring, stream);
-  shares_ = share_memory_.room<float>(shape.n_q, kUse);
+void Sparq::find_shares(const CallShape& shape, const float* scores, std::int64_t stride,
+                        const std::int32_t* n_past, StreamHandle stream) {
+  shares_ = share_memory_.room<float>(shape.n_q, "SparQ's shares");
   Launch how;
   how.grid = dim3(static_cast<unsigned>(shape.n_q));
   how.threads = kThreads;
-  launch(stream, how, "start the shares of lists", shares_kernel, scoring.scores, stride,
-         rows.n_past, lists_, shape.group(), shares_);
+  launch(stream, how, "start the shares of lists", shares_kernel, scores, stride, n_past, lists_,
+         shape.group(), shares_);
 }
 
 void Sparq::mix(const CallShape& shape, const float* means, void* out, StreamHandle stream) const {

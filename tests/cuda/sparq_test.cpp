@@ -59,15 +59,15 @@ TEST_CASE("gpu: SparQ's steps keep the latest keys, and mix in the mean value", 
   const BatchShape narrow{.n_q = 15, .n_kv = 1, .d = 64, .n_past = {9000}, .n_tok = 1};
   const BatchShape start{.n_past = {0}, .n_tok = 1};
   for (const Case& c :
-       {Case{"step", step, {64, 32, 16}}, Case{"step f32", wide, {640, 16, 100}},
-        Case{"15 heads", narrow, {500, 16, 0}}, Case{"all local", step, {64, 32, 64}},
-        Case{"no past", start, {64, 32, 16}}, Case{"budget beyond all", step, {5000, 64, 1250}}}) {
+       {Case{"step", step, {64, 32, 16, true}}, Case{"step f32", wide, {640, 16, 100, true}},
+        Case{"15 heads", narrow, {500, 16, 0, true}}, Case{"all local", step, {64, 32, 64, true}},
+        Case{"no past", start, {64, 32, 16, true}},
+        Case{"budget beyond all", step, {5000, 64, 1250, true}}}) {
     INFO(c.name);
     DeviceBatch batch(c.batch);
     const Sequence1& s = batch.sequences[0];
     gpu::Sparq sparq;
     sparq.choose(batch.shape, c.options, batch.rows(), s.n_past, batch.stream);
-    sparq.find_shares(batch.shape, batch.rows(), batch.stream);
     gpu::MeanValues values(batch.shape);
     // in parts, with a rollback; then anew
     const int n_context = s.n_past + 1;
