@@ -94,9 +94,8 @@ class FitCommand final : public Command {
       throw ConfigError("fit: {} has nothing to learn; methods that have: {}", stage.name,
                         fmt::join(able, ", "));
     }
-    if (stage.sets(option)) {
+    if (stage.sets(option))
       throw ConfigError("fit {}: {} names the file that fit makes: leave it out", spec, option);
-    }
   }
 
   std::string method_;

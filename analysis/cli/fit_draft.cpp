@@ -98,9 +98,8 @@ class FitDraftCommand final : public Command {
           "--window, --max-tokens and --held-out: expected at least 2, 1 and 2, found "
           "{}, {} and {}",
           fit_.window, n_fit_, n_held_out_);
-    if (fs::exists(*out_) && !overwrite_) {
+    if (fs::exists(*out_) && !overwrite_)
       throw IoError("{} exists: --overwrite replaces the files of a draft in it", out_->string());
-    }
   }
 
   /// The same layers with the verifier's own norm and head.

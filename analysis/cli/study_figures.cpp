@@ -68,9 +68,9 @@ class StudyFiguresCommand final : public Command {
       }
     }
     if (paths.empty())
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{}: nothing can be drawn: {}", file_.string(),
-          why.empty() ? "no item of these tasks is known; kvscope study run computes them" : why));
+          why.empty() ? "no item of these tasks is known; kvscope study run computes them" : why);
     if (const std::size_t n_unknown = answers.n_unknown(task_.value_or("")); n_unknown > 0)
       note(fmt::format("kvscope: {} items are not known yet: kvscope study run {} computes them",
                        n_unknown, file_.string()));

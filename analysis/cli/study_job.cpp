@@ -84,7 +84,7 @@ class Job {
   /// Empty if the command did what it should, else why it did not.
   std::string run(const Words& words) {
     outcome_ = run_inside(words, progress_, stop_);
-    if (stop_.stop_requested()) throw Interrupted(fmt::format("stopped at {}", work_.job.label));
+    if (stop_.stop_requested()) throw Interrupted("stopped at {}", work_.job.label);
     if (outcome_.code == kOk) return "";
     constexpr std::string_view kOurs = "kvscope: ";
     const std::string& said = outcome_.last_note;

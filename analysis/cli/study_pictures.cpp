@@ -216,8 +216,8 @@ void require_method(const LoadedStudy& study, const std::string& method) {
   std::vector<std::string> names;
   for (const StudyMethod& one : study.file.methods) names.push_back(one.spec.text());
   if (std::ranges::find(names, method) == names.end())
-    throw UsageError(fmt::format("--against: expected a method of {} ({}), found {}",
-                                 study.file.file.string(), fmt::join(names, ", "), quote(method)));
+    throw UsageError("--against: expected a method of {} ({}), found {}", study.file.file.string(),
+                     fmt::join(names, ", "), quote(method));
 }
 
 }  // namespace kvscope::cli

@@ -71,8 +71,7 @@ class StudyPlanCommand final : public Command {
   }
   int run(const OptionSet&, const std::string&) override {
     if (workers_ < 1 || workers_ > 1'000'000)
-      throw UsageError(
-          fmt::format("--workers: expected a value in [1, 1000000], found {}", workers_));
+      throw UsageError("--workers: expected a value in [1, 1000000], found {}", workers_);
     LoadedStudy study = load_study(file_);
     if (check_) return tell_check(study);
     note_left_out(study.plan);

@@ -87,9 +87,9 @@ class StudyRunCommand final : public Command {
     }
     if (n_failed == 0) return kOk;
     throw PartlyFailed(
-        fmt::format("study run: {} of {} items failed; kvscope study status {} --json names all, "
-                    "--retry-failed tries them again",
-                    n_failed, counts.at("items").get<std::size_t>(), file_.string()));
+        "study run: {} of {} items failed; kvscope study status {} --json names all, "
+        "--retry-failed tries them again",
+        n_failed, counts.at("items").get<std::size_t>(), file_.string());
   }
 
   fs::path file_;

@@ -59,9 +59,8 @@ Journal::Journal(const std::optional<std::filesystem::path>& file, JournalMode m
                  std::string_view name, const Json& header, const UnitVisit& visit) {
   if (!file) return;
   std::error_code error;
-  if (mode == JournalMode::fresh && std::filesystem::exists(*file, error)) {
+  if (mode == JournalMode::fresh && std::filesystem::exists(*file, error))
     throw IoError("{} exists: --resume continues it, --overwrite starts over", file->string());
-  }
   if (mode == JournalMode::overwrite || !has_checked_lines(*file)) {
     lines_.emplace(*file).write(header);
     return;

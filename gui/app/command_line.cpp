@@ -41,8 +41,8 @@ void parse_size(const std::string& text, CommandLine& line) {
   const bool good = has_x && second.ec == std::errc{} && second.ptr == end && width >= 320 &&
                     height >= 240 && width <= 8192 && height <= 8192;
   if (!good) {
-    throw ConfigError(
-        fmt::format("--size: expected WIDTHxHEIGHT from 320x240 to 8192x8192, found \"{}\"", text));
+    throw ConfigError("--size: expected WIDTHxHEIGHT from 320x240 to 8192x8192, found \"{}\"",
+                      text);
   }
   line.width = width;
   line.height = height;
@@ -126,7 +126,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
         given);
     po::notify(given);
   } catch (const po::error& e) {
-    throw ConfigError(fmt::format("{}; kvscope-explorer --help lists the options", e.what()));
+    throw ConfigError("{}; kvscope-explorer --help lists the options", e.what());
   }
   if (given.count("help") > 0) {
     std::ostringstream out;
@@ -155,10 +155,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     parse_field(Field{"--theme", ""}, theme, ground);
     line.theme = ground;
   }
-  if (line.scale && !(*line.scale >= 0.5 && *line.scale <= 4.0)) {
-    throw ConfigError(
-        fmt::format("--scale: expected a number from 0.5 to 4, found {}", *line.scale));
-  }
+  if (line.scale && !(*line.scale >= 0.5 && *line.scale <= 4.0))
+    throw ConfigError("--scale: expected a number from 0.5 to 4, found {}", *line.scale);
   if (!(line.timeout > 0.0)) throw ConfigError("--timeout: expected more than 0 seconds");
   if (line.n_threads < 0) throw ConfigError("--threads: expected 0 (all cores) or more");
   return line;

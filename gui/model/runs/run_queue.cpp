@@ -143,8 +143,7 @@ void RunQueue::start(Run run) {
         heard->said = std::move(end.out);
         heard->kept = std::move(kept);
         if (is_whole) return end.code;
-        if (end.signal != 0)
-          throw IoError(fmt::format("{} was killed (signal {})", words[1], end.signal));
+        if (end.signal != 0) throw IoError("{} was killed (signal {})", words[1], end.signal);
         throw IoError(heard->last.empty()
                           ? fmt::format("{} ended with code {} and no word", words[1], end.code)
                           : heard->last);
@@ -258,9 +257,9 @@ const std::vector<CommandSpec>& RunQueue::commands() {
           const ProgramEnd end = run_program(
               {program, "help", "--json"}, [](const std::string&) {}, context.stop);
           if (end.code != kOk) {
-            throw IoError(fmt::format(
+            throw IoError(
                 "{} does not tell its commands (code {}): it should be of this program's version",
-                program, end.code));
+                program, end.code);
           }
           return read_commands(end.out);
         },

@@ -149,9 +149,9 @@ MethodAnswers method_answers(const TraceSource& trace, const TraceSource* draft,
     call.selection = copied(answer.selection, owner);
     bytes += list_bytes(call.selection);
     if (bytes > kMostAnswers) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "the lists of {} take more than {} MiB here: choose fewer heads (this head, this layer)",
-          request.of.spec, kMostAnswers >> 20));
+          request.of.spec, kMostAnswers >> 20);
     }
   };
   const std::vector<Index> layers =

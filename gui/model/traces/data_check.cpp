@@ -164,9 +164,8 @@ std::string group_check_key(Index layer, Index kv_head) {
 GroupCheck check_group(const Document& document, Index layer, Index kv_head, JobContext& job) {
   const TraceFile& file = document.file();
   const TraceInfo& info = document.info();
-  if (!info.capture.qkv) {
-    throw ConfigError(fmt::format("{}: holds no q, k and v to check", document.path().string()));
-  }
+  if (!info.capture.qkv)
+    throw ConfigError("{}: holds no q, k and v to check", document.path().string());
   info.layer_slot(layer);
   info.kv_slot(kv_head);
   GroupCheck check;
