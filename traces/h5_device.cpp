@@ -12,7 +12,6 @@
 #include <cstring>
 #include <limits>
 #include <new>
-#include <utility>
 
 #include "core/base/read_files.hpp"
 #include "traces/h5_internal.hpp"

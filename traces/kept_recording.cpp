@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/read_files.hpp"

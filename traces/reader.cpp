@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "traces/raw_file.hpp"

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/stopwatch.hpp"

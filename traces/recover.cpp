@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
+#include "core/base/vocabulary.hpp"
 #include "traces/copy.hpp"
 #include "traces/layout.hpp"
 #include "traces/set_files.hpp"

@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
-#include <optional>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/splitmix64.hpp"

@@ -5,10 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <optional>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"

@@ -1,6 +1,6 @@
 #include "analysis/cli/cost_counts.hpp"
 
-#include "analysis/cli/exit_code.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "core/base/index.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"

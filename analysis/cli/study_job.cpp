@@ -8,8 +8,8 @@
 #include <optional>
 #include <thread>
 
-#include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/papers_runner.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "analysis/study/study_heads.hpp"
 #include "analysis/study/study_table.hpp"
 #include "analysis/units/unit_clock.hpp"
@@ -25,7 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-using Words = std::vector<std::string>;
 
 constexpr std::size_t kMostOfResult = std::size_t{1} << 30U;
 

@@ -165,9 +165,9 @@ Json counts_json(const std::vector<StudyCounts>& tasks) {
 void note_left_out(const StudyPlan& plan) {
   constexpr std::size_t kTold = 10;
   for (std::size_t i = 0; i < std::min(kTold, plan.left_out.size()); ++i)
-    note(fmt::format("kvscope: left out: {}", plan.left_out[i]));
+    note("kvscope: left out: {}", plan.left_out[i]);
   if (plan.left_out.size() > kTold)
-    note(fmt::format("kvscope: and {} more are left out", plan.left_out.size() - kTold));
+    note("kvscope: and {} more are left out", plan.left_out.size() - kTold);
 }
 
 }  // namespace kvscope::cli

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "core/base/error.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/whole_file.hpp"
@@ -201,9 +201,8 @@ int reproduce_view(const CommandLine& line) {
     }
   }
   std::fputs(report.c_str(), stdout);
-  if (std::fflush(stdout) != 0) return 3;
-  constexpr int kDiffers = 5;  // as kvscope reproduce says it
-  return all_same ? 0 : kDiffers;
+  if (std::fflush(stdout) != 0) return kInputError;
+  return all_same ? kOk : kCheckFailed;
 }
 
 int show_window(const CommandLine& line) {

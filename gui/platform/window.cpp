@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "gui/platform/gl_textures.hpp"

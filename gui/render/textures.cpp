@@ -1,7 +1,5 @@
 #include "gui/render/textures.hpp"
 
-#include <utility>
-
 #include "core/base/error.hpp"
 
 namespace kvscope::gui {

@@ -7,7 +7,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/base/shell_word.hpp"
 #include "core/model/model_stores.hpp"
 #include "gui/model/session/session.hpp"
 
@@ -130,12 +129,6 @@ std::vector<std::string> command_words(std::string_view command,
     if (!value.empty()) words.push_back(value);
   }
   return words;
-}
-
-std::string command_line_of(const std::vector<std::string>& words) {
-  std::string line = "kvscope";
-  for (const std::string& word : words) line += " " + shell_word(word);
-  return line;
 }
 
 CommandValues suggested_values(const CommandSpec& command, const Session& session) {

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <utility>
 
 #include "analysis/base/checked_lines.hpp"
-#include "core/base/error.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "core/base/lists.hpp"
 #include "gui/model/runs/child_program.hpp"
 
@@ -37,11 +35,6 @@ struct RunQueue::Catalogue {
 };
 
 namespace {
-
-// Of the program's exit codes (analysis/cli/exit_code.hpp), those after which its results stand.
-constexpr int kOk = 0;
-constexpr int kPartlyFailed = 4;
-constexpr int kCheckFailed = 5;
 
 bool is_file(const fs::path& file) {
   std::error_code error;

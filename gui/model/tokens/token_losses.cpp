@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <map>
 #include <mutex>
-#include <utility>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/selection.hpp"

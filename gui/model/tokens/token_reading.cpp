@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/layer_arrays.hpp"
