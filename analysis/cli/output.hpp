@@ -27,7 +27,7 @@ void print(std::string_view text);
 /// The same of a text that fmt writes.
 template <class First, class... Rest>
 void print(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest) {
-  print(text, std::forward<First>(first), std::forward<Rest>(rest)...);
+  print(fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...));
 }
 
 /// The same for bytes that another program wants as they are; on a terminal they are text.
@@ -45,7 +45,7 @@ void note(std::string_view words);
 /// The same of a sentence that fmt writes.
 template <class First, class... Rest>
 void note(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest) {
-  note(text, std::forward<First>(first), std::forward<Rest>(rest)...);
+  note(fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...));
 }
 
 }  // namespace kvscope::cli
