@@ -203,8 +203,8 @@ void ExplainAnswerOptions::declare(OptionSet& options) {
                {"answer"});
   options.need({"which"}, {"put-back"});
   options.exclude({"put-back", "out"}, ": the file is of what is looked for");
-  options.exclude_each({"prompt"}, {"lengths", "facts", "depths", "trials", "seed", "text"},
-                       ": that is of needles");
+  options.exclude_each({"lengths", "facts", "depths", "trials", "seed", "text"}, {"prompt"},
+                       ": the first is of needles");
   options.need({"n-new"}, {"prompt"}, ": a needle's answer has its own length");
 }
 

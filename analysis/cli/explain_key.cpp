@@ -96,10 +96,9 @@ void ExplainKeyOptions::declare(OptionSet& options) {
       .kind = ValueKind::file;
   options.need({"layers", "heads", "query", "key", "top", "as-step", "draft", "calibration"},
                {"trace"});
-  options.exclude_each({"trace"},
-                       {"model", "text", "lengths", "facts", "depths", "trials", "least", "all",
+  options.exclude_each({"model", "text", "lengths", "facts", "depths", "trials", "least", "all",
                         "chat", "seed", "answer"},
-                       ": that is of prompts");
+                       {"trace"}, ": the first is of prompts");
 }
 
 int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& command_line,

@@ -130,7 +130,7 @@ void UnitOptions::declare(OptionSet& options) {
   options.need({"probe"}, {"list-units"});
   options.exclude({"list-units", "unit"});
   options.exclude_each({"list-units", "unit"}, {"engine", "units"});
-  options.exclude({"list-units", "out"}, ": it writes no file");
+  options.exclude({"list-units", "out"}, ": a list is printed");
   options.need({"unit"}, {"out"}, " DIR, the folder of finished units");
   options.need({"engine"}, {"out", "units"}, ", where finished units are kept");
 }
