@@ -60,6 +60,7 @@ void PromptOptions::declare(OptionSet& options) {
   options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)", no_special);
   options.flag("chat", "the text is what a user says: put it into the model's own chat template",
                chat);
+  options.then([this](const OptionSet&) { refuse_number_of_tokens(tokens); });
   options.exclude({"text", "tokens", "prompt"});
   options.exclude({"chat", "tokens"},
                   ": --chat puts a text into the chat template, --tokens gives ids");
