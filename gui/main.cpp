@@ -8,7 +8,7 @@
 #include <cstring>
 #include <exception>
 
-#include "core/base/error.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "core/base/escape.hpp"
 #include "gui/app/command_line.hpp"
 #include "gui/app/run.hpp"
@@ -16,10 +16,7 @@
 
 namespace {
 
-constexpr int kUsage = 2;
-constexpr int kInput = 3;
-
-int fail(const std::string& words, int code) {
+int fail(const std::string& words, kvscope::ExitCode code) {
   const std::string line = kvscope::short_message(kvscope::terminal_text(words));
   std::fputs(fmt::format("kvscope-explorer: {}\n", line).c_str(), stderr);
   return code;
@@ -30,7 +27,7 @@ void end_with(const char* file, const char* what) {
   for (const char* part : {"kvscope-explorer: ", file, what}) {
     if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
   }
-  ::_exit(kInput);
+  ::_exit(kvscope::kInputError);
 }
 
 void end_after_crash(const char* file) {
@@ -67,14 +64,14 @@ int main(int argc, char** argv) {
     for (const std::string& remark : line.remarks) std::fprintf(stderr, "%s\n", remark.c_str());
     if (!line.text.empty()) {
       std::fputs(line.text.c_str(), stdout);
-      return std::fflush(stdout) == 0 ? 0 : kInput;
+      return std::fflush(stdout) == 0 ? kOk : kInputError;
     }
     return gui::run(line);
+  } catch (const UsageError& e) {
+    return fail(fmt::format("{} (see kvscope-explorer --help)", e.what()), kUsageError);
   } catch (const ConfigError& e) {
-    return fail(e.what(), kUsage);
-  } catch (const Error& e) {
-    return fail(e.what(), kInput);
+    return fail(e.what(), kUsageError);
   } catch (const std::exception& e) {
-    return fail(e.what(), kInput);
+    return fail(e.what(), kInputError);
   }
 }

@@ -72,9 +72,8 @@ PngParts png_parts(std::string_view file) {
 
 std::string animated_png(std::span<const std::string_view> frames, int milliseconds) {
   if (frames.empty()) throw FormatError("animated PNG: there is no frame");
-  if (milliseconds < 0 || milliseconds > 0xffff) {
+  if (milliseconds < 0 || milliseconds > 0xffff)
     throw ConfigError("animated PNG: {} ms for a frame, expected 0 to 65535", milliseconds);
-  }
   const std::string header(png_parts(frames[0]).header);
   PngWriter out;
   out.chunk("IHDR", header);

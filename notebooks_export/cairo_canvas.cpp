@@ -53,9 +53,8 @@ struct LoadedFont {
     const bool loaded = FT_Init_FreeType(&library) == 0 &&
                         FT_New_Memory_Face(library, reinterpret_cast<const FT_Byte*>(bytes.data()),
                                            static_cast<FT_Long>(bytes.size()), 0, &face) == 0;
-    if (!loaded) {
+    if (!loaded)
       throw FormatError("{}: FreeType cannot use this font", plot::figure_font().string());
-    }
     cairo_face = cairo_ft_font_face_create_for_ft_face(face, FT_LOAD_NO_HINTING);
   }
 };
@@ -75,9 +74,8 @@ cairo_status_t append_bytes(void* to, const unsigned char* data, unsigned int n)
 }
 
 void require_success(cairo_status_t status) {
-  if (status != CAIRO_STATUS_SUCCESS) {
+  if (status != CAIRO_STATUS_SUCCESS)
     throw IoError("drawing failed in Cairo: {}", cairo_status_to_string(status));
-  }
 }
 
 /// Cairo wants native-endian words with premultiplied alpha.

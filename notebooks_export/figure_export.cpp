@@ -151,9 +151,8 @@ void write_output_files(const fs::path& folder, const std::vector<OutputFile>& f
     const fs::path to = where / file.name;
     std::error_code error;
     if (fs::is_directory(to, error)) throw IoError("{} is a folder", to.string());
-    if (!overwrite && fs::exists(to, error)) {
+    if (!overwrite && fs::exists(to, error))
       throw IoError("{} exists; --overwrite replaces it", to.string());
-    }
   }
   FolderForFiles made(where);  // before the files: it is left empty when they went away
   std::vector<NewFile> pending;

@@ -1,7 +1,5 @@
 #include "notebooks_export/figure_manifest.hpp"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
@@ -28,9 +26,8 @@ void fields_from_json(const JsonObject& json, Options& options) {
     ++n_known;
     parse_field(field, found->is_string() ? found->get<std::string>() : found->dump(), value);
   });
-  if (n_known != json.value().size()) {
+  if (n_known != json.value().size())
     throw FormatError("{}: it has options that this version does not know", json.where());
-  }
 }
 
 std::vector<std::string> strings_of(const JsonObject& json, const std::string& field) {
@@ -82,9 +79,8 @@ Json manifest_to_json(const FigureManifest& manifest) {
 FigureManifest manifest_from_text(std::string_view text, const std::string& where) {
   const nlohmann::json json = parse_json(text, where);
   const JsonObject top(json, where);
-  if (top.string_if("format") != kFormat) {
+  if (top.string_if("format") != kFormat)
     throw FormatError("{}: this is no manifest of a figure (format \"{}\")", where, kFormat);
-  }
   if (top.integer("version", 1, 1'000'000) > kVersion) {
     throw FormatError("{}: a manifest of version {}, this kvscope knows version {}", where,
                       top.integer("version", 1, 1'000'000), kVersion);

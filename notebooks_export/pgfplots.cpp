@@ -344,10 +344,8 @@ class PgfWriter {
     const std::size_t rows = (legend.entries.size() + columns - 1) / columns;
     return fmt::format(
         ",legend style={{at={{({:.4f},{:.4f})}},anchor=north west,draw=none,fill={},fill "
-        "opacity=0.86,"
-        "text opacity=1,inner sep=0pt,/tikz/every even column/.append style={{column "
-        "sep={:.1f}pt}}}},"
-        "legend cell align=left,{}",
+        "opacity=0.86,text opacity=1,inner sep=0pt,/tikz/every even column/.append style={{column "
+        "sep={:.1f}pt}}}},legend cell align=left,{}",
         (legend.frame.x - frame.x) / frame.w, (frame.bottom() - legend.frame.y) / frame.h,
         legend.boxed ? "white" : "none", theme_.tick_size,
         rows > 1 ? fmt::format("transpose legend,legend columns={}", rows)

@@ -25,9 +25,8 @@ void check_stream(const std::ostream& out) {
 }  // namespace
 
 void write_layers_csv(const nlohmann::ordered_json& summary, std::ostream& out) {
-  if (!summary.contains("layers") || !summary["layers"].is_array() || summary["layers"].empty()) {
+  if (!summary.contains("layers") || !summary["layers"].is_array() || summary["layers"].empty())
     throw ConfigError("the summary holds no layers to write as CSV");
-  }
   const auto& layers = summary["layers"];
   std::string line;
   for (const auto& [key, value] : layers.front().items()) {

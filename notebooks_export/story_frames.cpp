@@ -218,8 +218,7 @@ std::vector<OutputFile> make_story_frames(const Story& story, FramesOver over,
   }
   if (variants.size() > kMostFrames) {
     throw ConfigError(
-        "--over {}: {} frames, expected at most {}; name fewer steps or "
-        "a part of the queries",
+        "--over {}: {} frames, expected at most {}; name fewer steps or a part of the queries",
         enum_name(over), variants.size(), kMostFrames);
   }
   FrameMaker maker(open, pool, stop);

@@ -92,8 +92,7 @@ std::string visit_kept(const KeptQuery& query, const StoryMethod& method, TokenR
     replay(query, method, plan, decoded, pool, progress, stop, visit);
   } else if (decoded.size() > 0) {
     words = fmt::format(
-        "{} is not defined for decode steps: of the queries from {} on nothing is "
-        "known",
+        "{} is not defined for decode steps: of the queries from {} on nothing is known",
         method.method.text(), info.n_prompt);
   }
   return words;

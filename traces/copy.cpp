@@ -1,7 +1,5 @@
 #include "traces/copy.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -44,8 +42,7 @@ void copy_block(const schema::ArraySpec& from, const schema::ArraySpec& to, h5::
 }
 
 void require_going_on(const std::stop_token& stop, const TraceLayout& to) {
-  if (stop.stop_requested())
-    throw Interrupted(fmt::format("{}: the copy was stopped", to.file.name()));
+  if (stop.stop_requested()) throw Interrupted("{}: the copy was stopped", to.file.name());
 }
 
 /// Copies one array; returns its checksum table [n_units, heads]. Throws FormatError at the first
@@ -63,7 +60,7 @@ std::vector<std::uint64_t> copy_array(const TraceLayout& from, TraceLayout& to, 
           from, array, unit, head, [&](Index first, Index n, std::span<const std::byte> rows) {
             copy_block(from.arrays[array], spec, to.data(array), head, first, n, rows);
           });
-      if (!problem.empty()) throw FormatError(fmt::format("{}: {}", from.file.name(), problem));
+      if (!problem.empty()) throw FormatError("{}: {}", from.file.name(), problem);
       table[static_cast<std::size_t>(unit * n_heads + head)] =
           recorded_checksum(from, array, unit, head);
     }
@@ -81,9 +78,8 @@ std::vector<std::uint64_t> copy_text(const TraceLayout& from, TraceLayout& to) {
     std::uint64_t recorded = 0;
     from.text_checksums->read({unit}, {1}, &recorded);
     if (recorded != table.back()) {
-      throw FormatError(
-          fmt::format("{}: the token text of unit {} does not have the recorded checksum",
-                      from.file.name(), unit));
+      throw FormatError("{}: the token text of unit {} does not have the recorded checksum",
+                        from.file.name(), unit);
     }
   }
   const h5::Dims n_offsets = to.token_offsets->dims();
@@ -134,8 +130,7 @@ void check_copy(const std::filesystem::path& file, const CopyReport& report,
     if (recorded != text_checksum(layout, unit)) problem = "its token text is damaged";
   }
   if (problem.empty()) return;
-  throw IoError(
-      fmt::format("{}: what was written cannot be read back: {}", file.string(), problem));
+  throw IoError("{}: what was written cannot be read back: {}", file.string(), problem);
 }
 
 }  // namespace
@@ -145,13 +140,12 @@ UnnamedCopy copy_unnamed(const std::filesystem::path& from_path, const std::file
   NewFile pending(out, options.overwrite);
   const TraceLayout from = open_layout(h5::File::open(from_path));
   if (!from.has_checksums()) {
-    throw FormatError(fmt::format("{}: has no checksums, so its data cannot be copied safely",
-                                  from_path.string()));
+    throw FormatError("{}: has no checksums, so its data cannot be copied safely",
+                      from_path.string());
   }
   const Index n_units =
       std::min(from.n_committed(), options.max_units.value_or(from.n_committed()));
-  if (n_units == 0)
-    throw FormatError(fmt::format("{}: no unit was recorded to its end", from_path.string()));
+  if (n_units == 0) throw FormatError("{}: no unit was recorded to its end", from_path.string());
 
   CopyReport report;
   {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <limits>
 
@@ -86,10 +85,9 @@ std::span<const std::byte> encode_rows(const RowOrigin& origin, TypedRows rows,
     to_float(dtype, stored.data() + i * size_of(dtype), &value, 1);
     if (std::isfinite(value)) continue;
     const Index row = static_cast<Index>(i / row_size);
-    throw FormatError(fmt::format("{}: head slot {}, position {}, element {} is {}",
-                                  origin.array.path, origin.head, origin.first_position + row,
-                                  i % row_size,
-                                  describe(given.row(row)[i % row_size], rows.dtype(), dtype)));
+    throw FormatError("{}: head slot {}, position {}, element {} is {}", origin.array.path,
+                      origin.head, origin.first_position + row, i % row_size,
+                      describe(given.row(row)[i % row_size], rows.dtype(), dtype));
   }
   return stored;
 }
@@ -99,10 +97,9 @@ void require_finite(const std::string& where, Index first_position, Index row_si
   if (all_finite(DType::f32, rows.data(), rows.size())) return;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (std::isfinite(rows[i])) continue;
-    throw FormatError(fmt::format("{}: position {}, element {} is {}", where,
-                                  first_position + static_cast<Index>(i) / row_size,
-                                  static_cast<Index>(i) % row_size,
-                                  describe(rows[i], DType::f32, DType::f32)));
+    throw FormatError("{}: position {}, element {} is {}", where,
+                      first_position + static_cast<Index>(i) / row_size,
+                      static_cast<Index>(i) % row_size, describe(rows[i], DType::f32, DType::f32));
   }
 }
 

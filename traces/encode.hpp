@@ -2,11 +2,7 @@
 // or too large.
 #pragma once
 
-#include <cstddef>
-#include <span>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/typed_rows.hpp"
 #include "traces/schema.hpp"
 

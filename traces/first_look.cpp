@@ -1,18 +1,14 @@
 #include "traces/first_look.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <mutex>
-#include <optional>
 #include <set>
-#include <string>
 
 #include "core/base/error.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 
@@ -100,14 +96,13 @@ std::optional<Answer> ask_staying(const std::filesystem::path& path, const FileS
       throw FormatError(answer.words);
     case Kind::no_memory:
       throw FormatError(
-          fmt::format("{}: opening it takes more than {} MiB beyond its size: the file "
-                      "is damaged or malicious",
-                      path.string(), Looker::kSpareBytes >> 20U));
+          "{}: opening it takes more than {} MiB beyond its size: the file is damaged or malicious",
+          path.string(), Looker::kSpareBytes >> 20U);
     case Kind::elsewhere:
-      throw IoError(fmt::format("{}: it became another file while it was opened", path.string()));
+      throw IoError("{}: it became another file while it was opened", path.string());
     default:
-      throw FormatError(fmt::format("{}: the HDF5 library {}: the file is damaged or malicious",
-                                    path.string(), answer.words));
+      throw FormatError("{}: the HDF5 library {}: the file is damaged or malicious", path.string(),
+                        answer.words);
   }
 }
 

@@ -24,20 +24,18 @@ OpenAttribute open_attribute(hid_t node, const std::string& where, const std::st
                              H5T_class_t kind, std::string_view kind_name) {
   if (H5Aexists(node, name.c_str()) <= 0) {
     H5Eclear2(H5E_DEFAULT);
-    throw FormatError(fmt::format("{}: attribute '{}' is missing", where, name));
+    throw FormatError("{}: attribute '{}' is missing", where, name);
   }
   const std::string what = fmt::format("{}: attribute '{}' cannot be read", where, name);
   OpenAttribute out;
   out.attribute = Id(check_format(H5Aopen(node, name.c_str(), H5P_DEFAULT), what));
   out.type = Id(check_format(H5Aget_type(out.attribute.get()), what));
   const Id space(check_format(H5Aget_space(out.attribute.get()), what));
-  if (!fits_attribute(space) || H5Tget_size(out.type.get()) > kMaxText) {
-    throw FormatError(fmt::format("{}: attribute '{}' is too large", where, name));
-  }
+  if (!fits_attribute(space) || H5Tget_size(out.type.get()) > kMaxText)
+    throw FormatError("{}: attribute '{}' is too large", where, name);
   out.n = H5Sget_simple_extent_npoints(space.get());
-  if (H5Tget_class(out.type.get()) != kind) {
-    throw FormatError(fmt::format("{}: attribute '{}' is not {}", where, name, kind_name));
-  }
+  if (H5Tget_class(out.type.get()) != kind)
+    throw FormatError("{}: attribute '{}' is not {}", where, name, kind_name);
   return out;
 }
 
@@ -63,9 +61,8 @@ void Node::set_text(const std::string& name, std::string_view value, std::size_t
     const Id attribute(check_io(H5Aopen(id_.get(), name.c_str(), H5P_DEFAULT), what));
     const Id type(check_io(H5Aget_type(attribute.get()), what));
     std::string padded(value);
-    if (H5Tis_variable_str(type.get()) != 0 || padded.size() > H5Tget_size(type.get())) {
+    if (H5Tis_variable_str(type.get()) != 0 || padded.size() > H5Tget_size(type.get()))
       throw IoError(what + ": no room was reserved for it");
-    }
     padded.resize(H5Tget_size(type.get()), '\0');
     check_io(H5Awrite(attribute.get(), type.get(), padded.data()), what);
     return;
@@ -147,8 +144,8 @@ std::vector<std::string> Node::texts(const std::string& name) const {
 std::string Node::text(const std::string& name) const {
   auto values = texts(name);
   if (values.size() != 1) {
-    throw FormatError(fmt::format("{}: attribute '{}' holds {} texts, expected one", where_, name,
-                                  values.size()));
+    throw FormatError("{}: attribute '{}' holds {} texts, expected one", where_, name,
+                      values.size());
   }
   return std::move(values.front());
 }
@@ -156,9 +153,7 @@ std::string Node::text(const std::string& name) const {
 std::int64_t Node::integer(const std::string& name) const {
   const Lock lock(where_.c_str());
   const OpenAttribute open = open_attribute(id_.get(), where_, name, H5T_INTEGER, "an integer");
-  if (open.n != 1) {
-    throw FormatError(fmt::format("{}: attribute '{}' is not a single number", where_, name));
-  }
+  if (open.n != 1) throw FormatError("{}: attribute '{}' is not a single number", where_, name);
   std::int64_t value = 0;
   check_format(H5Aread(open.attribute.get(), H5T_NATIVE_INT64, &value),
                fmt::format("{}: attribute '{}' cannot be read", where_, name));
@@ -168,9 +163,7 @@ std::int64_t Node::integer(const std::string& name) const {
 double Node::real(const std::string& name) const {
   const Lock lock(where_.c_str());
   const OpenAttribute open = open_attribute(id_.get(), where_, name, H5T_FLOAT, "a real number");
-  if (open.n != 1) {
-    throw FormatError(fmt::format("{}: attribute '{}' is not a single number", where_, name));
-  }
+  if (open.n != 1) throw FormatError("{}: attribute '{}' is not a single number", where_, name);
   double value = 0;
   check_format(H5Aread(open.attribute.get(), H5T_NATIVE_DOUBLE, &value),
                fmt::format("{}: attribute '{}' cannot be read", where_, name));

@@ -33,8 +33,8 @@ std::pair<Id, Id> select_box(hid_t dataset, const std::string& where, const Dims
         offset[a] >= 0 && size[a] >= 0 && offset[a] <= dims[a] && size[a] <= dims[a] - offset[a];
   }
   if (!inside) {
-    throw ShapeError(fmt::format("{}: box at {} of size {} is outside the shape {}", where,
-                                 to_string(offset), to_string(size), to_string(dims)));
+    throw ShapeError("{}: box at {} of size {} is outside the shape {}", where, to_string(offset),
+                     to_string(size), to_string(dims));
   }
   Id file_space(H5Dget_space(dataset));
   const auto start = to_hsize(offset);
@@ -74,8 +74,8 @@ void Dataset::check_fits_memory() const {
   constexpr Index kAlwaysFits = Index{64} << 20;
   const Index bytes = count(dims_) * static_cast<Index>(size_of(type_));
   if (storage_limit_ == 0 || bytes <= std::max(storage_limit_, kAlwaysFits)) return;
-  throw FormatError(fmt::format("{}: shape {} takes {} bytes of memory, in a file of {} bytes",
-                                where_, to_string(dims_), bytes, storage_limit_));
+  throw FormatError("{}: shape {} takes {} bytes of memory, in a file of {} bytes", where_,
+                    to_string(dims_), bytes, storage_limit_);
 }
 
 template <class T>
@@ -86,10 +86,8 @@ std::vector<T> Dataset::read_all() const {
                             : std::is_same_v<T, std::uint64_t> ? Type::u64
                             : std::is_same_v<T, double>        ? Type::f64
                                                                : Type::f32;
-  if (type_ != expected) {
-    throw FormatError(
-        fmt::format("{}: type {}, expected {}", where_, name_of(type_), name_of(expected)));
-  }
+  if (type_ != expected)
+    throw FormatError("{}: type {}, expected {}", where_, name_of(type_), name_of(expected));
   check_fits_memory();
   std::vector<T> values(static_cast<std::size_t>(count(dims_)));
   read(Dims(dims_.size(), 0), dims_, values.data());
@@ -116,9 +114,8 @@ void check_filters(hid_t creation, const std::string& where) {
         filter == H5Z_FILTER_FLETCHER32) {
       continue;
     }
-    throw FormatError(
-        fmt::format("{}: stored with HDF5's filter {}, expected gzip, shuffle or fletcher32", where,
-                    static_cast<int>(filter)));
+    throw FormatError("{}: stored with HDF5's filter {}, expected gzip, shuffle or fletcher32",
+                      where, static_cast<int>(filter));
   }
 }
 
@@ -134,9 +131,9 @@ void check_chunk(hid_t creation, int rank, Index dataset_bytes, Index element_by
     fits = fits && !__builtin_mul_overflow(bytes, static_cast<Index>(extent), &bytes);
   if (fits && bytes <= std::max(kAlwaysFits, 2 * dataset_bytes)) return;
   throw FormatError(
-      fmt::format("{}: stored in chunks of shape {}, expected none larger than 64 MiB and twice "
-                  "the dataset's {} bytes",
-                  where, to_string(Dims(chunk.begin(), chunk.end())), dataset_bytes));
+      "{}: stored in chunks of shape {}, expected none larger than 64 MiB and twice "
+      "the dataset's {} bytes",
+      where, to_string(Dims(chunk.begin(), chunk.end())), dataset_bytes);
 }
 
 }  // namespace
@@ -188,7 +185,7 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
   Dataset dataset;
   dataset.where_ = fmt::format("{}: {}", where_, path);
   const std::string& where = dataset.where_;
-  if (!has(path)) throw FormatError(fmt::format("{}: dataset {} is missing", where_, path));
+  if (!has(path)) throw FormatError("{}: dataset {} is missing", where_, path);
   Id access;
   if (chunk_cache_bytes > 0) {
     access = Id(H5Pcreate(H5P_DATASET_ACCESS));
@@ -202,9 +199,8 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
   const auto known = identify(type.get());
   if (!known) {
     throw FormatError(
-        fmt::format("{}: element type is none of f32, f64, f16, bf16, u8, i32, i64, u64 "
-                    "(little endian)",
-                    where));
+        "{}: element type is none of f32, f64, f16, bf16, u8, i32, i64, u64 (little endian)",
+        where);
   }
   dataset.type_ = *known;
 
@@ -219,26 +215,22 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
     creation = Id(check_format(H5Dget_create_plist(dataset.id_.get()),
                                fmt::format("{}: has no storage description", where)));
     layout = H5Pget_layout(creation.get());
-    if (H5Pget_external_count(creation.get()) > 0 || layout == H5D_VIRTUAL) {
-      throw FormatError(
-          fmt::format("{}: its data lie in other files, which is not supported", where));
-    }
+    if (H5Pget_external_count(creation.get()) > 0 || layout == H5D_VIRTUAL)
+      throw FormatError("{}: its data lie in other files, which is not supported", where);
     check_filters(creation.get(), where);
   }
 
   const Id space(
       check_format(H5Dget_space(dataset.id_.get()), fmt::format("{}: has no shape", where)));
   const int rank = H5Sget_simple_extent_ndims(space.get());
-  if (rank < 0 || rank > Shape::kMaxRank) {
-    throw FormatError(fmt::format("{}: rank {}, expected 0 to {}", where, rank, Shape::kMaxRank));
-  }
+  if (rank < 0 || rank > Shape::kMaxRank)
+    throw FormatError("{}: rank {}, expected 0 to {}", where, rank, Shape::kMaxRank);
   std::vector<hsize_t> extent(static_cast<std::size_t>(rank));
   if (rank > 0) H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr);
   Index bytes = static_cast<Index>(size_of(*known));
   for (hsize_t d : extent) {
-    if (d > (1ULL << 48) || __builtin_mul_overflow(bytes, static_cast<Index>(d), &bytes)) {
-      throw FormatError(fmt::format("{}: the shape is absurdly large", where));
-    }
+    if (d > (1ULL << 48) || __builtin_mul_overflow(bytes, static_cast<Index>(d), &bytes))
+      throw FormatError("{}: the shape is absurdly large", where);
     dataset.dims_.push_back(static_cast<Index>(d));
   }
   if (layout == H5D_CHUNKED)
@@ -254,8 +246,8 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
   H5Eclear2(H5E_DEFAULT);
   const bool size_ok = layout == H5D_CHUNKED ? bytes / kMaxDeflateRatio <= most : bytes <= most;
   if (!offset_ok || !size_ok) {
-    throw FormatError(fmt::format("{}: shape {} needs {} bytes, the file does not hold them", where,
-                                  to_string(dataset.dims_), bytes));
+    throw FormatError("{}: shape {} needs {} bytes, the file does not hold them", where,
+                      to_string(dataset.dims_), bytes);
   }
   dataset.storage_limit_ = storage_limit_;
   return dataset;

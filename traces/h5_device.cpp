@@ -12,7 +12,6 @@
 #include <cstring>
 #include <limits>
 #include <new>
-#include <utility>
 
 #include "core/base/read_files.hpp"
 #include "traces/h5_internal.hpp"
@@ -28,14 +27,12 @@ Device::Device(const std::filesystem::path& path, Mode mode)
   if (writable_) flags |= O_NOFOLLOW;
   const char* verb = mode == Mode::create ? "create" : "open";
   fd_ = ::open(path.c_str(), flags, 0666);
-  if (fd_ < 0) {
-    throw IoError(fmt::format("cannot {} {}: {}", verb, name_, std::strerror(errno)));
-  }
+  if (fd_ < 0) throw IoError("cannot {} {}: {}", verb, name_, std::strerror(errno));
   struct stat status {};
   const bool known = ::fstat(fd_, &status) == 0;
   if (!known || !S_ISREG(status.st_mode)) {
     ::close(fd_);
-    throw IoError(fmt::format("cannot {} {}: it is not a regular file", verb, name_));
+    throw IoError("cannot {} {}: it is not a regular file", verb, name_);
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
   if (mode == Mode::read) note_read_file(fd_, path);
@@ -130,7 +127,7 @@ void Device::unlock() {
 
 void Device::check() const {
   if (write_error_ == 0) return;
-  throw IoError(fmt::format("cannot write {}: {}", name_, std::strerror(write_error_)));
+  throw IoError("cannot write {}: {}", name_, std::strerror(write_error_));
 }
 
 void Device::finish() {

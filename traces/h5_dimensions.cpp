@@ -166,8 +166,8 @@ class DimensionWriter {
 
 void File::name_axes(const Dataset& dataset, std::vector<std::string> axes) {
   if (axes.size() != dataset.dims().size()) {
-    throw ShapeError(fmt::format("{}: {} names of axes for shape {}", dataset.where(), axes.size(),
-                                 to_string(dataset.dims())));
+    throw ShapeError("{}: {} names of axes for shape {}", dataset.where(), axes.size(),
+                     to_string(dataset.dims()));
   }
   named_axes_.push_back({dataset.path_, std::move(axes), dataset.dims()});
 }

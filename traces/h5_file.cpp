@@ -16,9 +16,8 @@ constexpr const char* kLockedAdvice =
 
 [[noreturn]] void fail_open(const std::string& name, Index size, const Device* device) {
   const std::string reason = innermost_error();
-  if (device != nullptr && device->lock_error() != 0) {
-    throw IoError(fmt::format("cannot open {}{} (HDF5: {})", name, kLockedAdvice, reason));
-  }
+  if (device != nullptr && device->lock_error() != 0)
+    throw IoError("cannot open {}{} (HDF5: {})", name, kLockedAdvice, reason);
   require_readable();
   constexpr std::string_view kWhole = "stored_eof = ";
   const std::size_t at = reason.find(kWhole);
@@ -26,12 +25,11 @@ constexpr const char* kLockedAdvice =
     // HDF5 says how long the file was when it was written
     const double whole = std::strtod(reason.c_str() + at + kWhole.size(), nullptr);
     throw FormatError(
-        fmt::format("{} is truncated: {:.1f} of {:.1f} MB are here; copy it again (if it was still "
-                    "being recorded, kvscope recover makes a whole file of its .part)",
-                    name, 1e-6 * static_cast<double>(size), 1e-6 * whole));
+        "{} is truncated: {:.1f} of {:.1f} MB are here; copy it again (if it was still "
+        "being recorded, kvscope recover makes a whole file of its .part)",
+        name, 1e-6 * static_cast<double>(size), 1e-6 * whole);
   }
-  throw FormatError(
-      fmt::format("{}: not a whole HDF5 file ({} bytes; HDF5: {})", name, size, reason));
+  throw FormatError("{}: not a whole HDF5 file ({} bytes; HDF5: {})", name, size, reason);
 }
 
 }  // namespace
@@ -170,7 +168,7 @@ Group File::create_group(const std::string& path) {
 
 Group File::open_group(const std::string& path) const {
   const Lock lock(where_.c_str());
-  if (!has(path)) throw FormatError(fmt::format("{}: group {} is missing", where_, path));
+  if (!has(path)) throw FormatError("{}: group {} is missing", where_, path);
   return Group(Id(check_format(H5Gopen2(id_.get(), path.c_str(), H5P_DEFAULT),
                                fmt::format("{}: {} cannot be opened as a group", where_, path))),
                fmt::format("{}: {}", where_, path));
@@ -195,7 +193,7 @@ void File::write_text(const std::string& path, std::string_view text) {
 std::string File::read_text(const std::string& path) const {
   const Lock lock(where_.c_str());
   const std::string what = fmt::format("{}: {} cannot be read as text", where_, path);
-  if (!has(path)) throw FormatError(fmt::format("{}: dataset {} is missing", where_, path));
+  if (!has(path)) throw FormatError("{}: dataset {} is missing", where_, path);
   const Id dataset(check_format(H5Dopen2(id_.get(), path.c_str(), H5P_DEFAULT), what));
   const Id type(check_format(H5Dget_type(dataset.get()), what));
   const Id space(check_format(H5Dget_space(dataset.get()), what));
@@ -203,7 +201,7 @@ std::string File::read_text(const std::string& path) const {
   const std::size_t size = H5Tget_size(type.get());
   if (!fixed || H5Sget_simple_extent_npoints(space.get()) != 1 ||
       size > static_cast<std::size_t>(storage_limit_)) {
-    throw FormatError(fmt::format("{}: {} is not one text of fixed length", where_, path));
+    throw FormatError("{}: {} is not one text of fixed length", where_, path);
   }
   std::string text(size, '\0');
   check_format(H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()),
@@ -249,9 +247,7 @@ void File::close() {
   const bool closed = H5Fclose(handle) >= 0 && n_failed_closes() == n_failed_closes_;
   const std::string reason = flushed && closed ? std::string() : innermost_error();
   if (device_) std::exchange(device_, nullptr)->finish();
-  if (!flushed || !closed) {
-    throw IoError(fmt::format("cannot write {} to its end (HDF5: {})", where_, reason));
-  }
+  if (!flushed || !closed) throw IoError("cannot write {} to its end (HDF5: {})", where_, reason);
 }
 
 }  // namespace kvscope::h5

@@ -5,11 +5,9 @@
 #include <hdf5.h>
 
 #include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/vocabulary.hpp"
 #include "traces/h5.hpp"
 
 namespace kvscope::h5 {

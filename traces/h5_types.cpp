@@ -90,11 +90,11 @@ void require_readable() {
 
 [[noreturn]] void fail_format(const std::string& sentence) {
   require_readable();
-  throw FormatError(fmt::format("{} (HDF5: {})", sentence, innermost_error()));
+  throw FormatError("{} (HDF5: {})", sentence, innermost_error());
 }
 
 [[noreturn]] void fail_io(const std::string& sentence) {
-  throw IoError(fmt::format("{} (HDF5: {})", sentence, innermost_error()));
+  throw IoError("{} (HDF5: {})", sentence, innermost_error());
 }
 Id file_type(Type type) {
   switch (type) {

@@ -100,10 +100,8 @@ void write_indices(h5::File& file, const char* path, const std::vector<Index>& v
 
 std::vector<Index> read_indices(const h5::File& file, const char* path) {
   const h5::Dataset dataset = file.open_dataset(path);
-  if (dataset.dims().size() != 1) {
-    throw FormatError(
-        fmt::format("{}: shape {}, expected [n]", dataset.where(), h5::to_string(dataset.dims())));
-  }
+  if (dataset.dims().size() != 1)
+    throw FormatError("{}: shape {}, expected [n]", dataset.where(), h5::to_string(dataset.dims()));
   return dataset.read_all<std::int64_t>();
 }
 
@@ -122,8 +120,8 @@ void write_units(h5::File& file, const TraceInfo& info) {
 std::vector<TraceUnit> read_units(const h5::File& file) {
   const h5::Dataset dataset = file.open_dataset(schema::kUnits);
   if (dataset.dims().size() != 2 || dataset.dims()[1] != 3) {
-    throw FormatError(fmt::format("{}: shape {}, expected [n_units, 3]", dataset.where(),
-                                  h5::to_string(dataset.dims())));
+    throw FormatError("{}: shape {}, expected [n_units, 3]", dataset.where(),
+                      h5::to_string(dataset.dims()));
   }
   const auto rows = dataset.read_all<std::int64_t>();
   std::vector<TraceUnit> units;
@@ -164,8 +162,8 @@ void write_model(h5::File& file, const TraceInfo& info) {
 
 void require_dims(const h5::Dataset& dataset, const h5::Dims& expected) {
   if (dataset.dims() != expected) {
-    throw FormatError(fmt::format("{}: shape {}, expected {}", dataset.where(),
-                                  h5::to_string(dataset.dims()), h5::to_string(expected)));
+    throw FormatError("{}: shape {}, expected {}", dataset.where(), h5::to_string(dataset.dims()),
+                      h5::to_string(expected));
   }
 }
 
@@ -201,15 +199,14 @@ void read_model(const h5::File& file, TraceInfo& info) {
 void check_version(const h5::File& file, std::vector<std::string>& warnings) {
   const std::string format = file.has_attribute("format") ? file.text("format") : "";
   if (format == result_schema::kFormat) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: expected a recording (a trace), found a result; kvscope table, kvscope figure and the "
         "explorer take it",
-        file.name()));
+        file.name());
   }
   if (format != schema::kFormat) {
-    throw FormatError(
-        fmt::format("{}: not a kvscope trace: the root attribute 'format' is not '{}'", file.name(),
-                    schema::kFormat));
+    throw FormatError("{}: not a kvscope trace: the root attribute 'format' is not '{}'",
+                      file.name(), schema::kFormat);
   }
   const std::string version = file.text("schema_version");
   int major = 0;
@@ -218,14 +215,12 @@ void check_version(const h5::File& file, std::vector<std::string>& warnings) {
   const auto first = std::from_chars(version.data(), end, major);
   const bool dot = first.ec == std::errc() && first.ptr != end && *first.ptr == '.';
   const auto second = dot ? std::from_chars(first.ptr + 1, end, minor) : first;
-  if (!dot || second.ec != std::errc() || second.ptr != end || major < 1 || minor < 0) {
-    throw FormatError(
-        fmt::format("{}: schema_version '{}', expected major.minor", file.name(), version));
-  }
+  if (!dot || second.ec != std::errc() || second.ptr != end || major < 1 || minor < 0)
+    throw FormatError("{}: schema_version '{}', expected major.minor", file.name(), version);
   if (major > schema::kMajor) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: written in schema version {}, this program reads up to {}.x; use a newer kvscope",
-        file.name(), version, schema::kMajor));
+        file.name(), version, schema::kMajor);
   }
   if (minor > schema::kMinor) {
     warnings.push_back(fmt::format(
@@ -278,8 +273,8 @@ void read_features(const h5::File& file, TraceInfo& info, std::vector<std::strin
 void check_layers(const h5::File& file, std::size_t n_layers) {
   constexpr std::uint64_t kBytesPerLayer = 256;
   if (n_layers <= file.size_bytes() / kBytesPerLayer) return;
-  throw FormatError(fmt::format("{}: {}: {} layers cannot be in a file of {} bytes", file.name(),
-                                schema::kLayers, n_layers, file.size_bytes()));
+  throw FormatError("{}: {}: {} layers cannot be in a file of {} bytes", file.name(),
+                    schema::kLayers, n_layers, file.size_bytes());
 }
 
 /// Numbers that mean something else are not to be read as if they meant this.
@@ -287,7 +282,7 @@ void check_meaning(const h5::File& file, const char* name, std::string_view expe
   if (!file.has_attribute(name)) return;
   const std::string found = file.text(name);
   if (found == expected) return;
-  throw FormatError(fmt::format("{}: {} is '{}', expected {}", file.name(), name, found, expected));
+  throw FormatError("{}: {} is '{}', expected {}", file.name(), name, found, expected);
 }
 
 }  // namespace
@@ -347,9 +342,8 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   const std::string status = file.text("status");
   const auto known_status = trace_status_from_name(status);
   if (!known_status) {
-    throw FormatError(
-        fmt::format("{}: status '{}', expected recording, complete, interrupted or recovered",
-                    file.name(), status));
+    throw FormatError("{}: status '{}', expected recording, complete, interrupted or recovered",
+                      file.name(), status);
   }
   info.status = *known_status;
   info.uuid = file.text("uuid");
@@ -374,9 +368,8 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   if (file.has_attribute("qk_norm")) info.qk_norm = file.integer("qk_norm") != 0;
   const std::string dtype = file.text("dtype");
   const auto known_dtype = dtype_from_name(dtype);
-  if (!known_dtype) {
-    throw FormatError(fmt::format("{}: dtype '{}', expected f32, f16 or bf16", file.name(), dtype));
-  }
+  if (!known_dtype)
+    throw FormatError("{}: dtype '{}', expected f32, f16 or bf16", file.name(), dtype);
   info.dtype = *known_dtype;
   check_meaning(file, "score_stage", "post-rope");
   check_meaning(file, "mask", "causal");
@@ -388,17 +381,17 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   info.units = read_units(file);
   read_model(file, info);
   if (!std::isfinite(info.score_scale) || info.score_scale <= 0.0f) {
-    throw FormatError(fmt::format("{}: score_scale is {}, expected a positive number", file.name(),
-                                  info.score_scale));
+    throw FormatError("{}: score_scale is {}, expected a positive number", file.name(),
+                      info.score_scale);
   }
   if (!std::isfinite(info.score_cap) || (has_cap(file) && info.score_cap <= 0.0f)) {
-    throw FormatError(fmt::format("{}: score_cap is {}, expected a positive number", file.name(),
-                                  info.score_cap));
+    throw FormatError("{}: score_cap is {}, expected a positive number", file.name(),
+                      info.score_cap);
   }
   try {
     check_trace_info(info);
   } catch (const ConfigError& error) {
-    throw FormatError(fmt::format("{}: {}", file.name(), error.what()));
+    throw FormatError("{}: {}", file.name(), error.what());
   }
   return info;
 }

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/read_files.hpp"
@@ -54,7 +52,7 @@ class KeptRows final : public KvStore {
     const TraceLayout& layout = layout_of(layer);
     const std::string path = schema::layer_path(layer, name);
     const auto place = layout.find(path);
-    if (!place) throw FormatError(fmt::format("{}: {} is missing", layout.file.name(), path));
+    if (!place) throw FormatError("{}: {} is missing", layout.file.name(), path);
     const DType dtype = h5::dtype_of(layout.arrays[*place].type).value();
     const Index n = end - begin, width = rows_.dim(2);
     bytes_.resize(static_cast<std::size_t>(n * width) * size_of(dtype));
@@ -102,7 +100,7 @@ Index n_whole_units(const fs::path& part, const ProgressFn& progress, const std:
   try {
     return count_whole_units(part, progress, stop).n_good;
   } catch (const FormatError& error) {
-    throw FormatError(fmt::format("{}; delete it to begin anew", error.what()));
+    throw FormatError("{}; delete it to begin anew", error.what());
   }
 }
 
@@ -151,8 +149,7 @@ KeptRecording::KeptRecording(const fs::path& out, const ProgressFn& progress,
     most = std::max(most, n);
   }
   if (missing != nullptr && most > 0)
-    throw IoError(
-        fmt::format("{}: its part {} is missing", growing_.string(), missing->file.string()));
+    throw IoError("{}: its part {} is missing", growing_.string(), missing->file.string());
   if (missing != nullptr || n_good.value_or(0) == 0) return;
 
   const TraceLayout head =
@@ -192,17 +189,16 @@ Index KeptRecording::n_tokens() const {
 }
 
 void KeptRecording::refuse(const std::string& what) const {
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "{} cannot be gone on with: it is {}; give it what it was begun with, save it with 'kvscope "
       "recover {}', or record under another name",
-      growing_.string(), what, growing_.string()));
+      growing_.string(), what, growing_.string());
 }
 
 void KeptRecording::check(const TraceInfo& info, std::span<const TokenId> prompt) const {
   const std::string reason = why_not_resumable(info);
   if (!reason.empty())
-    throw ConfigError(
-        fmt::format("a killed recording of this could not be gone on with: {}", reason));
+    throw ConfigError("a killed recording of this could not be gone on with: {}", reason);
   if (n_units_ == 0) return;
   const std::string what = difference(plan_, info);
   if (!what.empty()) refuse(what);

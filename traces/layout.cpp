@@ -1,7 +1,5 @@
 #include "traces/layout.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -92,12 +90,12 @@ h5::Dataset open_checked(const h5::File& file, const std::string& path, h5::Type
                          const h5::Dims& dims) {
   h5::Dataset dataset = file.open_dataset(path);
   if (dataset.type() != type) {
-    throw FormatError(fmt::format("{}: type {}, expected {}", dataset.where(),
-                                  h5::name_of(dataset.type()), h5::name_of(type)));
+    throw FormatError("{}: type {}, expected {}", dataset.where(), h5::name_of(dataset.type()),
+                      h5::name_of(type));
   }
   if (dataset.dims() != dims) {
-    throw FormatError(fmt::format("{}: shape {}, expected {}", dataset.where(),
-                                  h5::to_string(dataset.dims()), h5::to_string(dims)));
+    throw FormatError("{}: shape {}, expected {}", dataset.where(), h5::to_string(dataset.dims()),
+                      h5::to_string(dims));
   }
   return dataset;
 }
@@ -166,7 +164,7 @@ TraceLayout open_layout(h5::File file, CheckArrays check) {
       layout.checksum_list.expect(array.checksum_path, h5::Type::u64, dims);
     }
   } else if (layout.file.text("features").find("checksums") != std::string::npos) {
-    throw FormatError(fmt::format("{}: group /checksums is missing", layout.file.name()));
+    throw FormatError("{}: group /checksums is missing", layout.file.name());
   } else {
     layout.warnings.emplace_back(
         "the file has no checksums: damage to its numbers cannot be noticed");

@@ -3,12 +3,9 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/trace/info.hpp"
 #include "traces/h5.hpp"
 #include "traces/schema.hpp"

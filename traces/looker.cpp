@@ -12,17 +12,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <new>
-#include <string_view>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/huge_pages.hpp"

@@ -10,11 +10,9 @@
 #include <sys/types.h>
 
 #include <compare>
-#include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope {
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string>
 
 #include "core/base/error.hpp"
 
@@ -14,8 +13,8 @@ namespace {
 constexpr Index kMostExtraBytes = Index{64} << 20;  // that are read only to compare them
 
 [[noreturn]] void fail_damaged(const TraceLayout& layout, const std::string& problem) {
-  throw FormatError(fmt::format("{}: {}: the file is damaged; 'kvscope verify {}' lists all damage",
-                                layout.file.name(), problem, layout.file.name()));
+  throw FormatError("{}: {}: the file is damaged; 'kvscope verify {}' lists all damage",
+                    layout.file.name(), problem, layout.file.name());
 }
 
 }  // namespace

@@ -7,13 +7,9 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
-#include <memory>
 #include <mutex>
-#include <optional>
-#include <span>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 #include "traces/hash.hpp"
 #include "traces/layout.hpp"

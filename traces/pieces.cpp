@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "core/base/error.hpp"
 
@@ -109,9 +108,9 @@ std::uint64_t text_checksum(const TraceLayout& layout, Index unit) {
   layout.token_offsets->read({range.begin}, {range.size() + 1}, index.data());
   if (!std::is_sorted(index.begin(), index.end()) || index.front() < 0 ||
       index.back() > layout.token_bytes->dims()[0]) {
-    throw FormatError(fmt::format(
-        "{}: offsets of tokens {} to {} go backwards or leave the text of {} bytes",
-        layout.token_offsets->where(), range.begin, range.end, layout.token_bytes->dims()[0]));
+    throw FormatError("{}: offsets of tokens {} to {} go backwards or leave the text of {} bytes",
+                      layout.token_offsets->where(), range.begin, range.end,
+                      layout.token_bytes->dims()[0]);
   }
   std::vector<std::uint8_t> text(static_cast<std::size_t>(index.back() - index.front()));
   layout.token_bytes->read({index.front()}, {static_cast<Index>(text.size())}, text.data());

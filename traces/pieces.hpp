@@ -1,12 +1,7 @@
 // Reads the piece that one unit added to one head of an array, and compares it with its checksum.
 #pragma once
 
-#include <cstddef>
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-
+#include "core/base/vocabulary.hpp"
 #include "traces/hash.hpp"
 #include "traces/layout.hpp"
 

@@ -4,12 +4,10 @@
 #include <cstring>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <thread>
-#include <utility>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {

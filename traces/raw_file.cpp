@@ -1,7 +1,6 @@
 #include "traces/raw_file.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -21,8 +20,7 @@ RawFile RawFile::open(const std::filesystem::path& path) {
   RawFile file;
   file.name_ = path.string();
   file.fd_ = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-  if (file.fd_ < 0)
-    throw IoError(fmt::format("cannot open {}: {}", file.name_, std::strerror(errno)));
+  if (file.fd_ < 0) throw IoError("cannot open {}: {}", file.name_, std::strerror(errno));
   return file;
 }
 
@@ -48,7 +46,7 @@ void RawFile::write(std::uint64_t offset, const void* data, std::size_t n_bytes)
     const ssize_t n = ::pwrite(fd_, next, n_bytes, static_cast<off_t>(offset));
     if (n < 0) {
       if (errno == EINTR) continue;
-      throw IoError(fmt::format("cannot write {}: {}", name_, std::strerror(errno)));
+      throw IoError("cannot write {}: {}", name_, std::strerror(errno));
     }
     next += n;
     offset += static_cast<std::uint64_t>(n);
@@ -57,9 +55,8 @@ void RawFile::write(std::uint64_t offset, const void* data, std::size_t n_bytes)
 }
 
 void RawFile::sync() {
-  if (::fsync(fd_) != 0) {
-    throw IoError(fmt::format("cannot write {} to the device: {}", name_, std::strerror(errno)));
-  }
+  if (::fsync(fd_) != 0)
+    throw IoError("cannot write {} to the device: {}", name_, std::strerror(errno));
 }
 
 // File systems without locks refuse the call; recording works there too, only unguarded.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "traces/raw_file.hpp"
@@ -39,9 +38,8 @@ std::size_t head_that_is_there(const fs::path& manifest, const SetManifest& set,
     if (needs_index && set.parts[part].index_layers.empty()) continue;
     if (fs::is_regular_file(files[part], error)) return part;
   }
-  throw IoError(fmt::format(
-      "{}: none of its parts{} is there: expected {} or another one next to it", manifest.string(),
-      needs_index ? " with an indexer" : "", files[wanted].string()));
+  throw IoError("{}: none of its parts{} is there: expected {} or another one next to it",
+                manifest.string(), needs_index ? " with an indexer" : "", files[wanted].string());
 }
 
 }  // namespace
@@ -91,9 +89,8 @@ struct TraceFile::Impl {
 };
 
 void TraceFile::Impl::fail_foreign(std::size_t slot, std::string_view what) const {
-  throw FormatError(fmt::format("{}: {} is not its part with layers {}: {}", where,
-                                slots[slot]->file.string(), fmt::join(set->parts[slot].layers, ","),
-                                what));
+  throw FormatError("{}: {} is not its part with layers {}: {}", where, slots[slot]->file.string(),
+                    fmt::join(set->parts[slot].layers, ","), what);
 }
 
 /// Throws FormatError if the file is not the part that the manifest means.
@@ -120,9 +117,9 @@ std::unique_ptr<TraceFile::Impl> TraceFile::Impl::of_set(const fs::path& manifes
   impl->set = read_set_manifest(manifest);
   const bool is_partial = impl->set->status == TraceStatus::recording || is_part_path(manifest);
   if (is_partial && !options.allow_partial)
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: this recording did not end; 'kvscope recover {}' makes a trace set of its whole units",
-        impl->where, impl->where));
+        impl->where, impl->where);
   impl->slot_of_layer.resize(impl->set->layers().size());
   const std::vector<Index> layers = impl->set->layers();
   std::vector<fs::path> files;
@@ -145,8 +142,8 @@ std::unique_ptr<TraceFile::Impl> TraceFile::Impl::of_set(const fs::path& manifes
   impl->head = head_that_is_there(manifest, *impl->set, files);
   const TracePart& head = impl->part(impl->head);
   if (!layers.empty() && layers.back() >= head.info.n_layers)
-    throw FormatError(fmt::format("{}: names layer {}, but the model of its part {} has {} layers",
-                                  impl->where, layers.back(), head.where, head.info.n_layers));
+    throw FormatError("{}: names layer {}, but the model of its part {} has {} layers", impl->where,
+                      layers.back(), head.where, head.info.n_layers);
   if (!is_partial) impl->identity = recording_identity(head.layout.info, head.tokens);
   impl->info = info_of_set(*impl->set, head.info);
   impl->planned = info_of_set(*impl->set, head.layout.info);
@@ -266,10 +263,10 @@ Tensor<std::int32_t> TraceFile::read_selected(Index layer, Index list, TokenRang
     for (const std::int32_t block : out.view().row(i)) {
       const bool is_pad = block == -1;
       if (!is_pad && (has_ended || block <= before || block > (range.begin + i) / index.block)) {
-        throw FormatError(fmt::format(
+        throw FormatError(
             "{}: {}: list {}, row {} names block {} after {}: expected rising blocks that begin at "
             "or before the row, and -1 behind them",
-            part.where, part.spec(array).path, list, range.begin + i, block, before));
+            part.where, part.spec(array).path, list, range.begin + i, block, before);
       }
       has_ended = has_ended || is_pad;
       if (!is_pad) before = block;
@@ -305,8 +302,8 @@ TopkRows TraceFile::read_topk(Index layer, Index q_head, TokenRange range) const
   for (Index i = 0; i < positions.size(); ++i) {
     for (const std::int32_t pos : out.pos.view().row(i)) {
       if (pos >= -1 && pos <= range.begin + i) continue;
-      throw FormatError(fmt::format("{}: {}: row {} names key {}, which it cannot see", part.where,
-                                    part.spec(pos_array).path, range.begin + i, pos));
+      throw FormatError("{}: {}: row {} names key {}, which it cannot see", part.where,
+                        part.spec(pos_array).path, range.begin + i, pos);
     }
   }
   return out;
@@ -332,9 +329,8 @@ RoutedRows TraceFile::read_routing(Index layer, TokenRange range) const {
   for (Index i = 0; i < positions.size(); ++i) {
     for (const std::int32_t expert : out.expert.view().row(i)) {
       if (expert >= 0 && expert < n_experts) continue;
-      throw FormatError(fmt::format("{}: {}: row {} names expert {}, expected 0 to {}", part.where,
-                                    part.spec(experts).path, range.begin + i, expert,
-                                    n_experts - 1));
+      throw FormatError("{}: {}: row {} names expert {}, expected 0 to {}", part.where,
+                        part.spec(experts).path, range.begin + i, expert, n_experts - 1);
     }
   }
   return out;

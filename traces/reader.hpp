@@ -1,14 +1,9 @@
 // Reads a trace file: slices by layer, head and position, as f32, whatever the storage type.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/trace/source.hpp"
 
 namespace kvscope {

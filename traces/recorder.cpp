@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/stopwatch.hpp"
@@ -26,8 +25,8 @@ std::vector<Index> choose(std::vector<Index> asked, Index n, std::string_view wh
   std::sort(asked.begin(), asked.end());
   asked.erase(std::unique(asked.begin(), asked.end()), asked.end());
   if (asked.front() < 0 || asked.back() >= n) {
-    throw ConfigError(fmt::format("{} {} does not exist: the model has 0 to {}", what,
-                                  asked.front() < 0 ? asked.front() : asked.back(), n - 1));
+    throw ConfigError("{} {} does not exist: the model has 0 to {}", what,
+                      asked.front() < 0 ? asked.front() : asked.back(), n - 1);
   }
   return asked;
 }
@@ -50,11 +49,11 @@ void check_captures(const CaptureSet& capture, Index n_tokens) {
         "nothing to capture: choose at least one of qkv, lse, attn, attn-topk=N, logits, stats, "
         "routing, k-pre-rope");
   if (capture.attn_topk < 0 || capture.attn_topk > n_tokens) {
-    throw ConfigError(fmt::format("attn-topk={}: expected 1 to the number of tokens, {}",
-                                  capture.attn_topk, n_tokens));
+    throw ConfigError("attn-topk={}: expected 1 to the number of tokens, {}", capture.attn_topk,
+                      n_tokens);
   }
   if (capture.page_size < 1)
-    throw ConfigError(fmt::format("page size {}: expected 1 or more", capture.page_size));
+    throw ConfigError("page size {}: expected 1 or more", capture.page_size);
 }
 
 std::string host_name() {
@@ -186,14 +185,12 @@ std::string with_hint(const Error& error, const TraceReceiver& receiver) {
 
 TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const RecordOptions& options) {
   if (n_prompt < 1) throw ConfigError("the prompt is empty: expected at least one token");
-  if (options.chunk < 1)
-    throw ConfigError(fmt::format("chunk {}: expected 1 or more", options.chunk));
-  if (options.n_decode < 0)
-    throw ConfigError(fmt::format("decode {}: expected 0 or more", options.n_decode));
+  if (options.chunk < 1) throw ConfigError("chunk {}: expected 1 or more", options.chunk);
+  if (options.n_decode < 0) throw ConfigError("decode {}: expected 0 or more", options.n_decode);
   if (n_prompt > config.max_positions || options.n_decode > config.max_positions - n_prompt) {
     throw ConfigError(
-        fmt::format("{} prompt tokens and {} to decode exceed the context of the model, {} tokens",
-                    n_prompt, options.n_decode, config.max_positions));
+        "{} prompt tokens and {} to decode exceed the context of the model, {} tokens", n_prompt,
+        options.n_decode, config.max_positions);
   }
   TraceInfo info;
   info.n_tokens = n_prompt + options.n_decode;
@@ -220,8 +217,8 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
   }
   info.n_experts_per_token = config.moe.n_picked;
   if (options.capture.routing && config.moe.n_experts == 0) {
-    throw ConfigError(fmt::format("routing cannot be captured: {} models have no experts",
-                                  name_of(config.family)));
+    throw ConfigError("routing cannot be captured: {} models have no experts",
+                      name_of(config.family));
   }
   info.rope_kind = name_of(config.rope.kind);
   info.rope_theta = config.rope.theta;
@@ -238,8 +235,8 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
   }
   info.rows = options.rows.value_or(TokenRange{0, info.n_tokens});
   if (info.rows.begin < 0 || info.rows.end > info.n_tokens || info.rows.begin >= info.rows.end) {
-    throw ConfigError(fmt::format("rows {} to {}: expected a range inside the {} tokens",
-                                  info.rows.begin, info.rows.end, info.n_tokens));
+    throw ConfigError("rows {} to {}: expected a range inside the {} tokens", info.rows.begin,
+                      info.rows.end, info.n_tokens);
   }
   info.n_prompt = n_prompt;
   info.chunk = options.chunk;
@@ -262,9 +259,8 @@ RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
   TraceInfo info = plan_recording(model.config(), static_cast<Index>(prompt.size()), options);
   for (std::size_t i = 0; i < prompt.size(); ++i) {
     if (prompt[i] >= 0 && prompt[i] < info.n_vocab) continue;
-    throw ConfigError(
-        fmt::format("prompt token {} has the id {}: the model's vocabulary ends at {}", i,
-                    prompt[i], info.n_vocab - 1));
+    throw ConfigError("prompt token {} has the id {}: the model's vocabulary ends at {}", i,
+                      prompt[i], info.n_vocab - 1);
   }
   info.sink_logits = model.sink_logits();
   const TokenTexts texts(tokenizer);
@@ -280,7 +276,7 @@ RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
     const std::size_t n_units =
         run_units(model, texts, prompt, info, receiver, pool, units, stop, options.kept, report);
     if (options.kept != nullptr && n_units > 0 && n_units < info.units.size())
-      throw Interrupted(fmt::format("stopped: {}", receiver.recovery_hint()));
+      throw Interrupted("stopped: {}", receiver.recovery_hint());
     report.status = n_units == info.units.size() ? TraceStatus::complete : TraceStatus::interrupted;
     receiver.finish(report.status);
     units.report(n_units);

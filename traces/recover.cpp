@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
+#include "core/base/vocabulary.hpp"
 #include "traces/copy.hpp"
 #include "traces/layout.hpp"
 #include "traces/set_files.hpp"
@@ -23,8 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail_nothing_whole(const fs::path& part, const std::string& problem) {
-  throw FormatError(fmt::format("{}: nothing to recover: {}", part.string(),
-                                problem.empty() ? "no unit was recorded to its end" : problem));
+  throw FormatError("{}: nothing to recover: {}", part.string(),
+                    problem.empty() ? "no unit was recorded to its end" : problem);
 }
 
 CopyOptions recovered_copy(Index n_units, bool overwrite, std::stop_token stop) {
@@ -40,7 +37,7 @@ CopyOptions recovered_copy(Index n_units, bool overwrite, std::stop_token stop) 
 fs::path source_of(const fs::path& growing, const SetManifest& set, const SetPart& part) {
   const fs::path source = file_of_part(growing, set, part);
   if (!fs::exists(source))
-    throw IoError(fmt::format("{}: its part {} is missing", growing.string(), source.string()));
+    throw IoError("{}: its part {} is missing", growing.string(), source.string());
   return source;
 }
 
@@ -84,10 +81,10 @@ std::vector<RecoveredPart> name_parts(const fs::path& out, SetManifest& whole,
     const std::optional<fs::path> source = input_behind(part.target, sources);
     part.is_done = source == sources[i] && static_cast<Index>(header.units.size()) == n_units;
     if (source && !part.is_done)
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{}: the recovery reads it, and its part of the new set, with {} units, would take its "
           "place; give the new set another name",
-          part.target.string(), n_units));
+          part.target.string(), n_units);
     if (!part.is_done) check_output(part.target, overwrite);
     parts.push_back(std::move(part));
   }
@@ -136,15 +133,14 @@ RecoverReport recover_set(const fs::path& growing, const fs::path& out, bool ove
 RecoverReport recover_trace(const fs::path& part, const fs::path& out, bool overwrite,
                             const ProgressFn& progress, std::stop_token stop) {
   if (input_behind(out, std::span(&part, 1)))
-    throw ConfigError(
-        fmt::format("{}: is the input; a recovered trace goes to a file of its own", out.string()));
+    throw ConfigError("{}: is the input; a recovered trace goes to a file of its own",
+                      out.string());
   if (is_set_path(part) && !is_set_path(out))
-    throw ConfigError(
-        fmt::format("{}: expected a name that ends in .kvset for a trace set", out.string()));
+    throw ConfigError("{}: expected a name that ends in .kvset for a trace set", out.string());
   if (is_set_path(out) && !is_set_path(part))
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: names a trace set, but {} is a single file; expected a name as in trace.h5",
-        out.string(), part.string()));
+        out.string(), part.string());
   check_output(out, overwrite);
   if (is_set_path(part)) return recover_set(part, out, overwrite, progress, stop);
   RecoverReport report;

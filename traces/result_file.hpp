@@ -3,11 +3,8 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/trace/result_writer.hpp"
 
 namespace kvscope {

@@ -40,25 +40,23 @@ void check_version(const h5::File& file) {
   const std::string format = file.has_attribute("format") ? file.text("format") : "";
   if (format == schema::kFormat) {
     throw FormatError(
-        fmt::format("{}: expected a result, found a recording (a trace); kvscope sweep and kvscope "
-                    "analyze make results of it, and kvscope figures says which for each figure",
-                    file.name()));
+        "{}: expected a result, found a recording (a trace); kvscope sweep and kvscope "
+        "analyze make results of it, and kvscope figures says which for each figure",
+        file.name());
   }
   if (format != names::kFormat) {
-    throw FormatError(
-        fmt::format("{}: not a kvscope result: the root attribute 'format' is not '{}'",
-                    file.name(), names::kFormat));
+    throw FormatError("{}: not a kvscope result: the root attribute 'format' is not '{}'",
+                      file.name(), names::kFormat);
   }
   const std::string version = file.text("version");
   int major = 0;
   const auto parsed = std::from_chars(version.data(), version.data() + version.size(), major);
-  if (parsed.ec != std::errc() || major < 1) {
-    throw FormatError(fmt::format("{}: version '{}', expected major.minor", file.name(), version));
-  }
+  if (parsed.ec != std::errc() || major < 1)
+    throw FormatError("{}: version '{}', expected major.minor", file.name(), version);
   if (major > names::kMajor) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: written in result version {}, this program reads up to {}.x; use a newer kvscope",
-        file.name(), version, names::kMajor));
+        file.name(), version, names::kMajor);
   }
 }
 
@@ -92,8 +90,8 @@ ResultType result_type(const h5::Dataset& dataset) {
     case h5::Type::u8:
       return ResultType::u8;
     default:
-      throw FormatError(fmt::format("{}: type {} does not occur in results", dataset.where(),
-                                    h5::name_of(dataset.type())));
+      throw FormatError("{}: type {} does not occur in results", dataset.where(),
+                        h5::name_of(dataset.type()));
   }
 }
 
@@ -118,8 +116,8 @@ class ArrayCollector {
   void collect(const std::string& group, int depth) {
     const std::string where = group.empty() ? "/" : group;
     if (!seen_.insert(file_.object_number(where)).second) {
-      throw FormatError(fmt::format("{}: group {} has several names, which no result needs",
-                                    file_.name(), where));
+      throw FormatError("{}: group {} has several names, which no result needs", file_.name(),
+                        where);
     }
     for (const auto& name : file_.list(where)) {
       const std::string path = fmt::format("{}/{}", group, name);
@@ -131,7 +129,7 @@ class ArrayCollector {
         continue;
       }
       if (out_.size() >= kMaxArrays)
-        throw FormatError(fmt::format("{}: more than {} arrays", file_.name(), kMaxArrays));
+        throw FormatError("{}: more than {} arrays", file_.name(), kMaxArrays);
       out_.push_back(describe_array(file_, path));
     }
   }
@@ -206,11 +204,11 @@ std::size_t ResultFile::count_of(std::string_view name, ResultType type) const {
   for (const ResultArray& array : impl_->arrays) {
     if (array.name != name) continue;
     if (array.type == type) return static_cast<std::size_t>(array.shape.count());
-    throw ConfigError(fmt::format(
-        "{}: result array '{}' has type {}, asked for {}", impl_->file.name(), name,
-        h5::name_of(names::file_type(array.type)), h5::name_of(names::file_type(type))));
+    throw ConfigError("{}: result array '{}' has type {}, asked for {}", impl_->file.name(), name,
+                      h5::name_of(names::file_type(array.type)),
+                      h5::name_of(names::file_type(type)));
   }
-  throw ConfigError(fmt::format("{}: there is no result array '{}'", impl_->file.name(), name));
+  throw ConfigError("{}: there is no result array '{}'", impl_->file.name(), name);
 }
 
 void ResultFile::read_raw(std::string_view name, void* out) const {

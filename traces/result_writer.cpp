@@ -70,7 +70,7 @@ class ResultFileWriter final : public ResultWriter {
 };
 
 void ResultFileWriter::begin(const ResultInfo& info) {
-  if (open_) throw ConfigError(fmt::format("{}: begin was called twice", out_.string()));
+  if (open_) throw ConfigError("{}: begin was called twice", out_.string());
   file_ = h5::File::create(pending_.temporary());
   open_ = true;
   file_.set_text("format", names::kFormat);
@@ -91,20 +91,19 @@ void ResultFileWriter::begin(const ResultInfo& info) {
 }
 
 void ResultFileWriter::declare(const ResultArray& array) {
-  if (!open_) throw ConfigError(fmt::format("{}: declare before begin", out_.string()));
+  if (!open_) throw ConfigError("{}: declare before begin", out_.string());
   const std::string top = array.name.substr(0, array.name.find('/'));
   const bool reserved = top == "config" || top == "summary" || top == "plots";
   const bool odd = array.name.empty() || top.empty() || array.name.back() == '/' ||
                    array.name.find("//") != std::string::npos;
-  if (reserved || odd)
-    throw ConfigError(fmt::format("result array '{}': this name cannot be used", array.name));
+  if (reserved || odd) throw ConfigError("result array '{}': this name cannot be used", array.name);
   if (static_cast<int>(array.axes.size()) != array.shape.rank) {
-    throw ConfigError(fmt::format("result array '{}': {} axis names for shape {}", array.name,
-                                  array.axes.size(), to_string(array.shape)));
+    throw ConfigError("result array '{}': {} axis names for shape {}", array.name,
+                      array.axes.size(), to_string(array.shape));
   }
   for (const Array& other : arrays_) {
     if (other.spec.name == array.name)
-      throw ConfigError(fmt::format("result array '{}' is declared twice", array.name));
+      throw ConfigError("result array '{}' is declared twice", array.name);
   }
   Array entry;
   entry.spec = array;
@@ -124,16 +123,16 @@ ResultFileWriter::Array& ResultFileWriter::array_at(std::string_view name) {
   for (Array& array : arrays_) {
     if (array.spec.name == name) return array;
   }
-  throw ConfigError(fmt::format("result array '{}' is not declared", name));
+  throw ConfigError("result array '{}' is not declared", name);
 }
 
 void ResultFileWriter::write_raw(std::string_view name, ResultType type, Index first,
                                  const void* data, Index n_elements) {
   Array& array = array_at(name);
   if (array.spec.type != type) {
-    throw ConfigError(fmt::format("result array '{}': values of type {}, declared {}", name,
-                                  h5::name_of(names::file_type(type)),
-                                  h5::name_of(names::file_type(array.spec.type))));
+    throw ConfigError("result array '{}': values of type {}, declared {}", name,
+                      h5::name_of(names::file_type(type)),
+                      h5::name_of(names::file_type(array.spec.type)));
   }
   h5::Dims size = names::to_dims(array.spec.shape);
   h5::Dims offset(size.size(), 0);
@@ -141,8 +140,8 @@ void ResultFileWriter::write_raw(std::string_view name, ResultType type, Index f
   const Index per_row = n_rows_total > 0 ? array.spec.shape.count() / n_rows_total : 0;
   const Index n_rows = per_row > 0 ? n_elements / per_row : n_rows_total - first;
   if (first < 0 || n_rows * per_row != n_elements || n_rows < 0 || first > n_rows_total - n_rows) {
-    throw ShapeError(fmt::format("result array '{}' {}: cannot put {} values at row {}", name,
-                                 to_string(array.spec.shape), n_elements, first));
+    throw ShapeError("result array '{}' {}: cannot put {} values at row {}", name,
+                     to_string(array.spec.shape), n_elements, first);
   }
   if (!size.empty()) {
     offset[0] = first;
@@ -155,16 +154,16 @@ void ResultFileWriter::write_raw(std::string_view name, ResultType type, Index f
 void ResultFileWriter::check_plot(const ResultPlot& plot) {
   const ResultArray& signal = array_at(plot.signal).spec;
   if (static_cast<int>(plot.axes.size()) != signal.shape.rank) {
-    throw ConfigError(fmt::format("plot '{}': {} axes for signal '{}' of shape {}", plot.name,
-                                  plot.axes.size(), plot.signal, to_string(signal.shape)));
+    throw ConfigError("plot '{}': {} axes for signal '{}' of shape {}", plot.name, plot.axes.size(),
+                      plot.signal, to_string(signal.shape));
   }
   for (int a = 0; a < signal.shape.rank; ++a) {
     const std::string& axis = plot.axes[static_cast<std::size_t>(a)];
     if (axis == ".") continue;
     const Shape& shape = array_at(axis).spec.shape;
     if (shape.rank == 1 && shape[0] == signal.shape[a]) continue;
-    throw ConfigError(fmt::format("plot '{}': axis '{}' has shape {}, expected [{}]", plot.name,
-                                  axis, to_string(shape), signal.shape[a]));
+    throw ConfigError("plot '{}': axis '{}' has shape {}, expected [{}]", plot.name, axis,
+                      to_string(shape), signal.shape[a]);
   }
 }
 
@@ -207,24 +206,21 @@ void ResultFileWriter::write_plots() {
 /// Opens what was just closed, as a reader will: a file that does not read gets no name.
 void ResultFileWriter::check_written(const nlohmann::ordered_json& summary) const {
   const h5::File file = h5::File::open(pending_.temporary());
-  if (file.read_text(names::kSummary) != pretty_json(summary)) {
-    throw IoError(
-        fmt::format("cannot write {}: what was read back is not what was written", out_.string()));
-  }
+  if (file.read_text(names::kSummary) != pretty_json(summary))
+    throw IoError("cannot write {}: what was read back is not what was written", out_.string());
   for (const auto& [name, dims] : written_) {
     if (file.open_dataset("/" + name).dims() == dims) continue;
-    throw IoError(
-        fmt::format("cannot write {}: the array {} cannot be read back", out_.string(), name));
+    throw IoError("cannot write {}: the array {} cannot be read back", out_.string(), name);
   }
 }
 
 void ResultFileWriter::finish(const nlohmann::ordered_json& summary) {
-  if (!open_) throw ConfigError(fmt::format("{}: finish before begin", out_.string()));
+  if (!open_) throw ConfigError("{}: finish before begin", out_.string());
   for (const Array& array : arrays_) {
     const auto missing = std::find(array.is_written.begin(), array.is_written.end(), false);
     if (missing == array.is_written.end() || array.spec.shape.count() == 0) continue;
-    throw ConfigError(fmt::format("result array '{}' {}: row {} was never written", array.spec.name,
-                                  to_string(array.spec.shape), missing - array.is_written.begin()));
+    throw ConfigError("result array '{}' {}: row {} was never written", array.spec.name,
+                      to_string(array.spec.shape), missing - array.is_written.begin());
   }
   write_plots();
   file_.write_text(names::kSummary, pretty_json(summary));

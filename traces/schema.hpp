@@ -2,10 +2,7 @@
 // contents has.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/trace/info.hpp"
 #include "traces/h5.hpp"
 

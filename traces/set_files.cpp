@@ -3,8 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <optional>
-#include <string>
 
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"

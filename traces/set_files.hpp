@@ -7,10 +7,8 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
-#include <span>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "traces/trace_set.hpp"
 
 namespace kvscope {

@@ -81,7 +81,7 @@ class SetWriter final : public TraceReceiver {
  private:
   void require_begun(const char* call) const {
     if (writers_.empty())
-      throw ConfigError(fmt::format("{}: {} before begin or after finish", out_.string(), call));
+      throw ConfigError("{}: {} before begin or after finish", out_.string(), call);
   }
   /// Units that all parts have.
   std::size_t n_committed() const {
@@ -98,8 +98,7 @@ class SetWriter final : public TraceReceiver {
     require_begun("a layer");
     const auto found = writer_of_layer_.find(layer);
     if (found == writer_of_layer_.end())
-      throw ConfigError(
-          fmt::format("{}: layer {} is not part of this recording", out_.string(), layer));
+      throw ConfigError("{}: layer {} is not part of this recording", out_.string(), layer);
     return *found->second;
   }
   bool goes_on() const { return options_.kept_units.value_or(0) > 0; }
@@ -122,8 +121,8 @@ class SetWriter final : public TraceReceiver {
 void SetWriter::take_up_parts() const {
   const SetManifest stale = read_set_manifest(growing_);
   if (!std::ranges::equal(stale.parts, manifest_.parts, {}, &SetPart::file, &SetPart::file))
-    throw ConfigError(fmt::format(
-        "{} cannot be gone on with: its files have other layers (--split)", growing_.string()));
+    throw ConfigError("{} cannot be gone on with: its files have other layers (--split)",
+                      growing_.string());
   for (const SetPart& part : manifest_.parts) {
     const fs::path file = file_of_part(growing_, stale, part);
     if (!is_part_path(file)) fs::rename(file, part_path(named(part)));
@@ -139,13 +138,13 @@ void SetWriter::take_place_of_stale() const {
   for (const SetPart& part : stale.parts) {
     const fs::path file = part_path(named(part));
     if (is_being_recorded(file))
-      throw IoError(fmt::format("{} is being recorded by another process", file.string()));
+      throw IoError("{} is being recorded by another process", file.string());
   }
   if (!options_.overwrite && !options_.kept_units)
-    throw IoError(fmt::format(
+    throw IoError(
         "{} is left over from a recording that did not end: go on with it (--resume), save it with "
         "'kvscope recover {}', delete it and its parts, or ask to overwrite it",
-        growing_.string(), growing_.string()));
+        growing_.string(), growing_.string());
   for (const SetPart& part : stale.parts) {
     const fs::path file = part_path(named(part));
     const bool is_ours =
@@ -155,8 +154,7 @@ void SetWriter::take_place_of_stale() const {
 }
 
 void SetWriter::begin(const TraceInfo& info) {
-  if (!writers_.empty())
-    throw ConfigError(fmt::format("{}: begin was called twice", growing_.string()));
+  if (!writers_.empty()) throw ConfigError("{}: begin was called twice", growing_.string());
   check_trace_info(info);
   check_output(out_, options_.overwrite);
   manifest_.parts = plan_parts(out_, info, layers_per_part_);
@@ -221,7 +219,7 @@ void SetWriter::finish(TraceStatus status) {
 std::unique_ptr<TraceReceiver> create_trace_set(const fs::path& out, const WriterOptions& options,
                                                 Index layers_per_part) {
   if (options.gzip_level && (*options.gzip_level < 1 || *options.gzip_level > 9))
-    throw ConfigError(fmt::format("gzip level: expected 1 to 9, found {}", *options.gzip_level));
+    throw ConfigError("gzip level: expected 1 to 9, found {}", *options.gzip_level);
   check_output(out, options.overwrite);
   return std::make_unique<SetWriter>(out, options, layers_per_part);
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "traces/encode.hpp"
@@ -17,15 +16,14 @@ namespace {
 /// Opens what `file` holds; a partial file is cut to its committed units.
 void require_ended(const TraceLayout& layout, bool is_partial, const OpenOptions& options) {
   if (is_partial && !options.allow_partial) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: this recording did not end; 'kvscope recover {}' makes a trace of its {} whole units",
-        layout.file.name(), layout.file.name(), layout.n_committed()));
+        layout.file.name(), layout.file.name(), layout.n_committed());
   }
   const Index n_units = static_cast<Index>(layout.info.units.size());
   if (!is_partial && layout.n_committed() != n_units) {
-    throw FormatError(fmt::format("{}: status '{}', but it has only {} of {} units",
-                                  layout.file.name(), name_of(layout.info.status),
-                                  layout.n_committed(), n_units));
+    throw FormatError("{}: status '{}', but it has only {} of {} units", layout.file.name(),
+                      name_of(layout.info.status), layout.n_committed(), n_units);
   }
 }
 
@@ -77,9 +75,8 @@ std::unique_ptr<TracePart> TracePart::open_image(std::span<const std::byte> byte
 
 std::size_t TracePart::array_at(const std::string& path, const char* capture) const {
   const auto found = by_path.find(path);
-  if (found == by_path.end()) {
-    throw ConfigError(fmt::format("{}: {} was not recorded (capture '{}')", where, path, capture));
-  }
+  if (found == by_path.end())
+    throw ConfigError("{}: {} was not recorded (capture '{}')", where, path, capture);
   return found->second;
 }
 
@@ -92,9 +89,8 @@ TokenRange TracePart::locate(std::size_t array, TokenRange range) const {
   const bool by_row = spec(array).along == schema::Along::rows;
   const TokenRange kept = by_row ? info.rows : TokenRange{0, info.n_tokens};
   if (range.begin < kept.begin || range.end > kept.end || range.begin > range.end) {
-    throw ConfigError(
-        fmt::format("{}: {}: positions {} to {} are not in the recorded range {} to {}", where,
-                    spec(array).path, range.begin, range.end, kept.begin, kept.end));
+    throw ConfigError("{}: {}: positions {} to {} are not in the recorded range {} to {}", where,
+                      spec(array).path, range.begin, range.end, kept.begin, kept.end);
   }
   const Index shift = by_row ? kept.begin : 0;
   return {range.begin - shift, range.end - shift};
@@ -165,9 +161,8 @@ std::vector<std::string> TracePart::token_bytes() const {
   layout.token_bytes->read({0}, {capacity}, text.data());
   for (std::size_t i = 0; i + 1 < index.size(); ++i) {
     if (index[i] < 0 || index[i] > index[i + 1] || index[i + 1] > capacity) {
-      throw FormatError(
-          fmt::format("{}: token {}: bytes {} to {} are not inside the text of {} bytes",
-                      layout.token_offsets->where(), i, index[i], index[i + 1], capacity));
+      throw FormatError("{}: token {}: bytes {} to {} are not inside the text of {} bytes",
+                        layout.token_offsets->where(), i, index[i], index[i + 1], capacity);
     }
     texts.emplace_back(text.data() + index[i], static_cast<std::size_t>(index[i + 1] - index[i]));
   }

@@ -6,11 +6,8 @@
 #include <atomic>
 #include <filesystem>
 #include <map>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "traces/layout.hpp"
 #include "traces/piece_guard.hpp"
 #include "traces/pieces.hpp"

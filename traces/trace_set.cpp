@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
@@ -88,14 +87,12 @@ SetPart part_of(const nlohmann::json& json, const std::string& where, std::size_
 
 std::string checked_version(const JsonObject& top) {
   if (top.string_if("format").value_or("") != kSetFormat)
-    throw FormatError(
-        fmt::format("{}: not the manifest of a trace set: its \"format\" is not \"{}\"",
-                    top.where(), kSetFormat));
+    throw FormatError("{}: not the manifest of a trace set: its \"format\" is not \"{}\"",
+                      top.where(), kSetFormat);
   const std::string& version = top.string("version");
   if (!version.starts_with("1."))
-    throw FormatError(
-        fmt::format("{}: a trace set of version {}, this program reads 1.x; use a newer kvscope",
-                    top.where(), quote(version)));
+    throw FormatError("{}: a trace set of version {}, this program reads 1.x; use a newer kvscope",
+                      top.where(), quote(version));
   return version;
 }
 
@@ -145,8 +142,8 @@ SetManifest read_set_manifest(const fs::path& path) {
   if (std::ranges::adjacent_find(layers) != layers.end())
     top.refuse("parts", "every layer in one part");
   if (top.string("checksum") != manifest_checksum(manifest))
-    throw FormatError(fmt::format(
-        "{}: the manifest does not have its checksum: it is damaged or was edited", where));
+    throw FormatError("{}: the manifest does not have its checksum: it is damaged or was edited",
+                      where);
   return manifest;
 }
 
@@ -166,13 +163,13 @@ void check_part_file(const fs::path& manifest, const SetPart& part, const fs::pa
   const std::string layers = fmt::format("{}", fmt::join(part.layers, ","));
   std::error_code error;
   if (!fs::is_regular_file(file, error))
-    throw IoError(fmt::format("{}: its part {} (layers {}) is missing: expected next to it",
-                              manifest.string(), file.string(), layers));
+    throw IoError("{}: its part {} (layers {}) is missing: expected next to it", manifest.string(),
+                  file.string(), layers);
   const auto n_bytes = static_cast<std::int64_t>(fs::file_size(file, error));
   if (part.bytes == 0 || (!error && n_bytes == part.bytes)) return;
-  throw FormatError(fmt::format(
+  throw FormatError(
       "{}: its part {} (layers {}) has {} bytes, expected {}: it was cut or is another file",
-      manifest.string(), file.string(), layers, n_bytes, part.bytes));
+      manifest.string(), file.string(), layers, n_bytes, part.bytes);
 }
 
 std::vector<std::vector<Index>> split_layers(const std::vector<Index>& layers, Index per_part) {
@@ -224,14 +221,12 @@ std::size_t head_part(const SetManifest& manifest) {
 std::vector<SetPart> plan_parts(const fs::path& out, const TraceInfo& whole,
                                 Index layers_per_part) {
   if (out.extension() != kSetEnding)
-    throw ConfigError(
-        fmt::format("{}: expected a name that ends in {} for a trace set, as in trace{}",
-                    out.string(), kSetEnding, kSetEnding));
+    throw ConfigError("{}: expected a name that ends in {} for a trace set, as in trace{}",
+                      out.string(), kSetEnding, kSetEnding);
   if (first_invalid_utf8(out.filename().string()))
-    throw ConfigError(fmt::format("{}: the name of a trace set has to be UTF-8", out.string()));
+    throw ConfigError("{}: the name of a trace set has to be UTF-8", out.string());
   if (layers_per_part < 1)
-    throw ConfigError(
-        fmt::format("layers of a part: expected at least 1, found {}", layers_per_part));
+    throw ConfigError("layers of a part: expected at least 1, found {}", layers_per_part);
   std::vector<SetPart> parts;
   for (const std::vector<Index>& layers : split_layers(whole.layers, layers_per_part)) {
     SetPart part;
@@ -243,8 +238,7 @@ std::vector<SetPart> plan_parts(const fs::path& out, const TraceInfo& whole,
   }
   if (!parts.empty()) parts.back().has_logits = whole.capture.logits;
   if (parts.size() > kMostParts)
-    throw ConfigError(
-        fmt::format("{}: {} parts, expected at most {}", out.string(), parts.size(), kMostParts));
+    throw ConfigError("{}: {} parts, expected at most {}", out.string(), parts.size(), kMostParts);
   return parts;
 }
 
@@ -270,7 +264,7 @@ std::string set_content_hash(const TraceInfo& whole, const std::vector<TraceLayo
       const auto at = part.find(arrays[i].path);
       if (at) return part.checksum_list.open(part.file, *at).read_all<std::uint64_t>();
     }
-    throw FormatError(fmt::format("{} is in no part of the set", arrays[i].path));
+    throw FormatError("{} is in no part of the set", arrays[i].path);
   };
   const TraceLayout& first = parts.front();
   std::vector<std::uint64_t> text;
@@ -297,17 +291,15 @@ void seal_manifest(SetManifest& manifest, const std::vector<fs::path>& files, Tr
     parts.push_back(open_layout(h5::File::open(files[i])));
     const TraceLayout& layout = parts.back();
     if (!layout.has_checksums())
-      throw FormatError(fmt::format("{}: has no checksums, which parts of a trace set need", file));
+      throw FormatError("{}: has no checksums, which parts of a trace set need", file);
     if (const std::string problem = part_mismatch(part, layout.info); !problem.empty())
-      throw FormatError(
-          fmt::format("{}: is not the part that the manifest means: {}", file, problem));
+      throw FormatError("{}: is not the part that the manifest means: {}", file, problem);
     const std::string own =
         recording_identity(layout.info, layout.data(0).read_all<std::int32_t>());
     if (identity.empty()) identity = own;
     if (own != identity)
-      throw FormatError(
-          fmt::format("{}: is of another recording than {}: tokens, shapes or units differ", file,
-                      manifest.parts.front().file));
+      throw FormatError("{}: is of another recording than {}: tokens, shapes or units differ", file,
+                        manifest.parts.front().file);
     part.bytes = static_cast<std::int64_t>(fs::file_size(files[i]));
     part.content_hash = layout.info.content_hash;
   }

@@ -8,14 +8,9 @@
 // NAME.kvset.part, and each part FILE.part.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/trace/info.hpp"
 #include "core/trace/receiver.hpp"
 #include "traces/writer.hpp"

@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
-#include <optional>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/splitmix64.hpp"
@@ -347,9 +344,9 @@ VerifyReport verify_set(const std::filesystem::path& path, const VerifyOptions& 
     whole.status = manifest.status;
     if (manifest.status == TraceStatus::recording) {
       throw FormatError(
-          fmt::format("{}: this recording did not end; 'kvscope recover {}' makes a "
-                      "trace set of its whole units",
-                      path.string(), path.string()));
+          "{}: this recording did not end; 'kvscope recover {}' makes a "
+          "trace set of its whole units",
+          path.string(), path.string());
     }
     { const TraceFile opened = TraceFile::open(path, {.check_data = false}); }
     const std::filesystem::path folder = set_folder(path);

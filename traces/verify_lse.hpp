@@ -2,10 +2,7 @@
 // their rounding to 16 bits.
 #pragma once
 
-#include <span>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/tensor.hpp"
 

@@ -36,14 +36,12 @@ std::string problem_of(const TraceLayout& layout, Index unit) {
 
 WholeUnits count_whole_units(const std::filesystem::path& part, const ProgressFn& progress,
                              const std::stop_token& stop) {
-  if (is_being_recorded(part)) {
-    throw IoError(
-        fmt::format("{} is being recorded by another process: stop that first", part.string()));
-  }
+  if (is_being_recorded(part))
+    throw IoError("{} is being recorded by another process: stop that first", part.string());
   const TraceLayout layout = open_layout(part);
   if (!layout.has_checksums()) {
-    throw FormatError(fmt::format(
-        "{}: has no checksums, so nothing tells which of its data are whole", part.string()));
+    throw FormatError("{}: has no checksums, so nothing tells which of its data are whole",
+                      part.string());
   }
   WholeUnits whole;
   whole.n_planned_units = static_cast<Index>(layout.info.units.size());
@@ -51,7 +49,7 @@ WholeUnits count_whole_units(const std::filesystem::path& part, const ProgressFn
   whole.n_committed = layout.n_committed();
   while (whole.n_good < whole.n_committed) {
     if (stop.stop_requested())
-      throw Interrupted(fmt::format("{}: the look at what is whole was stopped", part.string()));
+      throw Interrupted("{}: the look at what is whole was stopped", part.string());
     whole.first_problem = problem_of(layout, whole.n_good);
     if (!whole.first_problem.empty()) break;
     ++whole.n_good;

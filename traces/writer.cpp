@@ -5,10 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <optional>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
@@ -123,11 +119,11 @@ std::uint64_t offset_of(const h5::Dataset& dataset) {
 // ---- begin -----------------------------------------------------------------------------------
 
 void TraceWriter::begin(const TraceInfo& info) {
-  if (file_.is_open()) throw ConfigError(fmt::format("{}: begin was called twice", part_.string()));
+  if (file_.is_open()) throw ConfigError("{}: begin was called twice", part_.string());
   check_trace_info(info);
   check_output(out_, options_.overwrite);
   if (std::filesystem::exists(part_) && is_being_recorded(part_))
-    throw IoError(fmt::format("{} is being recorded by another process", part_.string()));
+    throw IoError("{} is being recorded by another process", part_.string());
   if (options_.kept_units.value_or(0) > 0) return go_on(*options_.kept_units);
   make_room();
   info_ = info;
@@ -148,16 +144,16 @@ void TraceWriter::make_room() const {
   remove_old_temporaries(out_);
   if (!std::filesystem::exists(part_)) return;
   if (!options_.overwrite && !options_.kept_units) {
-    throw IoError(fmt::format(
+    throw IoError(
         "{} is left over from a recording that did not end: go on with it (--resume), save it with "
         "'kvscope recover {}', delete it, or ask to overwrite it",
-        part_.string(), part_.string()));
+        part_.string(), part_.string());
   }
   if (!is_unfinished_recording(part_)) {
-    throw IoError(fmt::format(
+    throw IoError(
         "{} is no recording that did not end, and the new one would take its place: move it "
         "away, or record under another name",
-        part_.string()));
+        part_.string());
   }
   std::filesystem::remove(part_);
 }
@@ -222,8 +218,7 @@ void TraceWriter::open_file() {
 void TraceWriter::announce_prompt(std::span<const TokenId> ids) {
   require_open("announce_prompt");
   if (static_cast<Index>(ids.size()) != info_.n_prompt)
-    throw ShapeError(
-        fmt::format("/tokens: a prompt of {} ids, expected {}", ids.size(), info_.n_prompt));
+    throw ShapeError("/tokens: a prompt of {} ids, expected {}", ids.size(), info_.n_prompt);
   file_.write(arrays_.front().data_offset, ids.data(), ids.size_bytes());
 }
 
@@ -235,10 +230,10 @@ const TraceUnit& TraceWriter::unit() const {
 
 void TraceWriter::require_open(const char* call) const {
   if (!file_.is_open())
-    throw ConfigError(fmt::format("{}: {} before begin or after finish", out_.string(), call));
+    throw ConfigError("{}: {} before begin or after finish", out_.string(), call);
   if (n_committed_ >= info_.units.size()) {
-    throw ConfigError(fmt::format("{}: {} after the last of {} planned units", out_.string(), call,
-                                  info_.units.size()));
+    throw ConfigError("{}: {} after the last of {} planned units", out_.string(), call,
+                      info_.units.size());
   }
 }
 
@@ -247,7 +242,7 @@ GrowingArray& TraceWriter::array_at(Index layer, const char* name) {
   for (auto& array : arrays_) {
     if (array.spec.path == path) return array;
   }
-  throw ConfigError(fmt::format("{}: {} is not part of this recording", out_.string(), path));
+  throw ConfigError("{}: {} is not part of this recording", out_.string(), path);
 }
 
 std::string TraceWriter::recovery_hint() const {
@@ -261,7 +256,7 @@ void TraceWriter::put(std::uint64_t offset, const void* data, std::size_t n_byte
   try {
     file_.write(offset, data, n_bytes);
   } catch (const IoError& error) {
-    throw IoError(fmt::format("{}; {}", error.what(), recovery_hint()));
+    throw IoError("{}; {}", error.what(), recovery_hint());
   }
   bytes_written_ += static_cast<std::int64_t>(n_bytes);
 }
@@ -272,10 +267,10 @@ void TraceWriter::check_rows(const GrowingArray& array, Index n_heads, Index n, 
   if (n_heads != array.spec.n_heads() || n > positions.size() - array.n_filled ||
       row != expected_row) {
     throw ShapeError(
-        fmt::format("{}: {} heads, {} positions, rows of {}; expected {} heads, at most {} "
-                    "positions, rows of {}",
-                    array.spec.path, n_heads, n, row, array.spec.n_heads(),
-                    positions.size() - array.n_filled, expected_row));
+        "{}: {} heads, {} positions, rows of {}; expected {} heads, at most {} "
+        "positions, rows of {}",
+        array.spec.path, n_heads, n, row, array.spec.n_heads(), positions.size() - array.n_filled,
+        expected_row);
   }
 }
 
@@ -304,9 +299,8 @@ void TraceWriter::append_head(GrowingArray& array, Index head, Index n,
 template <class T>
 TensorView<const T> as_heads(const GrowingArray& array, TensorView<const T> rows) {
   if (rows.rank() == 3) return rows;
-  if (rows.rank() != 2) {
-    throw ShapeError(fmt::format("{}: rank {}, expected 2 or 3", array.spec.path, rows.rank()));
-  }
+  if (rows.rank() != 2)
+    throw ShapeError("{}: rank {}, expected 2 or 3", array.spec.path, rows.rank());
   if (!array.spec.has_heads) {
     return {rows.data(), {1, rows.dim(0), rows.dim(1)}, {0, rows.stride(0), 1}};
   }
@@ -316,9 +310,7 @@ TensorView<const T> as_heads(const GrowingArray& array, TensorView<const T> rows
 void TraceWriter::add_pieces(GrowingArray& array, TypedRows rows,
                              std::vector<Piece>& pieces) const {
   if (rows.empty() && schema::positions_of(array.spec, info_, unit()).size() == 0) return;
-  if (rows.rank() != 3) {
-    throw ShapeError(fmt::format("{}: rank {}, expected 3", array.spec.path, rows.rank()));
-  }
+  if (rows.rank() != 3) throw ShapeError("{}: rank {}, expected 3", array.spec.path, rows.rank());
   check_rows(array, rows.dim(0), rows.dim(1), rows.dim(2));
   for (Index head = 0; head < rows.dim(0); ++head) pieces.push_back({&array, head, rows.sub(head)});
 }
@@ -422,19 +414,16 @@ void TraceWriter::write_tokens(std::span<const TokenId> ids, std::span<const std
   require_open("write_tokens");
   const TokenRange range = unit().tokens;
   GrowingArray& array = arrays_.front();
-  if (static_cast<Index>(ids.size()) != range.size() || has_tokens_) {
-    throw ShapeError(
-        fmt::format("/tokens: {} ids for a unit of {} tokens", ids.size(), range.size()));
-  }
+  if (static_cast<Index>(ids.size()) != range.size() || has_tokens_)
+    throw ShapeError("/tokens: {} ids for a unit of {} tokens", ids.size(), range.size());
   append_head(array, 0, range.size(), std::as_bytes(ids), 1);
   array.n_filled = range.size();
   tokens_.insert(tokens_.end(), ids.begin(), ids.end());
   has_tokens_ = true;
   if (info_.token_text_capacity == 0) return;
 
-  if (!bytes.empty() && bytes.size() != ids.size()) {
-    throw ShapeError(fmt::format("/token_bytes: {} texts for {} tokens", bytes.size(), ids.size()));
-  }
+  if (!bytes.empty() && bytes.size() != ids.size())
+    throw ShapeError("/token_bytes: {} texts for {} tokens", bytes.size(), ids.size());
   std::string text;
   std::vector<std::int64_t> index = {n_text_bytes_};
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -442,9 +431,8 @@ void TraceWriter::write_tokens(std::span<const TokenId> ids, std::span<const std
     index.push_back(n_text_bytes_ + static_cast<std::int64_t>(text.size()));
   }
   if (index.back() > info_.token_text_capacity) {
-    throw ConfigError(
-        fmt::format("/token_bytes: the text of the tokens needs more than the {} bytes planned",
-                    info_.token_text_capacity));
+    throw ConfigError("/token_bytes: the text of the tokens needs more than the {} bytes planned",
+                      info_.token_text_capacity);
   }
   put(text_offset_ + static_cast<std::uint64_t>(n_text_bytes_), text.data(), text.size());
   put(text_index_offset_ + static_cast<std::uint64_t>(range.begin) * 8, index.data(),
@@ -465,8 +453,8 @@ void TraceWriter::commit_unit() {
   for (const auto& array : arrays_) {
     const Index expected = schema::positions_of(array.spec, info_, unit()).size();
     if (array.n_filled != expected) {
-      throw ConfigError(fmt::format("{}: unit {} wrote {} of {} positions", array.spec.path,
-                                    n_committed_, array.n_filled, expected));
+      throw ConfigError("{}: unit {} wrote {} of {} positions", array.spec.path, n_committed_,
+                        array.n_filled, expected);
     }
   }
   for (auto& array : arrays_) {
@@ -521,11 +509,11 @@ bool TraceWriter::make_compressed(TraceStatus status) {
 }
 
 void TraceWriter::complete(TraceStatus status) {
-  if (!file_.is_open()) throw ConfigError(fmt::format("{}: finish before begin", out_.string()));
+  if (!file_.is_open()) throw ConfigError("{}: finish before begin", out_.string());
   const std::size_t n_planned = info_.units.size();
   if (status == TraceStatus::complete && n_committed_ != n_planned) {
-    throw ConfigError(fmt::format("{}: it has {} of {} units, so it is not complete", out_.string(),
-                                  n_committed_, n_planned));
+    throw ConfigError("{}: it has {} of {} units, so it is not complete", out_.string(),
+                      n_committed_, n_planned);
   }
   if (n_committed_ == 0) {
     file_.close();
@@ -569,9 +557,8 @@ void TraceWriter::publish() {
 
 std::unique_ptr<PartWriter> create_part(const std::filesystem::path& out,
                                         const WriterOptions& options) {
-  if (options.gzip_level && (*options.gzip_level < 1 || *options.gzip_level > 9)) {
-    throw ConfigError(fmt::format("gzip level: expected 1 to 9, found {}", *options.gzip_level));
-  }
+  if (options.gzip_level && (*options.gzip_level < 1 || *options.gzip_level > 9))
+    throw ConfigError("gzip level: expected 1 to 9, found {}", *options.gzip_level);
   check_output(out, options.overwrite);
   auto writer = std::make_unique<TraceWriter>(out, options);
   if (options.queue_bytes == 0) return writer;

@@ -81,9 +81,8 @@ void Table::fail(std::string_view column, std::string_view kind) const {
 TableColumn& Table::new_column(std::string typed, std::size_t length) {
   std::string name = clean_text(typed);
   if (find(name) != nullptr) throw ConfigError("{}: column {} occurs twice", name_, quote(name));
-  if (!columns_.empty() && length != n_rows_) {
+  if (!columns_.empty() && length != n_rows_)
     throw ShapeError("{}: column {} has {} rows, expected {}", name_, quote(name), length, n_rows_);
-  }
   n_rows_ = length;
   columns_.emplace_back();
   place_of_.emplace(name, columns_.size() - 1);
@@ -107,9 +106,8 @@ void Table::add_text(std::string name, std::string word) {
 }
 
 void Table::set_units(RowUnits units) {
-  if (units.values.size() != n_rows_) {
+  if (units.values.size() != n_rows_)
     throw ShapeError("{}: units of {} rows for a table of {}", name_, units.values.size(), n_rows_);
-  }
   units_ = std::move(units);
 }
 

@@ -27,33 +27,30 @@ class AttentionMapCommand final : public Command {
     options.fields(options_);
     options.renamed("layer", "layers");
     options.renamed("head", "heads");
-    options.add("out", "FILE", "the result to write (.h5)", out_).short_name = 'o';
+    options.add("out", "FILE", "the result to write (.h5)", out_)
+        .needed("the map goes to a file")
+        .short_name = 'o';
     options.flag("overwrite", "replace an existing file", overwrite_);
     work_.declare(options);
     declare_json(options, json_);
   }
 
   int run(const OptionSet&, const std::string& command_line) override {
-    if (!out_) throw UsageError("--out is missing: the map goes to a file");
     check_new_output(*out_, overwrite_, "--overwrite");
-    const int n_threads = work_.n_threads();
     const TraceFile trace = TraceFile::open(trace_);
     const auto output = create_result_file(*out_, overwrite_);
-    const StopOnSignal stop;
-    ThreadPool pool(n_threads);
-    ProgressReporter progress(work_.progress);
+    Working run(work_);
     const auto summary = analyze_attention_map(
         trace, options_,
-        {*output, pool, progress.callback(), stop.token(), {command_line, writer_name(), ""}});
+        {*output, run.pool, run.progress, run.stop, {command_line, writer_name(), ""}});
     if (json_) {
       print_json(summary);
     } else {
-      print(fmt::format(
-          "layer {}, query head {}: {} tokens in {} x {} cells of {} x {} weights ({})\n",
-          options_.layer, options_.head, summary["tokens"].get<Index>(),
-          summary["cells"].get<Index>(), summary["cells"].get<Index>(),
-          summary["block"].get<Index>(), summary["block"].get<Index>(),
-          enum_name(options_.pooling)));
+      print("layer {}, query head {}: {} tokens in {} x {} cells of {} x {} weights ({})\n",
+            options_.layer, options_.head, summary["tokens"].get<Index>(),
+            summary["cells"].get<Index>(), summary["cells"].get<Index>(),
+            summary["block"].get<Index>(), summary["block"].get<Index>(),
+            enum_name(options_.pooling));
     }
     return kOk;
   }

@@ -146,8 +146,7 @@ AnalyzeCommand::Traces AnalyzeCommand::open_traces() const {
 AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, ThreadPool& pool,
                                              const std::string& command_line,
                                              const UnitFolder* finished, ResultInfo& made) const {
-  const StopOnSignal stop;
-  ProgressReporter progress(job_.work.progress);
+  const Running run(job_.work.progress);
   std::unique_ptr<ResultWriter> output;
   if (job_.out) {
     output = create_result_file(*job_.out, job_.overwrite);
@@ -158,7 +157,7 @@ AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, ThreadPool& p
   std::optional<KnownLayers> known;
   if (finished != nullptr) known.emplace(*output, *finished);
   ResultWriter& to = known ? static_cast<ResultWriter&>(*known) : *output;
-  return call(traces, {to, pool, progress.callback(), stop.token(), provenance});
+  return call(traces, {to, pool, run.progress, run.stop, provenance});
 }
 
 void AnalyzeCommand::tell(const ResultInfo& made, const Json& summary, const Json& formats) const {
@@ -185,8 +184,8 @@ void AnalyzeCommand::tell(const ResultInfo& made, const Json& summary, const Jso
     print_json(report);
   } else if (!csv_ || *csv_ != "-") {
     const Json totals = summary.value("totals", Json::object());
-    print(fmt::format("{}{}{}\n{}: {}\n", summary_table(summary, card_.columns), more_text(summary),
-                      NumberFormats::of(formats).line(), card_.kind, headline(totals)));
+    print("{}{}{}\n{}: {}\n", summary_table(summary, card_.columns), more_text(summary),
+          NumberFormats::of(formats).line(), card_.kind, headline(totals));
   }
 }
 

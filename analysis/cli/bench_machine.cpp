@@ -45,11 +45,9 @@ class BenchMachine final : public Command {
   }
   int run(const OptionSet&, const std::string&) override {
     if (out_) check_new_output(*out_, overwrite_, "--overwrite");
-    const StopOnSignal stop;
-    ThreadPool pool(work_.n_threads());
-    ProgressReporter progress(work_.progress);
-    MachineMeter meter(pool, [] { return now_by(BenchClock::wall); });
-    meter.measure(progress.callback(), stop.token());
+    Working run(work_);
+    MachineMeter meter(run.pool, [] { return now_by(BenchClock::wall); });
+    meter.measure(run.progress, run.stop);
     const HardwareProfile profile = meter.profile(cpu_name());
     const Json json = hardware_json(profile);
     if (out_) save_text(*out_, json.dump(1) + "\n", overwrite_);

@@ -51,15 +51,13 @@ class BenchNucleus final : public BenchReportCommand {
  protected:
   void declare_bench(OptionSet& options) override {
     options.add("keys", "LIST", "lengths of a row", keys_);
-    options.add("p", "X", "share of the row", p_);
+    options.add("p", "X", "share of the row", p_, above(0, 1));
     options.add("spread", "X", "standard deviation of the made-up scores", spread_, in(0.0, 100.0));
     options.add("rows", "N", "rows of each length", n_rows_, in(1, 1'000'000));
     options.add("seed", "N", "seed of the numbers", seed_);
   }
 
   void check_usage() const override {
-    if (!(p_ > 0.0 && p_ <= 1.0))
-      throw UsageError("--p: expected a value above 0 and up to 1, found {}", p_);
     for (const Index n : parse_counts(keys_, "keys")) {
       if (n > 100'000'000) throw UsageError("--keys: expected at most 100000000, found {}", n);
     }

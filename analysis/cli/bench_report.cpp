@@ -45,11 +45,9 @@ void BenchReportCommand::declare(OptionSet& options) {
 
 int BenchReportCommand::run(const OptionSet&, const std::string& command_line) {
   check_usage();
-  const StopOnSignal stop;
-  ThreadPool pool(work_.n_threads());
-  ProgressReporter progress(work_.progress);
+  Working run(work_);
   const OtherLoad others;
-  Json report = measure({pool, progress.callback(), stop.token()});
+  Json report = measure({run.pool, run.progress, run.stop});
   report["cpu"] = cpu_name();
   report["machine_cores"] = std::thread::hardware_concurrency();
   report["other_cores"] = json_number(others.cores());

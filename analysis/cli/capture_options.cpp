@@ -30,9 +30,8 @@ TokenRange parse_token_range(std::string_view text, std::string_view option) {
   const auto begin = number_from<Index>(text.substr(0, colon));
   const auto end =
       number_from<Index>(colon == std::string_view::npos ? "" : text.substr(colon + 1));
-  if (!begin || !end || *begin < 0 || *end <= *begin) {
+  if (!begin || !end || *begin < 0 || *end <= *begin)
     throw UsageError("--{}: expected positions A:B with A < B, found \"{}\"", option, text);
-  }
   return {*begin, *end};
 }
 
@@ -111,9 +110,8 @@ RecordOptions CaptureOptions::record_options() const {
 WriterOptions CaptureOptions::writer_options(bool overwrite) const {
   WriterOptions options{.overwrite = overwrite};
   if (compression != "none") {
-    if (!compression.starts_with("gzip:")) {
+    if (!compression.starts_with("gzip:"))
       throw UsageError("--compression: expected none or gzip:N, found \"{}\"", compression);
-    }
     options.gzip_level = static_cast<int>(
         parse_number(std::string_view(compression).substr(5), "--compression gzip", 1, 9));
   }

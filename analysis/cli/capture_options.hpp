@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/cli/options.hpp"
+#include "analysis/options/options.hpp"
 #include "core/tensor/dtype.hpp"
 #include "traces/recorder.hpp"
 #include "traces/writer.hpp"

@@ -2,7 +2,7 @@
 // only this.
 #pragma once
 
-#include "analysis/cli/options.hpp"
+#include "analysis/options/options.hpp"
 #include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {

@@ -4,8 +4,9 @@
 
 #include <optional>
 
-#include "analysis/cli/options.hpp"
 #include "analysis/cli/progress_bar.hpp"
+#include "analysis/cli/signals.hpp"
+#include "analysis/options/options.hpp"
 #include "core/base/parallel.hpp"
 
 namespace kvscope::cli {
@@ -24,6 +25,20 @@ struct WorkOptions {
   }
   /// The pool's size.
   int n_threads() const { return threads ? *threads : available_cores(); }
+};
+
+/// While one of these lives, progress is shown and signals ask to stop.
+struct Running {
+  explicit Running(ProgressMode mode) : reporter(mode) {}
+  const StopOnSignal signals;
+  ProgressReporter reporter;
+  const std::stop_token stop = signals.token();
+  const ProgressFn progress = reporter.callback();
+};
+/// And threads work.
+struct Working : Running {
+  explicit Working(const WorkOptions& work) : Running(work.progress), pool(work.n_threads()) {}
+  ThreadPool pool;
 };
 
 /// --json.

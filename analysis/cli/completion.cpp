@@ -20,7 +20,7 @@ struct Described {
 std::vector<Described> describe_all() {
   std::vector<Described> all;
   for (const auto& command : all_commands()) {
-    Described described{command->name(), command->summary(), {}, false};
+    Described described{command->name(), command->summary(), OptionSet(), false};
     command->declare(described.options);
     described.takes_files =
         std::ranges::any_of(described.options.positionals(),

@@ -167,6 +167,18 @@ class CostCommand final : public Command {
     options.add("out", "FILE", "write the report as JSON", job_.out).short_name = 'o';
     options.flag("overwrite", "replace an existing file", job_.overwrite);
     job_.declare_work(options);
+    options.exclude({"TRACE", "shape", "ledger", "check"});
+    options.exclude_each(
+        {"ledger", "check"},
+        {"budget", "batch", "context", "kv-dtype", "weight-bits", "draft", "calibration", "phase",
+         "chunk", "steps", "drafts", "rows-per-chunk", "layers", "heads", "dense-layers"});
+    options.exclude({"ledger", "selector"});
+    options.exclude({"ledger", "hardware"}, ": rows name theirs");
+    options.need({"measured", "lengths", "repeat", "live", "clock"}, {"check"});
+    options.exclude_each({"measured"},
+                         {"lengths", "repeat", "live", "clock", "selector", "threads"});
+    options.exclude_each({"shape", "ledger", "check"}, UnitOptions::names(),
+                         ": what is of no recording has no units");
   }
 
   int run(const OptionSet& options, const std::string& typed) override {
@@ -181,9 +193,8 @@ class CostCommand final : public Command {
     } else if (ledger_) {
       report = ledger_report();
     } else if (check_) {
-      const StopOnSignal stop;
-      ProgressReporter progress(job_.work.progress);
-      report = cost_check(check_options(), progress.callback(), stop.token());
+      const Running run(job_.work.progress);
+      report = cost_check(check_options(), run.progress, run.stop);
     } else {
       if (const std::optional<int> code = of_trace(options, report)) return *code;
     }
@@ -214,24 +225,7 @@ class CostCommand final : public Command {
   }
 
   void check_usage(const OptionSet& options) const {
-    shape_.check(options);
-    if (shape_.is_used() && job_.units.is_used())
-      throw UsageError("--shape has no units: they are of a recording's replay");
-    if (ledger_ && check_) throw UsageError("--ledger and --check exclude each other");
-    if (ledger_ || check_) {
-      const std::string_view mode = ledger_ ? "--ledger" : "--check";
-      if (trace_) throw UsageError("{} takes no TRACE", mode);
-      if (job_.units.is_used())
-        throw UsageError("{} has no units: they are of a recording's replay", mode);
-      for (const char* other : {"selector", "budget", "batch", "context", "kv-dtype", "weight-bits",
-                                "draft", "calibration", "phase", "chunk", "steps", "drafts",
-                                "rows-per-chunk", "layers", "heads", "dense-layers"}) {
-        if (options.given(other) && !(check_ && std::string_view(other) == "selector"))
-          throw UsageError("{} and --{} exclude each other", mode, other);
-      }
-      if (ledger_ && !hardware_.empty())
-        throw UsageError("--ledger and --hardware exclude each other: rows name theirs");
-    } else {
+    if (!ledger_ && !check_) {
       if (!trace_ && !shape_.is_used())
         throw UsageError("TRACE is missing (or --shape, or --ledger, or --check)");
       if (trace_ && !replay_.has_selectors())
@@ -242,17 +236,10 @@ class CostCommand final : public Command {
             fmt::join(hardware_names(), ", "));
       }
     }
-    for (const char* own : {"measured", "lengths", "repeat", "live", "clock"}) {
-      if (options.given(own) && !check_) throw UsageError("--{} needs --check", own);
-    }
     if (options.given("live") && check_options_.live_tokens > 0 &&
         check_options_.clock == BenchClock::cpu)
       throw UsageError(
           "--clock cpu and --live exclude each other: a running model's times are the wall's");
-    for (const char* own : {"lengths", "repeat", "live", "clock", "selector", "threads"}) {
-      if (options.given(own) && !measured_.empty())
-        throw UsageError("--measured and --{} exclude each other", own);
-    }
     if (job_.out && !job_.units.is_alone())
       check_new_output(*job_.out, job_.overwrite, "--overwrite");
   }
@@ -337,11 +324,10 @@ class CostCommand final : public Command {
       if (job_.units.is_alone()) return job_.run_alone(work);
       read_cost_units(job_.finish(work), works);
     } else {
-      const StopOnSignal stop;
-      ProgressReporter progress(job_.work.progress);
+      const Running run(job_.work.progress);
       replay.options.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
-      replay_layers(trace, replay.draft, layers, plan.pairs, replay.options, pool,
-                    progress.callback(), stop.token());
+      replay_layers(trace, replay.draft, layers, plan.pairs, replay.options, pool, run.progress,
+                    run.stop);
     }
     report = trace_cost_report(info, layers, plan.pairs, works, replay_.phase(), options);
     report["trace"] = trace_->filename().string();

@@ -1,6 +1,6 @@
 #include "analysis/cli/cost_counts.hpp"
 
-#include "analysis/cli/exit_code.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "core/base/index.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
@@ -35,9 +35,8 @@ std::vector<double> counts_of(std::string_view list, std::string_view option) {
           "--{}: expected numbers of at least 1, as 4096, 4k, 1M or 4k:1M, found \"{}\"", option,
           word);
     }
-    if (*last < *first) {
+    if (*last < *first)
       throw UsageError("--{}: expected a range that ascends, as 4k:1M, found \"{}\"", option, word);
-    }
     for (double n = *first; n < *last; n *= 2.0) counts.push_back(n);
     counts.push_back(*last);
   }

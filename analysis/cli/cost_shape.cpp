@@ -120,22 +120,10 @@ void CostShape::declare(OptionSet& options) {
               "with --shape: sizes of lists from a report of kvscope cost TRACE --out, of another "
               "model too [the method's own rule]",
               like_);
-}
-
-void CostShape::check(const OptionSet& given) const {
-  if (!is_used()) {
-    for (const char* own : {"question", "keys", "like"}) {
-      if (given.given(own)) throw UsageError("--{} needs --shape", own);
-    }
-    return;
-  }
-  if (given.given("TRACE")) throw UsageError("--shape takes no TRACE");
-  for (const char* other :
-       {"ledger", "check", "draft", "calibration", "steps", "rows-per-chunk", "layers", "heads"}) {
-    if (given.given(other)) throw UsageError("--shape and --{} exclude each other", other);
-  }
-  if (given.given("keys") && given.given("budget"))
-    throw UsageError("--keys and --budget exclude each other");
+  options.need({"question", "keys", "like"}, {"shape"});
+  options.exclude_each({"shape"},
+                       {"draft", "calibration", "steps", "rows-per-chunk", "layers", "heads"});
+  options.exclude({"keys", "budget"});
 }
 
 Phase CostShape::phase_of(const OptionSet& options, const ReplayArguments& replay) const {
@@ -209,10 +197,8 @@ Json CostShape::report(const OptionSet& options, const ReplayArguments& replay,
     throw UsageError("--context and --batch: {} cells are asked for, expected at most {}", n_cells,
                      kMostShapeCells);
 
-  const StopOnSignal stop;
-  ProgressReporter progress(work.progress);
-  ThreadPool pool(work.n_threads());
-  const ShapeListsOfAll of_all = lists_of_shape(question, pool, progress.callback(), stop.token());
+  Working run(work);
+  const ShapeListsOfAll of_all = lists_of_shape(question, run.pool, run.progress, run.stop);
   for (const auto* sentences : {&methods.left_out, &plan.skipped, &of_all.left_out}) {
     for (const std::string& sentence : *sentences) note("kvscope: left out: {}", sentence);
   }

@@ -4,10 +4,10 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "analysis/cli/common_options.hpp"
-#include "analysis/cli/options.hpp"
 #include "analysis/cli/replay_arguments.hpp"
 #include "analysis/cost/shape_cost.hpp"
 #include "analysis/cost/trace_cost.hpp"
+#include "analysis/options/options.hpp"
 #include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
@@ -17,8 +17,6 @@ class CostShape {
  public:
   void declare(OptionSet& options);
   bool is_used() const { return shape_.has_value(); }
-  /// Options that need --shape or do not go with it. Throws UsageError.
-  void check(const OptionSet& given) const;
   /// given: cards, batches, contexts, formats. Writes what was left out to standard error. Throws
   /// UsageError, and what reading a config.json and lists_of_shape throw.
   nlohmann::ordered_json report(const OptionSet& options, const ReplayArguments& replay,

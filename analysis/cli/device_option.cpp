@@ -1,8 +1,7 @@
 #include "analysis/cli/device_option.hpp"
 
-#include "analysis/cli/exit_code.hpp"
-#ifdef KVSCOPE_HAS_CUDA
 #include "analysis/cli/kit.hpp"
+#ifdef KVSCOPE_HAS_CUDA
 #include "core/cuda/backend.hpp"
 #include "core/cuda/device.hpp"
 #endif

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "analysis/cli/child_process.hpp"
-#include "analysis/cli/exit_code.hpp"
-#include "analysis/cli/options.hpp"
+#include "analysis/options/exit_code.hpp"
+#include "analysis/options/options.hpp"
 
 namespace kvscope::cli {
 

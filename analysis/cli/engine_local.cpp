@@ -10,8 +10,8 @@
 
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/engine.hpp"
-#include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/unit_source.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "analysis/units/unit_leases.hpp"
 #include "core/base/stopwatch.hpp"
 

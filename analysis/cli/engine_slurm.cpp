@@ -22,9 +22,7 @@ std::string output_of(const std::filesystem::path& folder) {
 }
 
 std::string script_of(const EngineJob& job) {
-  std::string command;
-  for (const std::string& word : worker_words(job, "@" + job.list.string()))
-    command += " " + shell_word(word);
+  const std::string command = command_line_of(worker_words(job, "@" + job.list.string()), "");
   // exec: the signal reaches the program. 30 seconds before a time limit, since a stop takes
   // moments.
   return fmt::format(

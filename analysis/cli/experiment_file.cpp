@@ -30,24 +30,26 @@ std::vector<std::string> texts_of(const nlohmann::json& value, const std::string
   return mapped<std::string>(value, [&](const auto& one) { return text_of(one, where); });
 }
 
-void apply(const OptionSpec& spec, const nlohmann::json& value, const std::string& where) {
+void apply(OptionSet& options, const OptionSpec& spec, const nlohmann::json& value,
+           const std::string& where) {
+  if (options.given(spec.name)) return;
   if (spec.placeholder.empty()) {
     if (!value.is_boolean())
       throw UsageError("{}: expected true or false, found {}", where, describe(value));
-    if (value.get<bool>()) spec.set("");
+    if (value.get<bool>()) options.give(spec, "");
     return;
   }
   const std::vector<std::string> texts = texts_of(value, where);
   if (spec.repeatable) {
-    for (const std::string& text : texts) spec.set(text);
+    for (const std::string& text : texts) options.give(spec, text);
   } else {
-    spec.set(fmt::format("{}", fmt::join(texts, ",")));
+    options.give(spec, fmt::format("{}", fmt::join(texts, ",")));
   }
 }
 
 }  // namespace
 
-void apply_experiment_file(const std::filesystem::path& file, const OptionSet& options) {
+void apply_experiment_file(const std::filesystem::path& file, OptionSet& options) {
   const nlohmann::json json = parse_json(read_whole_file(file, kMaxBytes), file.string());
   const JsonObject object(json, file.string());
   std::vector<std::string> known;
@@ -68,10 +70,10 @@ void apply_experiment_file(const std::filesystem::path& file, const OptionSet& o
     if (value.is_null()) continue;
     try {
       for (const OptionSpec& spec : options.positionals()) {
-        if (key_of_positional(spec) == name && !options.given(spec.name)) apply(spec, value, where);
+        if (key_of_positional(spec) == name) apply(options, spec, value, where);
       }
       for (const OptionSpec& spec : options.options()) {
-        if (spec.name == name && !options.given(name)) apply(spec, value, where);
+        if (spec.name == name) apply(options, spec, value, where);
       }
     } catch (const ConfigError& error) {
       throw UsageError("{}: {}", file.string(), error.what());

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "analysis/cli/options.hpp"
+#include "analysis/options/options.hpp"
 
 namespace kvscope::cli {
 
@@ -12,6 +12,6 @@ namespace kvscope::cli {
 /// with dashes or underscores (positional arguments: "traces"); lists set repeatable options one by
 /// one and are joined with commas for the others. Throws UsageError for an unknown key (naming the
 /// nearest) or a value of the wrong kind, IoError or FormatError for a file that cannot be read.
-void apply_experiment_file(const std::filesystem::path& file, const OptionSet& options);
+void apply_experiment_file(const std::filesystem::path& file, OptionSet& options);
 
 }  // namespace kvscope::cli

@@ -51,40 +51,29 @@ class ExplainCommand final : public Command {
     key_.declare(options);
     answer_.declare(options);
     options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
-    options.add("selector", "NAME", "the method, with options as NAME:option=value", selector_);
+    options.add("selector", "NAME", "the method, with options as NAME:option=value", selector_)
+        .needed("expected a method, as quoka");
     options.add("budget", "BUDGET", "tokens=256, ratio=0.25, ...; a bare number is tokens",
                 budget_);
     options.add("text", "FILE", "UTF-8 text to fill prompts with [embedded book]", text_);
-    options.add("lengths", "N", "tokens of a prompt", length_);
+    options.add("lengths", "N", "tokens of a prompt", length_, at_least(1));
     options.renamed("length", "lengths");
-    options.add("facts", "N", "facts hidden; 1 is a pass key, more are magic numbers", n_facts_);
-    options.add("depths", "N", "depths of the fact, equally spaced; 1 is in the middle", n_depths_);
-    options.add("trials", "N", "prompts per depth", n_trials_);
+    options.add("facts", "N", "facts hidden; 1 is a pass key, more are magic numbers", n_facts_,
+                at_least(1));
+    options.add("depths", "N", "depths of the fact, equally spaced; 1 is in the middle", n_depths_,
+                in(1, 1000));
+    options.add("trials", "N", "prompts per depth", n_trials_, in(1, 100'000));
     options.flag("chat", "ask in the model's own chat template", chat_);
     options.add("least", "X", "share of a head's attention from which it is shown", least_);
     options.flag("all", "explain prompts that were answered, too", all_);
     options.add("dense-layers", "N", "leading layers left dense [the method's own]", dense_layers_);
-    options.add("chunk", "N", "B_CP: tokens per prefill call", chunk_);
+    options.add("chunk", "N", "B_CP: tokens per prefill call", chunk_, at_least(1));
     options.add("seed", "N", "seed of everything that is drawn", seed_);
     work_.declare(options);
     declare_json(options, json_);
   }
 
-  int run(const OptionSet& options, const std::string& command_line) override {
-    // One of the two questions: of prompts, or of a recording's query.
-    const std::vector<const char*> others =
-        key_.trace ? std::vector{"model", "text", "lengths", "facts", "depths", "trials",
-                                 "least", "all",  "chat",    "seed",  "answer"}
-                   : std::vector{"layers", "heads",   "query", "key",
-                                 "top",    "as-step", "draft", "calibration"};
-    for (const char* other : ExplainAnswerOptions::names()) {
-      if (!answer_.wanted && options.given(other)) throw UsageError("--{} needs --answer", other);
-    }
-    for (const char* other : others) {
-      if (!options.given(other)) continue;
-      throw UsageError(key_.trace ? fmt::format("--{} is of prompts and excludes a TRACE", other)
-                                  : fmt::format("--{} needs a TRACE", other));
-    }
+  int run(const OptionSet&, const std::string& command_line) override {
     if (key_.trace) return key_.run(question(), json_, command_line, work_.n_threads());
     check();
     const auto dir = model_dir(model_);
@@ -100,13 +89,9 @@ class ExplainCommand final : public Command {
       options_.prompt.chat = &*frame;
       options_.prompt.leading = leading_in_chat(*frame, options_.prompt.leading, tokenizer);
     }
-    if (answer_.wanted)
-      return explain_answers(dir, model, tokenizer, chat_source, options, command_line);
+    if (answer_.wanted) return explain_answers(dir, model, tokenizer, chat_source, command_line);
     const auto filler = filler_tokens(tokenizer);
-    const StopOnSignal stop;
-    ThreadPool pool(work_.n_threads());
-    ProgressReporter progress(work_.progress);
-    const ProgressFn report = progress.callback();
+    Working run(work_);
     Json json = {{"kind", "explain"},
                  {"command_line", command_line},
                  {"model_hash", hash_of_model(dir, model)},
@@ -121,14 +106,15 @@ class ExplainCommand final : public Command {
       for (Index trial = 0; trial < n_trials_; ++trial) {
         set_place(depth, trial);
         const Explanation found =
-            explain_prompt(model, tokenizer, filler, options_, all_, pool, stop.token());
+            explain_prompt(model, tokenizer, filler, options_, all_, run.pool, run.stop);
         if (found.sparse.score < 1.0) {
           ++n_missed;
           if (found.dense.score < 1.0) ++n_missed_densely;
         }
         add(found, json, text);
-        if (report)
-          report({"prompts", depth * n_trials_ + trial + 1, n_depths_ * n_trials_, "prompts"});
+        if (run.progress)
+          run.progress(
+              {"prompts", depth * n_trials_ + trial + 1, n_depths_ * n_trials_, "prompts"});
       }
     }
     json["missed"] = n_missed;
@@ -136,11 +122,11 @@ class ExplainCommand final : public Command {
     if (json_) {
       print_json(json);
     } else {
-      print(fmt::format(
+      print(
           "{}explain: {} of {} prompts of {} tokens missed by {}{}{}\n", text, n_missed,
           n_depths_ * n_trials_, length_, options_.selector.text(),
           n_missed > 0 ? fmt::format(", {} of these by full attention too", n_missed_densely) : "",
-          chat_ ? fmt::format(" (chat: {})", chat_source) : ""));
+          chat_ ? fmt::format(" (chat: {})", chat_source) : "");
     }
     return kOk;
   }
@@ -161,13 +147,7 @@ class ExplainCommand final : public Command {
 
   int explain_answers(const std::filesystem::path& dir, const Transformer& model,
                       const Tokenizer& tokenizer, const std::string& chat_source,
-                      const OptionSet& options, const std::string& command_line) {
-    for (const char* grid : {"lengths", "facts", "depths", "trials", "seed", "text"}) {
-      if (answer_.words && options.given(grid))
-        throw UsageError("--{} is of needles and excludes --prompt", grid);
-    }
-    if (!answer_.words && options.given("n-new"))
-      throw UsageError("--n-new needs --prompt: a needle's answer has its own length");
+                      const std::string& command_line) {
     AnswerQuestion question;
     question.selector = options_.selector;
     question.budget = options_.budget;
@@ -222,7 +202,6 @@ class ExplainCommand final : public Command {
 
   KeyQuestion question() const {
     KeyQuestion question;
-    if (selector_.empty()) throw UsageError("--selector is missing: expected a method, as quoka");
     question.selector = as_usage([&] { return MethodSpec(selector_); });
     if (!budget_.empty()) question.budget = as_usage([&] { return Budget::parse(budget_); });
     question.chunk = chunk_;
@@ -232,13 +211,6 @@ class ExplainCommand final : public Command {
 
   void check() {
     answer_.check();
-    if (selector_.empty()) throw UsageError("--selector is missing: expected a method, as quoka");
-    if (length_ < 1 || n_facts_ < 1 || n_depths_ < 1 || n_trials_ < 1 || chunk_ < 1 ||
-        n_depths_ > 1000 || n_trials_ > 100'000) {
-      throw UsageError(
-          "--lengths, --facts, --depths, --trials and --chunk: expected at least 1 of "
-          "each, at most 1000 depths and 100000 trials");
-    }
     options_.selector = as_usage([&] { return MethodSpec(selector_); });
     if (options_.selector.caps().needs_draft || options_.selector.caps().needs_calibration)
       throw UsageError("{} needs a draft or a calibration, which explain has not",

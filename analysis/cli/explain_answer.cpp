@@ -173,11 +173,11 @@ void ExplainAnswerOptions::declare(OptionSet& options) {
               "with --answer: explain what the model says after these words (@FILE: a file's) "
               "instead of needles",
               words);
-  options.add("n-new", "N", "with --prompt: tokens of the answer", n_new);
+  options.add("n-new", "N", "with --prompt: tokens of the answer", n_new, in(1, 4096));
   options.add("token", "N",
               "with --answer: the token that is explained, from 1 [the first that changes, else "
               "the one of largest KL]",
-              token);
+              token, at_least(1));
   options.flag("dense-prompt",
                "with --answer: the method answers in the steps after the prompt alone",
                dense_prompt);
@@ -188,7 +188,7 @@ void ExplainAnswerOptions::declare(OptionSet& options) {
   options.add("runs", "N",
               "with --answer: most runs of a prompt; beyond, heads of the layers that matter least "
               "are left out",
-              most_runs);
+              most_runs, at_least(1));
   options.add("out", "FILE", "with --answer: write an HDF5 file for the figure answer", out)
       .short_name = 'o';
   options.flag("overwrite", "replace an existing file", overwrite);
@@ -196,22 +196,19 @@ void ExplainAnswerOptions::declare(OptionSet& options) {
               "with --answer: put keys back and say how the answer goes on, instead of looking for "
               "what matters: LAYER, LAYER:HEAD, LAYER:HEAD:KEY or all; repeatable",
               put_back);
-  options.add("which", "N", "with --put-back: of several prompts only this one, from 1", which);
-}
-
-std::vector<const char*> ExplainAnswerOptions::names() {
-  return {"prompt", "n-new", "token",     "dense-prompt", "every-call",
-          "runs",   "out",   "overwrite", "put-back",     "which"};
+  options.add("which", "N", "with --put-back: of several prompts only this one, from 1", which,
+              at_least(1));
+  options.need({"prompt", "n-new", "token", "dense-prompt", "every-call", "runs", "out",
+                "overwrite", "put-back", "which"},
+               {"answer"});
+  options.need({"which"}, {"put-back"});
+  options.exclude({"put-back", "out"}, ": the file is of what is looked for");
+  options.exclude_each({"lengths", "facts", "depths", "trials", "seed", "text"}, {"prompt"},
+                       ": the first is of needles");
+  options.need({"n-new"}, {"prompt"}, ": a needle's answer has its own length");
 }
 
 void ExplainAnswerOptions::check() const {
-  if (n_new < 1 || n_new > 4096 || most_runs < 1)
-    throw UsageError("--n-new and --runs: expected at least 1, and at most 4096 tokens");
-  if (token && *token < 1) throw UsageError("--token: expected 1 or more, found {}", *token);
-  if (which && (put_back.empty() || *which < 1))
-    throw UsageError("--which: expected 1 or more, with --put-back");
-  if (!put_back.empty() && out)
-    throw UsageError("--out is of what is looked for and excludes --put-back");
   for (const std::string& what : put_back) parse_put_back(what);
   if (out) check_new_output(*out, overwrite, "--overwrite");
 }
@@ -233,10 +230,7 @@ int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,
   if (!put_back.empty())
     return run_mended(question, model, tokenizer, source, std::move(config), json, command_line,
                       work);
-  const StopOnSignal stop;
-  ThreadPool pool(work.n_threads());
-  ProgressReporter progress(work.progress);
-  const ProgressFn report = progress.callback();
+  Working run(work);
   Json prompts = Json::array();
   std::string text;
   std::vector<AnswerBlame> blames;
@@ -244,7 +238,8 @@ int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,
   for (std::size_t i = 0; i < source.n_prompts; ++i) {
     const AskedPrompt asked = source.prompt(i);
     question.n_new = asked.n_new;
-    AnswerBlame blame = blame_answer(model, asked.tokens, question, pool, report, stop.token());
+    AnswerBlame blame =
+        blame_answer(model, asked.tokens, question, run.pool, run.progress, run.stop);
     const AnswerReport told(asked, blame, tokenizer, every_call);
     prompts.push_back(told.json());
     text += told.text();
@@ -278,8 +273,8 @@ int ExplainAnswerOptions::run(AnswerQuestion question, const Transformer& model,
                 {"totals", totals}});
     return kOk;
   }
-  print(fmt::format("{}explain --answer: the answer changes in {} of {} prompts\n", text, n_changed,
-                    source.n_prompts));
+  print("{}explain --answer: the answer changes in {} of {} prompts\n", text, n_changed,
+        source.n_prompts);
   return kOk;
 }
 

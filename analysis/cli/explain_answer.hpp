@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/common_options.hpp"
-#include "analysis/cli/options.hpp"
 #include "analysis/kinds/explain_answer.hpp"
+#include "analysis/options/options.hpp"
 #include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
@@ -43,8 +43,6 @@ struct ExplainAnswerOptions {
   std::optional<Index> which;         // of several prompts, from 1
 
   void declare(OptionSet& options);
-  /// Names of those that need --answer.
-  static std::vector<const char*> names();
   /// Throws UsageError; an existing output is refused before anything runs.
   void check() const;
 

@@ -87,13 +87,18 @@ void ExplainKeyOptions::declare(OptionSet& options) {
   options.renamed("head", "heads");
   options.add("query", "N", "with a trace: position of the query", query);
   options.add("key", "N", "with a trace: position of the key [the heaviest that was dropped]", key);
-  options.add("top", "N", "with a trace: heaviest keys that are listed", top);
+  options.add("top", "N", "with a trace: heaviest keys that are listed", top, in(0, 100'000));
   options.flag("as-step", "with a trace: take a query of the prompt as a decode step", as_step);
   options.add("draft", "TRACE", "with a trace: the draft model's, over the same tokens", draft)
       .kind = ValueKind::file;
   options
       .add("calibration", "TRACE", "with a trace: the same model's over another text", calibration)
       .kind = ValueKind::file;
+  options.need({"layers", "heads", "query", "key", "top", "as-step", "draft", "calibration"},
+               {"trace"});
+  options.exclude_each({"model", "text", "lengths", "facts", "depths", "trials", "least", "all",
+                        "chat", "seed", "answer"},
+                       {"trace"}, ": the first is of prompts");
 }
 
 int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& command_line,
@@ -103,7 +108,6 @@ int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& c
         "a trace needs --layers, --heads and --query: the layer, the query head and "
         "the position that is explained");
   }
-  if (top < 0 || top > 100'000) throw UsageError("--top: expected 0 to 100000, found {}", top);
   const TraceFile recording = TraceFile::open(*trace, {});
   std::optional<TraceFile> second;
   if (draft) second.emplace(TraceFile::open(*draft, {}));

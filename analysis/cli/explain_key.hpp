@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "analysis/cli/options.hpp"
 #include "analysis/kinds/explain_key.hpp"
+#include "analysis/options/options.hpp"
 
 namespace kvscope::cli {
 

@@ -51,10 +51,7 @@ int ExplainAnswerOptions::run_mended(const AnswerQuestion& asked_question, const
     throw UsageError("--which {}: there are {} prompts", *which, source.n_prompts);
   config["put_back"] = put_back;
   AnswerQuestion question = asked_question;
-  const StopOnSignal stop;
-  ThreadPool pool(work.n_threads());
-  ProgressReporter progress(work.progress);
-  const ProgressFn report = progress.callback();
+  Working run(work);
   const auto decoded = [&](std::span<const TokenId> ids) { return tokenizer.decode(ids); };
   const auto word = [&](TokenId id) { return decoded({&id, 1}); };
   Json prompts = Json::array();
@@ -64,7 +61,7 @@ int ExplainAnswerOptions::run_mended(const AnswerQuestion& asked_question, const
     const AskedPrompt asked = source.prompt(i);
     question.n_new = asked.n_new;
     const MendedAnswer mended =
-        mend_answer(model, asked.tokens, question, back, pool, report, stop.token());
+        mend_answer(model, asked.tokens, question, back, run.pool, run.progress, run.stop);
     std::vector<TokenId> dense;
     for (const AnswerStep& step : mended.steps) dense.push_back(step.dense);
     Json told = {{"prompt", asked.name}};
@@ -111,9 +108,8 @@ int ExplainAnswerOptions::run_mended(const AnswerQuestion& asked_question, const
   }
   std::vector<std::string> names;
   for (const PutBack& what : back) names.push_back(put_back_words(what));
-  print(fmt::format(
-      "{}explain --answer: put back {}, in {}\n", text, fmt::join(names, "; "),
-      every_call ? "every call" : "the call of the explained token and those after it"));
+  print("{}explain --answer: put back {}, in {}\n", text, fmt::join(names, "; "),
+        every_call ? "every call" : "the call of the explained token and those after it");
   return kOk;
 }
 

@@ -126,10 +126,10 @@ class ExportCommand final : public Command {
     said["animation"] = (*frames_ / "film.png").string();
     said["film"] = film;
     if (json_) return;
-    print(fmt::format(
+    print(
         "{}: {} frames, and film.png, which plays them in browsers and slides; a film of "
         "them, or with film.gif a GIF:\n  {}\n",
-        frames_->string(), pictures.size(), film));
+        frames_->string(), pictures.size(), film);
   }
 
   void report(const Story& story, const StoryPage& page, Json& said) const {
@@ -145,8 +145,7 @@ class ExportCommand final : public Command {
             ? fmt::format("{} {}", story.steps.size(), story.steps.size() == 1 ? "step" : "steps")
             : fmt::format("{} heads, {} x {} cells of {} x {} weights", page.n_heads, page.n_cells,
                           page.n_cells, page.block, page.block);
-    print(fmt::format("{}: {}, {}\n", out_->string(), what,
-                      bytes_text(static_cast<double>(page.html.size()))));
+    print("{}: {}, {}\n", out_->string(), what, bytes_text(static_cast<double>(page.html.size())));
   }
 
   std::optional<fs::path> trace_;

@@ -23,11 +23,10 @@ class FiguresCommand final : public Command {
       if (json_) {
         print_json(json_of(kind));
       } else {
-        print(fmt::format("{}: {}\n\nneeds    {}\nmade by  {}\noptions  {}\n", kind.name,
-                          kind.shows, kind.needs, kind.command,
-                          kind.options.empty()
-                              ? "only --title"
-                              : fmt::format("--{}", fmt::join(kind.options, ", --"))));
+        print("{}: {}\n\nneeds    {}\nmade by  {}\noptions  {}\n", kind.name, kind.shows,
+              kind.needs, kind.command,
+              kind.options.empty() ? "only --title"
+                                   : fmt::format("--{}", fmt::join(kind.options, ", --")));
       }
       return kOk;
     }

@@ -35,14 +35,15 @@ class FitCommand final : public Command {
                        /*required=*/true);
     options.positional("TRACE", "a recording of the model, all layers and heads", trace_,
                        /*required=*/true);
-    options.add("out", "FILE", "the file to write (JSON)", out_).short_name = 'o';
+    options.add("out", "FILE", "the file to write (JSON)", out_)
+        .needed("expected a file for what the method learns")
+        .short_name = 'o';
     options.flag("overwrite", "replace an existing file", overwrite_);
     work_.declare(options);
     declare_json(options, json_);
   }
 
   int run(const OptionSet&, const std::string&) override {
-    if (!out_) throw UsageError("--out is missing: expected a file for what the method learns");
     const MethodSpec spec(method_);
     check_method(spec);
     if (out_->string().find_first_of(",+@") != std::string::npos) {
@@ -72,8 +73,7 @@ class FitCommand final : public Command {
                   {"file", out_->string()},
                   {"use", use}});
     } else {
-      print(fmt::format("{}: {}\nuse it as --selector {}\n", stage.method->name, learned.summary,
-                        use));
+      print("{}: {}\nuse it as --selector {}\n", stage.method->name, learned.summary, use);
     }
     return kOk;
   }
@@ -94,9 +94,8 @@ class FitCommand final : public Command {
       throw ConfigError("fit: {} has nothing to learn; methods that have: {}", stage.name,
                         fmt::join(able, ", "));
     }
-    if (stage.sets(option)) {
+    if (stage.sets(option))
       throw ConfigError("fit {}: {} names the file that fit makes: leave it out", spec, option);
-    }
   }
 
   std::string method_;

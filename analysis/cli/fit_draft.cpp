@@ -39,11 +39,13 @@ class FitDraftCommand final : public Command {
     options.add("n-layers", "N", "layers of the draft, fewer than the model has", fit_.n_layers);
     options.renamed("layers", "n-layers");
     options.add("text", "FILE", "UTF-8 text to fit and to measure on [embedded book]", text_);
-    options.add("max-tokens", "N", "tokens of it to fit on", n_fit_);
-    options.add("held-out", "N", "tokens behind those to measure on", n_held_out_);
+    options.add("max-tokens", "N", "tokens of it to fit on", n_fit_, at_least(1));
+    options.add("held-out", "N", "tokens behind those to measure on", n_held_out_, at_least(2));
     options.add("window", "N", "tokens that are read at a time, each stretch from position 0",
-                fit_.window);
-    options.add("out", "DIR", "the folder to write", out_).short_name = 'o';
+                fit_.window, at_least(2));
+    options.add("out", "DIR", "the folder to write", out_)
+        .needed("expected a folder for the draft")
+        .short_name = 'o';
     options.flag("overwrite", "replace the files of an existing folder", overwrite_);
     work_.declare(options);
     declare_json(options, json_);
@@ -67,12 +69,10 @@ class FitDraftCommand final : public Command {
     const auto to_fit = ids.first(static_cast<std::size_t>(n_fit_));
     const auto held_out = ids.subspan(static_cast<std::size_t>(n_fit_));
 
-    const StopOnSignal stop;
-    ThreadPool pool(work_.n_threads());
-    ProgressReporter progress(work_.progress);
-    const DraftFit fit = fit_draft(dir, to_fit, fit_, pool, progress.callback(), stop.token());
+    Working run(work_);
+    const DraftFit fit = fit_draft(dir, to_fit, fit_, run.pool, run.progress, run.stop);
     const DraftAcceptance plain = measure_acceptance(verifier, plain_exit(dir, verifier.config()),
-                                                     held_out, fit_.window, pool, stop.token());
+                                                     held_out, fit_.window, run.pool, run.stop);
     const Json about = {{"what", kWhat},
                         {"of", model_name(dir)},
                         {"model_hash", hash_of_model(dir, verifier)},
@@ -85,22 +85,15 @@ class FitDraftCommand final : public Command {
     write_draft(dir, fit_.n_layers, fit, about.dump(), *out_, overwrite_);
     // What was written is what is measured.
     const DraftAcceptance fitted = measure_acceptance(verifier, load_transformer(*out_, {}),
-                                                      held_out, fit_.window, pool, stop.token());
+                                                      held_out, fit_.window, run.pool, run.stop);
     tell(about, fit, plain, fitted);
     return kOk;
   }
 
  private:
   void check() const {
-    if (!out_) throw UsageError("--out is missing: expected a folder for the draft");
-    if (fit_.window < 2 || n_fit_ < 1 || n_held_out_ < 2)
-      throw UsageError(
-          "--window, --max-tokens and --held-out: expected at least 2, 1 and 2, found "
-          "{}, {} and {}",
-          fit_.window, n_fit_, n_held_out_);
-    if (fs::exists(*out_) && !overwrite_) {
+    if (fs::exists(*out_) && !overwrite_)
       throw IoError("{} exists: --overwrite replaces the files of a draft in it", out_->string());
-    }
   }
 
   /// The same layers with the verifier's own norm and head.
@@ -130,11 +123,11 @@ class FitDraftCommand final : public Command {
     };
     add("fitted head", fitted, fit.fitted_error);
     add("plain early exit", plain, fit.plain_error);
-    print(fmt::format(
+    print(
         "{}fit draft: {} of {} in {} (ridge {}, {} tokens read, {} measured)\n", table.text(),
         fit_.n_layers == 1 ? "the first layer" : fmt::format("the first {} layers", fit_.n_layers),
         about.at("of").get<std::string>(), out_->string(), fit.ridge, fit.n_tokens,
-        fitted.n_tokens));
+        fitted.n_tokens);
   }
 
   std::string model_ = "verifier";

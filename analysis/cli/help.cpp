@@ -22,17 +22,6 @@ std::string left_column(const OptionSpec& spec) {
   return spec.placeholder.empty() ? text : text + " " + spec.placeholder;
 }
 
-std::string right_column(const OptionSpec& spec) {
-  std::string text = spec.help;
-  const auto is_named = [&](const std::string& choice) {
-    return text.find(choice) != std::string::npos;
-  };
-  if (!std::ranges::all_of(spec.choices, is_named))
-    text += fmt::format(": {}", fmt::join(spec.choices, ", "));
-  if (!spec.default_text.empty()) text += fmt::format(" [{}]", spec.default_text);
-  return text;
-}
-
 void add_two_columns(std::string& out, const std::string& left, const std::string& right,
                      std::size_t width) {
   std::string wrapped = wrap(right, static_cast<int>(width) + 4);
@@ -125,7 +114,7 @@ namespace {
 /// Name and explanation of an option, as every command that has it prints them.
 using OptionText = std::pair<std::string, std::string>;
 OptionText text_of(const OptionSpec& spec) {
-  return {left_column(spec), right_column(spec)};
+  return {left_column(spec), spec.explanation()};
 }
 
 std::string command_text(const Command& command, const OptionSet& options,
@@ -140,7 +129,7 @@ std::string command_text(const Command& command, const OptionSet& options,
   width = std::min<std::size_t>(width, 26);
   if (!options.positionals().empty()) out += "\narguments:\n";
   for (const auto& spec : options.positionals())
-    add_two_columns(out, spec.name, right_column(spec), width);
+    add_two_columns(out, spec.name, spec.explanation(), width);
   out += "\noptions:\n";
   std::vector<std::string> shared;
   for (const auto& spec : options.options()) {
@@ -223,7 +212,7 @@ std::string manual_page() {
     if (!command->description().empty())
       out += fmt::format(".PP\n{}\n", troff(command->description()));
     for (const auto& spec : options.options())
-      out += fmt::format(".TP\n.B {}\n{}\n", troff(left_column(spec)), troff(right_column(spec)));
+      out += fmt::format(".TP\n.B {}\n{}\n", troff(left_column(spec)), troff(spec.explanation()));
     for (const auto& example : command->examples()) {
       out += fmt::format(".PP\n{}:\n.PP\n.RS\n{}\n.RE\n", troff(example.meaning),
                          troff(example.command));

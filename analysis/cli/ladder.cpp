@@ -46,13 +46,13 @@ class LadderCommand final : public AnalyzeCommand {
 
  private:
   void declare_kind(OptionSet& options) override {
-    options.add("selector", "NAME", "the method, with options as NAME:option=value", selector_);
+    options.add("selector", "NAME", "the method, with options as NAME:option=value", selector_)
+        .needed("expected a method, as quest");
     options.add("budget", "BUDGET", "tokens=256, ratio=0.1, ...; a bare number is tokens", budget_);
     options.add("layers", "LIST", "layers to include, as 0,4-7 [all]", layers_);
     options.fields(options_);
   }
   LadderOptions ladder_options() const {
-    if (selector_.empty()) throw UsageError("--selector is missing: expected a method, as quest");
     if (const std::size_t comma = selector_.find(','); comma < selector_.find(':'))
       throw UsageError("--selector: a ladder is of one method, found \"{}\"", selector_);
     LadderOptions options = options_;

@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-#include "analysis/cli/exit_code.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "core/base/lists.hpp"
 #include "core/selectors/spec_lists.hpp"
 

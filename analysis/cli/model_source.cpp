@@ -34,9 +34,8 @@ fs::path model_dir(const std::string& word) {
   if (word == "verifier") return embedded_verifier();
   if (word == "draft") return embedded_draft();
   std::error_code error;
-  if (!is_ollama_name(word) && !is_hub_name(word) && !fs::exists(word, error)) {
+  if (!is_ollama_name(word) && !is_hub_name(word) && !fs::exists(word, error))
     throw IoError("no model folder {}; the embedded models are called verifier and draft", word);
-  }
   return find_model(word);
 }
 

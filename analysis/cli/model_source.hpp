@@ -6,7 +6,7 @@
 #include <string>
 
 #include "analysis/base/number_formats.hpp"
-#include "analysis/cli/options.hpp"
+#include "analysis/options/options.hpp"
 #include "core/model/backend.hpp"
 #include "core/model/config.hpp"
 #include "core/model/matrix.hpp"

@@ -12,7 +12,6 @@
 #include "analysis/cli/host.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
-#include "core/base/shell_word.hpp"
 
 namespace kvscope::cli {
 
@@ -77,10 +76,6 @@ void note(std::string_view words) {
     line += c == '\n' ? std::string("\\n") : std::string(1, c);
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fputc('\n', stderr);
-}
-
-std::string shell_word(std::string_view word) {
-  return kvscope::shell_word(word);
 }
 
 }  // namespace kvscope::cli

@@ -6,6 +6,7 @@
 #include <exception>
 #include <nlohmann/json_fwd.hpp>
 
+#include "core/base/shell_word.hpp"
 #include "core/base/vocabulary.hpp"
 
 namespace kvscope::cli {
@@ -22,6 +23,12 @@ void prepare_standard_streams();
 /// that strings of a file may hold (terminal_text). Throws OutputClosed, or IoError if it
 /// cannot be written.
 void print(std::string_view text);
+
+/// The same of a text that fmt writes.
+template <class First, class... Rest>
+void print(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest) {
+  print(fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...));
+}
 
 /// The same for bytes that another program wants as they are; on a terminal they are text.
 void print_data(std::string_view bytes);
@@ -40,8 +47,5 @@ template <class First, class... Rest>
 void note(fmt::format_string<First, Rest...> text, First&& first, Rest&&... rest) {
   note(fmt::format(text, std::forward<First>(first), std::forward<Rest>(rest)...));
 }
-
-/// A word quoted for a shell if it needs to be.
-std::string shell_word(std::string_view word);
 
 }  // namespace kvscope::cli

@@ -83,12 +83,11 @@ class PapersCommand final : public Command {
     if (fs::exists(*out_) && !fs::is_directory(*out_))
       throw UsageError("--out: {} is no folder", out_->string());
     fs::create_directories(*out_);
-    const StopOnSignal stop;
-    ProgressReporter progress(work_.progress);
-    PapersRunner runner(folder(), progress.callback(), stop.token(),
+    const Running run(work_.progress);
+    PapersRunner runner(folder(), run.progress, run.stop,
                         [](const std::string& line) { note("kvscope papers: " + line); });
     const auto outcomes = mapped<papers::ItemOutcome>(
-        chosen, [&](const papers::Item* item) { return outcome_of(*item, runner, stop.token()); });
+        chosen, [&](const papers::Item* item) { return outcome_of(*item, runner, run.stop); });
     papers::ReportHead head;
     head.model = model_;
     head.draft = runner.draft_text();
@@ -218,10 +217,10 @@ class PapersCommand final : public Command {
                      values.empty() ? "" : values[0].label});
     }
     print(table.text() + head.formats.line());
-    print(fmt::format(
-        "\npapers: {} of the claims; of the errors: {}; of the ambiguities: {}\nreport: {}\n",
-        papers::tally(outcomes, papers::Kind::claim), papers::tally(outcomes, papers::Kind::error),
-        papers::tally(outcomes, papers::Kind::ambiguity), (*out_ / "report.html").string()));
+    print("\npapers: {} of the claims; of the errors: {}; of the ambiguities: {}\nreport: {}\n",
+          papers::tally(outcomes, papers::Kind::claim),
+          papers::tally(outcomes, papers::Kind::error),
+          papers::tally(outcomes, papers::Kind::ambiguity), (*out_ / "report.html").string());
   }
 
   std::optional<fs::path> out_;

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/kit.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "core/base/suggest.hpp"
 #include "traces/hash.hpp"
 #include "traces/writer.hpp"

@@ -1,7 +1,7 @@
 #include "analysis/cli/papers_pictures.hpp"
 
-#include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/kit.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "analysis/papers/expand.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
@@ -89,12 +89,10 @@ class PictureMaker {
   }
 
   std::string typed(const std::string& command, const std::string& more) {
-    std::string line = "kvscope";
-    for (const std::string& text : {command, more}) {
-      for (const std::string& word : runner_.words_of(text, place(""), /*in_folder=*/true))
-        line += " " + shell_word(word);
-    }
-    return line;
+    const auto words = [&](const std::string& text) {
+      return runner_.words_of(text, place(""), /*in_folder=*/true);
+    };
+    return command_line_of(words(more), command_line_of(words(command)));
   }
 
   void draw_figure(const std::string& command, const std::string& stem,

@@ -1,9 +1,9 @@
 #include "analysis/cli/papers_runner.hpp"
 
-#include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/host.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/program.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "analysis/papers/expand.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/read_files.hpp"

@@ -136,9 +136,8 @@ std::vector<std::string> PapersRunner::words_of(const std::string& command, cons
 
 std::string PapersRunner::typed(const std::string& name) {
   const papers::Run& run = find(name);
-  std::string line = "kvscope";
-  for (const std::string& word : words_of(command_of(run), file_of(name), /*in_folder=*/true))
-    line += " " + shell_word(word);
+  const std::string line =
+      command_line_of(words_of(command_of(run), file_of(name), /*in_folder=*/true));
   return run.ending == ".json" ? line + " > " + file_of(name) : line;
 }
 

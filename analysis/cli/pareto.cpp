@@ -41,31 +41,27 @@ class ParetoCommand final : public Command {
   void declare(OptionSet& options) override {
     options.positional("RESULT", "results of kvscope sweep or simulate", request_.files,
                        /*required=*/true);
-    options.add("hardware", "CARD",
-                fmt::format("a profile: {}, or a file of kvscope bench machine",
-                            fmt::join(hardware_names(), ", ")),
-                hardware_);
+    options
+        .add("hardware", "CARD",
+             fmt::format("a profile: {}, or a file of kvscope bench machine",
+                         fmt::join(hardware_names(), ", ")),
+             hardware_)
+        .needed(fmt::format("expected one of {}, or a file of kvscope bench machine",
+                            fmt::join(hardware_names(), ", ")));
     options.add("metric", "WORD", "whose loss is meant", request_.metric);
     options.add("loss", "SHARE", "the largest loss that the sentence asks for: 0.01 is one percent",
-                limit_);
+                limit_, below(0, 1));
     options.add("costs", "FILE", "predicted times: what kvscope cost --out wrote", request_.costs);
     options.add("context", "N", "with --costs: the time at this context [the recording's own]",
                 request_.context);
     options.add("batch", "N", "with --costs: sequences side by side", request_.batch);
     options.add("out", "FILE", "write the rows (.csv, .json or .h5)", out_).short_name = 'o';
     options.flag("overwrite", "replace an existing file", overwrite_);
+    options.need({"context", "batch"}, {"costs"});
     declare_json(options, json_);
   }
 
   int run(const OptionSet& options, const std::string&) override {
-    if (hardware_.empty())
-      throw UsageError(
-          "--hardware is missing: expected one of {}, or a file of kvscope bench machine",
-          fmt::join(hardware_names(), ", "));
-    if (!(limit_ >= 0.0 && limit_ < 1.0))
-      throw UsageError("--loss: expected a share in [0, 1), found {}", limit_);
-    if (!request_.costs && (request_.context || options.given("batch")))
-      throw UsageError("--{} needs --costs", request_.context ? "context" : "batch");
     if (out_) check_table_output(*out_, overwrite_);
     request_.card = find_hardware(hardware_);
     input_ = read_pareto(request_);

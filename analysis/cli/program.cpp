@@ -17,16 +17,8 @@
 namespace kvscope::cli {
 namespace {
 
-using Words = std::vector<std::string>;
-
 bool is_help(const std::string& word) {
   return word == "--help" || word == "-h";
-}
-
-std::string command_line_of(const Words& words) {
-  std::string line = "kvscope";
-  for (const auto& word : words) line += fmt::format(" {}", shell_word(word));
-  return line;
 }
 
 // What of the command line named the command; errors of usage point to its help.
@@ -76,7 +68,7 @@ int run(const Words& words, std::string& help_hint) {
     return kOk;
   }
   if (words[0] == "--version") {
-    print(fmt::format("{}\n", writer_name()));
+    print("{}\n", writer_name());
     return kOk;
   }
   auto chosen = find_command(words);

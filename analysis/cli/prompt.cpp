@@ -60,14 +60,14 @@ void PromptOptions::declare(OptionSet& options) {
   options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)", no_special);
   options.flag("chat", "the text is what a user says: put it into the model's own chat template",
                chat);
+  options.then([this](const OptionSet&) { refuse_number_of_tokens(tokens); });
+  options.exclude({"text", "tokens", "prompt"});
+  options.exclude({"chat", "tokens"},
+                  ": --chat puts a text into the chat template, --tokens gives ids");
 }
 
 Prompt PromptOptions::load(const Tokenizer* tokenizer, const std::filesystem::path& model) const {
   refuse_number_of_tokens(tokens);
-  if ((text ? 1 : 0) + (tokens ? 1 : 0) + (prompt ? 1 : 0) > 1)
-    throw UsageError("--text, --tokens and --prompt exclude each other");
-  if (tokens && chat)
-    throw UsageError("--chat puts a text into the chat template, and --tokens gives ids");
   Prompt result;
   if (tokens) {
     result.ids = ids_of_file(*tokens);

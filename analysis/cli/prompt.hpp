@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "analysis/cli/options.hpp"
+#include "analysis/options/options.hpp"
 #include "core/base/vocabulary.hpp"
 #include "core/model/tokenizer.hpp"
 

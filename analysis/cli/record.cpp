@@ -65,9 +65,10 @@ class RecordCommand final : public Command {
     options.positional("OUT", "the trace to write (the same as --out)", out_argument_,
                        /*required=*/false);
     options.add("out", "FILE", "the trace to write", out_option_).short_name = 'o';
+    options.exclude({"OUT", "out"}, ": the output is named twice");
     options.add("model", "MODEL", kModelHelp, model_).kind = ValueKind::file;
     prompt_.declare(options);
-    options.add("decode", "N", "greedy decode steps after the prompt", n_decode_);
+    options.add("decode", "N", "greedy decode steps after the prompt", n_decode_, at_least(0));
     capture_.declare(options);
     options.add("split", "HOW",
                 "layers: a file per layer, layers=K: per K layers, and a manifest NAME.kvset [one "
@@ -93,7 +94,6 @@ class RecordCommand final : public Command {
     layers_per_part_ = layers_per_part(out);
     RecordOptions options = capture_.record_options();
     const WriterOptions writer_options = capture_.writer_options(overwrite_);
-    if (n_decode_ < 0) throw UsageError("--decode: expected at least 0, found {}", n_decode_);
     const int n_threads = work_.n_threads();
     engine_.check();  // refuses what there is not before anything is loaded
 
@@ -134,14 +134,12 @@ class RecordCommand final : public Command {
     // On a GPU the keys may not fit: that is found before a file is begun.
     if (engine_.is_on_gpu()) model.make_store(plan.n_tokens);
     options.model_hash = hash_of_model(dir, model);
-    const StopOnSignal stop;
-    ThreadPool pool(n_threads);
-    ProgressReporter progress(work_.progress);
+    Working run(work_);
     WriterOptions stopping = writer_options;
-    stopping.stop = stop.token();
+    stopping.stop = run.stop;
     std::optional<KeptRecording> kept;
     if (resume_) {
-      kept.emplace(out, progress.callback(), stop.token());
+      kept.emplace(out, run.progress, run.stop);
       options.kept = &*kept;
       stopping.kept_units = kept->n_units();
       if (kept->n_units() > 0)
@@ -150,10 +148,9 @@ class RecordCommand final : public Command {
     if (engine_.is_on_gpu()) stopping.write_beside(n_threads);
     const auto receiver = layers_per_part_ > 0 ? create_trace_set(out, stopping, layers_per_part_)
                                                : create_trace(out, stopping);
-    const RecordReport report =
-        record_trace(model, tokenizer ? &*tokenizer : nullptr, prompt.ids, options, *receiver, pool,
-                     progress.callback(), stop.token());
-    if (writer_options.gzip_level && stop.token().stop_requested())
+    const RecordReport report = record_trace(model, tokenizer ? &*tokenizer : nullptr, prompt.ids,
+                                             options, *receiver, run.pool, run.progress, run.stop);
+    if (writer_options.gzip_level && run.stop.stop_requested())
       note("stopped: what is kept is not compressed");
     return tell(report, plan, out, n_threads);
   }
@@ -171,7 +168,6 @@ class RecordCommand final : public Command {
   }
 
   fs::path output_file() const {
-    if (out_argument_ && out_option_) throw UsageError("the output is named twice (OUT and --out)");
     if (!out_argument_ && !out_option_)
       throw UsageError("no output: name the file to write, as in kvscope record trace.h5");
     const fs::path out = out_argument_ ? *out_argument_ : *out_option_;

@@ -31,9 +31,8 @@ class RecoverCommand final : public Command {
     const fs::path out = output_file();
     RecoverReport report;
     {
-      const StopOnSignal stop;
-      ProgressReporter progress(progress_);
-      report = recover_trace(part_, out, overwrite_, progress.callback(), stop.token());
+      const Running run(progress_);
+      report = recover_trace(part_, out, overwrite_, run.progress, run.stop);
     }
     if (json_) {
       print_json({{"part", part_.string()},

@@ -2,7 +2,7 @@
 // calls, rows, layers and heads.
 #pragma once
 
-#include "analysis/cli/options.hpp"
+#include "analysis/options/options.hpp"
 #include "core/base/vocabulary.hpp"
 #include "core/sim/replay.hpp"
 

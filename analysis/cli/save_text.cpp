@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/cli/exit_code.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
 #include "traces/result_file.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "analysis/base/trace_selection.hpp"
-#include "analysis/cli/options.hpp"
+#include "analysis/options/options.hpp"
 
 namespace kvscope::cli {
 

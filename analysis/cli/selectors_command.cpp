@@ -218,8 +218,8 @@ class SelectorsCommand final : public Command {
         json["method"] = json_of(entry);
         print_json(json);
       } else {
-        print(fmt::format("{}: a preset of {} with {}\n\n{}", name, entry.name,
-                          settings_of(entry, name), details_of(entry)));
+        print("{}: a preset of {} with {}\n\n{}", name, entry.name, settings_of(entry, name),
+              details_of(entry));
       }
       return;
     }

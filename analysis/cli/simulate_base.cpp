@@ -133,6 +133,8 @@ void SimulateCommand::declare(OptionSet& options) {
   job_.declare_table(options, "curves and grids", "run");
   engine_.declare(options);
   job_.declare_work(options);
+  options.exclude({"text", "tokens"});
+  options.exclude({"match", "budget"}, ": a match finds every method's budget");
 }
 
 std::optional<std::string> SimulateCommand::draft_word() const {
@@ -159,7 +161,6 @@ SimulationOptions SimulateCommand::simulation_options() const {
 
 void SimulateCommand::check_usage() const {
   job_.check();
-  if (!texts_.empty() && tokens_) throw UsageError("--text and --tokens exclude each other");
   if (texts_.size() > 1 && !takes_texts())
     throw UsageError("--text: {} reads one text, found {}", name(), texts_.size());
   for (std::size_t i = 0; i < texts_.size(); ++i) {
@@ -167,9 +168,6 @@ void SimulateCommand::check_usage() const {
         texts_.begin() + static_cast<std::ptrdiff_t>(i))
       throw UsageError("--text: {} is given twice", texts_[i].string());
   }
-  if (!match_.empty() && !budgets_.empty())
-    throw UsageError(
-        "--match and --budget exclude each other: a match finds every method's budget");
 }
 
 int SimulateCommand::run(const OptionSet& given, const std::string&) {
@@ -231,11 +229,10 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   SimulationSetup setup = set_up_simulation(models, options, phases(), pool);
   prepare(dir, setup, pool);
   if (setup.is_matched()) {
-    const StopOnSignal stop;
-    ProgressReporter progress(job_.work.progress);
+    const Running run(job_.work.progress);
     match_setup(
-        setup, [&](const SimulationSetup& alone) { return make_task(alone); }, pool,
-        progress.callback(), stop.token());
+        setup, [&](const SimulationSetup& alone) { return make_task(alone); }, pool, run.progress,
+        run.stop);
   }
   const auto task = make_task(setup);
   job_.check_inputs();

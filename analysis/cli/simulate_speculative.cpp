@@ -1,8 +1,7 @@
 // kvscope simulate speculative: draft and verify, densely or under a selector.
 #include "analysis/simulate/speculative.hpp"
 
-#include <cmath>
-
+#include "analysis/cli/filled_text.hpp"
 #include "analysis/cli/kit.hpp"
 #include "analysis/cli/simulate_base.hpp"
 
@@ -37,29 +36,23 @@ class SimulateSpeculative final : public SimulateCommand {
     return make_speculative_task(setup, task_, parse_counts(gammas_, "gamma"));
   }
   std::string summary_table(const SimulationResult& result) const override {
-    TextTable table({"method", "gamma", "accepted", "95 %", "tokens/pass", "KV reduction",
-                     "same as dense", "first difference", "tokens/s", "draft", "selection",
-                     "attention", "rest"});
-    for (const ColumnTable::Row& row : result.table.rows) {
-      const auto value = [&](std::string_view column) {
-        return cell_of(result.table, row, column);
-      };
-      const auto number = [&](std::string_view column) { return number_text(value(column), 3); };
-      const auto seconds = [&](std::string_view column) {
-        return std::isnan(value(column)) ? "-" : seconds_text(value(column));
-      };
-      table.add_row({method_of(result.table, row), number("gamma"), number("acceptance_length"),
-                     std::isnan(value("acceptance_length_low"))
-                         ? "-"
-                         : fmt::format("[{:.2f}, {:.2f}]", value("acceptance_length_low"),
-                                       value("acceptance_length_high")),
-                     number("tokens_per_pass"), percent_text(value("kv_reduction")),
-                     percent_text(value("same_as_dense")), number("first_difference"),
-                     number("tokens_per_second"), seconds("draft_seconds"),
-                     seconds("selection_seconds"), seconds("attention_seconds"),
-                     seconds("rest_seconds")});
-    }
-    return table.text();
+    Json rows = table_json(result.table, result.config_hash);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      rows[i]["method"] = method_of(result.table, result.table.rows[i]);
+    return filled_table(rows,
+                        {{"method", "{method}"},
+                         {"gamma", "{gamma:3}"},
+                         {"accepted", "{acceptance_length:3}"},
+                         {"95 %", "[{acceptance_length_low:.2f}, {acceptance_length_high:.2f}]"},
+                         {"tokens/pass", "{tokens_per_pass:3}"},
+                         {"KV reduction", "{kv_reduction:%}"},
+                         {"same as dense", "{same_as_dense:%}"},
+                         {"first difference", "{first_difference:3}"},
+                         {"tokens/s", "{tokens_per_second:3}"},
+                         {"draft", "{draft_seconds:s}"},
+                         {"selection", "{selection_seconds:s}"},
+                         {"attention", "{attention_seconds:s}"},
+                         {"rest", "{rest_seconds:s}"}});
   }
 
  private:

@@ -37,7 +37,9 @@ class StudyFiguresCommand final : public Command {
   void declare(OptionSet& options) override {
     options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,
                        /*required=*/true);
-    options.add("out", "DIR", "folder for tables and figures", out_).short_name = 'o';
+    options.add("out", "DIR", "folder for tables and figures", out_)
+        .needed("expected a folder for the figures")
+        .short_name = 'o';
     options.add("task", "NAME", "figures of one task [all]", task_);
     options.add("against", "METHOD", "differences are to this one [the first of the file]",
                 drawing_.against);
@@ -45,7 +47,6 @@ class StudyFiguresCommand final : public Command {
     options.flag("overwrite", "replace existing files", drawing_.overwrite);
   }
   int run(const OptionSet&, const std::string&) override {
-    if (out_.empty()) throw UsageError("--out is missing: expected a folder for the figures");
     LoadedStudy study = load_study(file_);
     if (task_) require_task(study, *task_);
     if (!drawing_.against.empty()) require_method(study, drawing_.against);
@@ -68,12 +69,12 @@ class StudyFiguresCommand final : public Command {
       }
     }
     if (paths.empty())
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{}: nothing can be drawn: {}", file_.string(),
-          why.empty() ? "no item of these tasks is known; kvscope study run computes them" : why));
+          why.empty() ? "no item of these tasks is known; kvscope study run computes them" : why);
     if (const std::size_t n_unknown = answers.n_unknown(task_.value_or("")); n_unknown > 0)
-      note(fmt::format("kvscope: {} items are not known yet: kvscope study run {} computes them",
-                       n_unknown, file_.string()));
+      note("kvscope: {} items are not known yet: kvscope study run {} computes them", n_unknown,
+           file_.string());
     print(paths);
     return kOk;
   }

@@ -8,8 +8,8 @@
 #include <optional>
 #include <thread>
 
-#include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/papers_runner.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "analysis/study/study_heads.hpp"
 #include "analysis/study/study_table.hpp"
 #include "analysis/units/unit_clock.hpp"
@@ -25,7 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-using Words = std::vector<std::string>;
 
 constexpr std::size_t kMostOfResult = std::size_t{1} << 30U;
 
@@ -84,7 +83,7 @@ class Job {
   /// Empty if the command did what it should, else why it did not.
   std::string run(const Words& words) {
     outcome_ = run_inside(words, progress_, stop_);
-    if (stop_.stop_requested()) throw Interrupted(fmt::format("stopped at {}", work_.job.label));
+    if (stop_.stop_requested()) throw Interrupted("stopped at {}", work_.job.label);
     if (outcome_.code == kOk) return "";
     constexpr std::string_view kOurs = "kvscope: ";
     const std::string& said = outcome_.last_note;

@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/papers_pictures.hpp"
 #include "analysis/cli/papers_runner.hpp"
 #include "analysis/cli/save_text.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/lists.hpp"
@@ -22,7 +22,6 @@ namespace kvscope::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
 
 constexpr std::size_t kMostOfPicture = std::size_t{64} << 20U;
 /// Panels in one figure; a study of more models and texts has one for each model.
@@ -127,12 +126,6 @@ class TaskDrawer {
     throw ConfigError(why);
   }
 
-  static std::string typed(const Words& words) {
-    std::string line = "kvscope";
-    for (const std::string& word : words) line += " " + shell_word(word);
-    return line;
-  }
-
   std::string read(const std::string& name) const {
     return read_regular_file(drawing_.out / name, kMostOfPicture);
   }
@@ -144,7 +137,7 @@ class TaskDrawer {
     if (study_.file.methods.size() > kMostBands) words.insert(words.end(), {"--band", "none"});
     words.insert(words.end(), {"--out", folder, "--format", drawing_.formats});
     papers::DrawnPicture picture;
-    picture.command = typed(words);
+    picture.command = command_line_of(words);
     try {
       run(words, {csv, folder});
       const auto has = [&](const char* format) {
@@ -173,7 +166,7 @@ class TaskDrawer {
     if (study_.file.protocols.size() > 1) rows = "protocol?," + rows;
     const Words words = {"table", "--rows", rows, "--columns", "budget", "--value", column, csv};
     papers::DrawnPicture picture;
-    picture.command = typed(words);
+    picture.command = command_line_of(words);
     try {
       for (const char* format : {"markdown", "tabular"}) {
         const bool is_tex = format == std::string_view("tabular");
@@ -216,8 +209,8 @@ void require_method(const LoadedStudy& study, const std::string& method) {
   std::vector<std::string> names;
   for (const StudyMethod& one : study.file.methods) names.push_back(one.spec.text());
   if (std::ranges::find(names, method) == names.end())
-    throw UsageError(fmt::format("--against: expected a method of {} ({}), found {}",
-                                 study.file.file.string(), fmt::join(names, ", "), quote(method)));
+    throw UsageError("--against: expected a method of {} ({}), found {}", study.file.file.string(),
+                     fmt::join(names, ", "), quote(method));
 }
 
 }  // namespace kvscope::cli

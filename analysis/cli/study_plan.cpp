@@ -10,12 +10,12 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
-#include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/papers_runner.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/study_runner.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "analysis/study/study_check.hpp"
 #include "analysis/study/study_forecast.hpp"
 #include "core/base/error.hpp"
@@ -61,7 +61,8 @@ class StudyPlanCommand final : public Command {
                  "do two jobs of each kind and one of each method that was not measured yet, and "
                  "keep them",
                  probe_);
-    options.add("workers", "N", "predict the time on so many workers of one core each", workers_);
+    options.add("workers", "N", "predict the time on so many workers of one core each", workers_,
+                in(1, 1'000'000));
     options.flag("check",
                  "of each kind of job that is known: what two of them say of the others, beside "
                  "what those took",
@@ -70,9 +71,6 @@ class StudyPlanCommand final : public Command {
     declare_json(options, json_);
   }
   int run(const OptionSet&, const std::string&) override {
-    if (workers_ < 1 || workers_ > 1'000'000)
-      throw UsageError(
-          fmt::format("--workers: expected a value in [1, 1000000], found {}", workers_));
     LoadedStudy study = load_study(file_);
     if (check_) return tell_check(study);
     note_left_out(study.plan);
@@ -176,7 +174,7 @@ class StudyPlanCommand final : public Command {
         double& bytes = planned[job.kind];
         bytes = std::max(bytes, json.at("bytes").get<double>());
       } else if (told.insert(job.kind).second) {
-        note(fmt::format("{}: {}", job.label, outcome.last_note));
+        note("{}: {}", job.label, outcome.last_note);
       }
     }
     return planned;

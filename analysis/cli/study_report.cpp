@@ -42,13 +42,14 @@ class StudyReportCommand final : public Command {
   void declare(OptionSet& options) override {
     options.positional("FILE", "the study, a TOML file (analysis/study.md)", file_,
                        /*required=*/true);
-    options.add("out", "DIR", "folder for the report", out_).short_name = 'o';
+    options.add("out", "DIR", "folder for the report", out_)
+        .needed("expected a folder for the report")
+        .short_name = 'o';
     options.add("against", "METHOD", "differences are to this one [the first of the file]",
                 drawing_.against);
     options.flag("overwrite", "replace existing files", drawing_.overwrite);
   }
   int run(const OptionSet& options, const std::string&) override {
-    if (out_.empty()) throw UsageError("--out is missing: expected a folder for the report");
     LoadedStudy study = load_study(file_);
     if (!drawing_.against.empty()) require_method(study, drawing_.against);
     for (const char* file : {"report.html", "report.tex"}) {
@@ -79,11 +80,9 @@ class StudyReportCommand final : public Command {
     report.left_out = study.plan.left_out;
     const StopOnSignal stop;
     for (const StudyTask& task : study.file.tasks) {
-      StudySection section{task.name, "kvscope " + task.command, {}};
-      for (const std::string& word : option_words(task.options))
-        section.command += " " + shell_word(word);
-      section.pictures = draw_task(study, answers, task.name, drawing_, stop.token());
-      report.tasks.push_back(std::move(section));
+      report.tasks.push_back(
+          {task.name, command_line_of(option_words(task.options), "kvscope " + task.command),
+           draw_task(study, answers, task.name, drawing_, stop.token())});
     }
     std::map<std::string, std::vector<std::string>> failed;  // items by what is said of them
     for (const StudyItem& item : study.plan.items) {

@@ -51,7 +51,7 @@ class StudyRunCommand final : public Command {
     const FileLock lock = study.store.lock();
     study.store = StudyStore(study.store.folder());  // another run may just have ended
     const std::size_t n_saved = absorb_work(study.store);
-    if (n_saved > 0) note(fmt::format("{} items of a run that ended early are kept", n_saved));
+    if (n_saved > 0) note("{} items of a run that ended early are kept", n_saved);
     const std::size_t n_before = study.store.n_known();
     run_study(
         study,
@@ -75,21 +75,21 @@ class StudyRunCommand final : public Command {
       json.update(counts);
       print_json(json);
     } else {
-      print(fmt::format("{}: {} items, {} known ({} new in the store), {} failed\n",
-                        study.file.name, counts.at("items").get<std::size_t>(),
-                        counts.at("known").get<std::size_t>(), n_new, n_failed));
+      print("{}: {} items, {} known ({} new in the store), {} failed\n", study.file.name,
+            counts.at("items").get<std::size_t>(), counts.at("known").get<std::size_t>(), n_new,
+            n_failed);
     }
     std::size_t n_told = 0;
     for (const StudyItem& item : study.plan.items) {
       const std::string sentence = failure_of(study.plan, study.store, item);
       if (!sentence.empty() && n_told++ < kTold)
-        note(fmt::format("kvscope: {} {} failed: {}", item.method, item.budget, sentence));
+        note("kvscope: {} {} failed: {}", item.method, item.budget, sentence);
     }
     if (n_failed == 0) return kOk;
     throw PartlyFailed(
-        fmt::format("study run: {} of {} items failed; kvscope study status {} --json names all, "
-                    "--retry-failed tries them again",
-                    n_failed, counts.at("items").get<std::size_t>(), file_.string()));
+        "study run: {} of {} items failed; kvscope study status {} --json names all, "
+        "--retry-failed tries them again",
+        n_failed, counts.at("items").get<std::size_t>(), file_.string());
   }
 
   fs::path file_;

@@ -1,7 +1,5 @@
 #include "analysis/cli/study_runner.hpp"
 
-#include <fmt/format.h>
-
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -56,8 +54,7 @@ void run_jobs(LoadedStudy& study, const std::vector<StudyJob>& jobs,
     // The store says what.
   } catch (const Interrupted&) {
     absorb_work(study.store);
-    throw Interrupted(
-        fmt::format("study {}: stopped; the same command continues", study.file.name));
+    throw Interrupted("study {}: stopped; the same command continues", study.file.name);
   } catch (const Error&) {
     absorb_work(study.store);
     throw;

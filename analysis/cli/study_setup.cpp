@@ -50,7 +50,7 @@ void check_options(const StudyFile& study, const std::string& command,
     OptionSet set;
     fresh->declare(set);
     const auto refuse = [&](const std::string& why) {
-      throw ConfigError(fmt::format("{}: {}: {}", study.at(option.line), place, why));
+      throw ConfigError("{}: {}: {}", study.at(option.line), place, why);
     };
     for (const OptionSpec& spec : set.options()) {
       if (spec.name == option.name && is_of_study(spec, !study.protocols.empty()))
@@ -72,9 +72,8 @@ std::string protocol_option(const StudyFile& study, const StudyTask& task) {
   const auto command = command_called(task.command);
   if (command == nullptr)
     throw ConfigError(
-        fmt::format("{}: tasks.{}: expected the command sweep, or a kind of kvscope simulate, "
-                    "found {}",
-                    study.at(task.line), task.name, quote(task.command)));
+        "{}: tasks.{}: expected the command sweep, or a kind of kvscope simulate, found {}",
+        study.at(task.line), task.name, quote(task.command));
   check_options(study, task.command, task.options, "tasks." + task.name);
   OptionSet set;
   command->declare(set);
@@ -119,7 +118,7 @@ class InputHashes {
     try {
       return known_[input] = make();
     } catch (const Error& error) {
-      throw ConfigError(fmt::format("{}: {}", study_.at(line), error.what()));
+      throw ConfigError("{}: {}", study_.at(line), error.what());
     }
   }
 
@@ -140,8 +139,7 @@ LoadedStudy load_study(const fs::path& file) {
 
 void require_task(const LoadedStudy& study, const std::string& task) {
   if (std::ranges::find(study.file.tasks, task, &StudyTask::name) == study.file.tasks.end())
-    throw UsageError(
-        fmt::format("--task: {} has no task {}", study.file.file.string(), quote(task)));
+    throw UsageError("--task: {} has no task {}", study.file.file.string(), quote(task));
 }
 
 Json counts_json(const std::vector<StudyCounts>& tasks) {
@@ -167,9 +165,9 @@ Json counts_json(const std::vector<StudyCounts>& tasks) {
 void note_left_out(const StudyPlan& plan) {
   constexpr std::size_t kTold = 10;
   for (std::size_t i = 0; i < std::min(kTold, plan.left_out.size()); ++i)
-    note(fmt::format("kvscope: left out: {}", plan.left_out[i]));
+    note("kvscope: left out: {}", plan.left_out[i]);
   if (plan.left_out.size() > kTold)
-    note(fmt::format("kvscope: and {} more are left out", plan.left_out.size() - kTold));
+    note("kvscope: and {} more are left out", plan.left_out.size() - kTold);
 }
 
 }  // namespace kvscope::cli

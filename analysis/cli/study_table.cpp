@@ -58,8 +58,8 @@ class StudyTableCommand final : public Command {
     const std::string text =
         text_of(answers.table(task, rows_ ? StudyRows::all : StudyRows::means));
     if (const std::size_t n_unknown = answers.n_unknown(task); n_unknown > 0)
-      note(fmt::format("kvscope: {} items are not known yet: kvscope study run {} computes them",
-                       n_unknown, file_.string()));
+      note("kvscope: {} items are not known yet: kvscope study run {} computes them", n_unknown,
+           file_.string());
     if (out_)
       save_text(*out_, text, overwrite_);
     else

@@ -96,10 +96,15 @@ class SweepCommand final : public Command {
              config_)
         .kind = ValueKind::file;
     job_.declare_work(options);
+    options.exclude({"match", "budget"}, ": a match finds every method's budget");
+    options.exclude_each({"shard"}, UnitOptions::names(), ": a shard is units already");
+    options.need({"shard"}, {"out"});
+    options.then([this](OptionSet& set) {
+      if (config_) apply_experiment_file(*config_, set);
+    });
   }
 
   int run(const OptionSet& options, const std::string&) override {
-    if (config_) apply_experiment_file(*config_, options);
     check_usage();
     std::optional<TraceFile> calibration;
     if (calibration_) calibration.emplace(TraceFile::open(*calibration_, {}));
@@ -145,13 +150,7 @@ class SweepCommand final : public Command {
     if (traces_.empty()) throw UsageError("TRACE is missing");
     if (!replay_.has_selectors())
       throw UsageError("--selector is missing: expected at least one method");
-    if (!match_.empty() && replay_.has_budgets())
-      throw UsageError(
-          "--match and --budget exclude each other: a match finds every method's budget");
-    if (job_.units.is_used() && shard_)
-      throw UsageError("--shard and units exclude each other: a shard is units already");
     job_.check();
-    if (shard_ && !job_.out) throw UsageError("--shard needs --out");
     if (!drafts_.empty() && drafts_.size() != traces_.size()) {
       throw UsageError("--draft: expected one for each trace, found {} for {}", drafts_.size(),
                        traces_.size());

@@ -13,9 +13,8 @@ std::vector<TokenId> ids_from_json(std::string_view text, const std::string& whe
   const nlohmann::json json = parse_json(text, where);
   const bool has_ids = json.is_object() && json.contains("ids");
   const auto& list = has_ids ? json.at("ids") : json;
-  if (!list.is_array()) {
+  if (!list.is_array())
     throw FormatError("{}: expected an array of token ids, or an object with \"ids\"", where);
-  }
   std::vector<TokenId> ids;
   ids.reserve(list.size());
   for (const auto& item : list) {

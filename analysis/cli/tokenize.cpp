@@ -60,13 +60,12 @@ class TokenizeCommand final : public Command {
                  chat_);
     options.flag("pieces", "print one token a line: id, tab, its text as a JSON string", pieces_);
     options.flag("json", "print {\"n\", \"ids\", \"pieces\"} as JSON", json_);
+    options.exclude({"text", "prompt", "decode"});
+    options.exclude({"decode", "chat"});
     options.advise_argument("a text itself is --prompt TEXT, a file of it --text FILE");
   }
 
   int run(const OptionSet&, const std::string&) override {
-    if ((text_ ? 1 : 0) + (prompt_ ? 1 : 0) + (decode_ ? 1 : 0) > 1)
-      throw UsageError("--text, --prompt and --decode exclude each other");
-    if (decode_ && chat_) throw UsageError("--decode and --chat exclude each other");
     const fs::path dir = model_dir(model_);
     const Tokenizer tokenizer = load_tokenizer(dir);
     if (decode_) return decode(tokenizer);
@@ -118,7 +117,7 @@ class TokenizeCommand final : public Command {
       return;
     }
     if (!json_) {
-      print(fmt::format("{}\n", fmt::join(ids, " ")));
+      print("{}\n", fmt::join(ids, " "));
       return;
     }
     std::vector<std::string> pieces;

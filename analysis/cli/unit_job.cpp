@@ -1,7 +1,7 @@
 #include "analysis/cli/unit_job.hpp"
 
-#include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/save_text.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "core/base/read_files.hpp"
 
 namespace kvscope::cli {
@@ -15,21 +15,16 @@ void UnitJob::declare_table(OptionSet& options, std::string_view h5_has, std::st
                resume);
   options.flag("overwrite", "replace existing files and start over", overwrite);
   options.renamed("force", "overwrite");
+  options.exclude({"resume", "overwrite"});
+  options.exclude_each({"resume"}, UnitOptions::names(),
+                       ": a run continues from the folder of units");
+  options.need({"resume"}, {"out"});
 }
 
 void UnitJob::declare_work(OptionSet& options) {
   units.declare(options);
   work.declare(options);
   declare_json(options, json);
-}
-
-void UnitJob::check() const {
-  units.check(out);
-  if (units.is_used() && resume)
-    throw UsageError(
-        "--resume and units exclude each other: a run continues from the folder of units");
-  if (resume && overwrite) throw UsageError("--resume and --overwrite contradict each other");
-  if (resume && !out) throw UsageError("--resume needs --out");
 }
 
 void UnitJob::check_table(bool may_exist) const {

@@ -28,7 +28,7 @@ class UnitJob {
   void declare_work(OptionSet& options);
 
   /// Throws UsageError for what contradicts itself.
-  void check() const;
+  void check() const { units.check(out); }
   /// Throws, as check_table_output, before anything is computed.
   void check_table(bool may_exist) const;
   /// Throws ConfigError if the output is a file that was read.
@@ -42,14 +42,13 @@ class UnitJob {
   /// of its name, behind that of --out.
   template <class Compute>
   auto keep_journal(std::string_view ending, const Compute& compute) {
-    const StopOnSignal stop;
-    ProgressReporter progress(work.progress);
+    const Running run(work.progress);
     if (out) journal_ = out->string() + std::string(ending);
     const JournalMode mode = resume      ? JournalMode::resume
                              : overwrite ? JournalMode::overwrite
                                          : JournalMode::fresh;
     try {
-      return compute(journal_, mode, progress.callback(), stop.token());
+      return compute(journal_, mode, run.progress, run.stop);
     } catch (const Interrupted& error) {
       if (!journal_) throw;
       throw Interrupted("{}; what is finished is in {}, --resume continues", error.what(),

@@ -125,28 +125,23 @@ void UnitOptions::declare(OptionSet& options) {
                "with --units or --engine: make the result although units failed; their rows are "
                "empty, and the code is 4",
                without_failed_);
+  options.need({"workers"}, {"engine"});
+  options.need({"retry-failed", "without-failed"}, {"units", "engine"});
+  options.need({"probe"}, {"list-units"});
+  options.exclude({"list-units", "unit"});
+  options.exclude_each({"list-units", "unit"}, {"engine", "units"});
+  options.exclude({"list-units", "out"}, ": a list is printed");
+  options.need({"unit"}, {"out"}, " DIR, the folder of finished units");
+  options.need({"engine"}, {"out", "units"}, ", where finished units are kept");
 }
 
 void UnitOptions::check(const std::optional<fs::path>& out) const {
   if (engine_) find_engine(*engine_);
-  if (workers_ && !engine_) throw UsageError("--workers needs --engine");
-  if ((retry_failed_ || without_failed_) && !folder_ && !engine_)
-    throw UsageError("--{} needs --units or --engine",
-                     retry_failed_ ? "retry-failed" : "without-failed");
-  if (probe_ && !list_) throw UsageError("--probe needs --list-units");
-  if (list_ && unit_) throw UsageError("--list-units and --unit exclude each other");
-  if (is_alone() && (engine_ || folder_))
-    throw UsageError("--{} and --{} exclude each other", list_ ? "list-units" : "unit",
-                     engine_ ? "engine" : "units");
-  if (list_ && out) throw UsageError("--list-units writes no file: expected no --out");
-  if (unit_ && !out) throw UsageError("--unit needs --out DIR, the folder of finished units");
   if (unit_) {
     std::error_code error;
     if (fs::exists(*out, error) && !fs::is_directory(*out, error))
       throw UsageError("--out: expected a folder for --unit, found the file {}", out->string());
   }
-  if (engine_ && !folder_ && !out)
-    throw UsageError("--engine needs --out FILE or --units DIR, where finished units are kept");
   if (engine_ && host() != nullptr)
     throw UsageError(
         "--engine starts processes of the program kvscope, which Python is not: run "
@@ -165,20 +160,18 @@ int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& 
     const double process = memory_of_process();
     UnitClock clock;
     if (probe_) {
-      const StopOnSignal stop;
-      ProgressReporter progress(options.progress);
-      clock = UnitClock::measured(work, progress.callback(), stop.token());
+      const Running run(options.progress);
+      clock = UnitClock::measured(work, run.progress, run.stop);
     }
     json ? print_json(unit_list_json(work, clock, process))
          : print(unit_list_text(work, clock, process));
     return kOk;
   }
-  const StopOnSignal stop;
-  ProgressReporter progress(options.progress);
+  const Running run(options.progress);
   std::size_t n_failed = 0;
   const auto do_one = [&](std::size_t unit) {
     const std::string id = unit_id(work.hash, unit);
-    const std::string sentence = do_unit_file(work, unit, *out, progress.callback(), stop.token());
+    const std::string sentence = do_unit_file(work, unit, *out, run.progress, run.stop);
     print_data(id + (sentence.empty() ? "\n" : std::string(kSaysFailed) + "\n"));
     if (sentence.empty()) return;
     ++n_failed;
@@ -187,13 +180,13 @@ int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& 
   if (*unit_ == "-") {
     require_named_inputs(work, "--unit -");
     print_data(std::string(kSaysReady) + "\n");
-    InputLines lines(stop.token());
+    InputLines lines(run.stop);
     while (const auto id = lines.next()) do_one(unit_of_id(work, *id));
     return n_failed == 0 ? kOk : kPartlyFailed;
   }
   UnitLeases leases = listed_units(*unit_, *out);
   for (const std::string& id : leases.ids()) unit_of_id(work, id);  // before the first is done
-  while (const auto id = leases.next(stop.token())) {
+  while (const auto id = leases.next(run.stop)) {
     const Stopwatch watch;
     do_one(unit_of_id(work, *id));
     leases.finished(*id, watch.seconds());
@@ -225,10 +218,8 @@ UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::pat
     for (const std::size_t u : lacking) todo.push_back(unit_id(work.hash, u));
     run_engine(work, folder, std::move(todo), options);
   } else {
-    const StopOnSignal stop;
-    ProgressReporter progress(options.progress);
-    for (const std::size_t u : lacking)
-      do_unit_file(work, u, folder, progress.callback(), stop.token());
+    const Running run(options.progress);
+    for (const std::size_t u : lacking) do_unit_file(work, u, folder, run.progress, run.stop);
   }
   UnitFolder units = read_unit_folder(folder);
   if (!units.failed.empty()) refuse_failed(work, units);
@@ -267,10 +258,9 @@ void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
   job.give_up = [&](const std::string& id, const std::string& sentence) {
     give_up_unit(work, unit_of_id(work, id), job.folder, sentence);
   };
-  const StopOnSignal stop;
-  ProgressReporter progress(options.progress);
-  job.progress = progress.callback();
-  job.stop = stop.token();
+  const Running run(options.progress);
+  job.progress = run.progress;
+  job.stop = run.stop;
   const std::string failure = engine(job);
   const auto n_missing = std::ranges::count_if(job.todo, [&](const std::string& id) {
     return !has_unit(job.folder, id) && !has_failed(job.folder, id);
@@ -279,7 +269,7 @@ void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
   const std::string state =
       fmt::format("{} of {} units are missing from {}; the same command continues", n_missing,
                   work.n_units, folder.string());
-  if (stop.token().stop_requested()) throw Interrupted("{}: stopped; {}", *engine_, state);
+  if (run.stop.stop_requested()) throw Interrupted("{}: stopped; {}", *engine_, state);
   throw IoError("{}: {}; {}", *engine_,
                 failure.empty() ? "the workers ended before their work did" : failure, state);
 }

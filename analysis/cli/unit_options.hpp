@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "analysis/cli/common_options.hpp"
-#include "analysis/cli/options.hpp"
+#include "analysis/options/options.hpp"
 #include "analysis/units/unit_folder.hpp"
 #include "core/base/vocabulary.hpp"
 
@@ -31,6 +31,8 @@ std::vector<std::string> merging_words(const UnitFolder& units);
 class UnitOptions {
  public:
   void declare(OptionSet& options);
+  /// Those of which one is given where the work is cut into units.
+  static Words names() { return {"list-units", "unit", "units", "engine"}; }
 
   /// True if the work is cut into units at all.
   bool is_used() const { return list_ || unit_ || folder_ || engine_; }

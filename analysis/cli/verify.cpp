@@ -27,22 +27,18 @@ class VerifyCommand final : public Command {
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "the file to check", file_, /*required=*/true);
-    options.add("n-rows", "N", "sampled rows to compute again", n_rows_);
+    options.add("n-rows", "N", "sampled rows to compute again", n_rows_, at_least(0));
     options.add("seed", "N", "which rows are sampled", seed_);
-    options.add("time", "SECONDS", "look at what can be done in this time [all]", seconds_);
+    options.add("time", "SECONDS", "look at what can be done in this time [all]", seconds_,
+                above(0, 1e7));
     options.add("share", "X",
                 "look at this share of the checksums, and of the KV heads whose rows are computed",
-                share_);
+                share_, above(0, 1));
     work_.declare(options);
     declare_json(options, json_);
   }
 
   int run(const OptionSet&, const std::string&) override {
-    if (n_rows_ < 0) throw UsageError("--n-rows: expected at least 0, found {}", n_rows_);
-    if (seconds_ && !(*seconds_ > 0.0 && *seconds_ <= 1e7))
-      throw UsageError("--time: expected seconds above 0, found {}", *seconds_);
-    if (!(share_ > 0.0 && share_ <= 1.0))
-      throw UsageError("--share: expected a value in (0, 1], found {}", share_);
     VerifyOptions options;
     options.n_rows = n_rows_;
     options.bounds.share = share_;
@@ -71,9 +67,8 @@ class VerifyCommand final : public Command {
     } else if (report.ok && !options.bounds.is_all()) {
       print(sample_text(report));
     } else if (report.ok) {
-      print(fmt::format("ok: {}: {} checksums, {} rows recomputed, largest lse error {:.2g}\n",
-                        file_.string(), report.n_checksums, report.n_rows_checked,
-                        report.max_lse_error));
+      print("ok: {}: {} checksums, {} rows recomputed, largest lse error {:.2g}\n", file_.string(),
+            report.n_checksums, report.n_rows_checked, report.max_lse_error);
     } else {
       for (const auto& problem : report.problems) print(problem + "\n");
     }

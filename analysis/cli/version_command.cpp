@@ -26,10 +26,10 @@ class VersionCommand final : public Command {
                   {"cores", available_cores()}});
     } else {
       print(
-          fmt::format("{}\ncompiler: {}\nHDF5: {} (filters: {})\nvector targets: {}\ncpu: {}, {} "
-                      "cores usable\n",
-                      writer_name(), compiler(), hdf5_version(), fmt::join(hdf5_filters(), ", "),
-                      fmt::join(vector_targets(), ", "), cpu_name(), available_cores()));
+          "{}\ncompiler: {}\nHDF5: {} (filters: {})\nvector targets: {}\ncpu: {}, {} "
+          "cores usable\n",
+          writer_name(), compiler(), hdf5_version(), fmt::join(hdf5_filters(), ", "),
+          fmt::join(vector_targets(), ", "), cpu_name(), available_cores());
     }
     return kOk;
   }

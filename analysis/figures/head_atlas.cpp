@@ -135,9 +135,8 @@ HeadNumbers numbers_of(const FigureInput& input, const std::optional<HeadDiffere
   HeadNumbers numbers = read_head_numbers(
       result, options.metric.empty() ? "distance" : options.metric, options.selector);
   const std::size_t n_heads = result.read("layer").size() * result.read("q_head").size();
-  if (numbers.values.size() != n_heads) {
+  if (numbers.values.size() != n_heads)
     throw FormatError("{}: {} numbers for {} heads", result.name(), numbers.values.size(), n_heads);
-  }
   return numbers;
 }
 

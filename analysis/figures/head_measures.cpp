@@ -69,9 +69,8 @@ HeadNumbers read_head_numbers(const ResultView& result, std::string_view name,
                               const std::string& selector, std::string_view option) {
   const Methods methods(result);
   if (name == "lost_mass") {
-    if (methods.selectors.empty()) {
+    if (methods.selectors.empty())
       throw ConfigError("{} holds no losses: it was made without --selector", result.name());
-    }
     return loss_of(result, methods,
                    selector.empty() ? 0 : method_of(result, methods, selector, option));
   }

@@ -81,9 +81,8 @@ std::vector<Index> tokens_of(const std::string& answer, std::span<const TokenId>
   }
   const std::size_t at = text.find(answer);
   std::vector<Index> positions;
-  if (at == text.npos) {
+  if (at == text.npos)
     throw ConfigError("the answer {} does not stand in the prompt's tokens as text", answer);
-  }
   for (std::size_t i = 0; i < begins.size(); ++i) {
     const std::size_t end = i + 1 < begins.size() ? begins[i + 1] : text.size();
     if (begins[i] < at + answer.size() && end > at && end > begins[i])

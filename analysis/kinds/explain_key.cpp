@@ -43,9 +43,8 @@ void check_question(const KeySources& sources, const KeyQuestion& question) {
   if (question.selector.empty()) throw ConfigError("explain: no method is named");
   const SelectorCaps& caps = question.selector.caps();
   if (question.budget) check_budget_kind(question.selector.text(), caps, *question.budget);
-  if (!question.budget && !caps.budgets.empty()) {
+  if (!question.budget && !caps.budgets.empty())
     throw ConfigError("explain: {} needs a budget, as tokens=256", question.selector.text());
-  }
   if (caps.needs_draft && sources.draft == nullptr) {
     throw ConfigError("explain: {} needs the draft model's trace over the same tokens",
                       question.selector.text());

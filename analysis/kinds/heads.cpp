@@ -19,9 +19,8 @@ Targets needle_targets(const std::string& needle, std::span<const Index> row_pos
   const std::vector<Index> keys = parse_index_list(needle, "needle");
   if (keys.back() >= n_tokens) {
     throw ConfigError(
-        "heads: needle: expected positions below {}, the tokens of the "
-        "trace, found {}",
-        n_tokens, keys.back());
+        "heads: needle: expected positions below {}, the tokens of the trace, found {}", n_tokens,
+        keys.back());
   }
   Targets targets(row_pos.size());
   for (std::size_t i = 0; i < row_pos.size(); ++i) {

@@ -158,13 +158,11 @@ PromptContent make_content(const PromptSpec& spec, std::span<const TokenId> fill
 }
 
 void check_spec(const PromptSpec& spec) {
-  if (!(spec.depth >= 0.0 && spec.depth <= 1.0)) {
+  if (!(spec.depth >= 0.0 && spec.depth <= 1.0))
     throw ConfigError("prompt: expected a depth in [0, 1], found {}", spec.depth);
-  }
   const auto most = static_cast<Index>(prompt_things().size());
-  if (spec.n_facts < 1 || spec.n_facts > most) {
+  if (spec.n_facts < 1 || spec.n_facts > most)
     throw ConfigError("prompt: expected 1 to {} facts, found {}", most, spec.n_facts);
-  }
 }
 
 bool has_one_number(PromptKind kind) {

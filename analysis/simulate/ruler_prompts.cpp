@@ -27,8 +27,7 @@ std::string draw_uuid(PromptDraws& draws) {
 void require_items(const PromptSpec& spec, std::size_t n, std::size_t least) {
   if (n >= least) return;
   throw ConfigError(
-      "prompt: {} tokens are too few for a {} prompt: {} of its parts fit, "
-      "expected at least {}",
+      "prompt: {} tokens are too few for a {} prompt: {} of its parts fit, expected at least {}",
       spec.length, enum_name(spec.kind), n, least);
 }
 

@@ -27,9 +27,7 @@ std::span<const TokenId> calibration_text(const SimulationModels& models,
 
 void check_options(const SimulationOptions& options) {
   const auto at_least = [](const char* name, Index value, Index low) {
-    if (value < low) {
-      throw ConfigError("{}: expected at least {}, found {}", name, low, value);
-    }
+    if (value < low) throw ConfigError("{}: expected at least {}, found {}", name, low, value);
   };
   at_least("chunk", options.chunk, 1);
   at_least("gamma", options.gamma, 1);
@@ -143,9 +141,8 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
   setup.options = options;
   for (const MethodSpec& spec : options.selectors) {
     const SelectorCaps& caps = spec.caps();
-    if (models.draft == nullptr && caps.needs_draft) {
+    if (models.draft == nullptr && caps.needs_draft)
       throw ConfigError("selector {}: needs a draft model, and none was given", spec);
-    }
     if (options.budgets.empty() && options.match.empty() && !caps.budgets.empty()) {
       throw ConfigError("selector {}: needs a budget, and none was given", spec);
     }

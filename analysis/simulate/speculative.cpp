@@ -1,7 +1,5 @@
 #include "analysis/simulate/speculative.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -44,14 +42,12 @@ class Speculative final : public SimulationTask {
               std::vector<Index> gammas)
       : setup_(setup), options_(options), gammas_(std::move(gammas)) {
     check_fields(options);
-    if (setup.models.draft == nullptr) {
+    if (setup.models.draft == nullptr)
       throw ConfigError("speculative: needs a draft model, and none was given");
-    }
     if (gammas_.empty()) throw ConfigError("speculative: expected at least one gamma");
     for (const Index gamma : gammas_) {
-      if (gamma < 1 || gamma > 1024) {
+      if (gamma < 1 || gamma > 1024)
         throw ConfigError("speculative: expected gamma in [1, 1024], found {}", gamma);
-      }
     }
     texts_ = setup.models.texts();
     const Index needed = options.offset + options.prompts * options.prompt;

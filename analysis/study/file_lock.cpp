@@ -29,13 +29,11 @@ std::optional<FileLock> FileLock::take(const std::filesystem::path& file) {
   // Workers do not inherit it: what they leave behind must not hold the next run up.
   const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd < 0)
-    throw IoError(
-        fmt::format("cannot open {}: {}", file.string(), std::generic_category().message(errno)));
+    throw IoError("cannot open {}: {}", file.string(), std::generic_category().message(errno));
   FileLock lock(fd);
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return std::nullopt;
-    throw IoError(
-        fmt::format("cannot lock {}: {}", file.string(), std::generic_category().message(errno)));
+    throw IoError("cannot lock {}: {}", file.string(), std::generic_category().message(errno));
   }
   if (::ftruncate(fd, 0) == 0) write_all(fd, this_process(), file.string());
   return lock;

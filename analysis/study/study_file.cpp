@@ -60,14 +60,13 @@ class Reader {
     read_each(top, "budgets", [&](const Entry& entry) {
       const bool is_bare = number_from<double>(entry.word).has_value();
       if (is_bare && !number_from<Index>(entry.word))
-        throw ConfigError(fmt::format("expected a kind, as ratio={0}, found {0}", entry.word));
+        throw ConfigError("expected a kind, as ratio={0}, found {0}", entry.word);
       study_.budgets.push_back(Budget::parse((is_bare ? "tokens=" : "") + entry.word));
       return study_.budgets.back().to_string();
     });
     read_each(top, "protocols", [&](const Entry& entry) {
       if (entry.word != kChunks && entry.word != kSteps)
-        throw ConfigError(
-            fmt::format("expected {} or {}, found {}", kChunks, kSteps, quote(entry.word)));
+        throw ConfigError("expected {} or {}, found {}", kChunks, kSteps, quote(entry.word));
       study_.protocols.push_back(entry.word);
       return entry.word;
     });
@@ -79,7 +78,7 @@ class Reader {
 
  private:
   [[noreturn]] void fail(int line, const std::string& what) const {
-    throw ConfigError(fmt::format("{}: {}", study_.at(line), what));
+    throw ConfigError("{}: {}", study_.at(line), what);
   }
 
   void allow(const toml::table& table, const std::string& path,
@@ -234,7 +233,7 @@ class Reader {
 
   void require_lists() const {
     const auto require = [&](bool is_there, std::string_view what) {
-      if (!is_there) throw ConfigError(fmt::format("{}: expected {}", study_.file.string(), what));
+      if (!is_there) throw ConfigError("{}: expected {}", study_.file.string(), what);
     };
     require(!study_.methods.empty(), "a list of methods, as methods = [\"quest\", \"h2o\"]");
     require(!study_.tasks.empty(), "at least one task, as a line [tasks.sweep]");
@@ -266,8 +265,7 @@ StudyFile read_study_file(const fs::path& file) {
   try {
     table = toml::parse(read_whole_file(file, kMostBytes), file.string());
   } catch (const toml::parse_error& error) {
-    throw FormatError(
-        fmt::format("{}: {}", study.at(line_of(error.source())), error.description()));
+    throw FormatError("{}: {}", study.at(line_of(error.source())), error.description());
   }
   Reader(study).read(table);
   return study;

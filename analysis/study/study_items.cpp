@@ -114,10 +114,10 @@ class Planner {
     }
     if (!caps.needs_draft || place.has_draft()) return true;
     if (place.model != nullptr)
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{}: {} needs a draft, and the model {} has none: expected models.{} = {{ model = ..., "
           "draft = ... }}",
-          study_.at(method.line), method.spec, place.model->name, place.model->name));
+          study_.at(method.line), method.spec, place.model->name, place.model->name);
     leave_out(fmt::format("{}: {} needs a draft's recording", task.name, method.spec));
     return false;
   }
@@ -270,8 +270,8 @@ std::string_view question_of(std::string_view key) {
 StudyPlan plan_study(const StudyFile& study, const StudyInputs& inputs) {
   StudyPlan plan = Planner(study, inputs).plan();
   if (plan.items.empty())
-    throw ConfigError(fmt::format("{}: nothing is left to do: {}", study.file.string(),
-                                  fmt::join(plan.left_out, "; ")));
+    throw ConfigError("{}: nothing is left to do: {}", study.file.string(),
+                      fmt::join(plan.left_out, "; "));
   return plan;
 }
 

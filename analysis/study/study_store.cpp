@@ -1,7 +1,6 @@
 #include "analysis/study/study_store.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,7 +30,7 @@ void sync_file(const fs::path& file) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   const bool is_synced = fd >= 0 && ::fdatasync(fd) == 0;
   if (fd >= 0) ::close(fd);
-  if (!is_synced) throw IoError(fmt::format("{} cannot be put on its device", file.string()));
+  if (!is_synced) throw IoError("{} cannot be put on its device", file.string());
 }
 
 }  // namespace
@@ -50,9 +49,9 @@ StudyStore::StudyStore(fs::path folder) : folder_(std::move(folder)) {
       if (first.at(kStoreMark) != 1) throw ConfigError("a store of a newer kvscope");
     });
   } catch (const FormatError& error) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{} (a line is an item: without a damaged one the others stay, and it is computed again)",
-        error.what()));
+        error.what());
   }
 }
 
@@ -136,13 +135,12 @@ FileLock StudyStore::lock() const {
   for (const fs::path& folder : {folder_, folder_ / "recordings", work(), scratch()}) {
     fs::create_directory(folder, error);
     if (!fs::is_directory(folder))
-      throw IoError(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+      throw IoError("cannot make the folder {}: {}", folder.string(), error.message());
   }
   std::optional<FileLock> lock = FileLock::take(folder_ / "lock");
   if (!lock)
-    throw IoError(
-        fmt::format("{} is in use by {}: wait until it ends, or name another store in the study",
-                    folder_.string(), writer()));
+    throw IoError("{} is in use by {}: wait until it ends, or name another store in the study",
+                  folder_.string(), writer());
   return std::move(*lock);
 }
 

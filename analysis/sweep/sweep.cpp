@@ -31,9 +31,8 @@ void add_empty_blocks(const SweepResult& result, SweepBlocks& blocks) {
 SweepJournal run_sweep(const SweepPlan& plan, const std::optional<std::filesystem::path>& journal,
                        JournalMode mode, const Shard& shard, ThreadPool& pool,
                        const ProgressFn& progress, std::stop_token stop) {
-  if (shard.count < 1 || shard.index < 1 || shard.index > shard.count) {
+  if (shard.count < 1 || shard.index < 1 || shard.index > shard.count)
     throw ConfigError("shard {}/{}: expected i/n with 1 <= i <= n", shard.index, shard.count);
-  }
   const UnitWork work = sweep_work(plan, pool, shard);
   SweepJournal known{.where = journal ? journal->string() : "",
                      .header = sweep_header(plan, shard)};

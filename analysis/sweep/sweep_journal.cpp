@@ -35,9 +35,8 @@ JournalHeader header_from_json(const Json& json) {
   for (const SweepTraceInfo& trace : sweep.traces)
     most_units += std::max(trace.layers.size() + 1, n_pairs);
   const Shard& shard = header.shard;
-  if (shard.index < 1 || shard.index > shard.count || header.n_units > most_units) {
+  if (shard.index < 1 || shard.index > shard.count || header.n_units > most_units)
     throw ConfigError("shards or units that cannot be");
-  }
   return header;
 }
 

@@ -58,9 +58,8 @@ void read_units(const UnitFolder& units, const UnitVisit& visit) {
 Journal::Journal(const std::optional<std::filesystem::path>& file, JournalMode mode,
                  std::string_view name, const Json& header, const UnitVisit& visit) {
   if (!file) return;
-  if (mode == JournalMode::fresh && has_checked_lines(*file)) {
+  if (mode == JournalMode::fresh && has_checked_lines(*file))
     throw IoError("{} exists: --resume continues it, --overwrite starts over", file->string());
-  }
   if (mode == JournalMode::overwrite || !has_checked_lines(*file)) {
     lines_.emplace(*file).write(header);
     return;

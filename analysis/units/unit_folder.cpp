@@ -122,9 +122,8 @@ class FolderReader {
     if (unit != 0) return;
     units_.words = about.at("words").get<std::vector<std::string>>();
     units_.header = about.at("header");
-    if (hash_of(command, version, units_.header) != hash) {
+    if (hash_of(command, version, units_.header) != hash)
       throw FormatError("{}: what decides the numbers is not what its name says", file.string());
-    }
   }
 
   void require_same_work(const fs::path& file, const Json& about) const {
@@ -176,9 +175,8 @@ std::size_t unit_of_id(const UnitWork& work, std::string_view id) {
         "command begin with {}",
         id, hash);
   }
-  if (*unit >= work.n_units) {
+  if (*unit >= work.n_units)
     throw ConfigError("unit {} does not exist: this command has {} units", id, work.n_units);
-  }
   return *unit;
 }
 

@@ -1,7 +1,5 @@
 #include "core/attention/anchor_layers.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 
@@ -11,8 +9,8 @@ namespace kvscope {
 
 AnchorLayers best_anchor_layers(TensorView<const double> similarity, Index n_anchors) {
   if (similarity.rank() != 2 || similarity.dim(0) != similarity.dim(1) || similarity.dim(0) < 1) {
-    throw ShapeError(fmt::format("anchor layers: expected a square similarity, found {}",
-                                 to_string(similarity.shape())));
+    throw ShapeError("anchor layers: expected a square similarity, found {}",
+                     to_string(similarity.shape()));
   }
   const Index n = similarity.dim(0);
   n_anchors = std::clamp<Index>(n_anchors, 1, n);

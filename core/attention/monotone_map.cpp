@@ -15,16 +15,14 @@ namespace {
 
 void check_cost(TensorView<const double> cost) {
   if (cost.rank() != 2 || cost.dim(0) < 1 || cost.dim(1) < 1) {
-    throw ShapeError(fmt::format("layer map: expected costs [n_draft, n_ver], found shape {}",
-                                 to_string(cost.shape())));
+    throw ShapeError("layer map: expected costs [n_draft, n_ver], found shape {}",
+                     to_string(cost.shape()));
   }
   for (Index i = 0; i < cost.dim(0); ++i) {
     for (Index j = 0; j < cost.dim(1); ++j) {
       if (std::isnan(cost(i, j))) {
         throw ConfigError(
-            fmt::format("layer map: the cost of draft layer {} for verifier layer {} "
-                        "is not a number",
-                        i, j));
+            "layer map: the cost of draft layer {} for verifier layer {} is not a number", i, j);
       }
     }
   }
@@ -96,9 +94,9 @@ DraftMap::DraftMap(std::string_view text, std::string_view also)
     const bool is_number =
         error == std::errc{} && draft_layer >= 0 && (next == end || *next == '/');
     if (!is_number) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "layer-map: expected {}identity, proportional or draft layers as 0/0/1/2, found \"{}\"",
-          also, text));
+          also, text);
     }
     draft_of_.push_back(draft_layer);
     if (next == end) return;
@@ -109,16 +107,15 @@ DraftMap::DraftMap(std::string_view text, std::string_view also)
 Index DraftMap::draft_of(Index layer, Index n_ver, Index n_draft) const {
   if (is_proportional_) return std::min(n_draft - 1, layer * n_draft / std::max<Index>(n_ver, 1));
   if (!draft_of_.empty() && layer >= static_cast<Index>(draft_of_.size())) {
-    throw ConfigError(
-        fmt::format("specattn: layer-map names {} verifier layers, but the model has layer {}",
-                    draft_of_.size(), layer));
+    throw ConfigError("specattn: layer-map names {} verifier layers, but the model has layer {}",
+                      draft_of_.size(), layer);
   }
   const Index draft_layer = draft_of_.empty() ? layer : draft_of_[static_cast<std::size_t>(layer)];
   if (draft_layer >= n_draft) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "specattn: layer-map sends layer {} to draft layer {}, but the draft has {} layers; "
         "expected proportional or the map that the layer map analysis finds",
-        layer, draft_layer, n_draft));
+        layer, draft_layer, n_draft);
   }
   return draft_layer;
 }

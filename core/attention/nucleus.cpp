@@ -1,7 +1,5 @@
 #include "core/attention/nucleus.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 
@@ -137,7 +135,7 @@ std::vector<Index> smallest_set(std::span<const float> weights, double p) {
 }  // namespace
 
 std::vector<Index> nucleus(std::span<const float> weights, double p, NucleusMode mode) {
-  if (!(p > 0.0)) throw ConfigError(fmt::format("nucleus: expected a share p > 0, found {}", p));
+  if (!(p > 0.0)) throw ConfigError("nucleus: expected a share p > 0, found {}", p);
   if (weights.empty()) return {};
   count_work(Counted::ranked, weights.size());
   if (p >= 1.0) return positive_indices(weights);

@@ -1,7 +1,5 @@
 #include "core/attention/selection.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -124,17 +122,14 @@ bool is_sound(std::span<const KeyPos> keys, Index n_keys) {
 
 [[noreturn]] void throw_unsound(Index list, std::span<const KeyPos> keys, Index n_keys) {
   for (std::size_t j = 0; j < keys.size(); ++j) {
-    if (keys[j] < 0 || keys[j] >= n_keys) {
-      throw ShapeError(
-          fmt::format("selection list {}: key {} is outside [0, {})", list, keys[j], n_keys));
-    }
+    if (keys[j] < 0 || keys[j] >= n_keys)
+      throw ShapeError("selection list {}: key {} is outside [0, {})", list, keys[j], n_keys);
     if (j > 0 && keys[j] <= keys[j - 1]) break;
   }
   const auto at =
       std::adjacent_find(keys.begin(), keys.end(), [](KeyPos a, KeyPos b) { return b <= a; });
-  throw ShapeError(
-      fmt::format("selection list {}: key {} after {}: expected ascending keys without repeats",
-                  list, *(at + 1), *at));
+  throw ShapeError("selection list {}: key {} after {}: expected ascending keys without repeats",
+                   list, *(at + 1), *at);
 }
 
 void check_summaries(const Summaries& summaries, Index n_keys) {
@@ -146,9 +141,9 @@ void check_summaries(const Summaries& summaries, Index n_keys) {
   const bool has_values = summaries.v.shape().rank == 2 && summaries.v.dim(0) == n;
   if (!std::is_sorted(summaries.begin.begin(), summaries.begin.end()) ||
       summaries.begin.front() != 0 || !has_keys || !has_values) {
-    throw ShapeError(fmt::format(
+    throw ShapeError(
         "selection: summaries: expected k, v [{}, d_head] and log_count [{}] for {} keys", n, n,
-        n_keys));
+        n_keys);
   }
 }
 
@@ -158,18 +153,15 @@ void check_selection(const Selection& selection, Index n_owners, Index n_keys) {
   if (selection.is_dense) return;
   const Index expected = n_owners * selection.n_row_blocks();
   if (selection.n_lists() != expected) {
-    throw ShapeError(
-        fmt::format("selection: expected {} lists ({} owners x {} row blocks), found {}", expected,
-                    n_owners, selection.n_row_blocks(), selection.n_lists()));
+    throw ShapeError("selection: expected {} lists ({} owners x {} row blocks), found {}", expected,
+                     n_owners, selection.n_row_blocks(), selection.n_lists());
   }
   for (Index i = 0; i < expected; ++i) {
     const ListView list = selection.at(i);
     if (!is_sound(list.keys, n_keys)) throw_unsound(i, list.keys, n_keys);
     for (std::size_t j = 0; j < list.log_weight.size(); ++j) {
-      if (!std::isfinite(list.log_weight[j])) {
-        throw ShapeError(
-            fmt::format("selection list {}: the weight of key {} is not finite", i, list.keys[j]));
-      }
+      if (!std::isfinite(list.log_weight[j]))
+        throw ShapeError("selection list {}: the weight of key {} is not finite", i, list.keys[j]);
     }
   }
   check_summaries(selection.summaries, n_keys);

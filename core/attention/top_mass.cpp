@@ -1,7 +1,5 @@
 #include "core/attention/top_mass.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 
@@ -22,7 +20,7 @@ double TopMass::mass(Index k) const {
 }
 
 Index TopMass::keys_for(double p) const {
-  if (!(p > 0.0)) throw ConfigError(fmt::format("nucleus: expected a share p > 0, found {}", p));
+  if (!(p > 0.0)) throw ConfigError("nucleus: expected a share p > 0, found {}", p);
   if (n_positive_ == 0) return 0;
   if (p >= 1.0) return n_positive_;
   const double target = p * masses_.back();

@@ -1,7 +1,5 @@
 #include "core/base/data_dir.hpp"
 
-#include <fmt/format.h>
-
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -36,7 +34,7 @@ std::vector<fs::path> places_to_try() {
 fs::path samples_dir() {
   if (const char* chosen = std::getenv("KVSCOPE_DATA"); chosen != nullptr && *chosen != '\0') {
     if (has_samples(chosen)) return chosen;
-    throw IoError(fmt::format("KVSCOPE_DATA names {}, which has no verifier/config.json", chosen));
+    throw IoError("KVSCOPE_DATA names {}, which has no verifier/config.json", chosen);
   }
   const std::vector<fs::path> places = places_to_try();
   for (const fs::path& place : places) {
@@ -45,9 +43,9 @@ fs::path samples_dir() {
   std::string tried;
   for (const fs::path& place : places) tried += (tried.empty() ? "" : ", ") + place.string();
   throw IoError(
-      fmt::format("the embedded models were not found; tried {}. Set KVSCOPE_DATA to the folder "
-                  "traces/samples of the sources",
-                  tried));
+      "the embedded models were not found; tried {}. Set KVSCOPE_DATA to the folder "
+      "traces/samples of the sources",
+      tried);
 }
 
 fs::path embedded_verifier() {

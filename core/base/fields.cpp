@@ -51,10 +51,10 @@ void check_fields(std::span<const Option> options, const void* object) {
       const auto x = static_cast<double>(value);
       if (x >= field.min && x <= field.max) return;
       const bool is_open = std::isinf(field.max);
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{}: expected {} {}, found {}", field.name, is_open ? "at least" : "a value in",
           is_open ? fmt::format("{}", field.min) : fmt::format("[{}, {}]", field.min, field.max),
-          value));
+          value);
     }
   });
 }

@@ -67,14 +67,14 @@ class ValueBuilder {
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const Json::exception& error) {
-    throw FormatError(fmt::format("{}: expected JSON, found a {}", where_, reason_of(error)));
+    throw FormatError("{}: expected JSON, found a {}", where_, reason_of(error));
   }
 
  private:
   static constexpr bool kIsOrdered = std::is_same_v<Value, nlohmann::ordered_json>;
 
   [[noreturn]] void throw_repeated(const std::string& key) const {
-    throw FormatError(fmt::format("{}: the key {} occurs twice in one object", where_, quote(key)));
+    throw FormatError("{}: the key {} occurs twice in one object", where_, quote(key));
   }
 
   Value& place(Value&& value) {
@@ -103,8 +103,8 @@ class ValueBuilder {
 
   bool open(Value&& value) {
     if (open_.size() == kMostJsonDepth) {
-      throw FormatError(fmt::format("{}: expected brackets nested at most {} deep, found more",
-                                    where_, kMostJsonDepth));
+      throw FormatError("{}: expected brackets nested at most {} deep, found more", where_,
+                        kMostJsonDepth);
     }
     open_.push_back(&place(std::move(value)));
     return true;
@@ -187,7 +187,7 @@ JsonObject::JsonObject(const Json& value, std::string where, std::string path)
     : value_(&value), where_(std::move(where)), path_(std::move(path)) {
   if (value.is_object()) return;
   const std::string name = path_.empty() ? where_ : fmt::format("{} ({})", path_, where_);
-  throw FormatError(fmt::format("{}: expected a JSON object, found {}", name, describe(value)));
+  throw FormatError("{}: expected a JSON object, found {}", name, describe(value));
 }
 
 std::string JsonObject::name_of(const std::string& field) const {
@@ -196,8 +196,8 @@ std::string JsonObject::name_of(const std::string& field) const {
 
 void JsonObject::refuse(const std::string& field, std::string_view expected) const {
   const auto it = value_->find(field);
-  throw FormatError(fmt::format("{}: expected {}, found {}", name_of(field), expected,
-                                it == value_->end() ? "nothing" : describe(*it)));
+  throw FormatError("{}: expected {}, found {}", name_of(field), expected,
+                    it == value_->end() ? "nothing" : describe(*it));
 }
 
 const Json* JsonObject::find(const std::string& field) const {

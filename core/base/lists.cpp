@@ -1,7 +1,5 @@
 #include "core/base/lists.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -34,10 +32,8 @@ std::vector<Index> parse_index_list(std::string_view text, std::string_view name
     const auto first = number_from<Index>(word.substr(0, dash));
     const auto last =
         dash == std::string_view::npos ? first : number_from<Index>(word.substr(dash + 1));
-    if (!first || !last || *first < 0 || *last < *first || *last >= kMaxListed) {
-      throw ConfigError(
-          fmt::format("{}: expected numbers and ranges like 0,3-5, found \"{}\"", name, part));
-    }
+    if (!first || !last || *first < 0 || *last < *first || *last >= kMaxListed)
+      throw ConfigError("{}: expected numbers and ranges like 0,3-5, found \"{}\"", name, part);
     for (Index i = *first; i <= *last; ++i) list.push_back(i);
   }
   std::sort(list.begin(), list.end());

@@ -87,8 +87,8 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   if (::fstat(file.get(), &info) != 0) fail("examine", path, errno);
   if (S_ISDIR(info.st_mode)) fail("read", path, EISDIR);
   if (!S_ISREG(info.st_mode)) {
-    throw IoError(fmt::format(
-        "cannot map {}: expected a regular file, found a device, pipe or socket", path.string()));
+    throw IoError("cannot map {}: expected a regular file, found a device, pipe or socket",
+                  path.string());
   }
   note_read_file(file.get(), path);
   if (info.st_size == 0) return;  // mmap refuses a length of zero

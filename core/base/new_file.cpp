@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void fail_writing(const std::string& name, int reason) {
-  throw IoError(fmt::format("cannot write {}: {}", name, std::strerror(reason)));
+  throw IoError("cannot write {}: {}", name, std::strerror(reason));
 }
 
 constexpr std::size_t kMostOfName = 200;
@@ -51,9 +51,8 @@ bool can_sync(int reason) {
 }
 
 void sync_descriptor(int fd, const std::string& name) {
-  if (::fsync(fd) != 0 && can_sync(errno)) {
-    throw IoError(fmt::format("cannot write {} to the device: {}", name, std::strerror(errno)));
-  }
+  if (::fsync(fd) != 0 && can_sync(errno))
+    throw IoError("cannot write {} to the device: {}", name, std::strerror(errno));
 }
 
 void give_name(const fs::path& from, const fs::path& to, bool overwrite) {
@@ -72,9 +71,7 @@ void give_name(const fs::path& from, const fs::path& to, bool overwrite) {
       }
     }
   }
-  if (status != 0) {
-    throw IoError(fmt::format("cannot give {} its name: {}", to.string(), std::strerror(errno)));
-  }
+  if (status != 0) throw IoError("cannot give {} its name: {}", to.string(), std::strerror(errno));
 }
 
 /// Temporary files of this process, where a signal handler can find them: no lock, no memory.
@@ -167,7 +164,7 @@ void remove_old_temporaries(const fs::path& target) {
 
 void check_output(const fs::path& out, bool overwrite) {
   const auto refuse = [&](const std::string& why) {
-    throw IoError(fmt::format("cannot write {}: {}", out.string(), why));
+    throw IoError("cannot write {}: {}", out.string(), why);
   };
   struct stat status {};
   const bool is_there = ::stat(out.c_str(), &status) == 0;
@@ -189,10 +186,8 @@ void check_output(const fs::path& out, bool overwrite) {
     refuse(fmt::format("it is a link to {}, which does not exist",
                        fs::read_symlink(out, error).string()));
   }
-  if (is_there && !overwrite) {
-    throw IoError(
-        fmt::format("{} exists; choose another name or ask to overwrite it", out.string()));
-  }
+  if (is_there && !overwrite)
+    throw IoError("{} exists; choose another name or ask to overwrite it", out.string());
   refuse_read_file(out);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
     refuse(fmt::format("folder {}: {}", folder.string(), std::strerror(errno)));

@@ -1,6 +1,5 @@
 #include "core/base/read_files.hpp"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -53,8 +52,8 @@ void refuse_read_file(const fs::path& out) {
   const ReadFiles* const files = current.load();
   if (files == nullptr) return;
   if (const auto input = files->behind(out))
-    throw ConfigError(fmt::format("cannot write {}: it is the input {}; results go to another file",
-                                  out.string(), input->string()));
+    throw ConfigError("cannot write {}: it is the input {}; results go to another file",
+                      out.string(), input->string());
 }
 
 OwnFiles::OwnFiles() {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace kvscope {
 
@@ -15,6 +16,13 @@ inline std::string shell_word(std::string_view word) {
   std::string out = "'";
   for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
+}
+
+/// "kvscope sweep 'a b.h5'": the words behind what the line begins with.
+inline std::string command_line_of(const std::vector<std::string>& words,
+                                   std::string line = "kvscope") {
+  for (const std::string& word : words) line += " " + shell_word(word);
+  return line;
 }
 
 }  // namespace kvscope

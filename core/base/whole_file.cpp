@@ -23,8 +23,7 @@ namespace {
 }
 
 [[noreturn]] void fail_too_long(const std::string& name, std::size_t max_bytes) {
-  throw IoError(
-      fmt::format("{} is longer than {}", name, bytes_text(static_cast<double>(max_bytes))));
+  throw IoError("{} is longer than {}", name, bytes_text(static_cast<double>(max_bytes)));
 }
 
 /// A descriptor, or -1 with errno. A pipe is opened whether somebody writes to it or not; a device,
@@ -81,9 +80,8 @@ std::string read_whole_file(const std::filesystem::path& file, std::size_t max_b
     if (text.size() + static_cast<std::size_t>(n) > max_bytes) fail_too_long(name, max_bytes);
     text.append(buffer, static_cast<std::size_t>(n));
   }
-  if (text.empty() && !is_stdin && S_ISFIFO(status.st_mode)) {
-    throw IoError(fmt::format("cannot read {}: it is a pipe without a writer", name));
-  }
+  if (text.empty() && !is_stdin && S_ISFIFO(status.st_mode))
+    throw IoError("cannot read {}: it is a pipe without a writer", name);
   return text;
 }
 
@@ -91,8 +89,8 @@ void check_regular_file(const std::filesystem::path& file) {
   struct stat status {};
   if (::stat(file.c_str(), &status) != 0) fail_reading(file.string(), errno);
   if (S_ISREG(status.st_mode)) return;
-  throw IoError(fmt::format("cannot read {}: it is {}, expected a regular file", file.string(),
-                            S_ISDIR(status.st_mode) ? "a folder" : "a device or a pipe"));
+  throw IoError("cannot read {}: it is {}, expected a regular file", file.string(),
+                S_ISDIR(status.st_mode) ? "a folder" : "a device or a pipe");
 }
 
 std::string read_regular_file(const std::filesystem::path& file, std::size_t max_bytes) {

@@ -40,8 +40,8 @@ std::string read_config(const fs::path& folder) {
 
 [[noreturn]] void refuse_setting(const JsonObject& config, const std::string& field,
                                  std::string_view expected) {
-  throw ConfigError(fmt::format("{}: expected {}, found {}{}", config.name_of(field), expected,
-                                describe(*config.find(field)), kWayOut));
+  throw ConfigError("{}: expected {}, found {}{}", config.name_of(field), expected,
+                    describe(*config.find(field)), kWayOut);
 }
 
 // Nothing: absent, null, false, an empty list or object.
@@ -86,15 +86,12 @@ std::optional<double> value_of_pattern(const nlohmann::ordered_json& config,
                                        const std::string& where) {
   const auto it = config.find(field);
   if (it == config.end() || it->is_null()) return std::nullopt;
-  if (!it->is_object()) {
-    throw FormatError(fmt::format("{} ({}): expected an object", field, where));
-  }
+  if (!it->is_object()) throw FormatError("{} ({}): expected an object", field, where);
   for (const auto& [pattern, value] : it->items()) {
     const std::string name = fmt::format("{}.{} ({})", field, quote(pattern), where);
     if (!matches(pattern, module, /*any_beginning=*/true, name)) continue;
-    if (!value.is_number() || value.get<double>() <= 0.0) {
-      throw FormatError(fmt::format("{}: expected a positive number", name));
-    }
+    if (!value.is_number() || value.get<double>() <= 0.0)
+      throw FormatError("{}: expected a positive number", name);
     return value.get<double>();
   }
   return std::nullopt;
@@ -175,8 +172,7 @@ fs::path base_of(const fs::path& model) {
     try {
       base = find_model(*name);
     } catch (const IoError& error) {
-      throw MissingFile(
-          fmt::format("{}: {}", config.name_of("base_model_name_or_path"), error.what()));
+      throw MissingFile("{}: {}", config.name_of("base_model_name_or_path"), error.what());
     }
   }
   if (is_adapter(base)) {
@@ -210,8 +206,8 @@ struct Adapter::Impl {
       }
     }
     if (!is_target) {
-      throw FormatError(fmt::format("{}: expected what {} names, found weights for {}", where,
-                                    settings().name_of("target_modules"), quote(module)));
+      throw FormatError("{}: expected what {} names, found weights for {}", where,
+                        settings().name_of("target_modules"), quote(module));
     }
   }
 
@@ -221,8 +217,8 @@ struct Adapter::Impl {
         value_of_pattern(in_order, "rank_pattern", module, where)
             .value_or(static_cast<double>(json.integer_or("r", 1, kMaxRank, 8)));
     if (expected != static_cast<double>(rank)) {
-      throw FormatError(fmt::format("{}: expected weights of rank {} for {}, found {}", where,
-                                    expected, quote(module), rank));
+      throw FormatError("{}: expected weights of rank {} for {}, found {}", where, expected,
+                        quote(module), rank);
     }
     const double alpha = value_of_pattern(in_order, "alpha_pattern", module, where)
                              .value_or(json.number_or("lora_alpha", 0.0, 1e9, 8.0));
@@ -266,8 +262,8 @@ MatrixRowsPtr Adapter::adapt(MatrixRowsPtr base, const std::string& name, Stored
   const auto shape = files.shape_of(first).value();
   const Index rank = shape.empty() ? 0 : shape.front();
   if (rank < 1 || rank > kMaxRank) {
-    throw FormatError(fmt::format("tensor {}: expected a rank from 1 to {}, found {}", quote(first),
-                                  kMaxRank, rank));
+    throw FormatError("tensor {}: expected a rank from 1 to {}, found {}", quote(first), kMaxRank,
+                      rank);
   }
   std::string module(files.name_in_file(first));
   module.erase(module.size() - (first.size() - name.size()));
@@ -283,8 +279,8 @@ MatrixRowsPtr Adapter::adapt(MatrixRowsPtr base, const std::string& name, Stored
   }
   if (impl_->settings().boolean_or("use_dora", false)) {
     if (is_embedding) {
-      throw ConfigError(fmt::format("{}: expected DoRA of linear layers, found {}{}", impl_->where,
-                                    quote(module), kWayOut));
+      throw ConfigError("{}: expected DoRA of linear layers, found {}{}", impl_->where,
+                        quote(module), kWayOut);
     }
     change.magnitude = files.get_float(name + ".lora_magnitude_vector", {part.n_stored});
   }

@@ -19,10 +19,8 @@ namespace kvscope {
 
 Index read_count(const JsonObject& json, const std::string& field, Index most) {
   const Index n = json.integer(field, 1, std::numeric_limits<Index>::max());
-  if (n > most) {
-    throw ConfigError(
-        fmt::format("{}: expected at most {}, found {}", json.name_of(field), most, n));
-  }
+  if (n > most)
+    throw ConfigError("{}: expected at most {}, found {}", json.name_of(field), most, n);
   return n;
 }
 
@@ -47,36 +45,35 @@ void read_sizes(const JsonObject& json, const FamilyTraits& defaults, ModelConfi
   config.n_kv = read_count_or(json, "num_key_value_heads", kMaxHeads,
                               defaults.n_kv.value_or(config.n_q), config.n_q);
   if (defaults.plan.fused_by_head && config.n_kv != config.n_q) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: expected num_attention_heads = {} (a {} model stores q, k and v of each head "
         "together), found {}",
-        json.name_of("num_key_value_heads"), config.n_q, defaults.name, config.n_kv));
+        json.name_of("num_key_value_heads"), config.n_q, defaults.name, config.n_kv);
   }
   if (config.n_q % config.n_kv != 0) {
-    throw ConfigError(fmt::format("{}: expected a divisor of num_attention_heads = {}, found {}",
-                                  json.name_of("num_key_value_heads"), config.n_q, config.n_kv));
+    throw ConfigError("{}: expected a divisor of num_attention_heads = {}, found {}",
+                      json.name_of("num_key_value_heads"), config.n_q, config.n_kv);
   }
 
   const bool has_head_dim = json.find("head_dim") != nullptr;
   if (!has_head_dim && (json.has("head_dim") || !defaults.d_head)) {
     if (config.d_model % config.n_q != 0) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{}: expected a multiple of num_attention_heads = {} (there is no head_dim), found {}",
-          json.name_of("hidden_size"), config.n_q, config.d_model));
+          json.name_of("hidden_size"), config.n_q, config.d_model);
     }
     config.d_head = config.d_model / config.n_q;
   } else {
     config.d_head = has_head_dim ? read_count(json, "head_dim", kMaxHeadDim) : *defaults.d_head;
   }
   if (config.d_head % 2 != 0) {
-    throw ConfigError(
-        fmt::format("{}: expected an even number (rotary embedding turns pairs), found {}",
-                    json.name_of("head_dim"), config.d_head));
+    throw ConfigError("{}: expected an even number (rotary embedding turns pairs), found {}",
+                      json.name_of("head_dim"), config.d_head);
   }
   if (config.d_head > kMaxHeadDim || config.n_q * config.d_head > kMaxWidth) {
     throw ConfigError(
-        fmt::format("{}: expected at most {} per head and {} over all heads, found {} heads of {}",
-                    json.name_of("head_dim"), kMaxHeadDim, kMaxWidth, config.n_q, config.d_head));
+        "{}: expected at most {} per head and {} over all heads, found {} heads of {}",
+        json.name_of("head_dim"), kMaxHeadDim, kMaxWidth, config.n_q, config.d_head);
   }
 }
 
@@ -91,8 +88,8 @@ std::vector<bool> read_layer_types(const JsonObject& json, Index n_layers) {
   for (const auto& type : list) {
     const bool is_full = type == "full_attention";
     if (!is_full && type != "sliding_attention") {
-      throw ConfigError(fmt::format("{}: expected full_attention or sliding_attention, found {}",
-                                    json.name_of("layer_types"), describe(type)));
+      throw ConfigError("{}: expected full_attention or sliding_attention, found {}",
+                        json.name_of("layer_types"), describe(type));
     }
     slides.push_back(!is_full);
   }
@@ -108,9 +105,8 @@ std::optional<Index> read_window(const JsonObject& json, const FamilyTraits& def
 
 // Throws for a layer_types that asks for sliding layers which `why` says there cannot be.
 [[noreturn]] void refuse_sliding(const JsonObject& json, std::string_view why) {
-  throw ConfigError(
-      fmt::format("{}: expected full_attention in all layers ({}), found sliding_attention",
-                  json.name_of("layer_types"), why));
+  throw ConfigError("{}: expected full_attention in all layers ({}), found sliding_attention",
+                    json.name_of("layer_types"), why);
 }
 
 // Some families slide in every layer, whatever layer_types says; a list that says otherwise belongs
@@ -120,9 +116,9 @@ void slide_everywhere(const JsonObject& json, const std::vector<bool>& slides,
   const bool all_slide = std::find(slides.begin(), slides.end(), false) == slides.end();
   if (window && !all_slide) {
     throw ConfigError(
-        fmt::format("{}: expected sliding_attention in all layers of a {} model with a "
-                    "sliding_window, found full_attention",
-                    json.name_of("layer_types"), name_of(config.family)));
+        "{}: expected sliding_attention in all layers of a {} model with a "
+        "sliding_window, found full_attention",
+        json.name_of("layer_types"), name_of(config.family));
   }
   std::fill(config.window.begin(), config.window.end(), window);
 }
@@ -218,8 +214,8 @@ void read_plan(const JsonObject& json, const FamilyTraits& traits, ModelConfig& 
   config.plan.logit_softcap = read_cap(json, "final_logit_softcapping", traits.logit_softcap);
   config.plan.score_softcap = read_cap(json, "attn_logit_softcapping", traits.score_softcap);
   if (json.boolean_or("use_bidirectional_attention", false)) {
-    throw ConfigError(fmt::format("{}: expected false (only causal attention is computed)",
-                                  json.name_of("use_bidirectional_attention")));
+    throw ConfigError("{}: expected false (only causal attention is computed)",
+                      json.name_of("use_bidirectional_attention"));
   }
 }
 
@@ -227,8 +223,8 @@ std::int32_t token_id(const JsonObject& json, const std::string& field,
                       const nlohmann::json& value) {
   constexpr auto kMost = std::numeric_limits<std::int32_t>::max();
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > std::uint64_t{kMost}) {
-    throw FormatError(fmt::format("{}: expected a token id from 0 to {}, found {}",
-                                  json.name_of(field), kMost, describe(value)));
+    throw FormatError("{}: expected a token id from 0 to {}, found {}", json.name_of(field), kMost,
+                      describe(value));
   }
   return value.get<std::int32_t>();
 }
@@ -259,8 +255,8 @@ void refuse_other_activations(const JsonObject& json, const FamilyTraits& traits
   const std::string field(traits.activation_field);
   const std::string act = json.string_if(field).value_or(std::string(expected));
   if (act != expected) {
-    throw ConfigError(fmt::format("{}: expected \"{}\" ({}), found {}", json.name_of(field),
-                                  expected, kind, quote(act)));
+    throw ConfigError("{}: expected \"{}\" ({}), found {}", json.name_of(field), expected, kind,
+                      quote(act));
   }
 }
 
@@ -339,8 +335,8 @@ std::string model_config_text(const std::filesystem::path& folder) {
   const std::filesystem::path path = model / "config.json";
   const MappedFile file(path);
   if (file.size() > kMaxConfigBytes) {
-    throw FormatError(fmt::format("{}: expected a config of at most {} bytes, found {}",
-                                  path.string(), kMaxConfigBytes, file.size()));
+    throw FormatError("{}: expected a config of at most {} bytes, found {}", path.string(),
+                      kMaxConfigBytes, file.size());
   }
   return std::string(file.text());
 }

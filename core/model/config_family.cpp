@@ -217,8 +217,8 @@ const FamilyTraits& read_family(const JsonObject& json) {
     if (row.name == type) return row;
     names.push_back(row.name);
   }
-  throw ConfigError(fmt::format("{}: expected one of {}, found {}", json.name_of("model_type"),
-                                fmt::join(names, ", "), quote(type)));
+  throw ConfigError("{}: expected one of {}, found {}", json.name_of("model_type"),
+                    fmt::join(names, ", "), quote(type));
 }
 
 std::string_view name_of(ModelFamily family) {

@@ -1,5 +1,4 @@
 // Mixture-of-experts fields of config.json.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
@@ -19,9 +18,8 @@ Index read_n_experts(const JsonObject& json) {
   const std::string field = has_short || !has_long ? "num_experts" : "num_local_experts";
   const Index n = read_count(json, field, kMaxExperts);
   if (has_short && has_long && read_count(json, "num_local_experts", kMaxExperts) != n) {
-    throw ConfigError(fmt::format("{}: expected num_experts = {}, found {}",
-                                  json.name_of("num_local_experts"), n,
-                                  describe(*json.find("num_local_experts"))));
+    throw ConfigError("{}: expected num_experts = {}, found {}", json.name_of("num_local_experts"),
+                      n, describe(*json.find("num_local_experts")));
   }
   return n;
 }
@@ -30,14 +28,13 @@ void read_counts(const JsonObject& json, MoeConfig& moe) {
   moe.n_experts = read_n_experts(json);
   moe.n_picked = read_count(json, "num_experts_per_tok", kMaxExperts);
   if (moe.n_picked > moe.n_experts) {
-    throw ConfigError(fmt::format("{}: expected at most the {} experts there are, found {}",
-                                  json.name_of("num_experts_per_tok"), moe.n_experts,
-                                  moe.n_picked));
+    throw ConfigError("{}: expected at most the {} experts there are, found {}",
+                      json.name_of("num_experts_per_tok"), moe.n_experts, moe.n_picked);
   }
   if (moe.n_experts * moe.d_ff > kMaxExpertsWidth) {
-    throw ConfigError(fmt::format("{}: expected at most {} over all experts, found {} of {}",
-                                  json.name_of("moe_intermediate_size"), kMaxExpertsWidth,
-                                  moe.n_experts, moe.d_ff));
+    throw ConfigError("{}: expected at most {} over all experts, found {} of {}",
+                      json.name_of("moe_intermediate_size"), kMaxExpertsWidth, moe.n_experts,
+                      moe.d_ff);
   }
 }
 
@@ -52,9 +49,8 @@ std::vector<bool> read_sparse_layers(const JsonObject& json, Index n_layers) {
   for (const auto& value : json.list("mlp_only_layers")) {
     if (!value.is_number_unsigned() ||
         value.get<std::uint64_t>() >= static_cast<std::uint64_t>(n_layers)) {
-      throw FormatError(fmt::format("{}: expected layers from 0 to {}, found {}",
-                                    json.name_of("mlp_only_layers"), n_layers - 1,
-                                    describe(value)));
+      throw FormatError("{}: expected layers from 0 to {}, found {}",
+                        json.name_of("mlp_only_layers"), n_layers - 1, describe(value));
     }
     has_experts[value.get<std::size_t>()] = false;
   }

@@ -21,17 +21,17 @@ RopeConfig::Kind read_rope_kind(const JsonObject& rope) {
   const std::string& name = rope.string(field);
   const auto it = std::find(kRopeNames.begin(), kRopeNames.end(), name);
   if (it == kRopeNames.end()) {
-    throw ConfigError(fmt::format("{}: expected one of {}, found {}", rope.name_of(field),
-                                  fmt::join(kRopeNames, ", "), quote(name)));
+    throw ConfigError("{}: expected one of {}, found {}", rope.name_of(field),
+                      fmt::join(kRopeNames, ", "), quote(name));
   }
   return static_cast<RopeConfig::Kind>(it - kRopeNames.begin());
 }
 
 void refuse_partial_rotary(const JsonObject& json) {
   if (json.number_or("partial_rotary_factor", 0.0, 1.0, 1.0) != 1.0) {
-    throw ConfigError(fmt::format("{}: expected 1 (rotary embedding of whole heads), found {}",
-                                  json.name_of("partial_rotary_factor"),
-                                  describe(*json.find("partial_rotary_factor"))));
+    throw ConfigError("{}: expected 1 (rotary embedding of whole heads), found {}",
+                      json.name_of("partial_rotary_factor"),
+                      describe(*json.find("partial_rotary_factor")));
   }
 }
 
@@ -39,9 +39,9 @@ void read_llama3(const JsonObject& fields, RopeConfig& rope) {
   rope.low_freq_factor = fields.number("low_freq_factor", 1e-9, 1e9);
   rope.high_freq_factor = fields.number("high_freq_factor", 1e-9, 1e9);
   if (rope.high_freq_factor <= rope.low_freq_factor) {
-    throw ConfigError(fmt::format("{}: expected more than low_freq_factor = {}, found {}",
-                                  fields.name_of("high_freq_factor"), rope.low_freq_factor,
-                                  rope.high_freq_factor));
+    throw ConfigError("{}: expected more than low_freq_factor = {}, found {}",
+                      fields.name_of("high_freq_factor"), rope.low_freq_factor,
+                      rope.high_freq_factor);
   }
 }
 
@@ -60,12 +60,12 @@ void read_yarn(const JsonObject& fields, RopeConfig& rope) {
   rope.beta_fast = positive_or(fields, "beta_fast", 32.0);
   rope.beta_slow = positive_or(fields, "beta_slow", 1.0);
   if (rope.beta_fast < rope.beta_slow) {
-    throw ConfigError(fmt::format("{}: expected at least beta_slow = {}, found {}",
-                                  fields.name_of("beta_fast"), rope.beta_slow, rope.beta_fast));
+    throw ConfigError("{}: expected at least beta_slow = {}, found {}", fields.name_of("beta_fast"),
+                      rope.beta_slow, rope.beta_fast);
   }
   if (rope.theta <= 1.0) {
-    throw ConfigError(fmt::format("{}: expected a rope_theta above 1 for yarn, found {}",
-                                  fields.name_of("rope_theta"), rope.theta));
+    throw ConfigError("{}: expected a rope_theta above 1 for yarn, found {}",
+                      fields.name_of("rope_theta"), rope.theta);
   }
   rope.truncate = fields.boolean_or("truncate", true);
   const double mscale = fields.number_or("mscale", 0.0, 1e9, 0.0);
@@ -108,10 +108,8 @@ std::optional<JsonObject> settings_of(const JsonObject& json, const std::string&
   const JsonObject all = json.object("rope_parameters");
   for (const auto& [name, value] : all.value().items()) {
     if (name != "full_attention" && name != "sliding_attention") {
-      throw ConfigError(
-          fmt::format("{}: expected settings for full_attention and "
-                      "sliding_attention, found {}",
-                      json.name_of("rope_parameters"), quote(name)));
+      throw ConfigError("{}: expected settings for full_attention and sliding_attention, found {}",
+                        json.name_of("rope_parameters"), quote(name));
     }
   }
   if (all.find(layer_type) == nullptr) return std::nullopt;
@@ -137,9 +135,8 @@ RopeConfig read_rope(const JsonObject& json, const FamilyTraits& traits, Index m
   const JsonObject fields = json.object(group);
   for (const auto& [name, value] : fields.value().items()) {
     if (value.is_object()) {
-      throw ConfigError(
-          fmt::format("{}: expected one setting for all layers, found a separate one for {}",
-                      json.name_of(group), quote(name)));
+      throw ConfigError("{}: expected one setting for all layers, found a separate one for {}",
+                        json.name_of(group), quote(name));
     }
   }
   return read_settings(fields, theta, max_positions);
@@ -171,8 +168,8 @@ Index read_rotary_dim(const JsonObject& json, const FamilyTraits& traits, Index 
   }
   const auto n = static_cast<Index>(static_cast<double>(d_head) * factor);
   if (n < 2 || n % 2 != 0) {
-    throw ConfigError(fmt::format("{}: expected an even number of rotated channels, found {} of {}",
-                                  json.name_of("partial_rotary_factor"), n, d_head));
+    throw ConfigError("{}: expected an even number of rotated channels, found {} of {}",
+                      json.name_of("partial_rotary_factor"), n, d_head);
   }
   return n;
 }
@@ -196,8 +193,8 @@ void read_rope_layers(const JsonObject& json, const FamilyTraits& traits, ModelC
   }
   for (std::size_t i = 0; i < n_layers; ++i) {
     if (list[i] != 0 && list[i] != 1) {
-      throw FormatError(fmt::format("{}: expected 0 (no RoPE) or 1, found {}",
-                                    json.name_of("no_rope_layers"), describe(list[i])));
+      throw FormatError("{}: expected 0 (no RoPE) or 1, found {}", json.name_of("no_rope_layers"),
+                        describe(list[i]));
     }
     config.has_rope[i] = list[i] == 1;
   }

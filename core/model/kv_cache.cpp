@@ -1,7 +1,5 @@
 #include "core/model/kv_cache.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -19,15 +17,15 @@ Tensor<float> make_cache_rows(Shape shape) {
 DType kv_dtype_from_name(std::string_view name) {
   if (name == "f32") return DType::f32;
   if (name == "bf16") return DType::bf16;
-  throw ConfigError(fmt::format("keys and values as \"{}\": expected f32 or bf16", name));
+  throw ConfigError("keys and values as \"{}\": expected f32 or bf16", name);
 }
 
 KvCache::KvCache(const ModelConfig& config, Index capacity, DType dtype)
     : capacity_(capacity), dtype_(dtype) {
   if (capacity < 1 || capacity > config.max_positions) {
     throw ConfigError(
-        fmt::format("context of {} tokens: expected 1 to {} (max_position_embeddings of the model)",
-                    capacity, config.max_positions));
+        "context of {} tokens: expected 1 to {} (max_position_embeddings of the model)", capacity,
+        config.max_positions);
   }
   for (auto* all : {&k_, &v_}) {
     all->resize(static_cast<std::size_t>(config.n_layers));
@@ -87,18 +85,16 @@ void KvCache::advance(Index n) {
 }
 
 void KvCache::truncate(Index n_tokens) {
-  if (n_tokens < 0 || n_tokens > n_tokens_) {
-    throw ConfigError(
-        fmt::format("cannot cut the cache to {} tokens: it holds {}", n_tokens, n_tokens_));
-  }
+  if (n_tokens < 0 || n_tokens > n_tokens_)
+    throw ConfigError("cannot cut the cache to {} tokens: it holds {}", n_tokens, n_tokens_);
   n_tokens_ = n_tokens;
 }
 
 void KvCache::copy_from(const KvStore& other) {
   if (other.n_tokens() > capacity_ || other.n_layers() != n_layers()) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "cannot copy a cache of {} layers and {} tokens into one of {} layers and room for {}",
-        other.n_layers(), other.n_tokens(), n_layers(), capacity_));
+        other.n_layers(), other.n_tokens(), n_layers(), capacity_);
   }
   const auto* cache = dynamic_cast<const KvCache*>(&other);
   const bool has_same_halves =

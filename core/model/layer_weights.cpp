@@ -257,7 +257,7 @@ bool is_of_later_layer(const std::string& name, Index n_layers) {
 // versions saved). These would change every number: the weights of an adapter, and biases of
 // layers, which belong to another model class.
 [[noreturn]] void throw_unread(const std::string& name, const std::string& what) {
-  throw FormatError(fmt::format("tensor {}: expected none, found {}", quote(name), what));
+  throw FormatError("tensor {}: expected none, found {}", quote(name), what);
 }
 
 // Weights of LoRA that change nothing: of other modules than text's in an adapter, anywhere in the
@@ -295,9 +295,9 @@ void refuse_unread(const ModelConfig& config, const WeightFiles& files) {
     if (is_layer && !is_mask && name.ends_with(".bias") &&
         !is_of_later_layer(name, config.n_layers) && !is_zero_bias(config, files, name)) {
       throw FormatError(
-          fmt::format("tensor {}: expected none (a {} model with this configuration "
-                      "has no such bias), found one",
-                      quote(name), name_of(config.family)));
+          "tensor {}: expected none (a {} model with this configuration "
+          "has no such bias), found one",
+          quote(name), name_of(config.family));
     }
   }
 }
@@ -320,10 +320,10 @@ void refuse_untied(const ModelConfig& config, const WeightFiles& files) {
   const bool is_tied = std::equal(one.begin(), one.end(), other.begin(), other.end()) &&
                        !adapter->changes(embedding) && !adapter->changes(head);
   if (!is_tied) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "the adapter changes {} or {}, which are one matrix in this model (tie_word_embeddings); "
         "merge_and_unload() of the Python package peft merges them",
-        quote(embedding), quote(head)));
+        quote(embedding), quote(head));
   }
 }
 

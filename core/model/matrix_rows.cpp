@@ -1,7 +1,5 @@
 #include "core/model/matrix_rows.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -138,8 +136,8 @@ MatrixRowsPtr columns_as_rows(const WeightFiles& files, const std::string& name,
                               Index n_rows, Index n_cols) {
   StoredTensor stored = files.get(name, {slice.n_experts, n_cols, n_rows});
   if (!is_plain(stored.type)) {
-    throw FormatError(fmt::format("tensor {}: expected F32, F16 or BF16, found {} ({})",
-                                  quote(name), name_of(stored.type), stored.file));
+    throw FormatError("tensor {}: expected F32, F16 or BF16, found {} ({})", quote(name),
+                      name_of(stored.type), stored.file);
   }
   stored.data += stored_bytes(stored.type, slice.expert * n_cols * n_rows);
   return std::make_unique<ColumnRows>(std::move(stored), n_rows, n_cols);
@@ -148,9 +146,8 @@ MatrixRowsPtr columns_as_rows(const WeightFiles& files, const std::string& name,
 MatrixRowsPtr mxfp4_rows(const WeightFiles& files, const std::string& name, ExpertSlice slice,
                          Index n_rows, Index n_cols) {
   if (n_cols % kMxfp4Block != 0) {
-    throw ConfigError(
-        fmt::format("tensor \"{}_blocks\": rows of {} values: expected a multiple of {}", name,
-                    n_cols, kMxfp4Block));
+    throw ConfigError("tensor \"{}_blocks\": rows of {} values: expected a multiple of {}", name,
+                      n_cols, kMxfp4Block);
   }
   const Index n_blocks = n_cols / kMxfp4Block;
   return std::make_unique<Mxfp4Rows>(

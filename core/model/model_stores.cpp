@@ -114,8 +114,8 @@ fs::path blob_of(const std::string& digest, const std::string& manifest) {
                          std::all_of(digest.begin() + kKind.size(), digest.end(),
                                      [](unsigned char c) { return std::isxdigit(c) != 0; });
   if (!is_digest) {
-    throw FormatError(fmt::format("digest ({}): expected sha256: and 64 digits, found {}", manifest,
-                                  quote(digest)));
+    throw FormatError("digest ({}): expected sha256: and 64 digits, found {}", manifest,
+                      quote(digest));
   }
   return ollama_store() / "blobs" / ("sha256-" + digest.substr(kKind.size()));
 }
@@ -128,19 +128,16 @@ fs::path model_of_manifest(const fs::path& file, const std::string& word) {
   for (const nlohmann::json& value : root.list("layers")) {
     const JsonObject layer(value, where, "layers.");
     const std::string& type = layer.string("mediaType");
-    if (type.ends_with("image.adapter")) {
-      throw FormatError(
-          fmt::format("{}: expected a whole model, found an adapter above another one", where));
-    }
+    if (type.ends_with("image.adapter"))
+      throw FormatError("{}: expected a whole model, found an adapter above another one", where);
     if (!type.ends_with("image.model")) continue;
-    if (model)
-      throw FormatError(fmt::format("{}: expected one file of weights, found more", where));
+    if (model) throw FormatError("{}: expected one file of weights, found more", where);
     model = blob_of(layer.string("digest"), where);
   }
-  if (!model) throw FormatError(fmt::format("{}: expected a file of weights, found none", where));
+  if (!model) throw FormatError("{}: expected a file of weights, found none", where);
   if (!is_on_disk(*model)) {
-    throw IoError(fmt::format("{} is missing, which {} lists; fetch it again: ollama pull {}",
-                              model->string(), where, word));
+    throw IoError("{} is missing, which {} lists; fetch it again: ollama pull {}", model->string(),
+                  where, word);
   }
   return *model;
 }
@@ -155,7 +152,7 @@ fs::path find_model(const std::string& word) {
   if (is_ollama_name(word)) return find_in_ollama(word.substr(kOllama.size()));
   if (is_on_disk(word)) return word;
   if (is_hub_name(word)) return find_in_hub_cache(word);
-  throw IoError(fmt::format("no model folder {}", word));
+  throw IoError("no model folder {}", word);
 }
 
 std::vector<fs::path> sorted_entries(const fs::path& folder) {
@@ -193,10 +190,8 @@ fs::path find_in_hub_cache(const std::string& word) {
   const std::string revision =
       name && name->revision != "main" ? " --revision " + name->revision : "";
   const std::string model = name ? name->org + "/" + name->name : word;
-  throw IoError(
-      fmt::format("{} is neither a folder nor in the hub's cache {}; fetch it: "
-                  "hf download {}{}",
-                  word, hub_cache().string(), model, revision));
+  throw IoError("{} is neither a folder nor in the hub's cache {}; fetch it: hf download {}{}",
+                word, hub_cache().string(), model, revision);
 }
 
 std::vector<StoredModel> hub_models() {
@@ -226,8 +221,8 @@ fs::path find_in_ollama(const std::string& name) {
   const auto found = ollama_name(name);
   const fs::path file = found ? ollama_store() / "manifests" / found->manifest : fs::path();
   if (!found || !is_on_disk(file)) {
-    throw IoError(fmt::format("ollama:{} is not in Ollama's store {}; fetch it: ollama pull {}",
-                              name, ollama_store().string(), name));
+    throw IoError("ollama:{} is not in Ollama's store {}; fetch it: ollama pull {}", name,
+                  ollama_store().string(), name);
   }
   return model_of_manifest(file, found->word);
 }

@@ -1,7 +1,5 @@
 #include "core/model/normalizer.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -89,10 +87,10 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
   for (std::size_t at = text.find(from); at != std::string_view::npos; at = text.find(from, done)) {
     out.append(text, done, at - done);
     if (out.size() + to.size() > most) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "tokenizer: exchanging {} for {} makes {} bytes of text longer than {}: expected a "
           "replacement as short as a word mark",
-          quote(from), quote(to), text.size(), most));
+          quote(from), quote(to), text.size(), most);
     }
     out.append(to);
     done = at + from.size();
@@ -109,9 +107,9 @@ std::optional<std::string> normalize(const std::vector<NormalizerStep>& steps,
             std::visit(Apply{result ? std::string_view(*result) : text, begins_text}, step)) {
       result = std::move(changed);
       if (result->size() > kMaxGrowth * text.size() + kMaxExtraBytes) {
-        throw ConfigError(fmt::format(
+        throw ConfigError(
             "tokenizer: the normalizer makes {} bytes of {}: expected at most {} times as many",
-            result->size(), text.size(), kMaxGrowth));
+            result->size(), text.size(), kMaxGrowth);
       }
     }
   }

@@ -1,7 +1,5 @@
 #include "core/model/quantized_rows.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -88,10 +86,10 @@ ScaleGrid grid_of(const QuantizationConfig& quantization, const std::string& nam
   if (is_flat && n_scales == 1) return {{}, n_rows, n_cols, 1};
   if (is_flat && n_scales == n_rows) return {{}, 1, n_cols, 1};
   if (quantization.block_rows == 0 || shape.size() != 2) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "tensor {}: expected one scale or {} (one per row; there is no weight_block_size in "
         "quantization_config), found shape {}",
-        quote(name), n_rows, shape_text(shape)));
+        quote(name), n_rows, shape_text(shape));
   }
   const Index n_across = (n_cols + quantization.block_cols - 1) / quantization.block_cols;
   return {{}, quantization.block_rows, quantization.block_cols, n_across};
@@ -104,9 +102,8 @@ ScaleGrid read_scales(const WeightFiles& files, const QuantizationConfig& quanti
   const auto shape = files.shape_of(tensor);
   if (!shape) {
     throw FormatError(
-        fmt::format("tensor {}: expected the scales of a weight in FP8 in {} or weight_scale, "
-                    "found neither",
-                    quote(name + ".weight"), quote(inverse)));
+        "tensor {}: expected the scales of a weight in FP8 in {} or weight_scale, found neither",
+        quote(name + ".weight"), quote(inverse));
   }
   ScaleGrid grid = grid_of(quantization, tensor, *shape, n_rows, n_cols);
   Shape expected{(n_rows + grid.block_rows - 1) / grid.block_rows, grid.n_across};
@@ -216,8 +213,8 @@ class Int4Rows final : public MatrixRows {
 
 void require_multiple(const std::string& name, const char* what, Index n) {
   if (n % kPerWord == 0) return;
-  throw FormatError(fmt::format("tensor {}: expected a multiple of {} {} (4 bits each), found {}",
-                                quote(name), kPerWord, what, n));
+  throw FormatError("tensor {}: expected a multiple of {} {} (4 bits each), found {}", quote(name),
+                    kPerWord, what, n);
 }
 
 std::vector<Index> groups_in_order(Index n_cols, Index n_groups, Index group_size) {
@@ -237,10 +234,8 @@ std::vector<Index> read_groups(const WeightFiles& files, const std::string& name
     std::int32_t group = 0;
     std::memcpy(&group, stored.data + c * 4, sizeof group);
     if (group < 0 || group >= n_groups) {
-      throw FormatError(
-          fmt::format("tensor {}: expected groups from 0 to {}, found {} at element "
-                      "{} ({})",
-                      quote(name), n_groups - 1, group, c, stored.file));
+      throw FormatError("tensor {}: expected groups from 0 to {}, found {} at element {} ({})",
+                        quote(name), n_groups - 1, group, c, stored.file);
     }
     group_of.push_back(group);
   }
@@ -269,9 +264,8 @@ MatrixRowsPtr int4_rows(const WeightFiles& files, const QuantizationConfig& quan
   tables.zeros = {files.get_bytes(name + ".qzeros", "I32", {tables.n_groups, n_packed}), n_packed};
   tables.scales = files.get(name + ".scales", {tables.n_groups, part.n_stored});
   if (!is_plain(tables.scales.type)) {
-    throw FormatError(fmt::format("tensor {}: expected F32, F16 or BF16, found {} ({})",
-                                  quote(name + ".scales"), name_of(tables.scales.type),
-                                  tables.scales.file));
+    throw FormatError("tensor {}: expected F32, F16 or BF16, found {} ({})",
+                      quote(name + ".scales"), name_of(tables.scales.type), tables.scales.file);
   }
   const std::string groups = name + ".g_idx";
   tables.group_of = is_gptq && files.contains(groups)

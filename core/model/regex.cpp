@@ -3,7 +3,6 @@
 #include "core/model/regex.hpp"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include <fmt/format.h>
 #include <pcre2.h>
 #include <time.h>
 
@@ -76,8 +75,8 @@ struct RegexMatcher::Scratch {
 
 Regex::Regex(std::string_view pattern, const std::string& where) {
   if (pattern.size() > kMaxPattern) {
-    throw ConfigError(fmt::format("{}: expected a regular expression of at most {} bytes, found {}",
-                                  where, kMaxPattern, pattern.size()));
+    throw ConfigError("{}: expected a regular expression of at most {} bytes, found {}", where,
+                      kMaxPattern, pattern.size());
   }
   const std::string translated = pcre2_from_oniguruma(pattern, where);
   const Owned<pcre2_compile_context, pcre2_compile_context_free> context(
@@ -93,8 +92,8 @@ Regex::Regex(std::string_view pattern, const std::string& where) {
   code->compiled.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()),
                                      translated.size(), kOptions, &error, &offset, context.get()));
   if (!code->compiled) {
-    throw ConfigError(fmt::format("{}: the regular expression {} is not valid: {}", where,
-                                  quote(pattern, 200), message_of(error)));
+    throw ConfigError("{}: the regular expression {} is not valid: {}", where, quote(pattern, 200),
+                      message_of(error));
   }
   // Without executable memory there is no JIT; the interpreter then gives the same matches.
   pcre2_jit_compile(code->compiled.get(), PCRE2_JIT_COMPLETE);
@@ -119,8 +118,8 @@ RegexMatcher::~RegexMatcher() = default;
 RegexMatcher::RegexMatcher(RegexMatcher&&) noexcept = default;
 
 void RegexMatcher::give_up(const std::string& why) const {
-  throw ConfigError(
-      fmt::format("{}: the regular expression costs too much on this text: {}", code_->where, why));
+  throw ConfigError("{}: the regular expression costs too much on this text: {}", code_->where,
+                    why);
 }
 
 void RegexMatcher::check_time(double reserve) const {

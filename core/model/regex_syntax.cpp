@@ -16,8 +16,7 @@ namespace {
 // Alphabetic, marks, decimal numbers and connectors (PCRE2's own is letters, numbers and "_").
 constexpr std::string_view kSpace =
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{"
-    "205f}"
-    "\\x{3000}";
+    "205f}\\x{3000}";
 constexpr std::string_view kNotSpace =
     "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}"
     "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{"
@@ -112,9 +111,8 @@ class Translator {
     return true;
   }
   [[noreturn]] void refuse(std::string_view what) const {
-    throw ConfigError(
-        fmt::format("{}: the regular expression {} has, before offset {}, {}: not supported",
-                    where_, quote(in_, 200), pos_, what));
+    throw ConfigError("{}: the regular expression {} has, before offset {}, {}: not supported",
+                      where_, quote(in_, 200), pos_, what);
   }
 
   void begin_atom() { atom_ = out_.size(); }

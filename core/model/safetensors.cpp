@@ -42,8 +42,8 @@ constexpr std::int64_t kMostElements = std::numeric_limits<std::int64_t>::max() 
 
 std::uint64_t header_length(std::span<const std::byte> bytes, const std::string& file) {
   if (bytes.size() < 8) {
-    throw FormatError(fmt::format(
-        "{}: expected a safetensors file of at least 8 bytes, found {} bytes", file, bytes.size()));
+    throw FormatError("{}: expected a safetensors file of at least 8 bytes, found {} bytes", file,
+                      bytes.size());
   }
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < 8; ++i) {
@@ -51,10 +51,10 @@ std::uint64_t header_length(std::span<const std::byte> bytes, const std::string&
   }
   const std::uint64_t most = std::min<std::uint64_t>(kMaxSafetensorsHeader, bytes.size() - 8);
   if (length > most) {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: header length {}, expected at most {} (the file has {} bytes); the file is "
         "truncated or no safetensors file",
-        file, length, most, bytes.size()));
+        file, length, most, bytes.size());
   }
   return length;
 }
@@ -66,13 +66,13 @@ void read_shape(const JsonObject& fields, SafetensorsEntry& entry) {
   for (const auto& extent : list) {
     if (!extent.is_number_unsigned() ||
         extent.get<std::uint64_t>() > static_cast<std::uint64_t>(kMostElements)) {
-      throw FormatError(fmt::format("{}: expected extents from 0 to {}, found {}",
-                                    fields.name_of("shape"), kMostElements, describe(extent)));
+      throw FormatError("{}: expected extents from 0 to {}, found {}", fields.name_of("shape"),
+                        kMostElements, describe(extent));
     }
     const auto n = extent.get<std::int64_t>();
     if (n > 0 && count > kMostElements / n) {
-      throw FormatError(fmt::format("{}: expected at most {} elements, found more",
-                                    fields.name_of("shape"), kMostElements));
+      throw FormatError("{}: expected at most {} elements, found more", fields.name_of("shape"),
+                        kMostElements);
     }
     count *= n;
     entry.shape.push_back(n);
@@ -87,16 +87,14 @@ std::array<std::uint64_t, 2> read_offsets(const JsonObject& fields, std::uint64_
   std::array<std::uint64_t, 2> offsets{};
   for (std::size_t i = 0; i < 2; ++i) {
     if (!list[i].is_number_unsigned() || list[i].get<std::uint64_t>() > n_data) {
-      throw FormatError(
-          fmt::format("{}: expected offsets from 0 to {} (the bytes after the header), "
-                      "found {}",
-                      fields.name_of("data_offsets"), n_data, describe(list[i])));
+      throw FormatError("{}: expected offsets from 0 to {} (the bytes after the header), found {}",
+                        fields.name_of("data_offsets"), n_data, describe(list[i]));
     }
     offsets[i] = list[i].get<std::uint64_t>();
   }
   if (offsets[0] > offsets[1]) {
-    throw FormatError(fmt::format("{}: expected begin <= end, found {} > {}",
-                                  fields.name_of("data_offsets"), offsets[0], offsets[1]));
+    throw FormatError("{}: expected begin <= end, found {} > {}", fields.name_of("data_offsets"),
+                      offsets[0], offsets[1]);
   }
   return offsets;
 }
@@ -121,10 +119,9 @@ SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value
       known ? entry.count <= kMostElements / type->size && entry.count * type->size == n_bytes
             : entry.count / 8 <= n_bytes;
   if (!fits) {
-    throw FormatError(fmt::format(
-        "{} ({}): {} elements of {} in shape {} do not fill the {} bytes of its "
-        "data_offsets",
-        quote(name), file, entry.count, quote(entry.dtype_name), shape_text(entry.shape), n_bytes));
+    throw FormatError(
+        "{} ({}): {} elements of {} in shape {} do not fill the {} bytes of its data_offsets",
+        quote(name), file, entry.count, quote(entry.dtype_name), shape_text(entry.shape), n_bytes);
   }
   entry.bytes = data.subspan(begin, end - begin);
   return entry;
@@ -134,8 +131,8 @@ void check_metadata(const nlohmann::json& value, const std::string& file) {
   const JsonObject metadata(value, file, "__metadata__");
   for (const auto& [key, text] : metadata.value().items()) {
     if (!text.is_string()) {
-      throw FormatError(fmt::format("__metadata__.{} ({}): expected a string, found {}", quote(key),
-                                    file, describe(text)));
+      throw FormatError("__metadata__.{} ({}): expected a string, found {}", quote(key), file,
+                        describe(text));
     }
   }
 }
@@ -171,15 +168,15 @@ std::vector<SafetensorsEntry> parse_safetensors(std::span<const std::byte> bytes
   for (const SafetensorsEntry& entry : entries) {
     const auto begin = static_cast<std::size_t>(entry.bytes.data() - data.data());
     if (begin != position) {
-      throw FormatError(fmt::format("{} ({}): its bytes begin at {}, expected {}: tensors {}",
-                                    quote(entry.name), file, begin, position,
-                                    begin < position ? "overlap" : "leave a gap"));
+      throw FormatError("{} ({}): its bytes begin at {}, expected {}: tensors {}",
+                        quote(entry.name), file, begin, position,
+                        begin < position ? "overlap" : "leave a gap");
     }
     position += entry.bytes.size();
   }
   if (position != data.size()) {
-    throw FormatError(fmt::format("{}: tensors fill {} bytes, expected all {} after the header",
-                                  file, position, data.size()));
+    throw FormatError("{}: tensors fill {} bytes, expected all {} after the header", file, position,
+                      data.size());
   }
   return entries;
 }

@@ -1,7 +1,5 @@
 #include "core/model/safetensors_writer.hpp"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
@@ -34,8 +32,8 @@ void write_safetensors(const std::filesystem::path& file, const std::vector<Tens
       out.write(bytes);
     });
     if (n != tensor.n_bytes)
-      throw FormatError(fmt::format("tensor {}: expected {} bytes to write, found {}", tensor.name,
-                                    tensor.n_bytes, n));
+      throw FormatError("tensor {}: expected {} bytes to write, found {}", tensor.name,
+                        tensor.n_bytes, n);
   }
   out.publish();
 }

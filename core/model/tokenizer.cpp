@@ -1,7 +1,5 @@
 #include "core/model/tokenizer.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <deque>
 #include <limits>
@@ -137,8 +135,8 @@ struct Tokenizer::Impl {
   const TokenInfo& info(TokenId id) const {
     const auto it = tokens.find(id);
     if (it == tokens.end()) {
-      throw ConfigError(fmt::format(
-          "token id {}: expected an id of the tokenizer (0 to {}), found none", id, n_ids - 1));
+      throw ConfigError("token id {}: expected an id of the tokenizer (0 to {}), found none", id,
+                        n_ids - 1);
     }
     return it->second;
   }
@@ -192,8 +190,8 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model) {
   }
   const MappedFile mapped(path);
   if (mapped.size() > kMaxFileBytes) {
-    throw FormatError(fmt::format("{}: expected a tokenizer of at most {} bytes, found {}",
-                                  path.string(), kMaxFileBytes, mapped.size()));
+    throw FormatError("{}: expected a tokenizer of at most {} bytes, found {}", path.string(),
+                      kMaxFileBytes, mapped.size());
   }
   if (path.filename() == kTekkenFile) return parse_tekken(mapped.text(), path.string());
   if (path.extension() != ".model") return parse(mapped.text(), path.string());
@@ -221,12 +219,11 @@ Tokenizer Tokenizer::parse(std::string_view json_text, const std::string& where)
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special) const {
-  if (text.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-    throw ConfigError(fmt::format("text: expected fewer than 2^31 bytes, found {}", text.size()));
-  }
+  if (text.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
+    throw ConfigError("text: expected fewer than 2^31 bytes, found {}", text.size());
   if (const auto offset = first_invalid_utf8(text)) {
-    throw FormatError(fmt::format("text: expected UTF-8, found byte 0x{:02x} at offset {}",
-                                  static_cast<unsigned char>(text[*offset]), *offset));
+    throw FormatError("text: expected UTF-8, found byte 0x{:02x} at offset {}",
+                      static_cast<unsigned char>(text[*offset]), *offset);
   }
   std::vector<TokenId> ids;
   if (add_special) ids = impl_->prefix;

@@ -15,8 +15,8 @@ using Json = nlohmann::json;
 
 void refuse_kind(const JsonObject& fields, const std::string& field, std::string_view expected) {
   const Json* value = fields.find(field);
-  throw ConfigError(fmt::format("{}: expected {}, found {}", fields.name_of(field), expected,
-                                value == nullptr ? "nothing" : describe(*value)));
+  throw ConfigError("{}: expected {}, found {}", fields.name_of(field), expected,
+                    value == nullptr ? "nothing" : describe(*value));
 }
 
 TokenId read_token_id(const JsonObject& fields, const std::string& field) {
@@ -106,8 +106,8 @@ void read_post_processor(const JsonObject& root, TokenizerParts& parts) {
   for (const auto* ids : {&parts.prefix, &parts.suffix}) {
     for (TokenId id : *ids) {
       if (!parts.tokens.contains(id)) {
-        throw FormatError(fmt::format("{}: expected ids of tokens, found {}",
-                                      root.name_of("post_processor"), id));
+        throw FormatError("{}: expected ids of tokens, found {}", root.name_of("post_processor"),
+                          id);
       }
     }
   }
@@ -122,16 +122,16 @@ void add_added_token(AddedToken token, const Vocabulary& vocabulary, const std::
   const auto in_vocabulary = vocabulary.id_from_content.find(token.content);
   if (in_vocabulary != vocabulary.id_from_content.end()) {
     if (in_vocabulary->second != token.id) {
-      throw FormatError(fmt::format("{}: expected {} as in the vocabulary, found the number {}",
-                                    name, in_vocabulary->second, token.id));
+      throw FormatError("{}: expected {} as in the vocabulary, found the number {}", name,
+                        in_vocabulary->second, token.id);
     }
     parts.tokens[token.id].special = token.special;
   } else {
     const auto [it, is_new] =
         parts.tokens.try_emplace(token.id, TokenInfo{token.content, token.special});
     if (!is_new) {
-      throw FormatError(fmt::format("{}: id {} is given twice, to {} and to {}", name, token.id,
-                                    quote(it->second.bytes), quote(token.content)));
+      throw FormatError("{}: id {} is given twice, to {} and to {}", name, token.id,
+                        quote(it->second.bytes), quote(token.content));
     }
   }
   parts.n_ids = std::max(parts.n_ids, token.id + 1);

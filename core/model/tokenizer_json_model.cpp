@@ -54,8 +54,8 @@ std::pair<std::string, std::string> read_pair(const Json& merge, const std::stri
              merge[1].is_string()) {
     return {merge[0].get<std::string>(), merge[1].get<std::string>()};
   }
-  throw FormatError(fmt::format("{}: expected two tokens (\"a b\" or [\"a\", \"b\"]), found {}",
-                                name, describe(merge)));
+  throw FormatError("{}: expected two tokens (\"a b\" or [\"a\", \"b\"]), found {}", name,
+                    describe(merge));
 }
 
 void read_merges(const JsonObject& model, const Vocabulary& vocabulary, TokenizerParts& parts) {
@@ -80,8 +80,8 @@ void add_model_token(const std::string& where, const std::string& content, Token
   const auto [it, is_new] =
       parts.tokens.try_emplace(id, TokenInfo{bytes.value_or(content), /*special=*/false});
   if (!is_new) {
-    throw FormatError(fmt::format("vocab ({}): id {} is given twice, to {} and to {}", where, id,
-                                  quote(it->second.bytes), quote(content)));
+    throw FormatError("vocab ({}): id {} is given twice, to {} and to {}", where, id,
+                      quote(it->second.bytes), quote(content));
   }
   parts.n_ids = std::max(parts.n_ids, id + 1);
   // What is not written in the byte-level alphabet stands for its own characters and cannot come
@@ -106,10 +106,8 @@ void add_merge(const std::string& left, const std::string& right, const Vocabula
                const std::function<std::string()>& name, BpeTables& bpe) {
   const auto id_of = [&](const std::string& token) {
     const auto it = vocabulary.id_from_content.find(token);
-    if (it == vocabulary.id_from_content.end()) {
-      throw FormatError(
-          fmt::format("{}: expected tokens of the vocabulary, found {}", name(), quote(token)));
-    }
+    if (it == vocabulary.id_from_content.end())
+      throw FormatError("{}: expected tokens of the vocabulary, found {}", name(), quote(token));
     return it->second;
   };
   bpe.merges.push_back({id_of(left), id_of(right), id_of(left + right)});

@@ -1,7 +1,5 @@
 #include "core/model/transformer.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -301,14 +299,13 @@ Tensor<float> Transformer::forward(std::span<const TokenId> tokens, KvStore& cac
   const Index pos_begin = cache.n_tokens();
   if (n_tok == 0) throw ConfigError("forward: expected at least one token, found none");
   if (pos_begin + n_tok > cache.capacity()) {
-    throw ConfigError(
-        fmt::format("context full: {} tokens are cached and {} more do not fit into {}", pos_begin,
-                    n_tok, cache.capacity()));
+    throw ConfigError("context full: {} tokens are cached and {} more do not fit into {}",
+                      pos_begin, n_tok, cache.capacity());
   }
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= config.n_vocab) {
-      throw ConfigError(fmt::format("token {} at position {}: expected an id in [0, {})", tokens[i],
-                                    pos_begin + static_cast<Index>(i), config.n_vocab));
+      throw ConfigError("token {} at position {}: expected an id in [0, {})", tokens[i],
+                        pos_begin + static_cast<Index>(i), config.n_vocab);
     }
   }
 

@@ -1,7 +1,5 @@
 #include "core/model/weights.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -36,9 +34,8 @@ void check_shard_name(const std::string& name, const std::string& where) {
   const bool is_plain = !name.empty() && name != "." && name != ".." &&
                         name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
   if (!is_plain) {
-    throw FormatError(
-        fmt::format("weight_map ({}): expected names of files in the same folder, found {}", where,
-                    quote(name)));
+    throw FormatError("weight_map ({}): expected names of files in the same folder, found {}",
+                      where, quote(name));
   }
 }
 
@@ -46,7 +43,7 @@ bool file_exists(const std::filesystem::path& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::not_found) return false;
-  if (error) throw IoError(fmt::format("cannot examine {}: {}", path.string(), error.message()));
+  if (error) throw IoError("cannot examine {}: {}", path.string(), error.message());
   return true;
 }
 
@@ -63,15 +60,13 @@ struct WeightFiles::Impl {
   const WeightEntry& find(std::string_view name, const Shape& expected) const {
     const auto it = entries.find(name);
     if (it == entries.end()) {
-      throw FormatError(
-          fmt::format("tensor {}: expected shape {}, found no such tensor among the {} of {}",
-                      quote(name), to_string(expected), entries.size(),
-                      entries.empty() ? std::string(kSingleFile) : entries.begin()->second.file));
+      throw FormatError("tensor {}: expected shape {}, found no such tensor among the {} of {}",
+                        quote(name), to_string(expected), entries.size(),
+                        entries.empty() ? std::string(kSingleFile) : entries.begin()->second.file);
     }
     if (!same_shape(it->second.shape, expected)) {
-      throw FormatError(fmt::format("tensor {}: expected shape {}, found {} ({})", quote(name),
-                                    to_string(expected), shape_text(it->second.shape),
-                                    it->second.file));
+      throw FormatError("tensor {}: expected shape {}, found {} ({})", quote(name),
+                        to_string(expected), shape_text(it->second.shape), it->second.file);
     }
     asked.insert(it->first);
     return it->second;
@@ -94,9 +89,8 @@ struct WeightFiles::Impl {
                                                                   0.0f,
                                                                   {}});
       if (!is_new) {
-        throw FormatError(fmt::format("tensor {} is in two shards, {} and {} ({})",
-                                      quote(it->first), it->second.file, file,
-                                      path.parent_path().string()));
+        throw FormatError("tensor {} is in two shards, {} and {} ({})", quote(it->first),
+                          it->second.file, file, path.parent_path().string());
       }
     }
   }
@@ -137,8 +131,8 @@ struct WeightFiles::Impl {
     constexpr std::string_view kWrapped = ".base_layer.weight";
     for (const auto& [name, entry] : entries) {
       if (name.starts_with(kPrefix)) continue;
-      throw FormatError(fmt::format("tensor {}: expected names that begin with {} ({})",
-                                    quote(name), kPrefix, where));
+      throw FormatError("tensor {}: expected names that begin with {} ({})", quote(name), kPrefix,
+                        where);
     }
     rename_all([&](const std::string& name) {
       if (!name.starts_with(kPrefix)) return name;  // is renamed already
@@ -174,21 +168,20 @@ struct WeightFiles::Impl {
       check_shard_name(shard.get_ref<const std::string&>(), where);
       names_by_shard[shard.get_ref<const std::string&>()].push_back(name);
     }
-    if (names_by_shard.empty()) {
-      throw FormatError(fmt::format("weight_map ({}): expected tensors, found none", where));
-    }
+    if (names_by_shard.empty())
+      throw FormatError("weight_map ({}): expected tensors, found none", where);
     for (const auto& [shard, names] : names_by_shard) {
       if (!file_exists(folder / shard)) {
-        throw MissingFile(fmt::format("shard {} is missing: {} lists {} tensors in it",
-                                      (folder / shard).string(), where, names.size()));
+        throw MissingFile("shard {} is missing: {} lists {} tensors in it",
+                          (folder / shard).string(), where, names.size());
       }
       add_file(folder / shard);
       for (const std::string& name : names) {
         const auto it = entries.find(name);
         if (it == entries.end() || it->second.file != shard) {
-          throw FormatError(fmt::format("tensor {}: expected in {} as {} says, found {}",
-                                        quote(name), quote(shard), where,
-                                        it == entries.end() ? "nowhere" : "in " + it->second.file));
+          throw FormatError("tensor {}: expected in {} as {} says, found {}", quote(name),
+                            quote(shard), where,
+                            it == entries.end() ? "nowhere" : "in " + it->second.file);
         }
       }
     }
@@ -216,8 +209,8 @@ WeightFiles WeightFiles::open(const std::filesystem::path& model) {
   } else if (file_exists(model / kIndexFile)) {
     impl->add_shards(model);
   } else {
-    throw MissingFile(fmt::format("{}: expected {} or {}, found neither", model.string(),
-                                  kSingleFile, kIndexFile));
+    throw MissingFile("{}: expected {} or {}, found neither", model.string(), kSingleFile,
+                      kIndexFile);
   }
   if (!impl->gguf) impl->name_text_part();
   return WeightFiles(std::move(impl));
@@ -226,9 +219,8 @@ WeightFiles WeightFiles::open(const std::filesystem::path& model) {
 WeightFiles WeightFiles::open_adapter(const std::filesystem::path& folder) {
   auto impl = std::make_unique<Impl>();
   const std::filesystem::path file = folder / kAdapterFile;
-  if (!file_exists(file)) {
-    throw MissingFile(fmt::format("{}: expected {}, found none", folder.string(), kAdapterFile));
-  }
+  if (!file_exists(file))
+    throw MissingFile("{}: expected {}, found none", folder.string(), kAdapterFile);
   impl->add_file(file);
   impl->name_adapted_part(file.string());
   return WeightFiles(std::move(impl));
@@ -241,10 +233,9 @@ bool WeightFiles::contains(std::string_view name) const {
 StoredTensor WeightFiles::get(std::string_view name, const Shape& expected) const {
   const WeightEntry& entry = impl_->find(name, expected);
   if (!entry.type) {
-    throw FormatError(
-        fmt::format("tensor {}: expected {}, found {} ({})", quote(name),
-                    impl_->gguf ? "a type of " + readable_gguf_types() : "dtype F32, F16 or BF16",
-                    quote(entry.type_name), entry.file));
+    throw FormatError("tensor {}: expected {}, found {} ({})", quote(name),
+                      impl_->gguf ? "a type of " + readable_gguf_types() : "dtype F32, F16 or BF16",
+                      quote(entry.type_name), entry.file);
   }
   return {*entry.type, expected, entry.bytes.data(), entry.file, entry.order, entry.added};
 }
@@ -253,8 +244,8 @@ StoredBytes WeightFiles::get_bytes(std::string_view name, std::string_view dtype
                                    const Shape& expected) const {
   const WeightEntry& entry = impl_->find(name, expected);
   if (entry.type_name != dtype) {
-    throw FormatError(fmt::format("tensor {}: expected dtype {} (packed weights), found {} ({})",
-                                  quote(name), dtype, quote(entry.type_name), entry.file));
+    throw FormatError("tensor {}: expected dtype {} (packed weights), found {} ({})", quote(name),
+                      dtype, quote(entry.type_name), entry.file);
   }
   return {entry.bytes.data(), entry.bytes.size(), entry.file};
 }
@@ -283,9 +274,8 @@ void require_finite(std::span<const float> values, std::string_view name, const 
                     Index first) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) {
-      throw FormatError(
-          fmt::format("tensor {}: expected finite values, found {} at element {} ({})", quote(name),
-                      values[i], first + static_cast<Index>(i), file));
+      throw FormatError("tensor {}: expected finite values, found {} at element {} ({})",
+                        quote(name), values[i], first + static_cast<Index>(i), file);
     }
   }
 }

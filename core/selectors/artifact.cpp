@@ -67,29 +67,26 @@ Artifact read_artifact(const std::string& file, std::string_view method) {
   try {
     json = parse_ordered_json(text, where);
   } catch (const FormatError& error) {
-    throw FormatError(
-        fmt::format("{}: expected a file of kvscope fit {}: {}", file, method, error.what()));
+    throw FormatError("{}: expected a file of kvscope fit {}: {}", file, method, error.what());
   }
   if (!json.is_object() || json.value("format", ArtifactJson()) != ArtifactJson(kFormat)) {
-    throw FormatError(
-        fmt::format("{}: expected a file that kvscope fit {} wrote, found JSON of something else",
-                    file, method));
+    throw FormatError("{}: expected a file that kvscope fit {} wrote, found JSON of something else",
+                      file, method);
   }
   const nlohmann::json plain = json;
   const JsonObject top(plain, where);
   const auto version = top.integer("version", 0, 1'000'000);
   if (version != kVersion) {
-    throw FormatError(fmt::format("{}: an artifact of version {}, expected {}: fit it again", file,
-                                  version, kVersion));
+    throw FormatError("{}: an artifact of version {}, expected {}: fit it again", file, version,
+                      kVersion);
   }
   if (top.string("checksum") != checksum_of(json)) {
-    throw FormatError(fmt::format(
-        "{}: the artifact is damaged: its checksum does not fit its contents; fit it again", file));
+    throw FormatError(
+        "{}: the artifact is damaged: its checksum does not fit its contents; fit it again", file);
   }
   if (top.string("method") != method) {
-    throw ConfigError(
-        fmt::format("{}: an artifact of {}, expected one of {} (kvscope fit {} TRACE --out FILE)",
-                    file, top.string("method"), method, method));
+    throw ConfigError("{}: an artifact of {}, expected one of {} (kvscope fit {} TRACE --out FILE)",
+                      file, top.string("method"), method, method);
   }
   const JsonObject trace = top.object("trace");
   const JsonObject model = top.object("model");
@@ -111,13 +108,12 @@ void check_shape(const Artifact& artifact, const AttentionShape& shape) {
       artifact.n_kv == shape.n_kv && artifact.d_head == shape.d_head) {
     return;
   }
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "{}: learned on {} with {} layers, {} query heads, {} KV heads and {} channels, expected the "
-      "{}, {}, {} and {} of the model "
-      "that runs",
+      "{}, {}, {} and {} of the model that runs",
       artifact.origin.file, artifact.model_name.empty() ? "a model" : artifact.model_name,
       artifact.n_layers, artifact.n_q, artifact.n_kv, artifact.d_head, shape.n_layers, shape.n_q,
-      shape.n_kv, shape.d_head));
+      shape.n_kv, shape.d_head);
 }
 
 const Artifact& ArtifactFile::get() const {
@@ -176,8 +172,7 @@ std::vector<Index> ArtifactFile::layers() const {
 }
 
 void ArtifactFile::refuse(std::string_view what) const {
-  throw FormatError(
-      fmt::format("{}: not what kvscope fit {} writes: {}; fit it again", file_, method_, what));
+  throw FormatError("{}: not what kvscope fit {} writes: {}; fit it again", file_, method_, what);
 }
 
 }  // namespace kvscope

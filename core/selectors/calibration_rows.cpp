@@ -13,8 +13,8 @@ std::vector<Index> full_attention_layers(const TraceSource& text, std::string_vi
   if (static_cast<Index>(info.q_heads.size()) != info.n_q ||
       static_cast<Index>(info.kv_heads.size()) != info.n_kv) {
     throw ConfigError(
-        fmt::format("{}: {} holds {} of {} query heads, expected all: record without a head filter",
-                    method, text.where(), info.q_heads.size(), info.n_q));
+        "{}: {} holds {} of {} query heads, expected all: record without a head filter", method,
+        text.where(), info.q_heads.size(), info.n_q);
   }
   std::vector<Index> layers;
   for (Index layer = 0; layer < info.n_layers; ++layer) {
@@ -22,15 +22,14 @@ std::vector<Index> full_attention_layers(const TraceSource& text, std::string_vi
     if (at < info.window.size() && info.window[at]) continue;
     if (!info.has_layer(layer)) {
       throw ConfigError(
-          fmt::format("{}: {} does not hold layer {}, expected all layers: record without --layers",
-                      method, text.where(), layer));
+          "{}: {} does not hold layer {}, expected all layers: record without --layers", method,
+          text.where(), layer);
     }
     layers.push_back(layer);
   }
   if (layers.empty()) {
-    throw ConfigError(
-        fmt::format("{}: all layers of {} have a sliding window: there is nothing to learn", method,
-                    text.where()));
+    throw ConfigError("{}: all layers of {} have a sliding window: there is nothing to learn",
+                      method, text.where());
   }
   return layers;
 }

@@ -162,9 +162,9 @@ void check_budget_kind(std::string_view method, const SelectorCaps& caps, const 
   constexpr std::string_view kNames[] = {"tokens=N", "pages=N", "ratio=X", "p=X"};
   for (const Budget::Kind kind : caps.budgets)
     names.push_back(kNames[static_cast<std::size_t>(kind)]);
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "{}: budget {} does not fit, expected {}", method, budget.to_string(),
-      names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, " or "))));
+      names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, " or ")));
 }
 
 }  // namespace kvscope

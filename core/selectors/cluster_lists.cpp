@@ -1,7 +1,5 @@
 #include "core/selectors/cluster_lists.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -84,9 +82,8 @@ std::vector<Selection> ClusterSelector::select_budgets(SelectCall call,
   if (call.layer < list_options_.dense_layers)
     return dense_selections(call, ListOwner::kv_head, budgets.size());
   if (call.v.empty()) {
-    throw ConfigError(
-        fmt::format("{}: clusters need recorded values (V), which are missing in layer {}", name(),
-                    call.layer));
+    throw ConfigError("{}: clusters need recorded values (V), which are missing in layer {}",
+                      name(), call.layer);
   }
   const Index n_kv = call.k.dim(0);
   const TokenRange middle{std::min(list_options_.n_sink, call.pos_begin),

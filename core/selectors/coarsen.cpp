@@ -182,7 +182,7 @@ class Coarsen final : public Selector {
 
   void check() const {
     const auto refuse = [&](const std::string& why) {
-      throw ConfigError(fmt::format("coarsen: {} {}", method_->name(), why));
+      throw ConfigError("coarsen: {} {}", method_->name(), why);
     };
     const std::string owner_text(enum_name(options_.owner));
     const bool is_finer =
@@ -208,9 +208,8 @@ class Coarsen final : public Selector {
 
   void check_answer(const Selection& answer, const SelectCall& call) const {
     const auto refuse = [&](std::string_view what) {
-      throw ConfigError(
-          fmt::format("coarsen: {} answers with {} in {}, which cannot be made coarser",
-                      method_->name(), what, name_of(call.phase)));
+      throw ConfigError("coarsen: {} answers with {} in {}, which cannot be made coarser",
+                        method_->name(), what, name_of(call.phase));
     };
     if (!answer.summaries.empty()) refuse("summaries beside its lists");
     if (!answer.log_weights().empty()) refuse("weighted keys");

@@ -1,7 +1,5 @@
 #include "core/selectors/every.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -34,9 +32,8 @@ class Every final : public Selector {
   Every(Index n, std::unique_ptr<Selector> method) : n_(n), method_(std::move(method)) {
     const SelectorCaps caps = method_->caps();
     if (!caps.permanent && !caps.needs_probs) return;
-    throw ConfigError(
-        fmt::format("every: {} {}, so it must see each step", method_->name(),
-                    caps.permanent ? "evicts keys for good" : "counts attention weights"));
+    throw ConfigError("every: {} {}, so it must see each step", method_->name(),
+                      caps.permanent ? "evicts keys for good" : "counts attention weights");
   }
 
   std::string_view name() const override { return method_->name(); }

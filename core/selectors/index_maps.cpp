@@ -1,7 +1,5 @@
 #include "core/selectors/index_maps.hpp"
 
-#include <fmt/format.h>
-
 #include <Eigen/Dense>
 #include <algorithm>
 
@@ -91,9 +89,9 @@ IndexMaps fit_index_maps(const TraceSource& text, Index layer, TokenRange kv_hea
   const Index d = text.info().d_head;
   const Index n = kv_heads.size() * d;
   if (rank < 1 || rank > n) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "index vectors of {} channels: expected 1 to {} (KV heads that share them, times d_head)",
-        rank, n));
+        rank, n);
   }
   std::vector<Roots> roots;
   Eigen::MatrixXd left = Eigen::MatrixXd::Zero(n, n);  // Cq^(1/2), a block per KV head

@@ -1,7 +1,5 @@
 #include "core/selectors/index_vectors.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -120,9 +118,9 @@ IndexCall IndexVectors::recorded(const SelectCall& call) const {
   const Index n_heads = side.index_q.dim(0);
   const Index width = side.index_q.dim(2);
   if (side.index_q.dim(1) != call.n_tok || side.index_k.dim(1) != call.k.dim(1)) {
-    throw ShapeError(fmt::format(
+    throw ShapeError(
         "indexer: layer {}: index vectors of {} queries and {} tokens, expected {} and {}",
-        call.layer, side.index_q.dim(1), side.index_k.dim(1), call.n_tok, call.k.dim(1)));
+        call.layer, side.index_q.dim(1), side.index_k.dim(1), call.n_tok, call.k.dim(1));
   }
   IndexCall out;
   out.keys_are_blocks = block_ > 1;

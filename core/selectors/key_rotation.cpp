@@ -138,10 +138,10 @@ KeyRotation fit_rotation(const TraceSource& text, Index layer) {
     }
   }
   if (!(least <= kLargestMiss)) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: keys of layer {}: expected those before rotation (k_pre_rope) turned by their "
         "positions, in pairs of channels; the closest rotation misses by {:.2g} of their length",
-        text.where(), layer, std::sqrt(least)));
+        text.where(), layer, std::sqrt(least));
   }
   return best;
 }
@@ -188,8 +188,8 @@ std::map<Index, KeyRotation> load_rotations(const ArtifactFile& file, const Atte
     one.is_interleaved = interleaved[i] == 1;
     one.amplitude = amplitudes[i];
     if (!(one.amplitude > 0.0)) {
-      throw FormatError(fmt::format("{}: amplitude of layer {}: expected more than 0, found {}",
-                                    file.get().origin.file, layers[i], one.amplitude));
+      throw FormatError("{}: amplitude of layer {}: expected more than 0, found {}",
+                        file.get().origin.file, layers[i], one.amplitude);
     }
   }
   return rotations;

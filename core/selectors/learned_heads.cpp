@@ -32,16 +32,14 @@ std::span<const double> LearnedHeads::of(std::string_view method, const SelectCa
   const std::span<const double> values = find(call.layer, kv_head);
   if (values.empty()) {
     throw ConfigError(
-        fmt::format("{}: layer {}, KV head {} was not calibrated; calibrate it on a "
-                    "text, or name a file of kvscope fit {}",
-                    method, call.layer, kv_head, method));
+        "{}: layer {}, KV head {} was not calibrated; calibrate it on a "
+        "text, or name a file of kvscope fit {}",
+        method, call.layer, kv_head, method);
   }
   const auto found = static_cast<Index>(values.size()) / per_channel;
   if (found != call.k.dim(2)) {
-    throw ShapeError(
-        fmt::format("{}: calibrated with keys of {} channels, found keys of {} in "
-                    "layer {}",
-                    method, found, call.k.dim(2), call.layer));
+    throw ShapeError("{}: calibrated with keys of {} channels, found keys of {} in layer {}",
+                     method, found, call.k.dim(2), call.layer);
   }
   return values;
 }

@@ -1,7 +1,5 @@
 #include "core/selectors/method_on_base.hpp"
 
-#include <fmt/format.h>
-
 #include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
 
@@ -32,10 +30,10 @@ Selector& MethodOnBase::base() {
   if (base_method_ != nullptr) return *base_method_;
   auto made = selector_registry().make(base_text_);
   if (made->name() == name() || made->caps().permanent || made->caps().needs_probs) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: base={}: it evicts, votes or is {} itself, and has no list to go on from: expected a "
         "selector that chooses anew in every call",
-        name(), base_text_, name()));
+        name(), base_text_, name());
   }
   base_method_ = std::move(made);
   return *base_method_;

@@ -61,10 +61,8 @@ MethodSpec::Stage parse_stage(const SelectorRegistry& registry, std::string_view
     const std::size_t comma = std::min(rest.find(','), rest.size());
     const std::string_view item = rest.substr(0, comma);
     const std::size_t equals = item.find('=');
-    if (equals == std::string_view::npos) {
-      throw ConfigError(
-          fmt::format("selector {}: expected option=value, found \"{}\"", stage.name, item));
-    }
+    if (equals == std::string_view::npos)
+      throw ConfigError("selector {}: expected option=value, found \"{}\"", stage.name, item);
     assign_option(stage, item.substr(0, equals), item.substr(equals + 1));
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
@@ -86,8 +84,7 @@ void add_wrapper(MethodSpec::Stage& stage, std::string_view word, std::string_vi
   WrapperSpec wrapper = parse_wrapper(word);
   for (const WrapperSpec& earlier : stage.wrappers) {
     if (earlier.name != wrapper.name) continue;
-    throw ConfigError(
-        fmt::format("selector {}: {} is given twice around {}", text, wrapper.name, stage.name));
+    throw ConfigError("selector {}: {} is given twice around {}", text, wrapper.name, stage.name);
   }
   stage.wrappers.push_back(std::move(wrapper));
   update_caps(stage);
@@ -131,42 +128,36 @@ MethodSpec MethodSpec::parse(const SelectorRegistry& registry, std::string_view 
     const std::string_view word = words[i];
     if (is_wrapper(word)) {
       if (spec.stages_.empty()) {
-        throw ConfigError(fmt::format(
-            "selector {}: {} goes around the method before it, as quest+{}", text, word, word));
+        throw ConfigError("selector {}: {} goes around the method before it, as quest+{}", text,
+                          word, word);
       }
       add_wrapper(spec.stages_.back(), word, text);
       continue;
     }
     const bool is_last = spec.stages_.size() + 1 == n_methods;
-    if (words.size() > 1 && word.empty()) {
-      throw ConfigError(
-          fmt::format("selector {}: a stage is empty, expected NAME[@BUDGET]+NAME", text));
-    }
+    if (words.size() > 1 && word.empty())
+      throw ConfigError("selector {}: a stage is empty, expected NAME[@BUDGET]+NAME", text);
     const std::size_t at = word.find('@');
     const bool has_budget = at != std::string_view::npos;
     if (has_budget && !is_stack) {
       throw ConfigError(
-          fmt::format("selector {}: only the lower stages of a stack (NAME@BUDGET+NAME) carry a "
-                      "budget",
-                      text));
+          "selector {}: only the lower stages of a stack (NAME@BUDGET+NAME) carry a budget", text);
     }
     Stage stage = parse_stage(registry, word.substr(0, at));
     for (const Stage& earlier : spec.stages_) {
-      if (earlier.method == stage.method) {
-        throw ConfigError(fmt::format("selector {}: {} is given twice", text, stage.method->name));
-      }
+      if (earlier.method == stage.method)
+        throw ConfigError("selector {}: {} is given twice", text, stage.method->name);
     }
     if (has_budget && is_last) {
-      throw ConfigError(
-          fmt::format("selector {}: the last stage takes the budget of the run, found {}", text,
-                      word.substr(at)));
+      throw ConfigError("selector {}: the last stage takes the budget of the run, found {}", text,
+                        word.substr(at));
     }
     if (has_budget) {
       stage.budget = Budget::parse(word.substr(at + 1));
       check_budget_kind(stage.method->name, stage.caps, *stage.budget);
     } else if (!is_last && !stage.caps.budgets.empty()) {
-      throw ConfigError(fmt::format("selector {}: stage {} needs its own budget, as {}@tokens=1024",
-                                    text, word, word));
+      throw ConfigError("selector {}: stage {} needs its own budget, as {}@tokens=1024", text, word,
+                        word);
     }
     spec.stages_.push_back(std::move(stage));
   }

@@ -50,16 +50,16 @@ void put_own_selector(SelectorEntry entry) {
 
 void SelectorRegistry::put(SelectorEntry entry) {
   if (!is_method_name(entry.name)) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "a selector's name: expected lower-case letters, digits and dashes, found \"{}\"",
-        entry.name));
+        entry.name);
   }
   entry.is_own = true;
   for (SelectorEntry& known : entries_) {
     if (known.name != entry.name && !known.presets.contains(entry.name)) continue;
     if (!known.is_own) {
-      throw ConfigError(fmt::format(
-          "selector {}: kvscope has a method of this name; expected another one", entry.name));
+      throw ConfigError("selector {}: kvscope has a method of this name; expected another one",
+                        entry.name);
     }
     known = std::move(entry);
     return;
@@ -74,7 +74,7 @@ const SelectorEntry& SelectorRegistry::find(std::string_view name) const {
     names.push_back(entry.name);
     for (const auto& [preset, assignments] : entry.presets) names.push_back(preset);
   }
-  throw ConfigError(fmt::format("unknown selector {}: {}", name, suggestion(name, names)));
+  throw ConfigError("unknown selector {}: {}", name, suggestion(name, names));
 }
 
 std::unique_ptr<Selector> SelectorRegistry::make(std::string_view spec) const {
@@ -100,8 +100,7 @@ void assign_options(std::string_view owner, const SelectorOptions& assignments,
   });
   for (const auto& [name, value] : assignments) {
     if (std::find(known.begin(), known.end(), name) == known.end())
-      throw ConfigError(
-          fmt::format("{} has no option {}: {}", owner, name, suggestion(name, known)));
+      throw ConfigError("{} has no option {}: {}", owner, name, suggestion(name, known));
   }
   check_fields(options, object);
 }

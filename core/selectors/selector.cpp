@@ -19,7 +19,7 @@ Learned Selector::learned() const {
 
 Budget Budget::parse(std::string_view text) {
   const auto fail = [&](std::string_view expected) {
-    throw ConfigError(fmt::format("budget \"{}\": expected {}", text, expected));
+    throw ConfigError("budget \"{}\": expected {}", text, expected);
   };
   const std::size_t equals = text.find('=');
   const std::string_view kind =
@@ -63,9 +63,9 @@ Index Budget::tokens(Index n_candidates, Index page_size) const {
     case Kind::mass:
       break;
   }
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "budget {} states a share of attention: this method needs tokens, pages or a ratio",
-      to_string()));
+      to_string());
 }
 
 void AliveMask::append(Index n_keys) {

@@ -14,13 +14,10 @@ std::vector<MethodSpec> parse_methods(const std::vector<std::string>& lists,
     bool is_first = true;
     for (const std::string& part : split_words(list, ',')) {
       if (part.empty())
-        throw ConfigError(
-            fmt::format("{}: expected names between the commas of \"{}\"", name, list));
+        throw ConfigError("{}: expected names between the commas of \"{}\"", name, list);
       const bool is_option = part.find('=') < part.find_first_of(":@+");
-      if (is_option && is_first) {
-        throw ConfigError(
-            fmt::format("{}: expected a method's name first, found \"{}\"", name, part));
-      }
+      if (is_option && is_first)
+        throw ConfigError("{}: expected a method's name first, found \"{}\"", name, part);
       if (is_option) {
         texts.back() += "," + part;
       } else {

@@ -1,7 +1,5 @@
 #include "core/selectors/window_votes.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 
@@ -24,7 +22,7 @@ WindowVotes::WindowVotes(Index window, Index kernel, Pooling pooling)
 
 void WindowVotes::configure() {
   if (kernel_ % 2 == 0)
-    throw ConfigError(fmt::format("{}: kernel: expected an odd number, found {}", name(), kernel_));
+    throw ConfigError("{}: kernel: expected an odd number, found {}", name(), kernel_);
 }
 
 SelectCost WindowVotes::cost(const SelectCall& call, const Selection&) const {

@@ -66,10 +66,10 @@ bool is_wrapper(std::string_view word) {
 WrapperSpec parse_wrapper(std::string_view word) {
   WrapperSpec wrapper{std::string(name_in(word)), {}};
   if (const std::size_t at = word.find('@'); at != std::string_view::npos) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{} takes no budget, found \"{}\": the method before it does, as "
         "keydiff@tokens=1024+quest+{}",
-        wrapper.name, word.substr(at), wrapper.name == kEvery ? "every=4" : wrapper.name));
+        wrapper.name, word.substr(at), wrapper.name == kEvery ? "every=4" : wrapper.name);
   }
   std::string_view rest = word.substr(wrapper.name.size());
   if (wrapper.name == kEvery && rest.starts_with('=')) {
@@ -81,9 +81,8 @@ WrapperSpec parse_wrapper(std::string_view word) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
     const std::string_view item = rest.substr(0, comma);
     const std::size_t equals = item.find('=');
-    if (equals == std::string_view::npos) {
-      throw ConfigError(fmt::format("{}: expected option=value, found \"{}\"", wrapper.name, item));
-    }
+    if (equals == std::string_view::npos)
+      throw ConfigError("{}: expected option=value, found \"{}\"", wrapper.name, item);
     const std::string option(item.substr(0, equals));
     const auto known =
         std::ranges::find(wrapper.options, option, &std::pair<std::string, std::string>::first);

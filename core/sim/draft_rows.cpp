@@ -1,7 +1,5 @@
 #include "core/sim/draft_rows.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/attention/score_rows.hpp"
@@ -65,9 +63,9 @@ std::vector<Tensor<float>> draft_attention_rows(const TraceSource& draft, TokenR
                                                 ThreadPool& pool) {
   const TraceInfo& info = draft.info();
   if (rows.begin < info.rows.begin || rows.end > info.rows.end || rows.end > info.n_tokens) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: the verified positions [{}, {}) are not all in the draft's recorded rows [{}, {})",
-        draft.where(), rows.begin, rows.end, info.rows.begin, info.rows.end));
+        draft.where(), rows.begin, rows.end, info.rows.begin, info.rows.end);
   }
   std::vector<Tensor<float>> layers(info.layers.size());
   pool.parallel_for(static_cast<Index>(layers.size()), [&](Index i, int) {
@@ -81,14 +79,14 @@ void require_same_tokens(const TraceSource& trace, const TraceSource& draft) {
   const auto verified = trace.tokens();
   const auto drafted = draft.tokens();
   if (drafted.size() < verified.size()) {
-    throw ConfigError(fmt::format("draft trace {} holds {} tokens, expected the {} of {}",
-                                  draft.where(), drafted.size(), verified.size(), trace.where()));
+    throw ConfigError("draft trace {} holds {} tokens, expected the {} of {}", draft.where(),
+                      drafted.size(), verified.size(), trace.where());
   }
   for (std::size_t i = 0; i < verified.size(); ++i) {
     if (verified[i] == drafted[i]) continue;
     throw ConfigError(
-        fmt::format("draft trace {} has token {} at position {}, {} has {}: expected the same text",
-                    draft.where(), drafted[i], i, trace.where(), verified[i]));
+        "draft trace {} has token {} at position {}, {} has {}: expected the same text",
+        draft.where(), drafted[i], i, trace.where(), verified[i]);
   }
 }
 

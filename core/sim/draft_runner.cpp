@@ -1,7 +1,5 @@
 #include "core/sim/draft_runner.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -102,9 +100,9 @@ DraftProposal DraftRunner::propose(std::span<const TokenId> unseen, Index gamma,
 void require_same_tokenizer(const Tokenizer& verifier, const Tokenizer& draft) {
   if (verifier.n_ids() != draft.n_ids()) {
     throw ConfigError(
-        fmt::format("draft and verifier have different tokenizers: {} and {} tokens, expected the "
-                    "same vocabulary",
-                    draft.n_ids(), verifier.n_ids()));
+        "draft and verifier have different tokenizers: {} and {} tokens, expected the "
+        "same vocabulary",
+        draft.n_ids(), verifier.n_ids());
   }
   const auto bytes = [](const Tokenizer& tokenizer, TokenId id) -> std::string_view {
     try {
@@ -116,9 +114,9 @@ void require_same_tokenizer(const Tokenizer& verifier, const Tokenizer& draft) {
   for (TokenId id = 0; id < verifier.n_ids(); ++id) {
     if (bytes(verifier, id) == bytes(draft, id)) continue;
     throw ConfigError(
-        fmt::format("draft and verifier have different tokenizers: token {} is \"{}\" in the draft "
-                    "and \"{}\" in the verifier, expected the same vocabulary",
-                    id, bytes(draft, id), bytes(verifier, id)));
+        "draft and verifier have different tokenizers: token {} is \"{}\" in the draft "
+        "and \"{}\" in the verifier, expected the same vocabulary",
+        id, bytes(draft, id), bytes(verifier, id));
   }
 }
 

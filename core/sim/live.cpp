@@ -1,7 +1,5 @@
 #include "core/sim/live.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 
@@ -110,18 +108,15 @@ LiveSequence::LiveSequence(const Transformer& model, const LiveOptions& options,
   MethodSpec method = options.selector;
   if (options.dense_layers) method.fill("dense-layers", *options.dense_layers);
   const SelectorCaps& caps = method.caps();
-  if (!caps.budgets.empty() && !options.budget) {
-    throw ConfigError(fmt::format("selector {}: a budget is missing", options.selector));
-  }
+  if (!caps.budgets.empty() && !options.budget)
+    throw ConfigError("selector {}: a budget is missing", options.selector);
   run_ = std::make_unique<SelectorRun>(method.make(), shape_,
                                        std::vector<Budget>{options.budget.value_or(Budget{})},
                                        options.dense_layers, ScorePrecision::f32);
   has_history_ = caps.permanent || caps.needs_probs;
   if (!caps.needs_calibration) return;
-  if (calibration.text == nullptr) {
-    throw ConfigError(
-        fmt::format("selector {}: needs a calibration text, and there is none", options.selector));
-  }
+  if (calibration.text == nullptr)
+    throw ConfigError("selector {}: needs a calibration text, and there is none", options.selector);
   std::vector<Index> layers;
   for (Index layer = shape_.next_asked(0); layer < shape_.n_layers;
        layer = shape_.next_asked(layer + 1))
@@ -160,8 +155,7 @@ Tensor<float> LiveSequence::run(Phase phase, std::span<const TokenId> tokens, Lo
 
 Tensor<float> LiveSequence::prefill(std::span<const TokenId> tokens, Index chunk, PrefillMode mode,
                                     Logits logits) {
-  if (chunk < 1)
-    throw ConfigError(fmt::format("prefill: expected a chunk of at least 1, found {}", chunk));
+  if (chunk < 1) throw ConfigError("prefill: expected a chunk of at least 1, found {}", chunk);
   const bool was_sparse = is_sparse_;
   set_sparse(mode == PrefillMode::sparse);
   Tensor<float> last;
@@ -178,9 +172,9 @@ Tensor<float> LiveSequence::prefill(std::span<const TokenId> tokens, Index chunk
 void LiveSequence::adopt(const KvStore& dense) {
   if (!shares_dense_prefill() || n_tokens() != 0) {
     throw ConfigError(
-        fmt::format("selector {}: cannot take over a dense prefill of {} tokens (it has seen {}, "
-                    "or it has a history)",
-                    run_->selector().name(), dense.n_tokens(), n_tokens()));
+        "selector {}: cannot take over a dense prefill of {} tokens (it has seen {}, "
+        "or it has a history)",
+        run_->selector().name(), dense.n_tokens(), n_tokens());
   }
   cache_->copy_from(dense);
   if (n_tokens() == 0) return;

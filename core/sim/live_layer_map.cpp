@@ -1,7 +1,5 @@
 #include "core/sim/live_layer_map.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/attention/layer_divergence.hpp"
@@ -78,10 +76,10 @@ Tensor<double> measure_layer_divergences(const Transformer& verifier, const Tran
                                          ThreadPool& pool) {
   const auto n = static_cast<Index>(text.size());
   if (n < 2 * kFirstRow || stride < 1) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "layer map: expected a calibration text of at least {} tokens and a stride of at least 1, "
         "found {} and {}",
-        2 * kFirstRow, n, stride));
+        2 * kFirstRow, n, stride);
   }
   std::vector<Index> positions;
   for (Index pos = kFirstRow; pos < n; pos += stride) positions.push_back(pos);

@@ -1,7 +1,5 @@
 #include "core/sim/protocol.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -17,8 +15,8 @@ namespace {
 void check_shape(std::string_view what, Index layer, const TensorView<const float>& tensor,
                  const Shape& expected) {
   if (tensor.shape() == expected) return;
-  throw ShapeError(fmt::format("layer {}: {} has shape {}, expected {}", layer, what,
-                               to_string(tensor.shape()), to_string(expected)));
+  throw ShapeError("layer {}: {} has shape {}, expected {}", layer, what, to_string(tensor.shape()),
+                   to_string(expected));
 }
 
 }  // namespace
@@ -37,26 +35,23 @@ SelectorRun::SelectorRun(std::unique_ptr<Selector> selector, const AttentionShap
       dense_layers_(dense_layers.value_or(caps_.dense_layers)),
       alive_(static_cast<std::size_t>(shape.n_layers), AliveMask(shape.n_kv)),
       engine_(std::make_unique<ScoreEngine>(precision)) {
-  if (budgets_.empty()) {
-    throw ConfigError(fmt::format("selector {}: no budget given", selector_->name()));
-  }
+  if (budgets_.empty()) throw ConfigError("selector {}: no budget given", selector_->name());
   if (budgets_.size() > 1 && !can_share_scoring(caps_)) {
     throw ConfigError(
-        fmt::format("selector {}: what it keeps depends on the budget, expected one budget per "
-                    "run, found {}",
-                    selector_->name(), budgets_.size()));
+        "selector {}: what it keeps depends on the budget, expected one budget per run, found {}",
+        selector_->name(), budgets_.size());
   }
   if (caps_.needs_rotation && shape.rotations == nullptr) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "selector {}: needs to know how the model rotates its queries and keys: expected a model, "
         "or a recording with its config.json, of a family that kvscope computes",
-        selector_->name()));
+        selector_->name());
   }
   if (caps_.needs_projection && shape.projection == nullptr) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "selector {}: needs the model's output projection, which a recording does not have: run it "
         "inside the model (kvscope simulate)",
-        selector_->name()));
+        selector_->name());
   }
   if (!caps_.budgets.empty()) {
     for (const Budget& budget : budgets_) check_budget_kind(selector_->name(), caps_, budget);
@@ -65,18 +60,15 @@ SelectorRun::SelectorRun(std::unique_ptr<Selector> selector, const AttentionShap
 }
 
 void SelectorRun::begin_call(Phase phase, Index n_tok, std::span<const Tensor<float>> draft_rows) {
-  if (n_tok < 1) {
-    throw ShapeError(fmt::format("a forward call needs at least one token, found {}", n_tok));
-  }
+  if (n_tok < 1) throw ShapeError("a forward call needs at least one token, found {}", n_tok);
   if (n_keys_ + n_tok > shape_.max_tokens) {
-    throw ShapeError(fmt::format("a call of {} tokens after {} exceeds the sequence's {} tokens",
-                                 n_tok, n_keys_, shape_.max_tokens));
+    throw ShapeError("a call of {} tokens after {} exceeds the sequence's {} tokens", n_tok,
+                     n_keys_, shape_.max_tokens);
   }
   if (caps_.needs_draft && caps_.is_defined(phase) && draft_rows.empty()) {
     throw ConfigError(
-        fmt::format("selector {}: {} needs the draft model's attention rows, and the "
-                    "recording has none",
-                    selector_->name(), name_of(phase)));
+        "selector {}: {} needs the draft model's attention rows, and the recording has none",
+        selector_->name(), name_of(phase));
   }
   before_verify_.clear();
   if (caps_.permanent && phase == Phase::verify) before_verify_ = alive_;
@@ -91,13 +83,13 @@ void SelectorRun::begin_call(Phase phase, Index n_tok, std::span<const Tensor<fl
 
 void SelectorRun::check_input(const LayerCall& input) const {
   if (input.layer < next_layer_ || input.layer >= shape_.n_layers) {
-    throw ShapeError(fmt::format("layer {}: expected a layer in [{}, {}) next", input.layer,
-                                 next_layer_, shape_.n_layers));
+    throw ShapeError("layer {}: expected a layer in [{}, {}) next", input.layer, next_layer_,
+                     shape_.n_layers);
   }
   const Index n_before = alive_[static_cast<std::size_t>(input.layer)].n_keys();
   if (n_before != pos_begin_) {
-    throw ShapeError(fmt::format("layer {}: has seen {} tokens when the call begins at {}",
-                                 input.layer, n_before, pos_begin_));
+    throw ShapeError("layer {}: has seen {} tokens when the call begins at {}", input.layer,
+                     n_before, pos_begin_);
   }
   const Shape kv{shape_.n_kv, n_keys_, shape_.d_head};
   check_shape("q", input.layer, input.q, Shape{shape_.n_q, n_keys_ - pos_begin_, shape_.d_head});
@@ -138,8 +130,8 @@ void SelectorRun::begin_layer(const LayerCall& input) {
 
 std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
   if (caps_.needs_values && input.remote == nullptr && input.v.empty()) {
-    throw ConfigError(fmt::format("selector {}: needs the values (v), and layer {} has none",
-                                  selector_->name(), input.layer));
+    throw ConfigError("selector {}: needs the values (v), and layer {} has none", selector_->name(),
+                      input.layer);
   }
   begin_layer(input);
   AliveMask& alive = alive_[static_cast<std::size_t>(input.layer)];
@@ -199,9 +191,8 @@ SelectCost SelectorRun::cost(std::size_t budget) const {
 void SelectorRun::go_on_from(const SelectorRun& other) {
   if (selector_->remembers()) {
     throw ConfigError(
-        fmt::format("selector {}: remembers earlier calls, so that only one sequence "
-                    "can go on from them",
-                    selector_->name()));
+        "selector {}: remembers earlier calls, so that only one sequence can go on from them",
+        selector_->name());
   }
   is_open_ = other.is_open_;
   alive_ = other.alive_;
@@ -214,9 +205,8 @@ void SelectorRun::go_on_from(const SelectorRun& other) {
 }
 
 void SelectorRun::rollback(Index n_keys) {
-  if (n_keys < 0 || n_keys > n_keys_) {
-    throw ShapeError(fmt::format("rollback to {} keys: the sequence has {}", n_keys, n_keys_));
-  }
+  if (n_keys < 0 || n_keys > n_keys_)
+    throw ShapeError("rollback to {} keys: the sequence has {}", n_keys, n_keys_);
   const bool undo_evictions = !before_verify_.empty() && n_keys >= pos_begin_;
   for (std::size_t layer = 0; layer < alive_.size(); ++layer) {
     AliveMask& alive = alive_[layer];

@@ -1,7 +1,5 @@
 #include "core/sim/replay.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -20,16 +18,16 @@ void check_trace(const TraceSource& trace, const ReplayOptions& options,
   const TraceInfo& info = trace.info();
   if (static_cast<Index>(info.q_heads.size()) != info.n_q ||
       static_cast<Index>(info.kv_heads.size()) != info.n_kv) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "replay: {} holds {} of {} query heads and {} of {} KV heads, expected all: record "
         "without a head filter",
-        trace.where(), info.q_heads.size(), info.n_q, info.kv_heads.size(), info.n_kv));
+        trace.where(), info.q_heads.size(), info.n_q, info.kv_heads.size(), info.n_kv);
   }
   for (Index layer : layers) info.layer_slot(layer);
   for (Index head : options.q_heads) info.q_slot(head);
   if (options.rows_per_chunk && *options.rows_per_chunk < 1) {
-    throw ConfigError(fmt::format("replay: expected at least one row per chunk, found {}",
-                                  *options.rows_per_chunk));
+    throw ConfigError("replay: expected at least one row per chunk, found {}",
+                      *options.rows_per_chunk);
   }
 }
 
@@ -76,9 +74,8 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
   if (options.calibration != nullptr && !info.uuid.empty() &&
       options.calibration->info().uuid == info.uuid) {
     throw ConfigError(
-        fmt::format("calibration: {} is the recording that is replayed, expected one "
-                    "of another text",
-                    options.calibration->where()));
+        "calibration: {} is the recording that is replayed, expected one of another text",
+        options.calibration->where());
   }
   for (ReplayRun& run : runs) run.calibrate(options.calibration, data, pool);
   const Index n_prompt = prompt_end(info, options.calls);

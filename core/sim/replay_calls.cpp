@@ -1,7 +1,5 @@
 #include "core/sim/replay_calls.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -29,15 +27,14 @@ std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan,
                                    const std::string& where) {
   if (plan.chunk < 1 || plan.steps < 1 || plan.drafts < 1) {
     throw ConfigError(
-        fmt::format("replay: expected a chunk, steps and drafts of at least 1, found {}, {} and {}",
-                    plan.chunk, plan.steps, plan.drafts));
+        "replay: expected a chunk, steps and drafts of at least 1, found {}, {} and {}", plan.chunk,
+        plan.steps, plan.drafts);
   }
   Index end = 0;
   for (const TokenRange& call : plan.at) {
     if (call.begin < end || call.end <= call.begin || call.end > info.n_tokens) {
-      throw ConfigError(
-          fmt::format("{}: expected calls in order within {} tokens, found [{}, {}) after {}",
-                      where, info.n_tokens, call.begin, call.end, end));
+      throw ConfigError("{}: expected calls in order within {} tokens, found [{}, {}) after {}",
+                        where, info.n_tokens, call.begin, call.end, end);
     }
     end = call.end;
   }
@@ -59,8 +56,8 @@ std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan,
     }
   }
   if (calls.empty()) {
-    throw ConfigError(fmt::format("{}: {} prompt and {} decoded tokens are too few for a {} call",
-                                  where, n_prompt, info.n_tokens - n_prompt, name_of(plan.phase)));
+    throw ConfigError("{}: {} prompt and {} decoded tokens are too few for a {} call", where,
+                      n_prompt, info.n_tokens - n_prompt, name_of(plan.phase));
   }
   return calls;
 }

@@ -73,23 +73,23 @@ void ReplayRun::calibrate(const TraceSource* text, const std::vector<ReplayLayer
                           ThreadPool& pool) {
   if (!caps().needs_calibration) return;
   if (text == nullptr) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "selector {}: it learns from a calibration text, and the replayed recording is not one: "
         "expected a recording of the same model over another text (kvscope sweep --calibration "
         "TRACE), {}an option of the method that does without (loki: basis=self)",
         run_->selector().name(),
         caps().artifact_option.empty()
             ? std::string("or ")
-            : fmt::format("{}=FILE with what kvscope fit wrote, or ", caps().artifact_option)));
+            : fmt::format("{}=FILE with what kvscope fit wrote, or ", caps().artifact_option));
   }
   const TraceInfo& info = text->info();
   if (info.n_layers != shape_.n_layers || info.n_kv != shape_.n_kv ||
       info.d_head != shape_.d_head) {
     throw ConfigError(
-        fmt::format("calibration: {} has {} layers, {} KV heads and {} channels, expected the "
-                    "replayed model's {}, {} and {}",
-                    text->where(), info.n_layers, info.n_kv, info.d_head, shape_.n_layers,
-                    shape_.n_kv, shape_.d_head));
+        "calibration: {} has {} layers, {} KV heads and {} channels, expected the "
+        "replayed model's {}, {} and {}",
+        text->where(), info.n_layers, info.n_kv, info.d_head, shape_.n_layers, shape_.n_kv,
+        shape_.d_head);
   }
   std::vector<Index> asked;
   for (const ReplayLayer& layer : layers) {

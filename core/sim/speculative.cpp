@@ -2,8 +2,6 @@
 
 #include "core/base/stopwatch.hpp"
 
-#include <fmt/format.h>
-
 #include <limits>
 #include <numeric>
 
@@ -13,14 +11,11 @@ namespace kvscope {
 
 SpeculativeResult decode_speculatively(LiveSequence& verifier, DraftRunner& draft, TokenId last,
                                        Index n_new, Index gamma, const TokenCount& on_tokens) {
-  if (gamma < 1) {
-    throw ConfigError(
-        fmt::format("speculative decoding: expected gamma of at least 1, found {}", gamma));
-  }
+  if (gamma < 1)
+    throw ConfigError("speculative decoding: expected gamma of at least 1, found {}", gamma);
   if (draft.n_tokens() != verifier.n_tokens()) {
-    throw ConfigError(
-        fmt::format("speculative decoding: the draft holds {} tokens, the verifier {}",
-                    draft.n_tokens(), verifier.n_tokens()));
+    throw ConfigError("speculative decoding: the draft holds {} tokens, the verifier {}",
+                      draft.n_tokens(), verifier.n_tokens());
   }
   const Stopwatch start;
   SpeculativeResult result;

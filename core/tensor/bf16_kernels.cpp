@@ -368,15 +368,15 @@ Matmul matmul_from_name(std::string_view name) {
   for (const Matmul matmul : kAll) {
     if (name != name_of(matmul)) continue;
     if (is_available(matmul)) return matmul;
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "matmul \"{}\": this machine cannot run it; it has {}: choose one of these, or \"bf16\" "
         "for the best",
-        name, names_available()));
+        name, names_available());
   }
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "matmul \"{}\": expected f32, bf16, bf16-amx, bf16-avx512 or bf16-portable; this machine has "
       "{}",
-      name, names_available()));
+      name, names_available());
 }
 
 const Bf16Products* bf16_products(Matmul matmul) {

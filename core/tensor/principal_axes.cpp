@@ -1,7 +1,5 @@
 #include "core/tensor/principal_axes.hpp"
 
-#include <fmt/format.h>
-
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
@@ -21,8 +19,8 @@ Index check_sets(std::span<const TensorView<const float>> sets) {
   Index n = 0;
   for (const auto& rows : sets) {
     if (rows.rank() != 2 || rows.dim(1) < 1 || rows.dim(1) != sets[0].dim(1)) {
-      throw ShapeError(fmt::format("principal axes: expected rows [n, d] of one width, found {}",
-                                   to_string(rows.shape())));
+      throw ShapeError("principal axes: expected rows [n, d] of one width, found {}",
+                       to_string(rows.shape()));
     }
     n += rows.dim(0);
   }

@@ -22,14 +22,14 @@ bool contains(const std::vector<Index>& sorted, Index value) {
 Index slot_of(const std::vector<Index>& sorted, Index value, std::string_view what) {
   const auto found = std::lower_bound(sorted.begin(), sorted.end(), value);
   if (found == sorted.end() || *found != value) {
-    throw ConfigError(fmt::format("{} {} was not recorded: the trace holds {}", what, value,
-                                  fmt::join(sorted, ", ")));
+    throw ConfigError("{} {} was not recorded: the trace holds {}", what, value,
+                      fmt::join(sorted, ", "));
   }
   return found - sorted.begin();
 }
 
 void require(bool ok, std::string_view what, std::string_view expected, Index found) {
-  if (!ok) throw ConfigError(fmt::format("{}: expected {}, found {}", what, expected, found));
+  if (!ok) throw ConfigError("{}: expected {}, found {}", what, expected, found);
 }
 
 void check_ascending(const std::vector<Index>& values, Index limit, std::string_view what) {
@@ -126,10 +126,9 @@ void check_layers(const TraceInfo& info) {
   for (std::size_t i = 0; i < info.sink_logits.size(); ++i) {
     if (std::isfinite(info.sink_logits[i])) continue;
     throw ConfigError(
-        fmt::format("attention sink of layer {}, query head {}: expected a finite "
-                    "number, found {}",
-                    i / static_cast<std::size_t>(info.n_q), i % static_cast<std::size_t>(info.n_q),
-                    info.sink_logits[i]));
+        "attention sink of layer {}, query head {}: expected a finite number, found {}",
+        i / static_cast<std::size_t>(info.n_q), i % static_cast<std::size_t>(info.n_q),
+        info.sink_logits[i]);
   }
 }
 

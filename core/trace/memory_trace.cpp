@@ -19,8 +19,8 @@ Index count_of(const std::vector<Index>& list) {
 void expect_shape(const TensorView<const float>& view, Shape expected, Index layer,
                   std::string_view what) {
   if (view.shape() != expected) {
-    throw ShapeError(fmt::format("layers/{}/{}: expected shape {}, found {}", layer, what,
-                                 to_string(expected), to_string(view.shape())));
+    throw ShapeError("layers/{}/{}: expected shape {}, found {}", layer, what, to_string(expected),
+                     to_string(view.shape()));
   }
 }
 
@@ -39,8 +39,8 @@ Tensor<float> read_rows(TensorView<const float> head, TokenRange range, Index or
                         const std::string& dataset) {
   const Index held = head.dim(0);
   if (range.begin < origin || range.end < range.begin || range.end > origin + held) {
-    throw ConfigError(fmt::format("{}: positions [{}, {}) were not recorded; recorded are [{}, {})",
-                                  dataset, range.begin, range.end, origin, origin + held));
+    throw ConfigError("{}: positions [{}, {}) were not recorded; recorded are [{}, {})", dataset,
+                      range.begin, range.end, origin, origin + held);
   }
   const bool vectors = head.rank() == 2;
   const Index width = vectors ? head.dim(1) : 1;
@@ -50,9 +50,8 @@ Tensor<float> read_rows(TensorView<const float> head, TokenRange range, Index or
   std::copy_n(from, range.size() * width, out.data());
   for (Index i = 0; i < out.count(); ++i) {
     if (!std::isfinite(out.data()[i])) {
-      throw FormatError(
-          fmt::format("{}: value {} at position {}, channel {}; expected finite numbers", dataset,
-                      out.data()[i], range.begin + i / width, i % width));
+      throw FormatError("{}: value {} at position {}, channel {}; expected finite numbers", dataset,
+                        out.data()[i], range.begin + i / width, i % width);
     }
   }
   return out;
@@ -63,14 +62,14 @@ Tensor<float> read_rows(TensorView<const float> head, TokenRange range, Index or
 void MemoryTrace::begin(const TraceInfo& info) {
   if (info.n_q < 1 || info.n_kv < 1 || info.n_q % info.n_kv != 0 || info.d_head < 1 ||
       info.n_tokens < 0) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "trace in memory: {} query heads, {} KV heads, head dimension {}, {} tokens do not make a "
         "trace",
-        info.n_q, info.n_kv, info.d_head, info.n_tokens));
+        info.n_q, info.n_kv, info.d_head, info.n_tokens);
   }
   if (info.rows.begin < 0 || info.rows.size() < 0 || info.rows.end > info.n_tokens) {
-    throw ConfigError(fmt::format("trace in memory: rows [{}, {}) do not lie in [0, {})",
-                                  info.rows.begin, info.rows.end, info.n_tokens));
+    throw ConfigError("trace in memory: rows [{}, {}) do not lie in [0, {})", info.rows.begin,
+                      info.rows.end, info.n_tokens);
   }
   info_ = info;
   layers_.clear();
@@ -104,9 +103,8 @@ void MemoryTrace::begin(const TraceInfo& info) {
 }
 
 void MemoryTrace::write_layer(const LayerRows& rows) {
-  if (unit_ >= info_.units.size()) {
-    throw ConfigError(fmt::format("trace in memory: all {} units are written", unit_));
-  }
+  if (unit_ >= info_.units.size())
+    throw ConfigError("trace in memory: all {} units are written", unit_);
   const TokenRange tokens = info_.units[unit_].tokens;
   const TokenRange kept{std::max(tokens.begin, info_.rows.begin),
                         std::min(tokens.end, info_.rows.end)};
@@ -140,7 +138,7 @@ void MemoryTrace::write_layer(const LayerRows& rows) {
 
 void MemoryTrace::write_side(const SideRows& rows) {
   if (unit_ >= info_.units.size())
-    throw ConfigError(fmt::format("trace in memory: all {} units are written", unit_));
+    throw ConfigError("trace in memory: all {} units are written", unit_);
   const TokenRange tokens = info_.units[unit_].tokens;
   const TokenRange kept{std::clamp(tokens.begin, info_.rows.begin, info_.rows.end),
                         std::clamp(tokens.end, info_.rows.begin, info_.rows.end)};
@@ -169,9 +167,8 @@ void MemoryTrace::write_side(const SideRows& rows) {
   if (layer.selected.count() == 0 || kept.size() == 0) return;
   const Shape expected{info_.index.n_lists, kept.size(), info_.index.n_selected};
   if (rows.index_selected.shape() != expected) {
-    throw ShapeError(fmt::format("layers/{}/index_selected: expected shape {}, found {}",
-                                 rows.layer, to_string(expected),
-                                 to_string(rows.index_selected.shape())));
+    throw ShapeError("layers/{}/index_selected: expected shape {}, found {}", rows.layer,
+                     to_string(expected), to_string(rows.index_selected.shape()));
   }
   for (Index list = 0; list < expected[0]; ++list) {
     for (Index i = 0; i < expected[1]; ++i) {
@@ -245,8 +242,8 @@ Tensor<float> MemoryTrace::read_side(SideTensor what, Index layer, Index head,
 Tensor<std::int32_t> MemoryTrace::read_selected(Index layer, Index list, TokenRange range) const {
   require_selected(*this, layer, list);
   if (range.begin < info_.rows.begin || range.end > info_.rows.end || range.end < range.begin) {
-    throw ConfigError(fmt::format("layers/{}/index_selected: positions [{}, {}) were not recorded",
-                                  layer, range.begin, range.end));
+    throw ConfigError("layers/{}/index_selected: positions [{}, {}) were not recorded", layer,
+                      range.begin, range.end);
   }
   const Index n = info_.index.n_selected;
   Tensor<std::int32_t> out(Shape{range.size(), n});
@@ -277,8 +274,7 @@ TensorView<float> MemoryTrace::lse(Index layer) {
 
 TraceInfo make_trace_info(Index n_layers, Index n_q, Index n_kv, Index d_head, Index n_tokens,
                           Index chunk) {
-  if (chunk < 1)
-    throw ConfigError(fmt::format("chunk: expected at least 1 token, found {}", chunk));
+  if (chunk < 1) throw ConfigError("chunk: expected at least 1 token, found {}", chunk);
   TraceInfo info;
   info.model_name = "synthetic";
   info.model_family = "synthetic";

@@ -1,7 +1,5 @@
 #include "core/trace/result.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -92,13 +90,12 @@ void MemoryResult::begin(const ResultInfo& info) {
 
 void MemoryResult::declare(const ResultArray& array) {
   if (array.axes.size() != static_cast<std::size_t>(array.shape.rank)) {
-    throw ShapeError(fmt::format("result array {}: {} axis names for shape {}", array.name,
-                                 array.axes.size(), to_string(array.shape)));
+    throw ShapeError("result array {}: {} axis names for shape {}", array.name, array.axes.size(),
+                     to_string(array.shape));
   }
   for (const ResultArray& other : arrays_) {
-    if (other.name == array.name) {
-      throw ConfigError(fmt::format("result array {} is declared twice", array.name));
-    }
+    if (other.name == array.name)
+      throw ConfigError("result array {} is declared twice", array.name);
   }
   arrays_.push_back(array);
   data_.emplace_back(static_cast<std::size_t>(array.shape.count()) * size_of(array.type));
@@ -116,15 +113,14 @@ void MemoryResult::write_raw(std::string_view name, ResultType type, Index first
                              Index n_elements) {
   const auto it = std::find_if(arrays_.begin(), arrays_.end(),
                                [&](const ResultArray& array) { return array.name == name; });
-  if (it == arrays_.end() || it->type != type) {
-    throw ConfigError(fmt::format("result array {} is not declared with this element type", name));
-  }
+  if (it == arrays_.end() || it->type != type)
+    throw ConfigError("result array {} is not declared with this element type", name);
   const Index n_rows = it->shape.rank > 0 ? it->shape[0] : 1;
   const Index row = n_rows > 0 ? it->shape.count() / n_rows : 0;
   if (first < 0 || first * row + n_elements > it->shape.count() ||
       (row > 0 && n_elements % row != 0)) {
-    throw ShapeError(fmt::format("result array {}: {} elements from row {} on do not fit shape {}",
-                                 name, n_elements, first, to_string(it->shape)));
+    throw ShapeError("result array {}: {} elements from row {} on do not fit shape {}", name,
+                     n_elements, first, to_string(it->shape));
   }
   if (n_elements == 0) return;
   auto& bytes = data_[static_cast<std::size_t>(it - arrays_.begin())];
@@ -136,7 +132,7 @@ const std::vector<std::byte>& MemoryResult::bytes_of(std::string_view name, Resu
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     if (arrays_[i].name == name && arrays_[i].type == type) return data_[i];
   }
-  throw ConfigError(fmt::format("the result holds no array {} of this element type", name));
+  throw ConfigError("the result holds no array {} of this element type", name);
 }
 
 }  // namespace kvscope

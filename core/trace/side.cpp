@@ -13,8 +13,7 @@ namespace {
 constexpr Index kMostIndexNumber = Index{1} << 20;  // products of three stay far from overflow
 
 void require_index(bool ok, std::string_view what, std::string_view expected, Index found) {
-  if (!ok)
-    throw ConfigError(fmt::format("indexer: {}: expected {}, found {}", what, expected, found));
+  if (!ok) throw ConfigError("indexer: {}: expected {}, found {}", what, expected, found);
 }
 
 }  // namespace

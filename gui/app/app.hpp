@@ -6,14 +6,11 @@
 
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "core/base/sibling_program.hpp"
+#include "core/base/vocabulary.hpp"
 #include "gui/app/cells.hpp"
 #include "gui/app/export_dialog.hpp"
 #include "gui/app/file_dialog.hpp"

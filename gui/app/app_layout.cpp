@@ -37,8 +37,7 @@ void App::show_layout(const std::string& name) {
   }
   std::vector<std::string> names;
   for (const Layout& layout : layouts_) names.push_back(layout.name);
-  throw ConfigError(
-      fmt::format("there is no layout \"{}\"; there are {}", name, fmt::join(names, ", ")));
+  throw ConfigError("there is no layout \"{}\"; there are {}", name, fmt::join(names, ", "));
 }
 
 void App::keep_arrangement() {
@@ -73,8 +72,7 @@ Panel* App::find_panel(const std::string& name) {
 
 Panel& App::panel(const std::string& name) {
   if (Panel* found = find_panel(name)) return *found;
-  throw ConfigError(
-      fmt::format("there is no panel \"{}\"; there are {}", name, fmt::join(panel_names(), ", ")));
+  throw ConfigError("there is no panel \"{}\"; there are {}", name, fmt::join(panel_names(), ", "));
 }
 
 // ---- sessions ----
@@ -103,7 +101,7 @@ void App::load_session(const fs::path& file) {
   try {
     apply_session(is_view ? read["session"] : read, fs::absolute(file, error).parent_path());
   } catch (const Error& e) {
-    throw ConfigError(fmt::format("{}: {}", file.string(), e.what()));
+    throw ConfigError("{}: {}", file.string(), e.what());
   }
 }
 

@@ -3,7 +3,6 @@
 #include <imgui.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "core/base/error.hpp"
 #include "gui/app/help.hpp"

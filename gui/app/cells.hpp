@@ -2,14 +2,10 @@
 // of them maximised at times.
 #pragma once
 
-#include <functional>
 #include <map>
-#include <memory>
-#include <optional>
 #include <set>
-#include <string>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "gui/model/session/arrangement.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/switch_row.hpp"

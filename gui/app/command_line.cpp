@@ -1,23 +1,16 @@
 #include "gui/app/command_line.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <boost/program_options.hpp>
-#include <charconv>
-#include <sstream>
-#include <vector>
-
-#include "core/base/error.hpp"
+#include "analysis/base/mapped.hpp"
+#include "analysis/options/options.hpp"
+#include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
 #include "gui/model/session/arrangement.hpp"
 
 namespace kvscope::gui {
 
-namespace po = boost::program_options;
-
 namespace {
 
+constexpr const char* kProgram = "kvscope-explorer";
 constexpr const char* kHead =
     "usage: kvscope-explorer [trace.h5 | result.h5 | table.csv | study.toml ...] "
     "[--session s.json]\n"
@@ -31,136 +24,75 @@ constexpr const char* kTail =
     "(KVSCOPE_CONFIG names another folder).\n";
 
 /// "1600x900" into two numbers.
-void parse_size(const std::string& text, CommandLine& line) {
-  int width = 0;
-  int height = 0;
-  const char* end = text.data() + text.size();
-  const auto first = std::from_chars(text.data(), end, width);
-  const bool has_x = first.ec == std::errc{} && first.ptr != end && *first.ptr == 'x';
-  const auto second = has_x ? std::from_chars(first.ptr + 1, end, height) : first;
-  const bool good = has_x && second.ec == std::errc{} && second.ptr == end && width >= 320 &&
-                    height >= 240 && width <= 8192 && height <= 8192;
-  if (!good) {
-    throw ConfigError(
-        fmt::format("--size: expected WIDTHxHEIGHT from 320x240 to 8192x8192, found \"{}\"", text));
-  }
-  line.width = width;
-  line.height = height;
+void parse_size(std::string_view text, CommandLine& line) {
+  const std::size_t x = std::min(text.find('x'), text.size());
+  const auto width = number_from<int>(text.substr(0, x));
+  const auto height = number_from<int>(text.substr(std::min(x + 1, text.size())));
+  const auto fits = [](const std::optional<int>& n, int least) {
+    return n && *n >= least && *n <= 8192;
+  };
+  if (!fits(width, 320) || !fits(height, 240))
+    throw UsageError("--size: expected WIDTHxHEIGHT from 320x240 to 8192x8192, found \"{}\"", text);
+  line.width = *width;
+  line.height = *height;
 }
 
-template <class T>
-void take(const po::variables_map& given, const char* name, std::optional<T>& target) {
-  if (given.count(name) > 0) target = given[name].as<T>();
-}
-
-/// Options by their names of an earlier version are accepted for one more, with a remark.
-std::vector<std::string> with_new_names(std::vector<std::string> words,
-                                        std::vector<std::string>& remarks) {
-  for (std::string& word : words) {
-    for (const char* const old_name : {"--layer", "--head"}) {
-      const std::size_t end = std::min(word.find('='), word.size());
-      if (word.substr(0, end) != old_name) continue;
-      word.insert(end, "s");
-      remarks.push_back(fmt::format(
-          "kvscope-explorer: {0} is called {0}s now; the old name goes with the next version",
-          old_name));
-    }
-  }
-  return words;
+/// Scripts that hand over an empty variable give nothing.
+void or_nothing(OptionSpec& spec) {
+  spec.set = [set = std::move(spec.set)](std::string_view text) {
+    if (!text.empty()) set(text);
+  };
 }
 
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
   CommandLine line;
-  std::vector<std::string> files;
-  std::string size;
-  std::string theme;
-  std::string session;
-  std::string screenshot;
-  std::string reproduce;
-  std::string state;
-  po::options_description visible("Options");
-  auto add = visible.add_options();
-  add("session", po::value(&session)->value_name("FILE"),
-      "a saved session (Ctrl+S); given together with traces, it is applied to these");
-  std::vector<std::string> layouts;
-  for (const Layout& layout : standard_layouts()) layouts.push_back(layout.name);
-  const std::string layout_words = fmt::format("{}", fmt::join(layouts, ", "));
-  add("layout", po::value<std::string>()->value_name("NAME"), layout_words.c_str());
-  add("panel", po::value<std::string>()->value_name("NAME"), "show this panel alone");
-  add("layers", po::value<long long>()->value_name("N"), "layer selected at the start");
-  add("heads", po::value<long long>()->value_name("N"), "query head selected at the start");
-  add("query", po::value<long long>()->value_name("N"),
-      "position of the query selected at the start");
-  add("theme", po::value(&theme)->value_name("NAME"), "light or dark");
-  add("scale", po::value<double>()->value_name("X"),
-      "size of letters and controls, times that of the screen");
-  add("size", po::value(&size)->value_name("WxH"), "of the window or picture in pixels [1600x900]");
-  add("screenshot", po::value(&screenshot)->value_name("FILE.png"),
-      "draw one picture without a display, and end");
-  add("reproduce", po::value(&reproduce)->value_name("FILE.json"),
+  OptionSet options(kProgram);
+  options.positional("FILE", "", line.files, /*required=*/false);
+  or_nothing(
+      options.add("session", "FILE",
+                  "a saved session (Ctrl+S); given together with traces, it is applied to these",
+                  line.session));
+  const auto layouts = mapped<std::string>(standard_layouts(), &Layout::name);
+  options.add("layout", "NAME", fmt::format("{}", fmt::join(layouts, ", ")), line.layout);
+  options.add("panel", "NAME", "show this panel alone", line.panel);
+  options.add("layers", "N", "layer selected at the start", line.layer);
+  options.add("heads", "N", "query head selected at the start", line.head);
+  options.renamed("layer", "layers");
+  options.renamed("head", "heads");
+  options.add("query", "N", "position of the query selected at the start", line.query);
+  or_nothing(options.add("theme", "NAME", "light or dark", line.theme));
+  options.add("scale", "X", "size of letters and controls, times that of the screen", line.scale,
+              in(0.5, 4));
+  std::string size = "1600x900";
+  or_nothing(options.add("size", "WxH", "of the window or picture in pixels", size));
+  or_nothing(options.add("screenshot", "FILE.png", "draw one picture without a display, and end",
+                         line.screenshot));
+  or_nothing(options.add(
+      "reproduce", "FILE.json",
       "draw an exported view again from its manifest, compare the bytes, and end (code 5 if they "
-      "differ); kvscope reproduce does so");
-  add("timeout", po::value(&line.timeout)->value_name("SECONDS"),
-      "how long a screenshot waits for computations [120]");
-  add("state", po::value(&state)->value_name("FILE"),
-      "keep the selection and the positions of panels as JSON in FILE, for programs that watch");
-  add("threads", po::value(&line.n_threads)->value_name("N"),
-      "threads of background work [all cores]");
-  add("version", "print the version");
-  add("help,h", "print this text");
-  po::options_description all;
-  all.add(visible).add_options()("file", po::value(&files));
-  po::positional_options_description positional;
-  positional.add("file", -1);
-
-  po::variables_map given;
-  try {
-    po::store(
-        po::command_line_parser(with_new_names({argv + 1, argv + argc}, line.remarks))
-            .options(all)
-            .positional(positional)
-            .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing)
-            .run(),
-        given);
-    po::notify(given);
-  } catch (const po::error& e) {
-    throw ConfigError(fmt::format("{}; kvscope-explorer --help lists the options", e.what()));
+      "differ); kvscope reproduce does so",
+      line.reproduce));
+  options.add("timeout", "SECONDS", "how long a screenshot waits for computations", line.timeout,
+              above(0));
+  or_nothing(options.add(
+      "state", "FILE",
+      "keep the selection and the positions of panels as JSON in FILE, for programs that watch",
+      line.state));
+  options.add("threads", "N", "threads of background work", line.n_threads, at_least(0))
+      .default_text = "all cores";
+  bool wants_version = false;
+  options.flag("version", "print the version", wants_version);
+  options.parse(Words(argv + 1, argv + argc));
+  line.remarks = options.remarks();
+  if (options.wants_help()) {
+    line.text = kHead + options.text() + kTail;
+  } else if (wants_version) {
+    line.text = fmt::format("{} {}\n", kProgram, version());
+  } else {
+    parse_size(size, line);
   }
-  if (given.count("help") > 0) {
-    std::ostringstream out;
-    out << kHead << visible << kTail;
-    line.text = out.str();
-    return line;
-  }
-  if (given.count("version") > 0) {
-    line.text = fmt::format("kvscope-explorer {}\n", version());
-    return line;
-  }
-  line.files.assign(files.begin(), files.end());
-  if (!session.empty()) line.session = session;
-  if (!state.empty()) line.state = state;
-  if (!screenshot.empty()) line.screenshot = screenshot;
-  if (!reproduce.empty()) line.reproduce = reproduce;
-  take(given, "panel", line.panel);
-  take(given, "layout", line.layout);
-  take(given, "layers", line.layer);
-  take(given, "heads", line.head);
-  take(given, "query", line.query);
-  take(given, "scale", line.scale);
-  if (!size.empty()) parse_size(size, line);
-  if (!theme.empty()) {
-    plot::Ground ground{};
-    parse_field(Field{"--theme", ""}, theme, ground);
-    line.theme = ground;
-  }
-  if (line.scale && !(*line.scale >= 0.5 && *line.scale <= 4.0)) {
-    throw ConfigError(
-        fmt::format("--scale: expected a number from 0.5 to 4, found {}", *line.scale));
-  }
-  if (!(line.timeout > 0.0)) throw ConfigError("--timeout: expected more than 0 seconds");
-  if (line.n_threads < 0) throw ConfigError("--threads: expected 0 (all cores) or more");
   return line;
 }
 

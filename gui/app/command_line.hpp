@@ -2,11 +2,9 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "analysis/plot/theme.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 
@@ -31,7 +29,7 @@ struct CommandLine {
   double timeout = 120.0;  // seconds that a screenshot may wait for what is computed
 };
 
-/// Throws ConfigError for what is wrong, naming the option.
+/// Throws UsageError for what is wrong, naming the option.
 CommandLine parse_command_line(int argc, const char* const* argv);
 
 }  // namespace kvscope::gui

@@ -86,9 +86,8 @@ void ExportDialog::draw(PanelContext& context, const std::function<void(std::str
       std::error_code error;
       request_.folder = folder_;
       request_.session = session_of_(fs::absolute(request_.folder, error));
-      if (!fs::is_directory(request_.folder, error)) {
-        throw IoError(fmt::format("{} is no folder; name one that exists", folder_));
-      }
+      if (!fs::is_directory(request_.folder, error))
+        throw IoError("{} is no folder; name one that exists", folder_);
       const bool taken = free_stem(request_.folder, request_.stem) != request_.stem;
       if (taken && !replace_) {
         problem_ =

@@ -3,10 +3,8 @@
 
 #include <filesystem>
 #include <map>
-#include <optional>
-#include <string>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/traces/file_card.hpp"
 #include "gui/panels/panel.hpp"

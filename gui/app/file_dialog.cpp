@@ -5,7 +5,6 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "core/base/number_text.hpp"
 #include "gui/panels/landmarks.hpp"

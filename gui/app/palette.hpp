@@ -1,12 +1,7 @@
 // The command palette: everything that the explorer can do, found by typing parts of its name.
 #pragma once
 
-#include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/render/look.hpp"
 
 namespace kvscope::gui {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "core/base/error.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
 #include "core/base/whole_file.hpp"
@@ -88,10 +88,8 @@ void settle(App& app, Offscreen& backend, double timeout,
     } else {
       ++calm;
     }
-    if (Clock::now() > end) {
-      throw IoError(fmt::format("the picture was not finished after {} s; give more with --timeout",
-                                timeout));
-    }
+    if (Clock::now() > end)
+      throw IoError("the picture was not finished after {} s; give more with --timeout", timeout);
   }
 }
 
@@ -113,9 +111,8 @@ int take_screenshot(const CommandLine& line) {
   StateFile(line.state).update(app);
   write_new_file(*line.screenshot, backend.png(), /*overwrite=*/true);
   // The picture is there to be looked at, but whoever made it in a script must hear of it.
-  if (!app.panel_errors().empty()) {
-    throw FormatError(fmt::format("a panel shows an error: {}", app.panel_errors().front()));
-  }
+  if (!app.panel_errors().empty())
+    throw FormatError("a panel shows an error: {}", app.panel_errors().front());
   return 0;
 }
 
@@ -128,11 +125,11 @@ int reproduce_view(const CommandLine& line) {
   const Json before = parse_ordered_json(read_regular_file(manifest, kMaxBytes), manifest.string());
   const auto word = [&](const char* key) {
     if (!before.is_object() || !before.contains(key) || !before[key].is_string())
-      throw FormatError(fmt::format("{}: expected a manifest with \"{}\"", manifest.string(), key));
+      throw FormatError("{}: expected a manifest with \"{}\"", manifest.string(), key);
     return before[key].get<std::string>();
   };
   if (word("format") != "kvscope-view")
-    throw FormatError(fmt::format("{}: this is no manifest of a view", manifest.string()));
+    throw FormatError("{}: this is no manifest of a view", manifest.string());
   const auto side = [&](const char* key, double otherwise) {
     const bool known = before.contains("window") && before["window"].is_object() &&
                        before["window"].contains(key) && before["window"][key].is_number();
@@ -145,7 +142,7 @@ int reproduce_view(const CommandLine& line) {
   options.settings.ui_scale = side("scale", 1.0);
   App app(std::move(options), backend.fonts(), backend.texture_store());
   if (!before.contains("session"))
-    throw FormatError(fmt::format("{}: the manifest holds no session", manifest.string()));
+    throw FormatError("{}: the manifest holds no session", manifest.string());
   app.apply_session(before["session"], folder);
   const std::string panel = word("panel");
   if (!app.find_panel(panel)) app.panel(panel);  // says which there are
@@ -192,7 +189,7 @@ int reproduce_view(const CommandLine& line) {
   for (const Json& file : before.value("files", Json::array())) {
     const std::string name = file.value("name", "");
     if (name.empty() || name.find('/') != std::string::npos)
-      throw FormatError(fmt::format("{}: expected names of files", manifest.string()));
+      throw FormatError("{}: expected names of files", manifest.string());
     const auto made = std::find_if(drawn.begin(), drawn.end(),
                                    [&](const OutputFile& one) { return one.name == name; });
     if (made == drawn.end()) {
@@ -204,9 +201,8 @@ int reproduce_view(const CommandLine& line) {
     }
   }
   std::fputs(report.c_str(), stdout);
-  if (std::fflush(stdout) != 0) return 3;
-  constexpr int kDiffers = 5;  // as kvscope reproduce says it
-  return all_same ? 0 : kDiffers;
+  if (std::fflush(stdout) != 0) return kInputError;
+  return all_same ? kOk : kCheckFailed;
 }
 
 int show_window(const CommandLine& line) {
@@ -279,12 +275,12 @@ int run(const CommandLine& line) {
   const auto first = std::find_if(line.files.begin(), line.files.end(), is_missing);
   const bool opens_none = std::all_of(line.files.begin(), line.files.end(), is_missing);
   if (first != line.files.end() && (opens_none || line.screenshot))
-    throw IoError(fmt::format("cannot read {}: no such file", first->string()));
+    throw IoError("cannot read {}: no such file", first->string());
   if (line.reproduce) return reproduce_view(line);
   if (line.screenshot) {
     if (const auto input = input_behind(*line.screenshot, with_set_parts(line.files))) {
-      throw ConfigError(fmt::format("--screenshot: {} is the input {}; name another file",
-                                    line.screenshot->string(), input->string()));
+      throw ConfigError("--screenshot: {} is the input {}; name another file",
+                        line.screenshot->string(), input->string());
     }
     check_output(*line.screenshot, /*overwrite=*/true);
   }

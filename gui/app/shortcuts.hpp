@@ -1,9 +1,7 @@
 // Everything that a key does, in one table: the program reads it, and the help overlay shows it.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <vector>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

@@ -5,7 +5,6 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
-#include <array>
 
 #include "core/base/error.hpp"
 #include "gui/panels/landmarks.hpp"

@@ -1,11 +1,7 @@
 // Six steps through the window for who sees it for the first time: each points at a real control.
 #pragma once
 
-#include <array>
-#include <functional>
-#include <optional>
-#include <string>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/model/session/arrangement.hpp"
 #include "gui/model/traces/tour_facts.hpp"
 #include "gui/render/look.hpp"

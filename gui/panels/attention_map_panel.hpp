@@ -1,10 +1,7 @@
 // The attention map of the selected head: pan and zoom over every pair of query and key.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/model/map/map_figure.hpp"
 #include "gui/model/map/map_options.hpp"
 #include "gui/panels/attention_map_view.hpp"

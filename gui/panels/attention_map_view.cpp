@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "analysis/plot/scale.hpp"
 #include "core/base/escape.hpp"

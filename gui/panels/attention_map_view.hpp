@@ -4,10 +4,7 @@
 
 #include <imgui.h>
 
-#include <optional>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/model/map/attention_tiles.hpp"
 #include "gui/model/map/map_colours.hpp"
 #include "gui/panels/panel.hpp"

@@ -2,11 +2,7 @@
 // few numbers above it, and a list of keys beside it.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/model/compare/compare_figures.hpp"
 #include "gui/panels/panel_base.hpp"
 

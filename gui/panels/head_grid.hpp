@@ -2,12 +2,7 @@
 // marked.
 #pragma once
 
-#include <functional>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/model/traces/trace_facts.hpp"
 #include "gui/panels/panel.hpp"
 

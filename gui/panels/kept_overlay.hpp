@@ -2,10 +2,7 @@
 // pixels, and kept on a texture.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/model/map/selected_layer.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/render/textures.hpp"

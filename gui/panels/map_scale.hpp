@@ -2,10 +2,7 @@
 // something moves, and the popup in which they are fixed.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/model/map/attention_tiles.hpp"
 #include "gui/model/map/map_options.hpp"
 #include "gui/panels/panel.hpp"

@@ -4,10 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <memory>
-#include <string>
-#include <string_view>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/model/tokens/token_losses.hpp"
 #include "gui/model/tokens/token_reading.hpp"
 

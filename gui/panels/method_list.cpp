@@ -69,8 +69,7 @@ void method_field(PanelContext& context, MethodField& field) {
   landmark("method field");
   help_tooltip(
       "A part of a name narrows the list. A method as on the command line is added with Enter: "
-      "options (quoka:n-queries=8), stacks (keydiff@tokens=2048+quest), wrappers "
-      "(quest+every=4).");
+      "options (quoka:n-queries=8), stacks (keydiff@tokens=2048+quest), wrappers (quest+every=4).");
   if (entered && !field.typed.empty()) {
     try {
       const MethodSpec spec(field.typed);

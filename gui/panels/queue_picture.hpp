@@ -2,11 +2,7 @@
 // while the rest is still to come.
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {

@@ -2,13 +2,10 @@
 // itself.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
 #include <unordered_set>
-#include <vector>
 
 #include "core/base/fields_json.hpp"
+#include "core/base/vocabulary.hpp"
 #include "gui/model/results/compact_figure.hpp"
 #include "gui/model/results/result_figures.hpp"
 #include "gui/model/results/result_tables.hpp"

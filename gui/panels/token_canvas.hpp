@@ -1,11 +1,7 @@
 // Running text as it is drawn: shaded, underlined, framed; only the lines in sight.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/model/tokens/token_lines.hpp"
 #include "gui/model/tokens/token_reading.hpp"
 #include "gui/panels/panel.hpp"

@@ -2,10 +2,7 @@
 // kept keys, search.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/model/tokens/token_lines.hpp"
 #include "gui/model/tokens/token_reading.hpp"
 #include "gui/model/tokens/token_view.hpp"

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "gui/model/traces/trace_facts.hpp"
 #include "gui/panels/landmarks.hpp"

@@ -5,17 +5,10 @@
 #include <imgui.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <functional>
-#include <memory>
-#include <span>
 #include <stdexcept>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "core/base/fields.hpp"
+#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/async_queue.hpp"
 #include "gui/model/jobs/async_value.hpp"
 #include "gui/model/jobs/jobs.hpp"

@@ -13,12 +13,9 @@
 
 #include <atomic>
 #include <filesystem>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "analysis/plot/colour.hpp"
+#include "core/base/vocabulary.hpp"
 #include "gui/render/fonts.hpp"
 #include "gui/render/textures.hpp"
 

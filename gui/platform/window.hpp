@@ -1,11 +1,7 @@
 // The real window: GLFW and OpenGL 3.3. It draws when something happened and sleeps otherwise.
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/platform/backend.hpp"
 
 namespace kvscope::gui {

@@ -3,9 +3,7 @@
 
 #include <imgui.h>
 
-#include <functional>
-#include <memory>
-#include <vector>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

@@ -1,12 +1,10 @@
 #include "gui/render/fonts.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
-#include <utility>
 
 #include "analysis/plot/font_metrics.hpp"
 #include "core/base/error.hpp"

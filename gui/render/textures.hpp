@@ -7,13 +7,8 @@
 
 #include <imgui.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <vector>
-
 #include "analysis/plot/canvas.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

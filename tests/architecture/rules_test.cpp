@@ -23,7 +23,7 @@ namespace {
 bool is_library(const std::string& path) {
   const std::string part = part_of(path);
   return part == "core" || part == "core/cuda" || part == "traces" || part == "analysis" ||
-         part == "notebooks_export";
+         part == "analysis/options" || part == "notebooks_export";
 }
 
 // Looked for before a regular expression is, which takes a hundred times as long.

@@ -47,6 +47,7 @@ const std::vector<SourceFile>& source_files() {
 std::string part_of(std::string_view path) {
   if (path.starts_with("core/cuda/")) return "core/cuda";
   if (path.starts_with("analysis/cli/")) return "analysis/cli";
+  if (path.starts_with("analysis/options/")) return "analysis/options";
   if (path.starts_with("traces/python/native/")) return "traces/python/native";
   if (path.starts_with("gui/model/")) return "gui/model";
   return std::string(path.substr(0, path.find('/')));

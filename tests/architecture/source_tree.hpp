@@ -17,7 +17,7 @@ struct SourceFile {
 const std::vector<SourceFile>& source_files();
 
 /// Which part of the project a path belongs to: "core", "traces", "analysis", "analysis/cli",
-/// "gui", "notebooks_export", "tests".
+/// "analysis/options", "gui", "notebooks_export", "tests".
 std::string part_of(std::string_view path);
 
 /// The lines with comments, string and character literals blanked out: what the compiler would act

@@ -1,8 +1,8 @@
 // The explorer's arguments: one name for a thing, as in kvscope.
 #include "gui/app/command_line.hpp"
 
-#include <catch2/catch_test_macros.hpp>
-#include <vector>
+#include "analysis/options/exit_code.hpp"
+#include "tests/support/test.hpp"
 
 namespace kvscope::test::command_line_test {
 namespace {
@@ -25,6 +25,18 @@ TEST_CASE("options of the explorer's earlier version are taken, with a remark") 
       before.remarks[0] ==
       "kvscope-explorer: --layer is called --layers now; the old name goes with the next version");
   CHECK(parse({"--help"}).text.find("--layer ") == std::string::npos);
+}
+
+TEST_CASE("the explorer's numbers have ranges, and an empty name is none") {
+  const gui::CommandLine line =
+      parse({"a.h5", "--session", "", "--size", "320x240", "--scale=4", "--theme", "dark", "b.h5"});
+  CHECK(line.files == std::vector<fs::path>{"a.h5", "b.h5"});
+  CHECK(!line.session);
+  CHECK((line.width == 320 && line.height == 240 && line.scale == 4.0));
+  CHECK(line.theme == plot::Ground::dark);
+  for (const char* bad : {"--size=319x240", "--size=640x", "--scale=4.1", "--timeout=0",
+                          "--threads=-1", "--layers=x", "--theme=blue", "--unknown=1"})
+    CHECK_THROWS_AS(parse({bad}), UsageError);
 }
 
 }  // namespace

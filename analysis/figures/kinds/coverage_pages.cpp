@@ -105,9 +105,8 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
       figure.panels.push_back(
           map_panel(values, blocks, pages, figures::method_label(name), colour, sentence));
     }
-    if (are_chosen && shown.empty()) {
+    if (are_chosen && shown.empty())
       throw ConfigError("selector: {} holds none of {}", result.name(), input.options.selector);
-    }
   }
   figure.panels.back().colour->show_bar = true;
   figures::set_in_rows(figure, figure.panels.size(), 4);

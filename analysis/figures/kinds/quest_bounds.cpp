@@ -13,9 +13,8 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
   const figures::ArrayData violated(result, "violated");
   const figures::ArrayData rank(result, "best_rank");
   const figures::HeadSlots shown(result, "bound", input.options);
-  if (bound.spec.shape[3] == 0) {
+  if (bound.spec.shape[3] == 0)
     throw ConfigError("{}: the result was made with --store-pages false", result.name());
-  }
   std::vector<double> x;
   std::vector<double> y;
   std::vector<double> ranks;

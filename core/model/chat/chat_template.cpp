@@ -65,12 +65,12 @@ ChatTemplate::SpecialTokens special_in(const GgufMetadata& metadata, const Token
 ChatTemplate::ChatTemplate(std::string_view source, SpecialTokens special, std::string model)
     : special_(std::move(special)), model_(std::move(model)) {
   if (source.size() > kMostTemplateBytes)
-    throw FormatError(fmt::format("{}: expected at most {} bytes, found {}", where(),
-                                  kMostTemplateBytes, source.size()));
+    throw FormatError("{}: expected at most {} bytes, found {}", where(), kMostTemplateBytes,
+                      source.size());
   try {
     body_ = std::make_shared<const jinja::Body>(jinja::parse_template(source));
   } catch (const FormatError& error) {
-    throw FormatError(fmt::format("{}: {}", where(), error.what()));
+    throw FormatError("{}: {}", where(), error.what());
   }
 }
 
@@ -128,7 +128,7 @@ std::string ChatTemplate::render_values(jinja::Value messages,
   try {
     return jinja::Run(*body_, std::move(globals), more_work).write();
   } catch (const FormatError& error) {
-    throw FormatError(fmt::format("{}: {}", where(), error.what()));
+    throw FormatError("{}: {}", where(), error.what());
   }
 }
 
@@ -138,9 +138,8 @@ ChatFrame chat_frame(const ChatTemplate& chat) {
   const auto place = [&](const std::string& text, const std::string& word) {
     const std::size_t at = text.find(word);
     if (at == std::string::npos || text.find(word, at + 1) != std::string::npos)
-      throw FormatError(
-          fmt::format("{}: expected a user's words in it once and as they are, found them {}",
-                      chat.where(), at == std::string::npos ? "gone or changed" : "twice"));
+      throw FormatError("{}: expected a user's words in it once and as they are, found them {}",
+                        chat.where(), at == std::string::npos ? "gone or changed" : "twice");
     return at;
   };
   ChatFrame frame;

@@ -1,5 +1,4 @@
 // Numbers of a running template, and what + and * do to texts and lists.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -36,7 +35,7 @@ Value Run::arithmetic(const std::string& sign, const Value& a, const Value& b) {
       const auto* undefined = value.is_undefined() ? "an undefined value" : nullptr;
       return undefined != nullptr ? std::string(undefined) : std::string(value.kind());
     };
-    throw FormatError(fmt::format("{} {} {}{}", name(a), sign, name(b), why));
+    throw FormatError("{} {} {}{}", name(a), sign, name(b), why);
   };
   if (sign == "+" && a.as_text() != nullptr && b.as_text() != nullptr) {
     pay_text(a.as_text()->size() + b.as_text()->size());

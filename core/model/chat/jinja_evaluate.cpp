@@ -1,5 +1,4 @@
 // Expressions of a running template.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -20,8 +19,7 @@ Value Run::look_up(const std::string& name, const Scope& scope) const {
 Value Run::evaluate(const Expression& node, Scope& scope) {
   line_ = node.line;
   pay(1);
-  if (depth_ >= kMostCalls)
-    throw FormatError(fmt::format("calls nest more than {} levels deep", kMostCalls));
+  if (depth_ >= kMostCalls) throw FormatError("calls nest more than {} levels deep", kMostCalls);
   ++depth_;
   Value value = evaluate_kind(node, scope);
   --depth_;  // not after an exception, which ends the run

@@ -84,7 +84,7 @@ Value Run::filter(const std::string& name, const Value& value, const Arguments& 
   }
   if (auto made = filter_text(name, value, arguments)) return *std::move(made);
   if (auto made = filter_list(name, value, arguments)) return *std::move(made);
-  throw FormatError(fmt::format("filter {} is not known here", name));
+  throw FormatError("filter {} is not known here", name);
 }
 
 std::optional<Value> Run::filter_text(const std::string& name, const Value& value,
@@ -224,7 +224,7 @@ Value Run::filter_selected(const std::string& name, const Value& value,
   const bool wanted = name.starts_with("select");
   const std::size_t n_before = by_attribute ? 1 : 0;
   if (arguments.values.size() < n_before)
-    throw FormatError(fmt::format("{}: expected an attribute's name", name));
+    throw FormatError("{}: expected an attribute's name", name);
   Arguments rest;
   for (std::size_t i = n_before + 1; i < arguments.values.size(); ++i)
     rest.values.push_back(arguments.values[i]);

@@ -1,5 +1,4 @@
 // What a template can call: macros and global functions; jinja_methods.cpp has the methods.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -30,8 +29,7 @@ std::string date_text(std::string_view format) {
     const char sign = format[++i];
     const auto* const found = std::find_if(std::begin(kDate), std::end(kDate),
                                            [&](const auto& entry) { return entry.first == sign; });
-    if (found == std::end(kDate))
-      throw FormatError(fmt::format("strftime_now: %{} is not known here", sign));
+    if (found == std::end(kDate)) throw FormatError("strftime_now: %{} is not known here", sign);
     out += found->second;
   }
   return out;
@@ -59,8 +57,8 @@ Value Run::evaluate_call(const Expression& node, Scope& scope) {
   const Function* function = value.as_function();
   if (function == nullptr) {
     const std::string name = is_method || callee.text.empty() ? "a value" : callee.text;
-    throw FormatError(fmt::format("{} is called, but it is {}", name,
-                                  value.is_undefined() ? "undefined" : value.kind()));
+    throw FormatError("{} is called, but it is {}", name,
+                      value.is_undefined() ? "undefined" : value.kind());
   }
   if (function->macro != nullptr) return call_macro(*function->macro, arguments);
   return call_function(function->name, arguments);
@@ -68,8 +66,8 @@ Value Run::evaluate_call(const Expression& node, Scope& scope) {
 
 Value Run::call_macro(const Macro& macro, const Arguments& arguments) {
   if (arguments.values.size() > macro.parameters.size())
-    throw FormatError(fmt::format("macro {}: expected at most {} arguments, found {}", macro.name,
-                                  macro.parameters.size(), arguments.values.size()));
+    throw FormatError("macro {}: expected at most {} arguments, found {}", macro.name,
+                      macro.parameters.size(), arguments.values.size());
   Scope inner{{}, &root_};
   for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
     const auto& [name, fallback] = macro.parameters[i];
@@ -86,8 +84,8 @@ Value Run::call_macro(const Macro& macro, const Arguments& arguments) {
 Value Run::call_function(const std::string& name, const Arguments& arguments) {
   if (name == "raise_exception") {
     const Value* why = arguments.find(0, "message");
-    throw FormatError(fmt::format("it refuses the conversation: {}",
-                                  quote(why == nullptr ? "" : shown(*why), 200)));
+    throw FormatError("it refuses the conversation: {}",
+                      quote(why == nullptr ? "" : shown(*why), 200));
   }
   if (name == "strftime_now") {
     const Value* format = arguments.find(0, "format");
@@ -118,7 +116,7 @@ Value Run::call_function(const std::string& name, const Arguments& arguments) {
   // range
   std::int64_t bounds[3] = {0, 0, 1};
   const std::size_t n = arguments.values.size();
-  if (n < 1 || n > 3) throw FormatError(fmt::format("range: expected 1 to 3 numbers, found {}", n));
+  if (n < 1 || n > 3) throw FormatError("range: expected 1 to 3 numbers, found {}", n);
   for (std::size_t i = 0; i < n; ++i)
     bounds[n == 1 ? 1 : i] = integer_argument(arguments.values[i], name);
   const auto [begin, end, step] = bounds;
@@ -126,7 +124,7 @@ Value Run::call_function(const std::string& name, const Arguments& arguments) {
   const double steps =
       (static_cast<double>(end) - static_cast<double>(begin)) / static_cast<double>(step);
   if (steps > static_cast<double>(kMostRange))
-    throw FormatError(fmt::format("range: expected at most {} numbers", kMostRange));
+    throw FormatError("range: expected at most {} numbers", kMostRange);
   std::vector<Value> numbers;
   for (std::int64_t at = begin; step > 0 ? at < end : at > end; at += step) {
     pay(1);

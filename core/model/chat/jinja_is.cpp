@@ -1,5 +1,4 @@
 // Tests: what stands behind "is".
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -11,7 +10,7 @@ namespace kvscope::jinja {
 bool Run::test(const std::string& name, const Value& value, const Arguments& arguments) {
   const auto other = [&]() -> const Value& {
     const Value* found = arguments.find(0, "other");
-    if (found == nullptr) throw FormatError(fmt::format("test {}: an argument is missing", name));
+    if (found == nullptr) throw FormatError("test {}: an argument is missing", name);
     pay(std::min(found->weight(), value.weight()));
     return *found;
   };
@@ -51,7 +50,7 @@ bool Run::test(const std::string& name, const Value& value, const Arguments& arg
   if (name == "gt" || name == "greaterthan") return is_less(other(), value);
   if (name == "ge") return !is_less(value, other());
   if (name == "le") return !is_less(other(), value);
-  throw FormatError(fmt::format("test {} is not known here", name));
+  throw FormatError("test {} is not known here", name);
 }
 
 }  // namespace kvscope::jinja

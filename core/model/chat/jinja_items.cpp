@@ -10,8 +10,7 @@
 namespace kvscope::jinja {
 
 Value Run::attribute(const Value& of, const std::string& name) {
-  if (of.is_undefined())
-    throw FormatError(fmt::format("there is no {} of an undefined value", name));
+  if (of.is_undefined()) throw FormatError("there is no {} of an undefined value", name);
   const Mapping* mapping = of.as_mapping();
   if (mapping == nullptr) return Value::undefined(name);
   pay(static_cast<std::int64_t>(mapping->entries.size() / 4));
@@ -72,7 +71,7 @@ std::vector<Value> Run::items_of(const Value& value) {
     }
     return items;
   }
-  throw FormatError(fmt::format("{} has no items to go through", value.kind()));
+  throw FormatError("{} has no items to go through", value.kind());
 }
 
 bool Run::is_in(const Value& value, const Value& container) {
@@ -132,7 +131,7 @@ Value Run::evaluate_slice(const Expression& node, Scope& scope) {
     return text(std::move(out));
   }
   const std::vector<Value> items = items_of(of);
-  if (of.as_list() == nullptr) throw FormatError(fmt::format("{} has no slices", of.kind()));
+  if (of.as_list() == nullptr) throw FormatError("{} has no slices", of.kind());
   std::vector<Value> out;
   for (const std::int64_t place :
        slice_places(static_cast<std::int64_t>(items.size()), bounds[0], bounds[1], step))

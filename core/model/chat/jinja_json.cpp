@@ -62,8 +62,8 @@ class Json {
         write(entries[i]->second, level + 1);
       });
     } else {
-      throw FormatError(fmt::format("tojson: {} is no JSON",
-                                    value.is_undefined() ? "an undefined value" : value.kind()));
+      throw FormatError("tojson: {} is no JSON",
+                        value.is_undefined() ? "an undefined value" : value.kind());
     }
   }
 

@@ -1,7 +1,5 @@
 #include "core/model/chat/jinja_lexer.hpp"
 
-#include <fmt/format.h>
-
 #include "core/base/error.hpp"
 #include "core/base/utf8.hpp"
 #include "core/model/chat/jinja_tag_lexer.hpp"
@@ -137,8 +135,7 @@ class Lexer : private TagLexer {
 }  // namespace
 
 std::vector<Token> tokens_of(std::string_view source) {
-  if (const auto at = first_invalid_utf8(source))
-    throw FormatError(fmt::format("byte {} is not UTF-8", *at));
+  if (const auto at = first_invalid_utf8(source)) throw FormatError("byte {} is not UTF-8", *at);
   return Lexer(source).run();
 }
 

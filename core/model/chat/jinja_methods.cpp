@@ -1,5 +1,4 @@
 // Methods of texts, mappings and lists, as Python's.
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -82,7 +81,7 @@ std::string formatted(Run& run, const std::string& text, const Arguments& argume
         field.empty() ? n_taken++ : number_from<std::size_t>(field).value_or(SIZE_MAX);
     const Value* value = arguments.find(place, field);
     if (value == nullptr)
-      throw FormatError(fmt::format("format: there is no argument for {}", quote(field, 40)));
+      throw FormatError("format: there is no argument for {}", quote(field, 40));
     out += run.shown(*value);
     at = end;
   }
@@ -137,8 +136,8 @@ Value Run::call_method(const Value& of, const std::string& name, const Arguments
       throw FormatError("index: the list does not hold the value");
     }
   }
-  throw FormatError(fmt::format("{} has no method {} that templates may call",
-                                of.is_undefined() ? "an undefined value" : of.kind(), name));
+  throw FormatError("{} has no method {} that templates may call",
+                    of.is_undefined() ? "an undefined value" : of.kind(), name);
 }
 
 Value Run::call_text_method(const std::string& of, const std::string& name,
@@ -149,7 +148,7 @@ Value Run::call_text_method(const std::string& of, const std::string& name,
   };
   const auto word_at = [&](std::size_t i) -> const std::string& {
     const Value* value = arguments.find(i, "");
-    if (value == nullptr) throw FormatError(fmt::format("{}: an argument is missing", name));
+    if (value == nullptr) throw FormatError("{}: an argument is missing", name);
     return text_argument(*value, name);
   };
   const auto count_at = [&](std::size_t i, std::string_view word) {
@@ -181,7 +180,7 @@ Value Run::call_text_method(const std::string& of, const std::string& name,
       for (const std::string& line : lines_of(of)) add(line);
     } else if (const Value* separator = given(0, "sep")) {
       const std::string& word = text_argument(*separator, name);
-      if (word.empty()) throw FormatError(fmt::format("{}: the separator is empty", name));
+      if (word.empty()) throw FormatError("{}: the separator is empty", name);
       for (const std::string_view piece :
            split_at(of, word, count_at(1, "maxsplit"), name == "rsplit"))
         add(piece);
@@ -238,7 +237,7 @@ Value Run::call_text_method(const std::string& of, const std::string& name,
     return Value::truth(recased(of, "upper") == of && recased(of, "lower") != of);
   if (name == "islower")
     return Value::truth(recased(of, "lower") == of && recased(of, "upper") != of);
-  throw FormatError(fmt::format("a text has no method {} that templates may call", name));
+  throw FormatError("a text has no method {} that templates may call", name);
 }
 
 }  // namespace kvscope::jinja

@@ -44,11 +44,11 @@ std::string Parser::expect_name() {
 }
 
 void Parser::refuse(const std::string& what) const {
-  throw FormatError(fmt::format("line {}: {}, found {}", now().line, what,
-                                now().kind == TokenKind::end            ? "its end"
-                                : now().kind == TokenKind::block_end    ? "%}"
-                                : now().kind == TokenKind::variable_end ? "}}"
-                                                                        : quote(now().text, 40)));
+  throw FormatError("line {}: {}, found {}", now().line, what,
+                    now().kind == TokenKind::end            ? "its end"
+                    : now().kind == TokenKind::block_end    ? "%}"
+                    : now().kind == TokenKind::variable_end ? "}}"
+                                                            : quote(now().text, 40));
 }
 
 ExpressionPtr Parser::make(ExpressionKind kind, std::string text,

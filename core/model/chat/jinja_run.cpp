@@ -1,8 +1,6 @@
 // Statements of a running template.
 #include "core/model/chat/jinja_run.hpp"
 
-#include <fmt/format.h>
-
 #include "core/base/error.hpp"
 
 namespace kvscope::jinja {
@@ -15,7 +13,7 @@ class Run::Deeper {
     run.pay(1);
     if (++run.depth_ <= kMostCalls) return;
     --run.depth_;
-    throw FormatError(fmt::format("calls nest more than {} levels deep", kMostCalls));
+    throw FormatError("calls nest more than {} levels deep", kMostCalls);
   }
   ~Deeper() { --run_.depth_; }
   Deeper(const Deeper&) = delete;
@@ -49,7 +47,7 @@ std::string Run::write() {
   try {
     execute(body_, root_, out);
   } catch (const FormatError& error) {
-    throw FormatError(fmt::format("line {}: {}", line_, error.what()));
+    throw FormatError("line {}: {}", line_, error.what());
   }
   return out;
 }
@@ -137,10 +135,8 @@ void Run::bind(const std::vector<std::string>& names, const Value& value, Scope&
     return;
   }
   const std::vector<Value> parts = run.items_of(value);
-  if (parts.size() != names.size()) {
-    throw FormatError(
-        fmt::format("expected {} values to name, found {}", names.size(), parts.size()));
-  }
+  if (parts.size() != names.size())
+    throw FormatError("expected {} values to name, found {}", names.size(), parts.size());
   for (std::size_t i = 0; i < names.size(); ++i) scope.names[names[i]] = parts[i];
 }
 
@@ -149,8 +145,8 @@ void Run::execute_set(const Statement& set, Scope& scope) {
   if (set.attribute.empty()) return bind(set.names, value, scope, *this);
   Namespace* space = look_up(set.names.front(), scope).as_namespace();
   if (space == nullptr)
-    throw FormatError(fmt::format("{} is no namespace, so {} cannot be set in it",
-                                  set.names.front(), set.attribute));
+    throw FormatError("{} is no namespace, so {} cannot be set in it", set.names.front(),
+                      set.attribute);
   pay(static_cast<std::int64_t>(space->fields.entries.size()));
   for (Entry& entry : space->fields.entries) {
     if (entry.first != set.attribute) continue;

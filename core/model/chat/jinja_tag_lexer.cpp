@@ -35,7 +35,7 @@ TagLexer::TagLexer(std::string_view source) {
 }
 
 void TagLexer::refuse(const std::string& what) const {
-  throw FormatError(fmt::format("line {}: {}", line_, what));
+  throw FormatError("line {}: {}", line_, what);
 }
 void TagLexer::go_to(std::size_t at) {
   line_ += static_cast<int>(std::count(source_.begin() + static_cast<std::ptrdiff_t>(at_),

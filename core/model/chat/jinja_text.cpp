@@ -178,8 +178,8 @@ std::vector<std::string> lines_of(std::string_view text) {
 const std::string& text_argument(const Value& value, std::string_view of) {
   const std::string* text = value.as_text();
   if (text == nullptr)
-    throw FormatError(fmt::format("{}: expected a text, found {}", of,
-                                  value.is_undefined() ? "an undefined value" : value.kind()));
+    throw FormatError("{}: expected a text, found {}", of,
+                      value.is_undefined() ? "an undefined value" : value.kind());
   return *text;
 }
 
@@ -187,8 +187,8 @@ std::int64_t integer_argument(const Value& value, std::string_view of) {
   if (const bool* truth = value.as_truth()) return *truth ? 1 : 0;
   const std::int64_t* number = value.as_integer();
   if (number == nullptr)
-    throw FormatError(fmt::format("{}: expected a whole number, found {}", of,
-                                  value.is_undefined() ? "an undefined value" : value.kind()));
+    throw FormatError("{}: expected a whole number, found {}", of,
+                      value.is_undefined() ? "an undefined value" : value.kind());
   return *number;
 }
 

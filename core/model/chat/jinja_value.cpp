@@ -1,7 +1,5 @@
 #include "core/model/chat/jinja_value.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -20,7 +18,7 @@ void add_part(const Value& part, Whole& whole) {
 
 void check_depth(int depth) {
   if (depth > kMostValueDepth)
-    throw FormatError(fmt::format("a value nests more than {} levels deep", kMostValueDepth));
+    throw FormatError("a value nests more than {} levels deep", kMostValueDepth);
 }
 
 }  // namespace
@@ -155,7 +153,7 @@ bool is_less(const Value& a, const Value& b) {
     return std::lexicographical_compare(left.begin(), left.end(), right.begin(), right.end(),
                                         is_less);
   }
-  throw FormatError(fmt::format("{} and {} have no order", a.kind(), b.kind()));
+  throw FormatError("{} and {} have no order", a.kind(), b.kind());
 }
 
 }  // namespace kvscope::jinja

@@ -75,8 +75,8 @@ std::optional<fs::path> gguf_file_of(const fs::path& model) {
   if (files.size() > 1) {
     std::vector<std::string> names;
     for (const fs::path& file : files) names.push_back(file.filename().string());
-    throw FormatError(fmt::format("{}: expected one GGUF file, found {}: {}; name one of them",
-                                  model.string(), files.size(), fmt::join(names, ", ")));
+    throw FormatError("{}: expected one GGUF file, found {}: {}; name one of them", model.string(),
+                      files.size(), fmt::join(names, ", "));
   }
   return files.front();
 }
@@ -94,9 +94,9 @@ GgufCheckpoint::GgufCheckpoint(const fs::path& file) {
     const auto n_split = metadata().integer("split.count", 0, kMostParts);
     if (n_split && *n_split > 1) {
       throw FormatError(
-          fmt::format("{}: expected the name of a part, as in "
-                      "NAME-00001-of-{:05}.gguf (split.count says {} parts)",
-                      file.string(), *n_split, *n_split));
+          "{}: expected the name of a part, as in "
+          "NAME-00001-of-{:05}.gguf (split.count says {} parts)",
+          file.string(), *n_split, *n_split);
     }
     return;
   }
@@ -105,8 +105,8 @@ GgufCheckpoint::GgufCheckpoint(const fs::path& file) {
                           fmt::format("{}-{:05}-of-{:05}.gguf", name->stem, i + 1, name->n_parts);
     std::error_code ignored;
     if (!fs::exists(part, ignored)) {
-      throw MissingFile(fmt::format("{} is missing: part {} of {} of {}", part.string(), i + 1,
-                                    name->n_parts, file.filename().string()));
+      throw MissingFile("{} is missing: part {} of {} of {}", part.string(), i + 1, name->n_parts,
+                        file.filename().string());
     }
     parts_.push_back(open_part(part));
     const GgufMetadata& split = parts_.back().header.metadata;

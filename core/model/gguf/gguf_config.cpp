@@ -101,9 +101,8 @@ class ConfigWriter {
     if (const auto n = count("context_length")) json_["max_position_embeddings"] = *n;
     const GgufTensor* embedding = checkpoint_.find("token_embd.weight");
     if (embedding == nullptr || embedding->shape.size() != 2) {
-      throw FormatError(
-          fmt::format("tensor \"token_embd.weight\" ({}): expected a matrix, found {}",
-                      checkpoint_.file(), embedding ? "another shape" : "none"));
+      throw FormatError("tensor \"token_embd.weight\" ({}): expected a matrix, found {}",
+                        checkpoint_.file(), embedding ? "another shape" : "none");
     }
     json_["vocab_size"] = embedding->shape[0];
     json_["tie_word_embeddings"] = !has_tensor("output.weight");
@@ -168,19 +167,17 @@ class ConfigWriter {
 
   void write_llama3(const GgufTensor& freqs, double theta) {
     if (freqs.type != StoredType::f32 || freqs.count != d_head_ / 2) {
-      throw FormatError(
-          fmt::format("tensor \"rope_freqs.weight\" ({}): expected {} of F32, found "
-                      "{} of {}",
-                      checkpoint_.file(), d_head_ / 2, freqs.count, freqs.type_name));
+      throw FormatError("tensor \"rope_freqs.weight\" ({}): expected {} of F32, found {} of {}",
+                        checkpoint_.file(), d_head_ / 2, freqs.count, freqs.type_name);
     }
     std::vector<float> factors(static_cast<std::size_t>(freqs.count));
     widen(StoredType::f32, freqs.bytes.data(), factors.data(), freqs.count);
     const auto found = llama3_scaling(factors, theta, d_head_);
     if (!found) {
       throw ConfigError(
-          fmt::format("tensor \"rope_freqs.weight\" ({}): expected the factors of "
-                      "Llama 3's RoPE scaling, found others",
-                      checkpoint_.file()));
+          "tensor \"rope_freqs.weight\" ({}): expected the factors of "
+          "Llama 3's RoPE scaling, found others",
+          checkpoint_.file());
     }
     if (found->factor == 1.0) return;
     json_["rope_scaling"] = {{"rope_type", "llama3"},
@@ -197,10 +194,8 @@ class ConfigWriter {
 
   void write_windows() {
     if (family_ == ModelFamily::olmo2 && window()) {  // OLMo 3 under the same name
-      throw ConfigError(
-          fmt::format("{} ({}): expected none (an OLMo 2 model has no windows), "
-                      "found {}",
-                      key("attention.sliding_window"), meta_.file(), *window()));
+      throw ConfigError("{} ({}): expected none (an OLMo 2 model has no windows), found {}",
+                        key("attention.sliding_window"), meta_.file(), *window());
     }
     const bool takes_window = traits_of(family_).sliding != FamilyTraits::Sliding::never &&
                               !traits_of(family_).window_needs_flag;
@@ -249,9 +244,9 @@ class ConfigWriter {
     const bool takes_experts = traits_of(family_).experts != FamilyTraits::Experts::none;
     if (n_experts > 0 && !takes_experts) {
       throw ConfigError(
-          fmt::format("{} ({}): expected no experts in a {} model, found {} (a "
-                      "mixture such as Mixtral is not computed)",
-                      key("expert_count"), meta_.file(), name_of(family_), n_experts));
+          "{} ({}): expected no experts in a {} model, found {} (a "
+          "mixture such as Mixtral is not computed)",
+          key("expert_count"), meta_.file(), name_of(family_), n_experts);
     }
     if (!takes_experts) return;
     json_["num_experts"] = n_experts;
@@ -299,8 +294,8 @@ ModelFamily family_of(const GgufMetadata& metadata) {
     if (row.gguf == name) return row.family;
     names.push_back(row.gguf);
   }
-  throw ConfigError(fmt::format("general.architecture ({}): expected one of {}, found {}",
-                                metadata.file(), fmt::join(names, ", "), quote(name)));
+  throw ConfigError("general.architecture ({}): expected one of {}, found {}", metadata.file(),
+                    fmt::join(names, ", "), quote(name));
 }
 
 std::string hub_config(const GgufCheckpoint& checkpoint) {

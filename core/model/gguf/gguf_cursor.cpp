@@ -43,7 +43,7 @@ double as_double(const GgufValue& value) {
 }  // namespace
 
 void GgufCursor::fail(const std::string& what) const {
-  throw FormatError(fmt::format("{}: {}", file_, what));
+  throw FormatError("{}: {}", file_, what);
 }
 
 void GgufCursor::require(std::uint64_t n) const {

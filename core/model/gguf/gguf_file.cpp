@@ -109,7 +109,7 @@ PlacedTensor read_gguf_tensor(GgufCursor& cursor) {
 void place_gguf_tensors(std::vector<PlacedTensor>& tensors, std::span<const std::byte> data,
                         std::uint64_t alignment, const std::string& file) {
   const auto fail = [&](const PlacedTensor& t, const std::string& what) {
-    throw FormatError(fmt::format("tensor {} ({}): {}", quote(t.tensor.name), file, what));
+    throw FormatError("tensor {} ({}): {}", quote(t.tensor.name), file, what);
   };
   std::vector<PlacedTensor*> order;
   for (PlacedTensor& t : tensors) {
@@ -172,8 +172,8 @@ bool begins_as_gguf(std::span<const std::byte> bytes) {
 
 GgufFile parse_gguf(std::span<const std::byte> bytes, const std::string& file) {
   if (!begins_as_gguf(bytes)) {
-    throw FormatError(fmt::format(
-        "{}: expected a GGUF file, which begins with \"GGUF\", found other bytes", file));
+    throw FormatError("{}: expected a GGUF file, which begins with \"GGUF\", found other bytes",
+                      file);
   }
   GgufCursor cursor(bytes, file);
   cursor.skip(kGgufMagic.size());

@@ -29,8 +29,8 @@ bool GgufMetadata::add(std::string_view name, GgufValue value) {
 
 void GgufMetadata::refuse(std::string_view name, std::string_view expected) const {
   const auto it = values_.find(name);
-  throw FormatError(fmt::format("{} ({}): expected {}, found {}", name, file_, expected,
-                                it == values_.end() ? "nothing" : describe(it->second)));
+  throw FormatError("{} ({}): expected {}, found {}", name, file_, expected,
+                    it == values_.end() ? "nothing" : describe(it->second));
 }
 
 template <class T>

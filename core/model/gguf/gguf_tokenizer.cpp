@@ -46,9 +46,8 @@ class GgufTokenizerReader {
  private:
   [[noreturn]] void refuse_kind(std::string_view name, std::string_view expected) const {
     const auto it = meta_.values().find(ggml_key(name));
-    throw ConfigError(fmt::format("{} ({}): expected {}, found {}", ggml_key(name), meta_.file(),
-                                  expected,
-                                  it == meta_.values().end() ? "nothing" : describe(it->second)));
+    throw ConfigError("{} ({}): expected {}, found {}", ggml_key(name), meta_.file(), expected,
+                      it == meta_.values().end() ? "nothing" : describe(it->second));
   }
 
   void read_byte_level() {
@@ -118,8 +117,8 @@ class GgufTokenizerReader {
     for (std::size_t i = 0; i < tokens->size(); ++i) {
       std::string content((*tokens)[i]);
       if (first_invalid_utf8(content)) {
-        throw FormatError(fmt::format("{}[{}] ({}): expected UTF-8, found {}", ggml_key("tokens"),
-                                      i, meta_.file(), quote(content)));
+        throw FormatError("{}[{}] ({}): expected UTF-8, found {}", ggml_key("tokens"), i,
+                          meta_.file(), quote(content));
       }
       if (respells_spaces && content.find_first_not_of(' ') == std::string::npos) {
         content = replace_all(content, " ", kWordMark);
@@ -140,10 +139,8 @@ class GgufTokenizerReader {
         return fmt::format("{}[{}] ({})", ggml_key("merges"), i, meta_.file());
       };
       const std::size_t space = merge.find(' ', 1);
-      if (space == std::string_view::npos) {
-        throw FormatError(
-            fmt::format("{}: expected two tokens \"a b\", found {}", name(), quote(merge)));
-      }
+      if (space == std::string_view::npos)
+        throw FormatError("{}: expected two tokens \"a b\", found {}", name(), quote(merge));
       add_merge(std::string(merge.substr(0, space)), std::string(merge.substr(space + 1)),
                 vocabulary, name, parts_.bpe);
     }

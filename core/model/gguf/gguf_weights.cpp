@@ -134,8 +134,8 @@ class Renamer {
     if (is_neox() && name.part == "attn_qkv") entry.order = {config_.n_q, 3, config_.d_head};
     const Index span = entry.order.n_outer * entry.order.n_inner * entry.order.unit;
     if (entry.shape.front() % span != 0) {
-      throw FormatError(fmt::format("tensor {} ({}): expected a multiple of {} rows, found {}",
-                                    quote(name.part), entry.file, span, entry.shape.front()));
+      throw FormatError("tensor {} ({}): expected a multiple of {} rows, found {}",
+                        quote(name.part), entry.file, span, entry.shape.front());
     }
   }
 
@@ -159,10 +159,8 @@ class Renamer {
 
   void put(std::string name, WeightEntry entry) {
     const auto [it, is_new] = entries_.try_emplace(std::move(name), std::move(entry));
-    if (!is_new) {
-      throw FormatError(
-          fmt::format("tensor {} is given twice ({})", quote(it->first), it->second.file));
-    }
+    if (!is_new)
+      throw FormatError("tensor {} is given twice ({})", quote(it->first), it->second.file);
   }
 
   const ModelConfig& config_;

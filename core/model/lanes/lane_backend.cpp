@@ -416,9 +416,8 @@ class LaneBackend final : public Backend {
 
   std::unique_ptr<BackendCall> begin(Index n_tok, KvStore& store, ThreadPool& pool) const override {
     auto* cache = dynamic_cast<KvCache*>(&store);
-    if (cache == nullptr) {
+    if (cache == nullptr)
       throw ConfigError("the lane backend fills a KvCache, and found the store of another backend");
-    }
     return std::make_unique<LaneCall>(model_, n_tok, *cache, cache->lists(), pool);
   }
 

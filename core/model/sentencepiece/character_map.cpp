@@ -1,7 +1,5 @@
 #include "core/model/sentencepiece/character_map.hpp"
 
-#include <fmt/format.h>
-
 #include "core/base/error.hpp"
 #include "core/base/utf8.hpp"
 
@@ -42,9 +40,8 @@ CharacterMap::CharacterMap(std::string_view blob, const std::string& where) {
   const std::uint32_t n_bytes = blob.size() < 4 ? 0 : word_at(blob, 0);
   if (n_bytes < 4 || n_bytes % 4 != 0 || n_bytes > blob.size() - 4) {
     throw FormatError(
-        fmt::format("precompiled_charsmap ({}): expected a trie within its {} bytes, found one of "
-                    "{}",
-                    where, blob.size(), n_bytes));
+        "precompiled_charsmap ({}): expected a trie within its {} bytes, found one of {}", where,
+        blob.size(), n_bytes);
   }
   for (std::size_t at = 4; at < 4 + std::size_t{n_bytes}; at += 4) {
     units_.push_back(word_at(blob, at));
@@ -52,9 +49,8 @@ CharacterMap::CharacterMap(std::string_view blob, const std::string& where) {
   texts_ = blob.substr(4 + std::size_t{n_bytes});
   if (first_invalid_utf8(texts_) || (!texts_.empty() && texts_.back() != '\0')) {
     throw FormatError(
-        fmt::format("precompiled_charsmap ({}): expected texts in UTF-8, each with a zero byte "
-                    "behind it",
-                    where));
+        "precompiled_charsmap ({}): expected texts in UTF-8, each with a zero byte behind it",
+        where);
   }
 }
 

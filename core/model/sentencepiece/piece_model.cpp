@@ -1,7 +1,5 @@
 #include "core/model/sentencepiece/piece_model.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "core/base/error.hpp"
@@ -43,8 +41,8 @@ Piece read_piece(ProtobufMessage fields, std::size_t id, const std::string& wher
       case in_piece::kKind: {
         const std::int64_t kind = fields.integer();
         if (kind < 1 || kind > 6) {
-          throw FormatError(
-              fmt::format("piece {} ({}): expected a kind from 1 to 6, found {}", id, where, kind));
+          throw FormatError("piece {} ({}): expected a kind from 1 to 6, found {}", id, where,
+                            kind);
         }
         piece.kind = static_cast<Piece::Kind>(kind);
         break;
@@ -54,9 +52,8 @@ Piece read_piece(ProtobufMessage fields, std::size_t id, const std::string& wher
     }
   }
   if (piece.text.empty() || first_invalid_utf8(piece.text) || !std::isfinite(piece.score)) {
-    throw FormatError(
-        fmt::format("piece {} ({}): expected text in UTF-8 and a finite score, found {} and {}", id,
-                    where, quote(piece.text), piece.score));
+    throw FormatError("piece {} ({}): expected text in UTF-8 and a finite score, found {} and {}",
+                      id, where, quote(piece.text), piece.score);
   }
   return piece;
 }
@@ -67,17 +64,15 @@ void read_trainer(ProtobufMessage fields, const std::string& where, PieceModel& 
       case in_trainer::kKind: {
         const std::int64_t kind = fields.integer();
         if (kind != 1 && kind != 2) {
-          throw ConfigError(fmt::format(
-              "model_type ({}): expected 1 (unigram) or 2 (BPE), found {}", where, kind));
+          throw ConfigError("model_type ({}): expected 1 (unigram) or 2 (BPE), found {}", where,
+                            kind);
         }
         model.kind = static_cast<PieceModel::Kind>(kind);
         break;
       }
       case in_trainer::kSpaceAsSuffix:
-        if (fields.boolean()) {
-          throw ConfigError(
-              fmt::format("treat_whitespace_as_suffix ({}): expected false, found true", where));
-        }
+        if (fields.boolean())
+          throw ConfigError("treat_whitespace_as_suffix ({}): expected false, found true", where);
         break;
       case in_trainer::kByteFallback:
         model.has_byte_fallback = fields.boolean();
@@ -126,9 +121,8 @@ PieceModel parse_piece_model(std::string_view bytes, const std::string& where) {
   while (fields.next()) {
     switch (fields.field()) {
       case in_model::kPiece:
-        if (model.pieces.size() == kMostPieces) {
-          throw FormatError(fmt::format("{}: expected at most {} pieces", where, kMostPieces));
-        }
+        if (model.pieces.size() == kMostPieces)
+          throw FormatError("{}: expected at most {} pieces", where, kMostPieces);
         model.pieces.push_back(read_piece(fields.message(), model.pieces.size(), where));
         break;
       case in_model::kTrainer:
@@ -141,9 +135,8 @@ PieceModel parse_piece_model(std::string_view bytes, const std::string& where) {
         break;
     }
   }
-  if (model.pieces.empty()) {
-    throw FormatError(fmt::format("{}: expected a SentencePiece model, found no pieces", where));
-  }
+  if (model.pieces.empty())
+    throw FormatError("{}: expected a SentencePiece model, found no pieces", where);
   return model;
 }
 

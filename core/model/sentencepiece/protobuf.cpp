@@ -83,7 +83,7 @@ void ProtobufMessage::require(Kind kind, std::string_view expected) const {
 }
 
 void ProtobufMessage::fail(const std::string& what) const {
-  throw FormatError(fmt::format("{}: no protocol buffer: {}", where_, what));
+  throw FormatError("{}: no protocol buffer: {}", where_, what);
 }
 
 }  // namespace kvscope

@@ -26,8 +26,8 @@ class SentencePieceReader {
                       vocabulary_, parts_);
     }
     if (vocabulary_.id_from_content.size() != model_.pieces.size()) {
-      throw FormatError(fmt::format("{}: expected each piece once, found {} among {}", where_,
-                                    vocabulary_.id_from_content.size(), model_.pieces.size()));
+      throw FormatError("{}: expected each piece once, found {} among {}", where_,
+                        vocabulary_.id_from_content.size(), model_.pieces.size());
     }
     find_byte_tokens(vocabulary_, model_.has_byte_fallback, parts_.bpe);
     parts_.bpe.unknown_id = id_of(model_.unknown_id);
@@ -53,8 +53,8 @@ class SentencePieceReader {
   void add_unigram() {
     UnigramTables tables;
     if (!parts_.bpe.unknown_id) {
-      throw FormatError(fmt::format("unk_id ({}): expected the number of a piece, found {}", where_,
-                                    model_.unknown_id));
+      throw FormatError("unk_id ({}): expected the number of a piece, found {}", where_,
+                        model_.unknown_id);
     }
     tables.unknown_id = *parts_.bpe.unknown_id;
     for (std::size_t i = 0; i < model_.pieces.size(); ++i) {
@@ -66,7 +66,7 @@ class SentencePieceReader {
     }
     if (model_.has_byte_fallback) {
       for (const auto& id : parts_.bpe.id_from_byte) {
-        if (!id) throw FormatError(fmt::format("{}: expected pieces for all 256 bytes", where_));
+        if (!id) throw FormatError("{}: expected pieces for all 256 bytes", where_);
         tables.byte_ids.push_back(*id);
       }
     }
@@ -82,8 +82,8 @@ class SentencePieceReader {
       const Piece& piece = model_.pieces[i];
       if (piece.kind == Piece::Kind::unused) {
         throw ConfigError(
-            fmt::format("piece {} ({}): expected none that is unused (5) in a BPE model, found {}",
-                        i, where_, quote(piece.text)));
+            "piece {} ({}): expected none that is unused (5) in a BPE model, found {}", i, where_,
+            quote(piece.text));
       }
       const bool is_normal = piece.kind == Piece::Kind::normal;
       texts.emplace_back(is_normal ? piece.text : std::string_view());

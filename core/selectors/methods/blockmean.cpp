@@ -115,14 +115,14 @@ class BlockMean final : public Selector {
 
   void configure() override {
     if (stride_ > kernel_) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "blockmean: stride: expected at most kernel = {} (windows must cover all keys), found {}",
-          kernel_, stride_));
+          kernel_, stride_);
     }
     if ((score_ == BlockScore::softmax) == (pool_ == BlockPool::mean)) {
-      throw ConfigError(fmt::format("blockmean: pool: expected {} with score={}, found {}",
-                                    score_ == BlockScore::softmax ? "sum or max" : "mean",
-                                    enum_name(score_), enum_name(pool_)));
+      throw ConfigError("blockmean: pool: expected {} with score={}, found {}",
+                        score_ == BlockScore::softmax ? "sum or max" : "mean", enum_name(score_),
+                        enum_name(pool_));
     }
     if (compressed_ && owner_ == BlockOwner::q_head) {
       throw ConfigError(
@@ -213,9 +213,9 @@ class BlockMean final : public Selector {
   /// What the lists leave out joins each answer.
   void add_compressed(const SelectCall& call, std::span<Selection> answers) const {
     if (call.v.empty()) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "blockmean: compressed=true needs recorded values (V), which are missing in layer {}",
-          call.layer));
+          call.layer);
     }
     std::vector<const KeyPools*> keys;
     std::vector<const KeyPools*> values;

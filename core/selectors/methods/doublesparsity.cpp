@@ -176,16 +176,16 @@ class DoubleSparsity final : public SharedScoreSelector {
   std::vector<Index> channels_of(const SelectCall& call, Index kv_head) const {
     const auto it = ranked_.find(call.layer);
     if (it == ranked_.end() || it->second.size() <= static_cast<std::size_t>(kv_head)) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "doublesparsity: layer {} has no channels: calibrate it on a text, or name a file with "
           "channels=FILE (kvscope fit doublesparsity TRACE --out FILE)",
-          call.layer));
+          call.layer);
     }
     const std::vector<Index>& ranked = it->second[static_cast<std::size_t>(kv_head)];
     if (static_cast<Index>(ranked.size()) != call.k.dim(2)) {
-      throw ShapeError(fmt::format(
+      throw ShapeError(
           "doublesparsity: calibrated with keys of {} channels, found keys of {} in layer {}",
-          ranked.size(), call.k.dim(2), call.layer));
+          ranked.size(), call.k.dim(2), call.layer);
     }
     std::vector<Index> best(ranked.begin(), ranked.begin() + n_channels(call));
     std::sort(best.begin(), best.end());

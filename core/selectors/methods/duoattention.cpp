@@ -85,9 +85,9 @@ class DuoAttention final : public Selector {
     const Index n_cut = n_sink_ + n_recent_;
     if (info.n_tokens <= n_cut) {
       throw ConfigError(
-          fmt::format("duoattention: {} has {} tokens, expected more than n-sink + n-recent = {}: "
-                      "otherwise no head loses a key",
-                      text.where(), info.n_tokens, n_cut));
+          "duoattention: {} has {} tokens, expected more than n-sink + n-recent = {}: "
+          "otherwise no head loses a key",
+          text.where(), info.n_tokens, n_cut);
     }
     const std::vector<Index> layers = full_attention_layers(text, name());
     const std::vector<Index> positions = evenly_spaced(n_cut, info.n_tokens, fit_rows_);
@@ -233,9 +233,9 @@ class DuoAttention final : public Selector {
     const auto it = retrieves_.find(call.layer);
     if (it == retrieves_.end() || static_cast<Index>(it->second.size()) != call.k.dim(0)) {
       throw ConfigError(
-          fmt::format("duoattention: layer {} has no gates: calibrate it on a text, or name a file "
-                      "with gates=FILE (kvscope fit duoattention TRACE --out FILE)",
-                      call.layer));
+          "duoattention: layer {} has no gates: calibrate it on a text, or name a file "
+          "with gates=FILE (kvscope fit duoattention TRACE --out FILE)",
+          call.layer);
     }
     return it->second;
   }

@@ -65,7 +65,6 @@
 // fp8 one power of two scales a vector (DeepSeek's kernel: an f32 factor per vector, which is what
 // is counted); nothing is rotated before it (DeepSeek: a Hadamard matrix). Blocks with dead keys
 // keep their index key; blocks without a living key do not compete.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
@@ -169,9 +168,8 @@ class Indexer final : public Selector {
     if (!file_.is_named()) return;
     learned_ = load_index(file_, shape);
     if (d_index_ > learned_.rank()) {
-      throw ConfigError(
-          fmt::format("indexer: d-index: expected at most the {} channels of {}, found {}",
-                      learned_.rank(), index_, d_index_));
+      throw ConfigError("indexer: d-index: expected at most the {} channels of {}, found {}",
+                        learned_.rank(), index_, d_index_);
     }
   }
 
@@ -185,9 +183,9 @@ class Indexer final : public Selector {
                       : vectors_.learned(call, maps_of(call), learned_.is_shared, width());
     const Index n_owners = owners_of(call);
     if (index.n_heads() % n_owners != 0) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "indexer: {} index heads do not serve {} lists: expected a multiple; take another owner",
-          index.n_heads(), n_owners));
+          index.n_heads(), n_owners);
     }
     const Index n_heads = index.n_heads() / n_owners;
     const Index rows = std::max<Index>(1, kIndexRows / n_heads);
@@ -305,17 +303,17 @@ class Indexer final : public Selector {
   const IndexMaps& maps_of(const SelectCall& call) const {
     const auto it = learned_.maps.find(call.layer);
     if (it == learned_.maps.end()) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "indexer: layer {} has no index: calibrate it on a text, or name a file with index=FILE "
           "(kvscope fit indexer TRACE --out FILE)",
-          call.layer));
+          call.layer);
     }
     const auto n_kv = static_cast<std::size_t>(call.k.dim(0));
     if (it->second.of_keys.size() != n_kv || it->second.of_keys.front().dim(1) != call.k.dim(2)) {
       throw ShapeError(
-          fmt::format("indexer: learned for {} KV heads of {} channels, found {} of {} in layer {}",
-                      it->second.of_keys.size(), it->second.of_keys.front().dim(1), n_kv,
-                      call.k.dim(2), call.layer));
+          "indexer: learned for {} KV heads of {} channels, found {} of {} in layer {}",
+          it->second.of_keys.size(), it->second.of_keys.front().dim(1), n_kv, call.k.dim(2),
+          call.layer);
     }
     return it->second;
   }

@@ -111,8 +111,8 @@ class Kascade final : public Selector {
     for (const std::string& word : split_words(anchors_, '/')) {
       const auto layer = number_from<Index>(word);
       if (!layer || *layer < 0 || (!anchor_layers_.empty() && *layer <= anchor_layers_.back())) {
-        throw ConfigError(fmt::format(
-            "kascade: anchors: expected ascending layers as 0/2/8, found \"{}\"", anchors_));
+        throw ConfigError("kascade: anchors: expected ascending layers as 0/2/8, found \"{}\"",
+                          anchors_);
       }
       anchor_layers_.push_back(*layer);
     }

@@ -22,7 +22,6 @@
 // chunk is forced beside the budget. Where a selection layer has a sliding window, the next layer
 // without one takes its part. Lists live in the call's context, one per budget: nothing of an
 // earlier token can be used by accident. Keys that only some KV heads still hold stay with those.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -197,10 +196,10 @@ class LessIsMore final : public Selector {
     const CrossLayerContext& context = context_of(call);
     const auto it = context.lists.find(key_of(budget));
     if (it == context.lists.end()) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "lessismore: layer {} uses the list that layer {} makes in the same call, which was "
           "not run before it",
-          call.layer, first_layer_));
+          call.layer, first_layer_);
     }
     const TokenRange visible = call_range(call);
     const Parts parts = parts_of(budget, scored_range(call).size());

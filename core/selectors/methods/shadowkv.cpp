@@ -189,11 +189,11 @@ class ShadowKv final : public Selector {
   LowRankKeys& low_rank_of(const SelectCall& call) const {
     const auto rotation = rotations_.find(call.layer);
     if (rotation == rotations_.end()) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "shadowkv: how keys turn in layer {} is not known: calibrate on a text with keys before "
           "rotation (kvscope record --capture k-pre-rope), or name a file with rotation=FILE "
           "(kvscope fit shadowkv TRACE --out FILE)",
-          call.layer));
+          call.layer);
     }
     return engine_of(call).kept<LowRankKeys>(this, call.layer, /*kv_head=*/0, [&] {
       return LowRankKeys(rotation->second, rank_share_);

@@ -80,9 +80,9 @@ class SkipSoftmax final : public Selector {
   void configure() override {
     if (goes_by_target() && lambda_ > 0.0) {
       throw ConfigError(
-          fmt::format("skip-softmax: lambda: expected 0 with by=target or fit=FILE, which say the "
-                      "threshold, found {}",
-                      lambda_));
+          "skip-softmax: lambda: expected 0 with by=target or fit=FILE, which say the "
+          "threshold, found {}",
+          lambda_);
     }
   }
   SelectorCaps caps() const override {
@@ -98,8 +98,8 @@ class SkipSoftmax final : public Selector {
   void calibrate(const TraceSource& text, std::span<const Index>, ThreadPool& pool) override {
     const TraceInfo& info = text.info();
     if (info.n_tokens < Index{1} << (kBins + 1)) {
-      throw ConfigError(fmt::format("skip-softmax: {} has {} tokens, expected at least {}",
-                                    text.where(), info.n_tokens, Index{1} << (kBins + 1)));
+      throw ConfigError("skip-softmax: {} has {} tokens, expected at least {}", text.where(),
+                        info.n_tokens, Index{1} << (kBins + 1));
     }
     const std::vector<Index> layers = full_attention_layers(text, name());
     const std::vector<Index> ends = context_ends(info.n_tokens);
@@ -142,9 +142,9 @@ class SkipSoftmax final : public Selector {
     is_fitted_ = true;
     if (of_prefill_ || of_decode_) return;
     throw ConfigError(
-        fmt::format("skip-softmax: on {} no threshold skips between a tenth and nine tenths of the "
-                    "tiles: expected a longer text, or smaller tiles (block-q, block-k)",
-                    text.where()));
+        "skip-softmax: on {} no threshold skips between a tenth and nine tenths of the "
+        "tiles: expected a longer text, or smaller tiles (block-q, block-k)",
+        text.where());
   }
   Learned learned() const override {
     Learned out;

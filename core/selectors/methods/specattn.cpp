@@ -22,7 +22,6 @@
 // (layer j of n to floor(j n_draft / n), the default, since it needs no calibration); the monotone
 // map of least KL divergence, which is the paper's, comes from the layer map analysis. Decode with
 // one draft row works the same. block_mass takes the nucleus of sums over blocks instead.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
@@ -117,9 +116,8 @@ class SpecAttn final : public Selector {
         map_.draft_of(call.layer, shape_.n_layers, static_cast<Index>(call.draft_rows.size()));
     const Tensor<float>& rows = call.draft_rows[static_cast<std::size_t>(draft_layer)];
     if (rows.shape().rank != 2 || rows.dim(0) < 1 || rows.dim(1) > call_range(call).end) {
-      throw ShapeError(
-          fmt::format("specattn: draft rows {}, expected [n >= 1, at most {} positions]",
-                      to_string(rows.shape()), call_range(call).end));
+      throw ShapeError("specattn: draft rows {}, expected [n >= 1, at most {} positions]",
+                       to_string(rows.shape()), call_range(call).end);
     }
     return rows;
   }

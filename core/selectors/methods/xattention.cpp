@@ -65,8 +65,8 @@ class XAttention final : public Selector {
   void configure() override {
     step_ = std::min(stride_, block_);
     if (block_ % step_ != 0) {
-      throw ConfigError(fmt::format(
-          "xattention: block: expected a multiple of stride = {}, found {}", step_, block_));
+      throw ConfigError("xattention: block: expected a multiple of stride = {}, found {}", step_,
+                        block_);
     }
   }
   SelectorCaps caps() const override { return block_share_caps(sizes_, block_); }

@@ -2,11 +2,8 @@
 // as CSV (compare_csv.cpp): one line per cell or key, with every digit.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "analysis/plot/figure.hpp"
+#include "core/base/vocabulary.hpp"
 #include "gui/model/compare/compare_kept.hpp"
 #include "gui/model/compare/compare_query.hpp"
 #include "gui/model/compare/compare_sides.hpp"

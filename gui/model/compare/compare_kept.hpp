@@ -2,11 +2,8 @@
 // difference costs in attention.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "analysis/sweep/sweep_rows.hpp"
+#include "core/base/vocabulary.hpp"
 #include "gui/model/methods/kept_rows.hpp"
 
 namespace kvscope::gui {

@@ -1,7 +1,5 @@
 #include "gui/model/compare/compare_query.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -74,8 +72,8 @@ QueryKeys compare_query_keys(const TraceSource& trace, Index layer, Index q_head
   const KeptRow* left = a.nearest(query);
   const KeptRow* right = left != nullptr ? b.nearest(left->pos) : nullptr;
   if (right == nullptr || left->pos != right->pos) {
-    throw ConfigError(fmt::format(
-        "no query near position {} was measured on both sides: choose another one", query));
+    throw ConfigError("no query near position {} was measured on both sides: choose another one",
+                      query);
   }
   return split_keys(attention_row(trace, layer, q_head, left->pos), left->keys, right->keys);
 }

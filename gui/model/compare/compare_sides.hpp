@@ -1,11 +1,7 @@
 // What is compared with what: two methods, two budgets or two traces, as requests for both sides.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/model/methods/kept_rows.hpp"
 #include "gui/model/session/session.hpp"
 

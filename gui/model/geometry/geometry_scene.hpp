@@ -2,12 +2,9 @@
 // screen and as a figure in a file.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "analysis/plot/figure.hpp"
 #include "analysis/plot/theme.hpp"
+#include "core/base/vocabulary.hpp"
 #include "gui/model/geometry/geometry_view.hpp"
 #include "gui/model/geometry/orbit.hpp"
 #include "gui/model/methods/kept_rows.hpp"

@@ -11,10 +11,7 @@
 // shown meanwhile. Asking with a key that the cache holds is instant.
 #pragma once
 
-#include <memory>
-#include <string>
-#include <utility>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/cache.hpp"
 #include "gui/model/jobs/jobs.hpp"
 

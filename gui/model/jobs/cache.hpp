@@ -1,14 +1,12 @@
 // What was computed or read lately, kept up to a limit in bytes: going back to a layer is instant.
 #pragma once
 
-#include <cstddef>
 #include <list>
-#include <memory>
 #include <mutex>
-#include <string>
-#include <string_view>
 #include <typeindex>
 #include <unordered_map>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

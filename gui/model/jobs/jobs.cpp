@@ -1,7 +1,6 @@
 #include "gui/model/jobs/jobs.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <deque>

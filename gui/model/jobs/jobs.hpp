@@ -5,17 +5,12 @@
 #pragma once
 
 #include <any>
-#include <cstdint>
-#include <functional>
-#include <memory>
 #include <stop_token>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "core/base/fields.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/progress.hpp"
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

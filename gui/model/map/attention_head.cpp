@@ -1,7 +1,5 @@
 #include "gui/model/map/attention_head.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -91,16 +89,15 @@ std::shared_ptr<const AttentionHead> AttentionHead::load(const TraceSource& trac
                                                          Index q_head, std::stop_token stop) {
   const TraceInfo& info = trace.info();
   if (!info.capture.qkv) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: {} holds no queries and keys, from which weights are computed; record it with qkv",
-        kName, trace.where()));
+        kName, trace.where());
   }
   info.layer_slot(layer);
   info.q_slot(q_head);
   const MapGrid grid{info.n_tokens, info.rows, window_of(info, layer)};
-  if (grid.n_tokens == 0 || grid.rows.size() <= 0) {
-    throw ConfigError(fmt::format("{}: {} holds no queries", kName, trace.where()));
-  }
+  if (grid.n_tokens == 0 || grid.rows.size() <= 0)
+    throw ConfigError("{}: {} holds no queries", kName, trace.where());
   check_stop(stop, kName);
   Tensor<float> q = trace.read_q(layer, q_head, grid.rows);
   check_stop(stop, kName);

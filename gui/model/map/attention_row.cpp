@@ -1,7 +1,5 @@
 #include "gui/model/map/attention_row.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -17,9 +15,8 @@ AttentionRow attention_row(const TraceSource& trace, Index layer, Index q_head, 
   info.layer_slot(layer);
   info.q_slot(q_head);
   if (query < info.rows.begin || query >= info.rows.end) {
-    throw ConfigError(
-        fmt::format("{}: the query at position {} was not recorded, expected {} to {}",
-                    trace.where(), query, info.rows.begin, info.rows.end - 1));
+    throw ConfigError("{}: the query at position {} was not recorded, expected {} to {}",
+                      trace.where(), query, info.rows.begin, info.rows.end - 1);
   }
   AttentionRow row;
   row.query = query;

@@ -1,11 +1,9 @@
 // One exact attention row: how much a query of a head looks at every key before it.
 #pragma once
 
-#include <memory>
 #include <stop_token>
-#include <string>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "core/trace/source.hpp"
 
 namespace kvscope::gui {

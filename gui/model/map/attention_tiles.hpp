@@ -6,11 +6,7 @@
 // and is kept in the shared cache: going back to a head shows what there was.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/async_value.hpp"
 #include "gui/model/map/map_tile.hpp"
 #include "gui/model/map/map_view.hpp"

@@ -1,12 +1,10 @@
 #include "gui/model/map/map_tile.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <utility>
 
 namespace kvscope::gui {
 

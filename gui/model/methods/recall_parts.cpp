@@ -177,8 +177,8 @@ void add_opened(RecallPicture& picture, const RecallQuestion& question,
       // on an axis of tokens.
       const std::string& along = figure.panels.front().x.label;
       if (along != panel.x.label)
-        throw ConfigError(fmt::format("it runs along \"{}\", the curves here along \"{}\"", along,
-                                      panel.x.label));
+        throw ConfigError("it runs along \"{}\", the curves here along \"{}\"", along,
+                          panel.x.label);
     } catch (const ConfigError& e) {  // other layers, heads, phases or axes
       picture.notes.push_back(fmt::format("Nothing of {} is shown: {}.", sweep.name, e.what()));
       continue;

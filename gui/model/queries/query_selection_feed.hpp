@@ -2,10 +2,7 @@
 // one layer after another, the correlations of all heads.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-
+#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/async_value.hpp"
 #include "gui/model/queries/query_selection_view.hpp"
 #include "gui/model/session/session.hpp"

@@ -75,10 +75,10 @@ plot::Figure scatter_figure(const QuerySelectionHead& head, Index layer, Index q
                             const QuerySelectionSwitches& switches, const ChunkPicks* picks) {
   DrawnQueries points = query_points(head, switches);
   if (points.s_q.empty()) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "Layer {}, query head {}: no query has both an S_q and a largest weight; count the sink, "
         "or fewer recent keys out.",
-        layer, q_head));
+        layer, q_head);
   }
   const std::size_t n = points.s_q.size();
   const QueryCorrelation& correlation = head.correlation(switches.span);

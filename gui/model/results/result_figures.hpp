@@ -2,14 +2,8 @@
 // columns.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "analysis/figures/figure_kind.hpp"
+#include "core/base/vocabulary.hpp"
 #include "gui/model/results/table_view.hpp"
 
 namespace kvscope::gui {

@@ -46,9 +46,9 @@ Table array_table(const ResultView& result, const std::string& name) {
   const Index n = count_of(spec.shape);
   if (n > kMostListed) {
     throw ConfigError(
-        fmt::format("{} holds {} numbers, more than the {} that are listed here: read it with h5py "
-                    "or another HDF5 reader",
-                    name, n, kMostListed));
+        "{} holds {} numbers, more than the {} that are listed here: read it with h5py "
+        "or another HDF5 reader",
+        name, n, kMostListed);
   }
   Table table(fmt::format("{}: {}", result.name(), name));
   const bool has_axes = spec.axes.size() == static_cast<std::size_t>(spec.shape.rank);

@@ -7,7 +7,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/base/shell_word.hpp"
 #include "core/model/model_stores.hpp"
 #include "gui/model/session/session.hpp"
 
@@ -22,8 +21,7 @@ constexpr const char* kWhere = "kvscope help --json";
 
 std::string word_at(const Json& json, const char* key) {
   if (!json.is_object() || !json.contains(key) || !json[key].is_string())
-    throw FormatError(
-        fmt::format("{}: expected a text \"{}\": is kvscope of another version?", kWhere, key));
+    throw FormatError("{}: expected a text \"{}\": is kvscope of another version?", kWhere, key);
   return json[key].get<std::string>();
 }
 
@@ -72,7 +70,7 @@ const CommandOption* CommandSpec::find(std::string_view option) const {
 
 std::vector<CommandSpec> read_commands(const std::string& text) {
   const Json json = parse_ordered_json(text, kWhere);
-  if (!json.is_array()) throw FormatError(fmt::format("{}: expected a list of commands", kWhere));
+  if (!json.is_array()) throw FormatError("{}: expected a list of commands", kWhere);
   std::vector<CommandSpec> commands;
   for (const Json& entry : json) {
     CommandSpec command;
@@ -95,7 +93,7 @@ std::vector<CommandSpec> read_commands(const std::string& text) {
     });
     commands.push_back(std::move(command));
   }
-  if (commands.empty()) throw FormatError(fmt::format("{}: no command was listed", kWhere));
+  if (commands.empty()) throw FormatError("{}: no command was listed", kWhere);
   return commands;
 }
 
@@ -131,12 +129,6 @@ std::vector<std::string> command_words(std::string_view command,
     if (!value.empty()) words.push_back(value);
   }
   return words;
-}
-
-std::string command_line_of(const std::vector<std::string>& words) {
-  std::string line = "kvscope";
-  for (const std::string& word : words) line += " " + shell_word(word);
-  return line;
 }
 
 CommandValues suggested_values(const CommandSpec& command, const Session& session) {

@@ -4,12 +4,9 @@
 
 #include <filesystem>
 #include <map>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "core/base/fields.hpp"
+#include "core/base/shell_word.hpp"
 
 namespace kvscope::gui {
 
@@ -52,9 +49,6 @@ using CommandOptions = std::vector<std::pair<std::string, std::string>>;
 std::vector<std::string> command_words(std::string_view command,
                                        const std::vector<std::string>& arguments,
                                        const CommandOptions& options);
-
-/// "kvscope record --max-tokens 2048 ...", as a shell takes it.
-std::string command_line_of(const std::vector<std::string>& words);
 
 /// What a command should be asked about what is open: its trace, the second one as the draft, the
 /// selected methods and budget, and a file beside the trace that is not there yet.

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <utility>
 
 #include "analysis/base/checked_lines.hpp"
-#include "core/base/error.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "core/base/lists.hpp"
 #include "gui/model/runs/child_program.hpp"
 
@@ -37,11 +35,6 @@ struct RunQueue::Catalogue {
 };
 
 namespace {
-
-// Of the program's exit codes (analysis/cli/exit_code.hpp), those after which its results stand.
-constexpr int kOk = 0;
-constexpr int kPartlyFailed = 4;
-constexpr int kCheckFailed = 5;
 
 bool is_file(const fs::path& file) {
   std::error_code error;
@@ -143,8 +136,7 @@ void RunQueue::start(Run run) {
         heard->said = std::move(end.out);
         heard->kept = std::move(kept);
         if (is_whole) return end.code;
-        if (end.signal != 0)
-          throw IoError(fmt::format("{} was killed (signal {})", words[1], end.signal));
+        if (end.signal != 0) throw IoError("{} was killed (signal {})", words[1], end.signal);
         throw IoError(heard->last.empty()
                           ? fmt::format("{} ended with code {} and no word", words[1], end.code)
                           : heard->last);
@@ -258,9 +250,9 @@ const std::vector<CommandSpec>& RunQueue::commands() {
           const ProgramEnd end = run_program(
               {program, "help", "--json"}, [](const std::string&) {}, context.stop);
           if (end.code != kOk) {
-            throw IoError(fmt::format(
+            throw IoError(
                 "{} does not tell its commands (code {}): it should be of this program's version",
-                program, end.code));
+                program, end.code);
           }
           return read_commands(end.out);
         },

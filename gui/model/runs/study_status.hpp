@@ -1,12 +1,9 @@
 // How far a study is: what kvscope study status --json says.
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "gui/model/jobs/jobs.hpp"
 
 namespace kvscope::gui {

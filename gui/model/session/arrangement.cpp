@@ -54,13 +54,11 @@ Place parse(const Json& json, int depth) {
   const bool is_split = json.is_object() && json.contains("split") && json["split"].is_string() &&
                         json.contains("parts") && json["parts"].is_array() &&
                         json["parts"].size() == 2;
-  if (!is_split) {
+  if (!is_split)
     throw ConfigError("layout: expected a panel's name, or {\"split\", \"share\", \"parts\": [2]}");
-  }
   const auto kind = json["split"].get<std::string>();
-  if (kind != "columns" && kind != "rows") {
+  if (kind != "columns" && kind != "rows")
     throw ConfigError("layout: split: expected columns or rows, found \"" + kind + "\"");
-  }
   const double share =
       json.contains("share") && json["share"].is_number() ? json["share"].get<double>() : 0.5;
   Place place;

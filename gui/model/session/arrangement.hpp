@@ -2,12 +2,9 @@
 // JSON.
 #pragma once
 
-#include <array>
-#include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <string_view>
-#include <vector>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
+#include "core/base/vocabulary.hpp"
 #include "gui/model/session/selection.hpp"
 
 namespace kvscope::gui {

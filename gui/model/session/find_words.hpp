@@ -2,9 +2,7 @@
 // order.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

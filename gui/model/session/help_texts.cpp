@@ -100,8 +100,7 @@ constexpr HelpText kQuerySelection[] = {
      "queries spread their weight over fewer keys: the partial correlation holds it fixed.",
      "QuoKA, figure 2 (c)"},
     {"Score of a key",
-     "Ŝ(t) = max_j  p_j·k_t/|k_t|,   p_j = mean over the group's heads of "
-     "q_hj/|q_hj|",
+     "Ŝ(t) = max_j  p_j·k_t/|k_t|,   p_j = mean over the group's heads of q_hj/|q_hj|",
      "Slot j holds each head's j-th chosen query; the mean is not normalised again. The keys "
      "with the largest Ŝ are kept, one list for the KV head and the whole chunk.",
      "QuoKA, algorithm 1, lines 5 to 12"},

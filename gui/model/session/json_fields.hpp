@@ -1,7 +1,6 @@
 // Option structs out of JSON, the other way of fields_to_json: what is missing keeps its value.
 #pragma once
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -21,8 +20,7 @@ void fields_from_json(const nlohmann::ordered_json& json, Options& options) {
     if (!json.contains(key)) return;
     const auto& found = json[key];
     const auto fail = [&] {
-      throw ConfigError(
-          fmt::format("{}: expected {}, found {}", key, expected_text(value), found.dump()));
+      throw ConfigError("{}: expected {}, found {}", key, expected_text(value), found.dump());
     };
     if constexpr (std::same_as<T, EnumRef> || std::same_as<T, std::string>) {
       if (!found.is_string()) fail();

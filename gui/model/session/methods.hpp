@@ -2,11 +2,7 @@
 // one can tick: what they are called and how they work, and why one may not answer here.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "gui/model/session/selection.hpp"
 

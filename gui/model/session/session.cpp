@@ -114,13 +114,11 @@ void Session::load(const fs::path& path, const fs::path& replaces) {
     std::error_code error;
     // Every failure becomes a value here, so that the session learns of it as of a success.
     try {
-      if (!fs::exists(path, error)) {
-        throw IoError(fmt::format("{}: no such file; it may have been moved since", path.string()));
-      }
+      if (!fs::exists(path, error))
+        throw IoError("{}: no such file; it may have been moved since", path.string());
       if (fs::is_directory(path, error)) {
-        throw IoError(
-            fmt::format("{} is a folder; open a trace (.h5) or a result (.h5, .csv, .json) in it",
-                        path.string()));
+        throw IoError("{} is a folder; open a trace (.h5) or a result (.h5, .csv, .json) in it",
+                      path.string());
       }
       check_regular_file(path);  // a session that names a device must not fill the memory
       if (!is_table(path)) {

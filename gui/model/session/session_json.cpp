@@ -1,5 +1,4 @@
 // A session as JSON: files by uuid and path, what is selected, the sliders.
-#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
@@ -66,13 +65,11 @@ Json Session::to_json(const fs::path& base) const {
 }
 
 void Session::apply(const Json& json, const fs::path& base) {
-  if (!json.is_object() || text_of(json, "kind") != "kvscope-session") {
+  if (!json.is_object() || text_of(json, "kind") != "kvscope-session")
     throw ConfigError("not a session of kvscope-explorer: expected \"kind\": \"kvscope-session\"");
-  }
   if (number_of(json, "version", 0) > kSessionVersion) {
-    throw ConfigError(
-        fmt::format("the session was saved by a newer kvscope-explorer (version {}, known is {})",
-                    number_of(json, "version", 0), kSessionVersion));
+    throw ConfigError("the session was saved by a newer kvscope-explorer (version {}, known is {})",
+                      number_of(json, "version", 0), kSessionVersion);
   }
   Snapshot wanted = state_;
   const Json selection = json.contains("selection") ? json["selection"] : Json::object();

@@ -1,16 +1,13 @@
 // What the explorer remembers between its runs, in the user's configuration folder.
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "analysis/plot/theme.hpp"
 #include "core/base/fields.hpp"
+#include "core/base/vocabulary.hpp"
 #include "gui/model/session/arrangement.hpp"
 
 namespace kvscope::gui {

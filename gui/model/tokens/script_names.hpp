@@ -1,9 +1,7 @@
 // Names of scripts, for a sentence on what of a text is not drawn as it is written.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <string_view>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

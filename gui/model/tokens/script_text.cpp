@@ -1,9 +1,6 @@
 #include "gui/model/tokens/script_text.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
-#include <utility>
 
 #include "gui/model/tokens/token_lines.hpp"
 

@@ -2,9 +2,7 @@
 // right to left. No shaping engine: letters stand in reading order, Arabic ones joined.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <map>
 #include <mutex>
-#include <utility>
 
 #include "analysis/base/statistics.hpp"
 #include "analysis/figures/selection.hpp"
@@ -130,10 +128,10 @@ TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
     };
     options.on_answer = [&](const AnsweredCall& answer) {
       if (answer.selection.summaries.empty() && answer.selection.log_weights().empty()) return;
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{} answers with summaries or weighted keys, whose output error is not measured token by "
           "token: shade by mass, or see output_error_rel of kvscope sweep",
-          request.of.spec));
+          request.of.spec);
     };
   }
   std::vector<Mean> sums(static_cast<std::size_t>(info.n_tokens));

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include "analysis/base/analysis.hpp"
 #include "analysis/base/layer_arrays.hpp"
@@ -149,9 +147,9 @@ MethodAnswers method_answers(const TraceSource& trace, const TraceSource* draft,
     call.selection = copied(answer.selection, owner);
     bytes += list_bytes(call.selection);
     if (bytes > kMostAnswers) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "the lists of {} take more than {} MiB here: choose fewer heads (this head, this layer)",
-          request.of.spec, kMostAnswers >> 20));
+          request.of.spec, kMostAnswers >> 20);
     }
   };
   const std::vector<Index> layers =

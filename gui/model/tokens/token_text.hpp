@@ -1,9 +1,7 @@
 // Tokens as people read them: bytes made printable, and found again by search.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

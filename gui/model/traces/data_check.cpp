@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "analysis/base/analysis.hpp"
@@ -164,9 +163,8 @@ std::string group_check_key(Index layer, Index kv_head) {
 GroupCheck check_group(const Document& document, Index layer, Index kv_head, JobContext& job) {
   const TraceFile& file = document.file();
   const TraceInfo& info = document.info();
-  if (!info.capture.qkv) {
-    throw ConfigError(fmt::format("{}: holds no q, k and v to check", document.path().string()));
-  }
+  if (!info.capture.qkv)
+    throw ConfigError("{}: holds no q, k and v to check", document.path().string());
   info.layer_slot(layer);
   info.kv_slot(kv_head);
   GroupCheck check;

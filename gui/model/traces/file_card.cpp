@@ -6,8 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <span>
 
 #include "analysis/base/base64.hpp"
 #include "analysis/kinds/heads.hpp"

@@ -2,10 +2,9 @@
 // open.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <string>
-#include <vector>
+
+#include "core/base/vocabulary.hpp"
 
 namespace kvscope::gui {
 

@@ -2,13 +2,7 @@
 // heads.
 #pragma once
 
-#include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
+#include "core/base/vocabulary.hpp"
 #include "core/trace/info.hpp"
 #include "gui/model/traces/document.hpp"
 

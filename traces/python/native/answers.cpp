@@ -81,17 +81,17 @@ Selection best_keys(const std::string& method, const SelectCall& call, ListOwner
                     Index page_size, std::span<const double> scores, Index n_rows, Index width) {
   const Index n_lists = n_owners(call, owner);
   if (n_rows != n_lists || (width != call.pos_begin && width != call.k.dim(1))) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "selector {}: its scores have shape [{}, {}], expected [{}, {}] (one row per {}, one score "
         "per key before the call) or [{}, {}] (the call's own keys too); {}",
         method, n_rows, width, n_lists, call.pos_begin, words_for(owner), n_lists, call.k.dim(1),
-        words_of(call)));
+        words_of(call));
   }
   if (call.budget.kind == Budget::Kind::mass) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "selector {}: a budget of kind p says how much weight to keep, not how many keys: expected "
         "the keys themselves, found scores; {}",
-        method, words_of(call)));
+        method, words_of(call));
   }
   std::vector<KeyList> lists;
   std::vector<double> of_candidates;
@@ -104,8 +104,8 @@ Selection best_keys(const std::string& method, const SelectCall& call, ListOwner
       const double score = row[static_cast<std::size_t>(pos)];
       if (std::isnan(score)) {
         throw ConfigError(
-            fmt::format("selector {}: the score of position {} in {} is NaN, expected a number; {}",
-                        method, pos, list_words(owner, i), words_of(call)));
+            "selector {}: the score of position {} in {} is NaN, expected a number; {}", method,
+            pos, list_words(owner, i), words_of(call));
       }
       of_candidates.push_back(score);
     }
@@ -118,14 +118,13 @@ Selection best_keys(const std::string& method, const SelectCall& call, ListOwner
 Selection stated_keys(const std::string& method, const SelectCall& call, ListOwner owner,
                       Index page_size, std::vector<std::vector<Index>> lists) {
   const auto broken = [&](Index index, const std::string& what) {
-    return ConfigError(fmt::format("selector {}: {} {}; {}", method, list_words(owner, index), what,
-                                   words_of(call)));
+    return ConfigError("selector {}: {} {}; {}", method, list_words(owner, index), what,
+                       words_of(call));
   };
   const Index n_lists = n_owners(call, owner);
   if (static_cast<Index>(lists.size()) != n_lists) {
-    throw ConfigError(
-        fmt::format("selector {}: it returned {} lists of keys, expected {}, one per {}; {}",
-                    method, lists.size(), n_lists, words_for(owner), words_of(call)));
+    throw ConfigError("selector {}: it returned {} lists of keys, expected {}, one per {}; {}",
+                      method, lists.size(), n_lists, words_for(owner), words_of(call));
   }
   const Index n_ctx = call.k.dim(1);
   std::vector<KeyList> checked;

@@ -28,10 +28,8 @@ const Selection& SelectionHolder::get() const {
 }
 
 const SelectCall& CallState::get() const {
-  if (call == nullptr) {
-    throw ConfigError(
-        fmt::format("selector {}: the call that this object belongs to is over", method));
-  }
+  if (call == nullptr)
+    throw ConfigError("selector {}: the call that this object belongs to is over", method);
   return *call;
 }
 
@@ -72,8 +70,8 @@ HolderPtr top_of_call(const CallBudget& budget, const InputArray<double>& scores
   CallState& state = *budget.state;
   const bool is_row = scores.ndim() == 1;
   if (scores.ndim() != 1 && scores.ndim() != 2) {
-    throw ConfigError(fmt::format("selector {}: its scores have {} axes, expected [owners, keys]",
-                                  state.method, scores.ndim()));
+    throw ConfigError("selector {}: its scores have {} axes, expected [owners, keys]", state.method,
+                      scores.ndim());
   }
   auto holder = std::make_shared<SelectionHolder>();
   holder->selection = best_keys(state.method, state.get(), state.owner, state.page_size,

@@ -1,7 +1,5 @@
 #include "traces/python/native/python_rows.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/base/error.hpp"
@@ -24,8 +22,8 @@ nb::list arrays_of(std::span<const std::span<const KeyPos>> lists) {
 std::span<const double> numbers_of(const nb::handle& answer, std::size_t n) {
   const auto numbers = nb::cast<Numbers>(answer);
   if (numbers.size() != n) {
-    throw ShapeError(fmt::format("an answer of rows in Python: expected {} numbers, found {}", n,
-                                 numbers.size()));
+    throw ShapeError("an answer of rows in Python: expected {} numbers, found {}", n,
+                     numbers.size());
   }
   return {numbers.data(), n};
 }
@@ -39,8 +37,8 @@ std::vector<double> row_of(const nb::handle& answer, std::size_t n) {
 nb::list rows_of(const nb::object& answer, Index n_kv) {
   nb::list rows(answer);
   if (static_cast<Index>(nb::len(rows)) != n_kv) {
-    throw ShapeError(fmt::format("an answer of rows in Python: expected {} rows, found {}", n_kv,
-                                 nb::len(rows)));
+    throw ShapeError("an answer of rows in Python: expected {} rows, found {}", n_kv,
+                     nb::len(rows));
   }
   return rows;
 }

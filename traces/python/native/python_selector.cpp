@@ -99,10 +99,10 @@ class PythonSelector final : public Selector {
       state->call = nullptr;
       return {flops, bytes, metadata};
     } catch (const nb::cast_error&) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "selector {}: its cost: expected three numbers (FLOPs of scoring, bytes read to score, "
           "bytes of metadata)",
-          definition_.name));
+          definition_.name);
     } catch (nb::python_error& error) {
       const std::string words =
           fmt::format("selector {}: its cost: {}", definition_.name, one_line(error));
@@ -155,10 +155,10 @@ class PythonSelector final : public Selector {
     // The engine's memory must not be seen again: whoever keeps an array of the call
     // keeps its view.
     if (Py_REFCNT(view.ptr()) > 1) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "selector {}: the function keeps the call or one of its arrays beyond the call, where "
           "its memory is used for other things: expected a copy (call.k.copy()); {}",
-          definition_.name, words_of(call)));
+          definition_.name, words_of(call));
     }
   }
 
@@ -173,14 +173,12 @@ class PythonSelector final : public Selector {
 
   Selection taken(SelectionHolder& holder, const SelectCall& call) const {
     if (holder.is_gone) {
-      throw ConfigError(
-          fmt::format("selector {}: it returned the same selection twice, expected a new one; {}",
-                      definition_.name, words_of(call)));
+      throw ConfigError("selector {}: it returned the same selection twice, expected a new one; {}",
+                        definition_.name, words_of(call));
     }
     if (holder.selection.n_tok != call.n_tok) {
-      throw ConfigError(
-          fmt::format("selector {}: it returned a selection of {} queries, expected {}; {}",
-                      definition_.name, holder.selection.n_tok, call.n_tok, words_of(call)));
+      throw ConfigError("selector {}: it returned a selection of {} queries, expected {}; {}",
+                        definition_.name, holder.selection.n_tok, call.n_tok, words_of(call));
     }
     holder.is_gone = true;
     return std::move(holder.selection);
@@ -218,11 +216,11 @@ class PythonSelector final : public Selector {
     method.caps = method.selector->caps();
     if (method.caps.permanent || method.caps.needs_probs || method.caps.needs_calibration ||
         method.caps.needs_draft) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "selector {}: {} evicts, votes with softmax weights, learns from a text or needs a draft "
           "model, so that a function cannot ask it: expected a method that answers each call by "
           "itself",
-          definition_.name, spec));
+          definition_.name, spec);
     }
     method.selector->reset(shape_);
     return builtins_.emplace(spec, std::move(method)).first->second;
@@ -250,7 +248,7 @@ Enum enum_of(const std::string& word, std::initializer_list<std::pair<const char
     if (word == name) return value;
     all += fmt::format("{}{}", all.empty() ? "" : ", ", name);
   }
-  throw ConfigError(fmt::format("{}: expected one of {}, found {}", what, all, word));
+  throw ConfigError("{}: expected one of {}, found {}", what, all, word);
 }
 
 /// Adds a function to the registry. `options`: (name, help, default, expected) each; `parse` makes

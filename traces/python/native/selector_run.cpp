@@ -1,6 +1,5 @@
 // One selector on its way through a sequence whose tensors Python holds: the call protocol of
 // core/selectors/selector.hpp, for the conformance suite and for models that run in Python.
-#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -33,7 +32,7 @@ Phase phase_of(const std::string& word) {
   for (std::size_t i = 0; i < EnumNames<Phase>::value.size(); ++i) {
     if (word == EnumNames<Phase>::value[i]) return static_cast<Phase>(i);
   }
-  throw ConfigError(fmt::format("phase: expected prefill, decode or verify, found {}", word));
+  throw ConfigError("phase: expected prefill, decode or verify, found {}", word);
 }
 
 /// Keys or values that come a few at a time.
@@ -47,9 +46,9 @@ class GrowingRows {
   void append(TensorView<const float> rows, Index n_keys, const AttentionShape& shape) {
     const Shape expected{shape.n_kv, n_keys - n_, shape.d_head};
     if (rows.shape() != expected) {
-      throw ShapeError(fmt::format(
+      throw ShapeError(
           "keys or values that the run does not have yet: expected the shape {}, found {}",
-          to_string(expected), to_string(rows.shape())));
+          to_string(expected), to_string(rows.shape()));
     }
     if (rows_.count() == 0 || n_keys > rows_.dim(1)) {
       auto more = Tensor<float>::uninitialized(
@@ -138,10 +137,10 @@ class Run {
                       const std::optional<InputArray<float>>& q) {
     const HostRows needed = run_->host_rows();
     if (needed == HostRows::all || (needed == HostRows::queries && !q)) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "a call about rows in Python: {} looks at {} itself (expected one budget, f32=True, and "
           "q where caps() say host_rows=queries)",
-          run_->selector().name(), needed == HostRows::all ? "keys" : "queries"));
+          run_->selector().name(), needed == HostRows::all ? "keys" : "queries");
     }
     const PythonRows rows(object, run_->shape(), run_->n_keys());
     LayerCall call = shapes_of_call(layer);
@@ -184,10 +183,10 @@ class Run {
     shape.score_scale = score_scale;
     shape.score_cap = score_cap;
     if (n_layers < 1 || n_kv < 1 || n_q < n_kv || n_q % n_kv != 0 || d_head < 1) {
-      throw ShapeError(fmt::format(
+      throw ShapeError(
           "a run of {} layers, {} query heads, {} KV heads and {} channels: expected at least one "
           "of each, and query heads a multiple of KV heads",
-          n_layers, n_q, n_kv, d_head));
+          n_layers, n_q, n_kv, d_head);
     }
     std::vector<Budget> parsed;
     for (const std::string& text : budgets) parsed.push_back(Budget::parse(text));

@@ -1,5 +1,4 @@
 // Recorded traces: every read is one slice of the file, as the analyses read it.
-#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -49,8 +48,8 @@ NumpyArray<double> attention_rows(const TraceFile& trace, Index layer, Index q_h
     const nb::gil_scoped_release released;
     for (const Index pos : positions) {
       if (pos >= info.rows.begin && pos < info.rows.end) continue;
-      throw ConfigError(fmt::format("{}: position {}: expected one of the recorded rows, {} to {}",
-                                    trace.where(), pos, info.rows.begin, info.rows.end - 1));
+      throw ConfigError("{}: position {}: expected one of the recorded rows, {} to {}",
+                        trace.where(), pos, info.rows.begin, info.rows.end - 1);
     }
     info.layer_slot(layer);  // throws for what is not recorded, before the window is read
     info.q_slot(q_head);

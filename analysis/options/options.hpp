@@ -1,24 +1,52 @@
-// A command's options: declared once with name, help and target; parsing, help, completion and
-// manual follow.
+// A program's or command's options: declared once with name, help, target, range and what they
+// exclude or need; parsing, help, completion and manual follow.
 //
 //   OptionSet options;
 //   options.flag("json", "print the report as JSON", json);
 //   options.add("chunk", "N", "tokens per prefill call", chunk);  // default: the target's value
 //   options.fields(quoka_options);  // a struct whose members are options
+//   options.exclude({"json", "csv"});
 //   options.parse(args);
 #pragma once
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
-#include "analysis/cli/exit_code.hpp"
+#include "analysis/options/exit_code.hpp"
 #include "core/base/fields.hpp"
 #include "core/base/vocabulary.hpp"
 
-namespace kvscope::cli {
+namespace kvscope {
+
+/// Limits whose ends may be left out.
+struct Range : Limits {
+  constexpr Range(Limits limits = {}, bool leaves_min = false, bool leaves_max = false)
+      : Limits(limits), is_above_min(leaves_min), is_below_max(leaves_max) {}
+  bool is_some() const { return !std::isinf(min) || !std::isinf(max); }
+  /// Throws UsageError that names --`option` unless the value lies within.
+  template <class T>
+  void check(std::string_view option, T value) const {
+    check(option, static_cast<double>(value), fmt::format("{}", value));
+  }
+  void check(std::string_view option, double value, const std::string& shown) const;
+
+  bool is_above_min;
+  bool is_below_max;
+};
+/// (low, high]
+constexpr Range above(double low, double high = std::numeric_limits<double>::infinity()) {
+  return {{low, high}, /*leaves_min=*/true};
+}
+/// [low, high)
+constexpr Range below(double low, double high) {
+  return {{low, high}, /*leaves_min=*/false, /*leaves_max=*/true};
+}
 
 /// What a value is, so that shells can complete it.
 enum class ValueKind { text, file, folder };
+
+using Words = std::vector<std::string>;
 
 /// One option or positional argument as the user sees it.
 struct OptionSpec {
@@ -27,27 +55,37 @@ struct OptionSpec {
   std::string help;
   std::string default_text;  // empty: none worth showing
   std::string bare_value;    // what --name means where none of `choices` follows; empty: an error
-  std::vector<std::string> choices;
+  Words choices;
+  std::string
+      missing;  // "expected a file ...": what is said where it is not given; empty: it may be
   ValueKind kind = ValueKind::text;
   char short_name = '\0';
   bool repeatable = false;
   bool required = false;  // positional arguments only
   std::function<void(std::string_view)> set;
+
+  /// It must be given; `what` says what is expected ("expected a file ...").
+  OptionSpec& needed(std::string what) {
+    missing = std::move(what);
+    return *this;
+  }
+  /// The help with what else there is to say of the value: its choices and default.
+  std::string explanation() const;
 };
 
 class OptionSet {
  public:
-  OptionSet();  // --help is there from the start
+  explicit OptionSet(std::string program = "kvscope");  // --help is there from the start
 
   /// --name without a value.
   void flag(std::string name, std::string help, bool& target);
 
   /// --name VALUE. T: number, enum with EnumNames, text, path, std::optional of these, or
   /// std::vector of texts or paths (which makes the option repeatable). Setting a number checks
-  /// its limits.
+  /// its range.
   template <class T>
   OptionSpec& add(std::string name, std::string placeholder, std::string help, T& target,
-                  Limits limits = {});
+                  const Range& range = {});
 
   /// Every option of a struct (core/base/fields.hpp); parse() checks their ranges.
   template <class Options>
@@ -59,6 +97,17 @@ class OptionSet {
 
   /// The option's name of an earlier version: accepted for one more, with a remark.
   void renamed(std::string old_name, std::string name);
+
+  /// No two of these together; `why` is the rest of the sentence (": ...").
+  void exclude(const Words& names, std::string why = "") { exclude_each(names, names, why); }
+  /// None of these together with one of `others`.
+  void exclude_each(Words names, Words others, std::string why = "");
+  /// None of these without one of `needed`.
+  void need(Words names, Words needed, std::string why = "");
+  /// Called by parse() before rules and ranges are looked at, for values from elsewhere.
+  void then(std::function<void(OptionSet&)> more) { more_ = std::move(more); }
+  /// A value from elsewhere than the command line.
+  void give(const OptionSpec& spec, std::string_view text);
 
   /// What who gave an argument too many may have meant, as the end of a sentence.
   void advise_argument(std::string advice) { argument_advice_ = std::move(advice); }
@@ -73,25 +122,35 @@ class OptionSet {
   bool given(std::string_view name) const;
 
   /// Sentences about what was given by an earlier name, for standard error.
-  const std::vector<std::string>& remarks() const { return remarks_; }
+  const Words& remarks() const { return remarks_; }
   /// What was given as words of a command line: the command's own, arguments, then options, in
   /// the order of declaration, without the options `but` names; arguments that begin with a dash
   /// stand last, behind "--". However it was typed, the same options give the same words.
-  std::vector<std::string> words(std::string_view command,
-                                 std::span<const std::string_view> but) const;
+  Words words(std::string_view command, std::span<const std::string_view> but) const;
   /// "kvscope NAME --a 1 --b 2": what was given, in the order of declaration, without the
   /// options `but` names and as a shell takes it. However it was typed, the same options give
   /// the same text.
   std::string command_line(std::string_view command, std::span<const std::string_view> but) const;
 
+  /// "Options:" and a line or more for each, without a command's frame.
+  std::string text() const;
+
   const std::vector<OptionSpec>& options() const { return options_; }
   const std::vector<OptionSpec>& positionals() const { return positionals_; }
 
  private:
+  struct Rule {
+    Words names;
+    Words others;
+    bool excludes;  // else the names need one of the others
+    std::string why;
+  };
   template <class T>
   static OptionSpec make_spec(std::string name, std::string placeholder, std::string help,
                               T& target);
   OptionSpec& add_spec(OptionSpec spec);
+  std::string shown(const std::string& name) const;
+  void check_rules() const;
   [[noreturn]] void fail_unexpected(const std::string& text) const;
   /// ": WORD stands where KIND is expected" if one of several words was left out; else nothing.
   static std::string taken_for_another(
@@ -99,11 +158,14 @@ class OptionSet {
 
   std::vector<OptionSpec> options_;
   std::vector<OptionSpec> positionals_;
+  std::vector<Rule> rules_;
   std::vector<std::function<void()>> checks_;
-  std::vector<std::string> given_;
+  std::function<void(OptionSet&)> more_;
+  Words given_;
   std::vector<std::pair<std::string, std::string>> values_;   // name, text; in the order given
   std::vector<std::pair<std::string, std::string>> renamed_;  // old name, name
-  std::vector<std::string> remarks_;
+  Words remarks_;
+  std::string program_;
   std::string argument_advice_;
   bool wants_help_ = false;
 };
@@ -192,28 +254,17 @@ OptionSpec OptionSet::make_spec(std::string name, std::string placeholder, std::
   return spec;
 }
 
-/// Throws UsageError that names --`option` unless the value is within the limits.
-template <class T>
-void check_range(std::string_view option, T value, Limits limits) {
-  const auto number = static_cast<double>(value);
-  if (number >= limits.min && number <= limits.max) return;
-  if (std::isinf(limits.max))
-    throw UsageError("--{}: expected at least {}, found {}", option, limits.min, value);
-  throw UsageError("--{}: expected a value in [{}, {}], found {}", option, limits.min, limits.max,
-                   value);
-}
-
 template <class T>
 OptionSpec& OptionSet::add(std::string name, std::string placeholder, std::string help, T& target,
-                           Limits limits) {
+                           const Range& range) {
   OptionSpec& spec =
       add_spec(make_spec(std::move(name), std::move(placeholder), std::move(help), target));
-  if (!std::isinf(limits.min)) {
+  if (range.is_some()) {
     spec.set = [name = spec.name, set = std::move(spec.set), &target,
-                limits](std::string_view text) {
+                range](std::string_view text) {
       set(text);
-      if constexpr (std::is_arithmetic_v<T>) check_range(name, target, limits);
-      if constexpr (requires { *target + 1; }) check_range(name, *target, limits);
+      if constexpr (std::is_arithmetic_v<T>) range.check(name, target);
+      if constexpr (requires { *target + 1; }) range.check(name, *target);
     };
   }
   return spec;
@@ -264,4 +315,4 @@ void OptionSet::fields(Options& target) {
 /// Puts options into the words of a command line, before a "--" if there is one.
 void insert_options(std::vector<std::string>& words, const std::vector<std::string>& more);
 
-}  // namespace kvscope::cli
+}  // namespace kvscope

@@ -1,14 +1,14 @@
-#include "analysis/cli/options.hpp"
+#include "analysis/options/options.hpp"
 
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <cassert>
+#include <sstream>
 
-#include "analysis/base/mapped.hpp"
-#include "analysis/cli/output.hpp"
+#include "core/base/shell_word.hpp"
 #include "core/base/suggest.hpp"
 
-namespace kvscope::cli {
+namespace kvscope {
 
 namespace po = boost::program_options;
 
@@ -24,24 +24,31 @@ std::string bare_name(std::string typed) {
   return typed.substr(0, typed.find('='));
 }
 
+/// As they are parsed and, for a program without a page of its own, printed: --help last.
 po::options_description describe(const std::vector<OptionSpec>& specs) {
-  po::options_description description;
-  for (const auto& spec : specs) {
+  po::options_description description("Options");
+  const auto add = [&](const OptionSpec& spec) {
     std::string name = spec.name;
     if (spec.short_name != '\0') name += fmt::format(",{}", spec.short_name);
-    if (spec.placeholder.empty()) {
-      description.add_options()(name.c_str(), po::value<std::vector<std::string>>()->zero_tokens());
-    } else {
-      description.add_options()(name.c_str(), po::value<std::vector<std::string>>());
-    }
-  }
-  description.add_options()(kPositionalKey, po::value<std::vector<std::string>>());
+    auto* const value = po::value<Words>();
+    spec.placeholder.empty() ? value->zero_tokens() : value->value_name(spec.placeholder);
+    description.add_options()(name.c_str(), value, spec.explanation().c_str());
+  };
+  std::for_each(specs.begin() + 1, specs.end(), add);
+  add(specs.front());
   return description;
 }
 
+Words names_of(const std::vector<OptionSpec>& specs) {
+  Words names;
+  for (const OptionSpec& spec : specs) names.push_back(spec.name);
+  return names;
+}
+
 po::parsed_options parse_with_boost(std::span<const std::string> args,
-                                    const po::options_description& description,
                                     const std::vector<OptionSpec>& specs) {
+  po::options_description description;
+  description.add(describe(specs)).add_options()(kPositionalKey, po::value<Words>());
   po::positional_options_description positional;
   positional.add(kPositionalKey, -1);
   using Style = po::command_line_style::style_t;
@@ -53,9 +60,9 @@ po::parsed_options parse_with_boost(std::span<const std::string> args,
         .style(style)
         .run();
   } catch (const po::unknown_option& error) {
-    const auto names = mapped<std::string>(specs, [&](const auto& spec) { return spec.name; });
     const std::string typed = error.get_option_name();
-    throw UsageError("unknown option {}{}", typed, did_you_mean(bare_name(typed), names, "--"));
+    throw UsageError("unknown option {}{}", typed,
+                     did_you_mean(bare_name(typed), names_of(specs), "--"));
   } catch (const po::error& error) {
     throw UsageError(error.what());
   }
@@ -69,7 +76,29 @@ std::string detail::dashed(std::string_view name) {
   return out;
 }
 
-OptionSet::OptionSet() {
+void Range::check(std::string_view option, double value, const std::string& shown) const {
+  const bool is_low = is_above_min ? !(value > min) : !(value >= min);
+  const bool is_high = is_below_max ? !(value < max) : !(value <= max);
+  if (!is_low && !is_high) return;
+  if (std::isinf(max))
+    throw UsageError("--{}: expected {} {}, found {}", option,
+                     is_above_min ? "more than" : "at least", min, shown);
+  throw UsageError("--{}: expected a value in {}{}, {}{}, found {}", option,
+                   is_above_min ? '(' : '[', min, max, is_below_max ? ')' : ']', shown);
+}
+
+std::string OptionSpec::explanation() const {
+  std::string text = help;
+  const auto is_named = [&](const std::string& choice) {
+    return text.find(choice) != std::string::npos;
+  };
+  if (!std::ranges::all_of(choices, is_named))
+    text += fmt::format(": {}", fmt::join(choices, ", "));
+  if (!default_text.empty()) text += fmt::format(" [{}]", default_text);
+  return text;
+}
+
+OptionSet::OptionSet(std::string program) : program_(std::move(program)) {
   OptionSpec help;
   help.name = "help";
   help.help = "print this text";
@@ -99,9 +128,8 @@ void OptionSet::renamed(std::string old_name, std::string name) {
   renamed_.emplace_back(std::move(old_name), std::move(name));
 }
 
-std::vector<std::string> OptionSet::words(std::string_view command,
-                                          std::span<const std::string_view> but) const {
-  std::vector<std::string> words;
+Words OptionSet::words(std::string_view command, std::span<const std::string_view> but) const {
+  Words words;
   for (std::size_t begin = 0; begin <= command.size();) {  // "simulate needle" is two
     const std::size_t end = std::min(command.find(' ', begin), command.size());
     words.emplace_back(command.substr(begin, end - begin));
@@ -122,7 +150,7 @@ std::vector<std::string> OptionSet::words(std::string_view command,
   const bool needs_end = std::any_of(first, words.end(), [](const std::string& word) {
     return word.size() > 1 && word[0] == '-';
   });
-  std::vector<std::string> arguments;
+  Words arguments;
   if (needs_end) {
     arguments.assign(first, words.end());
     words.resize(n_command);
@@ -135,19 +163,62 @@ std::vector<std::string> OptionSet::words(std::string_view command,
   return words;
 }
 
-void insert_options(std::vector<std::string>& words, const std::vector<std::string>& more) {
+void insert_options(Words& words, const Words& more) {
   words.insert(std::ranges::find(words, "--"), more.begin(), more.end());
 }
 
 std::string OptionSet::command_line(std::string_view command,
                                     std::span<const std::string_view> but) const {
-  std::string line = "kvscope";
-  for (const std::string& word : words(command, but)) line += " " + shell_word(word);
-  return line;
+  return command_line_of(words(command, but), program_);
+}
+
+std::string OptionSet::text() const {
+  std::ostringstream out;
+  out << describe(options_);
+  return out.str();
+}
+
+void OptionSet::exclude_each(Words names, Words others, std::string why) {
+  rules_.push_back({std::move(names), std::move(others), /*excludes=*/true, std::move(why)});
+}
+
+void OptionSet::need(Words names, Words needed, std::string why) {
+  rules_.push_back({std::move(names), std::move(needed), /*excludes=*/false, std::move(why)});
+}
+
+void OptionSet::give(const OptionSpec& spec, std::string_view text) {
+  spec.set(text);
+  given_.push_back(spec.name);
+}
+
+std::string OptionSet::shown(const std::string& name) const {
+  const bool is_argument =
+      std::ranges::find(positionals_, name, &OptionSpec::name) != positionals_.end();
+  return is_argument ? name : "--" + name;
+}
+
+void OptionSet::check_rules() const {
+  for (const OptionSpec& spec : options_) {
+    if (!spec.missing.empty() && !given(spec.name))
+      throw UsageError("--{} is missing: {}", spec.name, spec.missing);
+  }
+  for (const Rule& rule : rules_) {
+    for (const std::string& name : rule.names) {
+      if (!given(name)) continue;
+      const auto other = std::ranges::find_if(
+          rule.others, [&](const std::string& one) { return one != name && given(one); });
+      if (rule.excludes == (other == rule.others.end())) continue;
+      if (rule.excludes)
+        throw UsageError("{} and {} exclude each other{}", shown(name), shown(*other), rule.why);
+      Words needed;
+      for (const std::string& one : rule.others) needed.push_back(shown(one));
+      throw UsageError("{} needs {}{}", shown(name), fmt::join(needed, " or "), rule.why);
+    }
+  }
 }
 
 void OptionSet::fail_unexpected(const std::string& text) const {
-  const auto names = mapped<std::string>(positionals_, &OptionSpec::name);
+  const Words names = names_of(positionals_);
   throw UsageError(
       "unexpected argument \"{}\": expected {}{}", text,
       names.empty() ? "options alone" : fmt::format("{} and options", fmt::join(names, ", ")),
@@ -166,16 +237,15 @@ std::string OptionSet::taken_for_another(
 }
 
 void OptionSet::parse(std::span<const std::string> typed) {
-  const auto description = describe(options_);
-  std::vector<std::string> args(typed.begin(), typed.end());
+  Words args(typed.begin(), typed.end());
   for (std::string& arg : args) {
     if (arg == "--") break;
     for (const auto& [old_name, name] : renamed_) {
       if (arg != "--" + old_name && !arg.starts_with("--" + old_name + "=")) continue;
       arg.replace(2, old_name.size(), name);
       remarks_.push_back(
-          fmt::format("kvscope: --{} is called --{} now; the old name goes with the next version",
-                      old_name, name));
+          fmt::format("{}: --{} is called --{} now; the old name goes with the next version",
+                      program_, old_name, name));
     }
   }
   for (std::size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
@@ -186,9 +256,9 @@ void OptionSet::parse(std::span<const std::string> typed) {
       if (!has_value) args[i] += "=" + spec.bare_value;
     }
   }
-  const auto parsed = parse_with_boost(args, description, options_);
+  const auto parsed = parse_with_boost(args, options_);
 
-  std::vector<std::string> loose;
+  Words loose;
   std::vector<std::pair<const OptionSpec*, std::string>> values;
   for (const auto& option : parsed.options) {
     if (option.string_key == kPositionalKey) {
@@ -226,10 +296,12 @@ void OptionSet::parse(std::span<const std::string> typed) {
       spec->set(text);
       values_.emplace_back(spec->name, text);
     }
+    if (more_) more_(*this);
+    check_rules();
     for (const auto& check : checks_) check();
   } catch (const ConfigError& error) {
     throw UsageError(error.what());
   }
 }
 
-}  // namespace kvscope::cli
+}  // namespace kvscope

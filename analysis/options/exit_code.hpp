@@ -3,7 +3,7 @@
 
 #include "core/base/error.hpp"
 
-namespace kvscope::cli {
+namespace kvscope {
 
 enum ExitCode : int {
   kOk = 0,
@@ -37,4 +37,4 @@ auto as_usage(Parse&& parse) {
   }
 }
 
-}  // namespace kvscope::cli
+}  // namespace kvscope
