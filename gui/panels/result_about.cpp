@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/trace/result.hpp"
+#include "gui/panels/cell_table.hpp"
 #include "gui/panels/result_parts.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
@@ -121,17 +122,10 @@ std::optional<std::string> ResultAbout::draw(PanelContext& context, const Result
     while (clipper.Step()) {
       for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
         const TableSource& source = sources_[static_cast<std::size_t>(i)];
-        ImGui::TableNextRow();
-        ImGui::TableNextColumn();
-        if (ImGui::Selectable(source.name.c_str(), false, ImGuiSelectableFlags_SpanAllColumns)) {
-          wanted = source.name;
-        }
+        if (line_cell(source.name, false)) wanted = source.name;
         const std::string shape =
             source.shape.empty() ? fmt::format("{} lines", source.n_rows) : source.shape;
-        for (const std::string& text : {shape, source.axes, source.units, source.long_name}) {
-          ImGui::TableNextColumn();
-          ImGui::TextUnformatted(text.c_str());
-        }
+        cells({shape, source.axes, source.units, source.long_name});
       }
     }
     ImGui::EndTable();

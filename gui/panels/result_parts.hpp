@@ -61,7 +61,6 @@ class ResultTable {
 };
 
 /// A figure that a job makes.
-template <class Made>
 class ResultPicture {
  public:
   std::optional<plot::Figure> figure() const { return figure_.current(); }
@@ -96,16 +95,16 @@ class ResultPicture {
   }
 
   PanelFigure figure_;
-  std::shared_ptr<const Made> shown_;
+  std::shared_ptr<const MadeFigure> shown_;
 
  private:
-  AsyncValue<Made> slot_;
+  AsyncValue<MadeFigure> slot_;
   bool busy_ = false;
   bool failed_ = false;
 };
 
 /// Figures that the command line draws of such results.
-class ResultFigures : public ResultPicture<MadeFigure> {
+class ResultFigures : public ResultPicture {
  public:
   void draw(PanelContext& context, const ResultPtr& result);
   nlohmann::ordered_json options() const;
@@ -123,7 +122,7 @@ class ResultFigures : public ResultPicture<MadeFigure> {
 };
 
 /// Two columns against each other.
-class ResultPlot : public ResultPicture<FreePlot> {
+class ResultPlot : public ResultPicture {
  public:
   void draw(PanelContext& context, const ResultRows& rows, const std::string& filter_words);
   nlohmann::ordered_json options() const { return fields_to_json(options_); }

@@ -303,17 +303,14 @@ void ResultPlot::draw(PanelContext& context, const ResultRows& rows,
   const std::string key = fmt::format("plot/{}/{}", rows.key, fields_to_json(options_).dump());
   const bool is_shown =
       show(context, key, "Plot", size, [rows, options = options_, filter_words](JobContext&) {
-        return free_plot(rows.table(), rows.order->rows, options, filter_words);
+        return MadeFigure{free_plot(rows.table(), rows.order->rows, options, filter_words)};
       });
   const auto& hit = is_shown ? figure_.hit() : std::nullopt;
   if (!hit) return;
   auto lines = hit_lines(shown_->figure, *hit);
-  const bool is_point = hit->mark && hit->point && *hit->mark < shown_->rows_of_mark.size() &&
-                        *hit->point < shown_->rows_of_mark[*hit->mark].size();
-  if (is_point) {
-    const std::uint32_t row = shown_->rows_of_mark[*hit->mark][*hit->point];
-    const RowTarget target = target_of(rows.table(), row);
-    lines.emplace_back("line", fmt::format("{}", row + 1));
+  if (hit->of) {
+    const RowTarget target = target_of(rows.table(), *hit->of);
+    lines.emplace_back("line", fmt::format("{}", *hit->of + 1));
     if (!target.empty()) lines.emplace_back("click goes to", target.words());
     if (hit->clicked) go_to(context.session, target);
   }

@@ -12,6 +12,7 @@
 #include "core/base/number_text.hpp"
 #include "gui/model/runs/child_program.hpp"
 #include "gui/model/runs/study_status.hpp"
+#include "gui/panels/cell_table.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/widgets.hpp"
@@ -274,31 +275,28 @@ class StudyPanel final : public Panel {
   void draw_tasks(const Look& look, const StudyStatus& status) {
     constexpr ImGuiTableFlags kFlags =
         ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_SizingFixedFit;
-    constexpr const char* kColumns[] = {
-        "task", "", "items", "known", "failed", "to do", "processor time left", ""};
-    if (!ImGui::BeginTable("tasks", 8, kFlags)) return;
-    ImGui::TableNextRow();
-    for (const char* name : kColumns) {
-      ImGui::TableNextColumn();
-      ImGui::TextDisabled("%s", name);
-      if (name == kColumns[6])
-        help_tooltip("From what was measured of the same kind of work; unknown until then.");
-    }
+    const std::vector<CellColumn> columns = {
+        {"task"},
+        {""},
+        {"items"},
+        {"known"},
+        {"failed"},
+        {"to do"},
+        {"processor time left",
+         "From what was measured of the same kind of work; unknown until then."},
+        {""}};
+    if (!begin_cells("tasks", columns, kFlags)) return;
     for (const StudyTaskStatus& task : status.tasks) {
       ImGui::TableNextRow();
-      ImGui::TableNextColumn();
-      ImGui::TextUnformatted(task.task.c_str());
+      cells({task.task});
       ImGui::TableNextColumn();
       ImGui::BeginChild(task.task.c_str(), {look.px(90), ImGui::GetTextLineHeight()}, false,
                         ImGuiWindowFlags_NavFlattened | ImGuiWindowFlags_NoScrollbar);
       draw_share(look, task, ImGui::GetTextLineHeight() * 0.7f);
       ImGui::EndChild();
-      for (const std::size_t n : {task.items, task.known, task.failed, task.to_do}) {
-        ImGui::TableNextColumn();
-        ImGui::TextUnformatted(fmt::format("{}", n).c_str());
-      }
-      ImGui::TableNextColumn();
-      ImGui::TextUnformatted(task.to_do == 0 ? "" : time_words(task.seconds).c_str());
+      for (const std::size_t n : {task.items, task.known, task.failed, task.to_do})
+        cells({fmt::format("{}", n)});
+      cells({task.to_do == 0 ? "" : time_words(task.seconds)});
       ImGui::TableNextColumn();
       if (task.known == 0 || task.task == "record") continue;  // recordings are files of the store
       ImGui::PushID(task.task.c_str());

@@ -45,7 +45,7 @@ plot::ColourAxis colour_axis(const MapColours& colours, MapPooling pooling) {
   axis.axis.label =
       pooling == MapPooling::max ? "attention weight (max)" : "attention weight (mean)";
   axis.axis.range = colours.range();
-  if (colours.kind() == MapScaleKind::log10) axis.axis.scale = plot::ScaleKind::log10;
+  if (colours.kind() == MapScaleKind::log) axis.axis.scale = plot::ScaleKind::log10;
   return axis;
 }
 
@@ -118,7 +118,7 @@ std::optional<plot::Figure> map_figure(const MapPicture& picture, const MapGrid&
         any = true;
         if (colours.kind() == MapScaleKind::percentile) {
           value = static_cast<float>(colours.unit(static_cast<double>(value)));
-        } else if (colours.kind() == MapScaleKind::log10) {
+        } else if (colours.kind() == MapScaleKind::log) {
           value = std::max(value, static_cast<float>(colours.range().low));
         }
         map.values[static_cast<std::size_t>((row - rows.begin) * map.n_cols + col - cols.begin)] =

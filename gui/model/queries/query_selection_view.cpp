@@ -4,14 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "analysis/base/statistics.hpp"
-#include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/fields_json.hpp"
-#include "core/base/nan.hpp"
 
 namespace kvscope::gui {
 
@@ -122,7 +119,6 @@ std::string MeasureRequest::key() const {
 MeasuredQueries measure_queries(const TraceSource& trace, const MeasureRequest& request,
                                 JobContext& job) {
   const TraceInfo& info = trace.info();
-  const QuerySelectionOptions& options = request.options;
   require_full_qkv(trace, "query-selection");
   MeasuredQueries out;
   out.pos = request.positions;
@@ -137,25 +133,15 @@ MeasuredQueries measure_queries(const TraceSource& trace, const MeasureRequest& 
   const Index kv_head = request.q_head / info.group();
   const Tensor<float> q = trace.read_q(request.layer, request.q_head, {0, info.n_tokens});
   const Tensor<float> k = trace.read_k(request.layer, kv_head, {0, last + 1});
-  const auto by_prompt = query_scores(info, q.view(), QuerySpan::prompt, options.scoring());
-  const auto by_chunk = query_scores(info, q.view(), QuerySpan::chunk, options.scoring());
-  for (const Index pos : out.pos) {
-    out.prompt_s_q.push_back(by_prompt[static_cast<std::size_t>(pos)]);
-    out.chunk_s_q.push_back(by_chunk[static_cast<std::size_t>(pos)]);
-  }
-  out.log_max_weight.assign(out.pos.size(), kNan);
-  out.max_key.assign(out.pos.size(), -1);
   ScoreRowLoop loop(job.pool, job.stop, "query-selection");
-  loop.run(
-      q.view(), 0, out.pos, KeyTable(k.view()), info.score_rule(), window_of(info, request.layer),
-      [&](Index i, std::span<double> scores, TokenRange visible) {
-        const auto at = static_cast<std::size_t>(i);
-        const double lse = row_sums(scores, info.sink_logit(request.layer, request.q_head)).lse;
-        const LargestWeight largest =
-            largest_weight(scores, visible, options.counted_keys(visible), lse);
-        out.log_max_weight[at] = largest.log_weight;
-        out.max_key[at] = largest.key;
-      });
+  for (const QueryRow& query :
+       measure_query_rows(info, request.layer, request.q_head, q.view(), KeyTable(k.view()),
+                          out.pos, request.options, loop)) {
+    out.prompt_s_q.push_back(query.s_q[0]);
+    out.chunk_s_q.push_back(query.s_q[1]);
+    out.log_max_weight.push_back(query.log_max);
+    out.max_key.push_back(query.max_key);
+  }
   return out;
 }
 
