@@ -151,9 +151,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
 
   AsyncView<GeometryView> ask_geometry(PanelContext& context) {
     const Selection& selected = context.session.selection();
-    GeometryOptions options;
-    options.basis = switches_.basis;
-    options.span = switches_.span;
+    GeometryOptions options{.basis = switches_.basis, .span = switches_.span};
     // The chunk decides nothing unless S_q is compared with its mean.
     if (options.span == QuerySpan::chunk) options.chunk = context.session.parameters().chunk;
     const GeometryRequest request =
@@ -167,9 +165,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   std::shared_ptr<const QuerySelectionView> ask_weights(PanelContext& context) {
     if (switches_.colour != GeometryColour::max_weight) return nullptr;
     const Selection& selected = context.session.selection();
-    QuerySelectionRequest request;
-    request.layer = selected.layer;
-    request.q_heads = {selected.q_head};
+    QuerySelectionRequest request{.layer = selected.layer, .q_heads = {selected.q_head}};
     request.options.chunk = std::max<Index>(2, context.session.parameters().chunk);
     const Workbench bench = context.session.bench();
     if (auto known =

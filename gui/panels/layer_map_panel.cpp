@@ -137,15 +137,13 @@ class LayerMapPanel final : public FigurePanel<LayerMap, LayerMapSwitches> {
   // ---- what is asked for, and its figure ----
 
   LayerMapOptions options_of(const PanelContext& context) const {
-    LayerMapOptions options;
-    options.row_choice = switches_.row_choice;
-    options.rows = switches_.rows;
-    options.smoothing = switches_.smoothing;
-    options.drop_sink = switches_.drop_sink;
-    options.token_match = switches_.token_match;
-    options.dense_layers = context.session.parameters().dense_layers;
-    options.nucleus = context.session.parameters().nucleus;
-    return options;
+    return {.row_choice = switches_.row_choice,
+            .rows = switches_.rows,
+            .smoothing = switches_.smoothing,
+            .drop_sink = switches_.drop_sink,
+            .dense_layers = context.session.parameters().dense_layers,
+            .nucleus = context.session.parameters().nucleus,
+            .token_match = switches_.token_match};
   }
 
   std::shared_ptr<const Document> second_of(const Session& session) const override {

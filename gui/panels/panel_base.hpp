@@ -2,6 +2,7 @@
 // after the switches that sessions keep, the trace, what is still being computed, and the figure on
 // screen.
 //
+//   AskingPanel                     computes values: ask()
 //   TracePanel<Switches>            draw_trace(): what is drawn while a trace is open
 //   FigurePanel<Value, Switches>    question(): what to compute; make_picture(): its figure; then
 //                                   draw_over() and draw_below() say what stands on and under it
@@ -91,9 +92,27 @@ std::vector<PanelChoice> choices_of(const Switches& switches) {
   return all;
 }
 
+/// A panel that computes values. busy_ is set to false when a frame of it begins.
+class AskingPanel : public Panel {
+ public:
+  bool is_busy() const override { return busy_; }
+
+ protected:
+  /// As AsyncValue::ask.
+  template <class T, class... Asked>
+  AsyncView<T> ask(PanelContext& context, AsyncValue<T>& slot, const std::string& key,
+                   const JobRequest& request, Asked... asked) {
+    const auto view = slot.ask(context.session.bench(), key, request, std::move(asked)...);
+    busy_ = busy_ || view.is_pending();
+    return view;
+  }
+
+  bool busy_ = false;  // something is being computed
+};
+
 /// A panel about the selected trace. Switches list their fields (core/base/fields.hpp).
 template <class Switches>
-class TracePanel : public Panel {
+class TracePanel : public AskingPanel {
  public:
   void draw(PanelContext& context) final {
     busy_ = false;
@@ -143,22 +162,12 @@ class TracePanel : public Panel {
     return true;
   }
 
-  /// As AsyncValue::ask.
-  template <class T, class... Asked>
-  AsyncView<T> ask(PanelContext& context, AsyncValue<T>& slot, const std::string& key,
-                   const JobRequest& request, Asked... asked) {
-    const auto view = slot.ask(context.session.bench(), key, request, std::move(asked)...);
-    busy_ = busy_ || view.is_pending();
-    return view;
-  }
-
   Switches switches_;
   std::shared_ptr<const Document> document_;  // null while no trace is open
   std::shared_ptr<const Document> second_;    // second_of() in this frame
   std::string sources_;                       // the two, as keys of the cache begin
   std::string recordings_;                    // the two, whatever they have grown to
   PanelFigure figure_;
-  bool busy_ = false;  // something is being computed
 
  private:
   std::optional<std::pair<std::uint64_t, Switches>> asked_;  // at the last has_changed()

@@ -85,12 +85,11 @@ class QuestBoundsPanel final : public FigurePanel<QuestSteps, QuestSwitches> {
   std::optional<Question> question(PanelContext& context) override {
     const Selection& selection = context.session.selection();
     key_ = selection.key;
-    QuestRequest all;
-    all.layer = selection.layer;
-    all.q_head = selection.q_head;
-    all.page_size = context.session.parameters().page_size;
-    all.budget = context.session.parameters().budget;
-    all.steps = switches_.steps;
+    QuestRequest all{.layer = selection.layer,
+                     .q_head = selection.q_head,
+                     .page_size = context.session.parameters().page_size,
+                     .budget = context.session.parameters().budget,
+                     .steps = switches_.steps};
     QuestRequest one = all;
     one.query = selection.query;
     const JobRequest quick{fmt::format("Pages of position {}", *one.query), Lane::quick};

@@ -89,15 +89,9 @@ class RecallPanel final : public TracePanel<RecallOptions> {
 
  private:
   Extent extent() const {
-    switch (switches_.scope) {
-      case RecallScope::head:
-        return Extent::head;
-      case RecallScope::layer:
-        return Extent::layer;
-      case RecallScope::all_layers:
-        break;
-    }
-    return Extent::trace;
+    return switches_.scope == RecallScope::head    ? Extent::head
+           : switches_.scope == RecallScope::layer ? Extent::layer
+                                                   : Extent::trace;
   }
 
   /// The tables of all opened sweeps.
@@ -133,18 +127,17 @@ class RecallPanel final : public TracePanel<RecallOptions> {
     if (!has_changed(session)) return;
     const auto document = session.document();
     const TraceInfo& info = document->info();
-    RecallQuestion question;
-    question.trace = document->name();
-    question.layer = session.selection().layer;
-    question.q_head = session.selection().q_head;
-    question.layers = info.layers;
-    question.n_tokens = info.n_tokens;
-    question.phase = switches_.phase == RecallPhase::of_query  ? session.phase()
-                     : switches_.phase == RecallPhase::prefill ? Phase::prefill
-                                                               : Phase::decode;
-    question.selector = session.selection().selector;
-    question.parameters = session.parameters();
-    question.options = switches_;
+    RecallQuestion question{.trace = document->name(),
+                            .layer = session.selection().layer,
+                            .q_head = session.selection().q_head,
+                            .layers = info.layers,
+                            .n_tokens = info.n_tokens,
+                            .phase = switches_.phase == RecallPhase::of_query  ? session.phase()
+                                     : switches_.phase == RecallPhase::prefill ? Phase::prefill
+                                                                               : Phase::decode,
+                            .selector = session.selection().selector,
+                            .parameters = session.parameters(),
+                            .options = switches_};
     list_ = method_items(session.ticked(), question.parameters, question.phase,
                          session.second() != nullptr);
     for (const MethodItem& item : list_) {

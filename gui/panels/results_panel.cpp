@@ -31,7 +31,7 @@ std::string file_name(const ResultPtr& result) {
   return std::filesystem::path(result->name()).filename().string();
 }
 
-class ResultsPanel final : public Panel {
+class ResultsPanel final : public AskingPanel {
  public:
   PanelInfo info() const override {
     return {"results", "Results",
@@ -120,8 +120,6 @@ class ResultsPanel final : public Panel {
     opens_as_figure_ = !json.contains("show");
     if (json.contains("show")) is_figure_by_itself_ = false;
   }
-
-  bool is_busy() const override { return busy_; }
 
  private:
   void choose_result(const Session& session) {
@@ -232,14 +230,12 @@ class ResultsPanel final : public Panel {
     has_rows_ = false;
     ResultRows rows;
     const std::string source_key = result_key(result_) + options_.source;
-    const auto loaded =
-        loaded_.ask(context.session.bench(), "table/" + source_key,
-                    {fmt::format("Reading {} of {}", options_.source, file_name(result_)),
-                     Lane::quick, /*urgent=*/true},
-                    [result = result_, source = options_.source](JobContext&) {
-                      return LoadedTable{load_table(*result, source)};
-                    });
-    busy_ |= loaded.is_pending();
+    const auto loaded = ask(context, loaded_, "table/" + source_key,
+                            {fmt::format("Reading {} of {}", options_.source, file_name(result_)),
+                             Lane::quick, /*urgent=*/true},
+                            [result = result_, source = options_.source](JobContext&) {
+                              return LoadedTable{load_table(*result, source)};
+                            });
     // Another table's lines would be taken for this one's.
     if (!loaded.fresh) {
       report_job(context, loaded_, loaded.status, /*has_value=*/false, /*fresh=*/false);
@@ -247,12 +243,11 @@ class ResultsPanel final : public Panel {
     }
     rows.loaded = loaded.value;
     rows.key = fmt::format("{}/{}", source_key, arrangement_.key());
-    const auto order = order_.ask(
-        context.session.bench(), "order/" + rows.key, {"Sorting", Lane::quick, /*urgent=*/true},
-        [table = loaded.value, arrangement = arrangement_](JobContext& job) {
-          return arrange_rows(table->table, arrangement, job.stop);
-        });
-    busy_ |= order.is_pending();
+    const auto order =
+        ask(context, order_, "order/" + rows.key, {"Sorting", Lane::quick, /*urgent=*/true},
+            [table = loaded.value, arrangement = arrangement_](JobContext& job) {
+              return arrange_rows(table->table, arrangement, job.stop);
+            });
     if (order.fresh) {
       rows.order = order.value;
       last_ = rows;
@@ -279,7 +274,6 @@ class ResultsPanel final : public Panel {
   ResultPlot plot_;
   ResultAbout about_;
   bool has_rows_ = false;
-  bool busy_ = false;
 };
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "gui/model/runs/study_status.hpp"
 #include "gui/panels/cell_table.hpp"
 #include "gui/panels/landmarks.hpp"
-#include "gui/panels/panel.hpp"
+#include "gui/panels/panel_base.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -39,7 +39,7 @@ std::string time_words(const std::optional<double>& seconds) {
   return seconds ? seconds_text(*seconds) : "unknown";
 }
 
-class StudyPanel final : public Panel {
+class StudyPanel final : public AskingPanel {
  public:
   PanelInfo info() const override {
     return {
@@ -74,7 +74,7 @@ class StudyPanel final : public Panel {
   }
 
   void draw(PanelContext& context) override {
-    is_asking_ = false;
+    busy_ = false;
     ImGui::SetNextItemWidth(-1.0f);
     if (ImGui::InputTextWithHint("##study", "the study, a TOML file: its name, then Enter", &typed_,
                                  ImGuiInputTextFlags_EnterReturnsTrue))
@@ -88,13 +88,11 @@ class StudyPanel final : public Panel {
     }
     ask_table(context);
     const auto view =
-        slot_.ask(context.session.bench(),
-                  fmt::format("study {} {}", asked_.time_since_epoch().count(), file_),
-                  {"Asking how far the study is", Lane::questions},
-                  [program = context.runs.program(), file = file_](JobContext& job) {
-                    return ask_study_status(program, file, job);
-                  });
-    is_asking_ = is_asking_ || view.is_pending();
+        ask(context, slot_, fmt::format("study {} {}", asked_.time_since_epoch().count(), file_),
+            {"Asking how far the study is", Lane::questions},
+            [program = context.runs.program(), file = file_](JobContext& job) {
+              return ask_study_status(program, file, job);
+            });
     if (view.fresh) ask_later(context, *view.value);
     if (view.fresh) status_ = view.value;
     // One that is asked again stands still until the answer is there.
@@ -120,7 +118,6 @@ class StudyPanel final : public Panel {
     if (options.contains("file") && options["file"].is_string())
       choose(options["file"].get<std::string>());
   }
-  bool is_busy() const override { return is_asking_; }
 
  private:
   void choose(const std::string& file) {
@@ -178,16 +175,14 @@ class StudyPanel final : public Panel {
 
   void ask_table(PanelContext& context) {
     if (!table_) return;
-    const auto view =
-        table_slot_.ask(context.session.bench(), "study table " + table_->file.string(),
-                        {"Writing the study's table", Lane::questions},
-                        [program = context.runs.program(), table = *table_](JobContext& job) {
-                          std::vector<std::string> words = table.words;
-                          words.insert(words.begin(), program);
-                          answer_of_program(words, job);
-                          return StudyTableFile{table.file};
-                        });
-    is_asking_ = is_asking_ || view.is_pending();
+    const auto view = ask(context, table_slot_, "study table " + table_->file.string(),
+                          {"Writing the study's table", Lane::questions},
+                          [program = context.runs.program(), table = *table_](JobContext& job) {
+                            std::vector<std::string> words = table.words;
+                            words.insert(words.begin(), program);
+                            answer_of_program(words, job);
+                            return StudyTableFile{table.file};
+                          });
     if (view.failed()) {
       coloured_words(context.look.error, view.status.error);
     } else if (view.fresh) {
@@ -318,7 +313,6 @@ class StudyPanel final : public Panel {
   StudyClock::time_point asked_;
   StudyClock::time_point next_;
   bool is_ours_ = false;  // this window ran something when it was asked last
-  bool is_asking_ = false;
   AsyncValue<StudyStatus> slot_;
   std::shared_ptr<const StudyStatus> status_;
   std::optional<WishedTable> table_;

@@ -75,10 +75,9 @@ class TheoremB1Panel final : public FigurePanel<TheoremRows, TheoremSwitches> {
   // ---- what is asked for, and its figure ----
 
   std::optional<Question> question(PanelContext& context) override {
-    TheoremRequest request;
-    request.layer = context.session.selection().layer;
-    request.q_head = context.session.selection().q_head;
-    request.options = switches_.analysis;
+    TheoremRequest request{.layer = context.session.selection().layer,
+                           .q_head = context.session.selection().q_head,
+                           .options = switches_.analysis};
     return Question{
         request.key(),
         {fmt::format("Theorem B.1 of layer {}, head {}", request.layer, request.q_head)},

@@ -184,9 +184,7 @@ class TokensPanel final : public TracePanel<TokensSwitches> {
     const Selection selected = session.selection();
     const Reading* reading = feed_.reading();
     const TokenLosses* lost = feed_.shaded_losses();
-    TokenMarks marks;
-    marks.query = selected.query;
-    marks.key = selected.key;
+    TokenMarks marks{.query = selected.query, .key = selected.key};
     for (const Bookmark& mark : session.bookmarks_here()) {
       marks.bookmarked.push_back(mark.query);
       if (mark.key) marks.bookmarked.push_back(*mark.key);

@@ -74,13 +74,11 @@ class WhyPanel final : public TracePanel<WhySwitches> {
     auto figure = figure_.current();
     if (!figure || !look_ || !picture_) return std::nullopt;
     if (const auto place = why_place(fate_, along())) {
-      plot::Scatter mark;
-      mark.label = fmt::format("key {}", key_);
-      mark.tone = {plot::Role::highlight, 0};
-      mark.size = 2.2;
-      mark.x = {place->x};
-      mark.y = {place->y};
-      figure->panels.front().marks.emplace_back(std::move(mark));
+      figure->panels.front().marks.emplace_back(plot::Scatter{.label = fmt::format("key {}", key_),
+                                                              .tone = {plot::Role::highlight, 0},
+                                                              .x = {place->x},
+                                                              .y = {place->y},
+                                                              .size = 2.2});
     }
     figure->caption.push_back(fmt::format("Key {}: {}", key_, fate_sentence(*look_, fate_)));
     return figure;

@@ -20,13 +20,12 @@ void FigureZoom::set_figure(const plot::Figure& figure,
     for (std::size_t p = 0; p < figure.panels.size(); ++p) {
       const plot::Panel& panel = figure.panels[p];
       const plot::Axis& axis = which == AxisOf::x ? panel.x : panel.y;
-      View view;
-      view.kind = axis.scale;
-      view.whole = which == AxisOf::x ? whole[p].x : whole[p].y;
-      view.reversed = axis.reversed;
-      view.linear_width = axis.linear_width;
-      view.label = axis.label;
-      view.group = static_cast<int>(p);
+      View view{.kind = axis.scale,
+                .whole = which == AxisOf::x ? whole[p].x : whole[p].y,
+                .reversed = axis.reversed,
+                .linear_width = axis.linear_width,
+                .group = static_cast<int>(p),
+                .label = axis.label};
       for (const plot::Mark& mark : panel.marks) {
         view.stays_inside = view.stays_inside || std::holds_alternative<plot::HeatMap>(mark);
       }

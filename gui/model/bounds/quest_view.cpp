@@ -16,20 +16,15 @@ namespace kvscope::gui {
 namespace {
 
 QuestOptions options_of(const QuestRequest& request) {
-  QuestOptions options;
-  options.page_size = request.page_size;
-  options.budget = request.budget;
-  options.step_source = request.steps;
-  options.dense_layers = 0;
-  return options;
+  return {.page_size = request.page_size,
+          .budget = request.budget,
+          .step_source = request.steps,
+          .dense_layers = 0};
 }
 
 QuestPages pages_of(const QuestHeadStep& head, Index query, Index page_size, TokenRange visible) {
-  QuestPages pages;
-  pages.query = query;
-  pages.first_page = head.first_page;
-  pages.page_size = page_size;
-  pages.visible = visible;
+  QuestPages pages{
+      .query = query, .first_page = head.first_page, .page_size = page_size, .visible = visible};
   pages.bound.assign(head.bound.begin(), head.bound.end());
   pages.true_max.assign(head.true_max.begin(), head.true_max.end());
   pages.violated = head.violated;
@@ -144,10 +139,9 @@ std::size_t QuestSteps::bytes() const {
 QuestSteps quest_steps(const TraceSource& trace, const QuestRequest& request, JobContext& job) {
   const QuestOptions options = options_of(request);
   check_fields(options);
-  QuestSteps out;
-  out.trace = file_name_of(trace);
-  out.request = request;
-  out.scale = static_cast<double>(trace.info().score_scale);
+  QuestSteps out{.trace = file_name_of(trace),
+                 .request = request,
+                 .scale = static_cast<double>(trace.info().score_scale)};
   if (request.query) {
     out.steps = {query_pages(trace, request, options, *request.query)};
   } else {

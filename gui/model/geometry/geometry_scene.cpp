@@ -21,9 +21,7 @@ const plot::Tone kQueryTone{plot::Role::series, 5};
 template <class Value>
 SceneSet set_of(const std::vector<CloudPoint>& points, std::string label, bool are_queries,
                 const Value& value) {
-  SceneSet set;
-  set.label = std::move(label);
-  set.are_queries = are_queries;
+  SceneSet set{.label = std::move(label), .are_queries = are_queries};
   for (std::size_t i = 0; i < points.size(); ++i) {
     const std::optional<float> v = value(i);
     if (!v) continue;
@@ -172,29 +170,22 @@ void add_kept(GeometryScene& scene, const GeometryHead& head, const GeometrySwit
 }
 
 plot::Scatter scatter_of(const SceneSet& set) {
-  plot::Scatter scatter;
-  scatter.label = set.label;
-  scatter.tone = set.tone;
-  scatter.size = 0.5 * set.size;
-  scatter.opacity = set.opacity;
-  return scatter;
+  return {.label = set.label, .tone = set.tone, .size = 0.5 * set.size, .opacity = set.opacity};
 }
 
 /// Panel with points and means where `place` puts them.
 template <class PlacePoint>
 plot::Panel panel_of(const GeometryScene& scene, bool with_points, const PlacePoint& place) {
-  plot::Panel panel;
-  panel.aspect = 0.85;
-  panel.legend = plot::LegendPlace::above;
-  panel.colour = scene.colour;
-  panel.grid = with_points;
+  plot::Panel panel{.colour = scene.colour,
+                    .aspect = 0.85,
+                    .grid = with_points,
+                    .legend = plot::LegendPlace::above};
   for (const SceneSet& set : scene.sets) {
     plot::Scatter scatter = scatter_of(set);
     if (with_points) {
       for (const CloudPoint& p : set.at) {
         const auto [x, y] = place(p);
-        scatter.x.push_back(x);
-        scatter.y.push_back(y);
+        scatter.add(x, y);
       }
       scatter.value.assign(set.value.begin(), set.value.end());
     } else if (scatter.label.empty()) {
@@ -242,20 +233,10 @@ GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& s
                              const QuerySelectionHead* weights,
                              const std::optional<KeptKeysOfQuery>& kept) {
   GeometryScene scene;
-  switch (switches.colour) {
-    case GeometryColour::s_q:
-      add_s_q(scene, head, switches);
-      break;
-    case GeometryColour::position:
-      add_positions(scene, head, switches);
-      break;
-    case GeometryColour::max_weight:
-      add_weights(scene, head, switches, weights);
-      break;
-    case GeometryColour::kept:
-      add_kept(scene, head, switches, kept);
-      break;
-  }
+  if (switches.colour == GeometryColour::s_q) add_s_q(scene, head, switches);
+  if (switches.colour == GeometryColour::position) add_positions(scene, head, switches);
+  if (switches.colour == GeometryColour::max_weight) add_weights(scene, head, switches, weights);
+  if (switches.colour == GeometryColour::kept) add_kept(scene, head, switches, kept);
   for (std::size_t c = 0; c < 3; ++c) {
     const double share = head.explained[c];
     scene.axis_labels[c] = figures::component_label(c, share);

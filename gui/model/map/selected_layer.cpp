@@ -40,9 +40,8 @@ void hatch_row(SelectedLayer& layer, const MapView& view, Index y, const Hatchin
 
 SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view, plot::Colour colour,
                             const std::optional<Hatching>& unmeasured) {
-  SelectedLayer layer;
-  layer.width = static_cast<Index>(std::ceil(view.width()));
-  layer.height = static_cast<Index>(std::ceil(view.height()));
+  SelectedLayer layer{.width = static_cast<Index>(std::ceil(view.width())),
+                      .height = static_cast<Index>(std::ceil(view.height()))};
   layer.shown = {view.origin(),
                  view.at(static_cast<double>(layer.width), static_cast<double>(layer.height))};
   const auto width = static_cast<std::size_t>(layer.width);

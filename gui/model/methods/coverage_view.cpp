@@ -69,13 +69,12 @@ std::string HeadsQuestion::key() const {
 }
 
 std::vector<MethodRowsRequest> plan_heads(const HeadsQuestion& question) {
-  MethodRowsRequest request;
-  request.layers = question.layers;
-  request.phase = question.phase;
-  request.chunk = question.parameters.chunk;
-  request.spec = question.method.spec;
-  request.dense_layers = question.parameters.dense_layers;
-  request.rows_per_chunk = display_rows_per_chunk(question.n_tokens);
+  MethodRowsRequest request{.layers = question.layers,
+                            .phase = question.phase,
+                            .chunk = question.parameters.chunk,
+                            .spec = question.method.spec,
+                            .dense_layers = question.parameters.dense_layers,
+                            .rows_per_chunk = display_rows_per_chunk(question.n_tokens)};
   if (const auto budget = budget_of(question.method.spec, question.parameters)) {
     request.budgets = {*budget};
   }
@@ -176,11 +175,7 @@ std::string PagesRequest::key() const {
 
 PagesRequest pages_request(const TraceInfo& info, Index layer, std::optional<Index> q_head,
                            Phase phase, const MethodItem& method, const Parameters& parameters) {
-  PagesRequest request;
-  request.layer = layer;
-  request.q_head = q_head;
-  request.phase = phase;
-  request.chunk = parameters.chunk;
+  PagesRequest request{.layer = layer, .q_head = q_head, .phase = phase, .chunk = parameters.chunk};
   if (method.obstacle.empty()) {
     request.spec = method.spec;
     request.budget = budget_of(method.spec, parameters);

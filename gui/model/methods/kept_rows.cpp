@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <iterator>
 #include <mutex>
 
 #include "gui/model/session/methods.hpp"
@@ -21,13 +23,16 @@ std::size_t KeptRows::bytes() const {
 }
 
 const KeptRow* KeptRows::nearest(Index pos) const {
-  if (rows.empty()) return nullptr;
-  const auto after = std::lower_bound(rows.begin(), rows.end(), pos,
-                                      [](const KeptRow& row, Index p) { return row.pos < p; });
-  if (after == rows.end()) return &rows.back();
-  if (after == rows.begin() || after->pos == pos) return &*after;
-  const auto before = after - 1;
-  return after->pos - pos < pos - before->pos ? &*after : &*before;
+  const auto best = std::ranges::min_element(
+      rows, {}, [&](const KeptRow& row) { return std::abs(row.pos - pos); });
+  return best == rows.end() ? nullptr : &*best;
+}
+
+double jaccard(const std::vector<KeyPos>& a, const std::vector<KeyPos>& b) {
+  std::vector<KeyPos> both;
+  std::ranges::set_intersection(a, b, std::back_inserter(both));
+  const std::size_t n_any = a.size() + b.size() - both.size();
+  return n_any == 0 ? 1.0 : static_cast<double>(both.size()) / static_cast<double>(n_any);
 }
 
 std::string KeptRequest::key() const {
@@ -86,9 +91,7 @@ KeptRows kept_rows(const TraceSource& trace, const TraceSource* draft, const Kep
   options.q_heads = {request.q_head};
   options.on_row = [&](const MeasuredRow& measured) {
     if (measured.layer != request.layer || measured.q_head != request.q_head) return;
-    KeptRow row;
-    row.pos = measured.pos;
-    row.visible = measured.visible;
+    KeptRow row{.pos = measured.pos, .visible = measured.visible};
     row.keys.assign(measured.kept[0].begin(), measured.kept[0].end());
     for (const KeyPos key : row.keys) {
       row.mass += measured.probs[static_cast<std::size_t>(key - measured.visible.begin)];

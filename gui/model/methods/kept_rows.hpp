@@ -34,6 +34,9 @@ struct KeptRows {
   const KeptRow* nearest(Index pos) const;
 };
 
+/// Keys of both lists / keys of either, 1 without any. Both ascend.
+double jaccard(const std::vector<KeyPos>& a, const std::vector<KeyPos>& b);
+
 struct KeptRequest {
   Index layer = 0;
   Index q_head = 0;

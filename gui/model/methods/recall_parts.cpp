@@ -15,19 +15,9 @@ namespace kvscope::gui {
 
 /// The sweep's name of a metric.
 std::string_view sweep_column(RecallMetric metric) {
-  switch (metric) {
-    case RecallMetric::mass:
-      return "mass";
-    case RecallMetric::top10_recall:
-      return "recall10";
-    case RecallMetric::topk_recall:
-      return "recallk";
-    case RecallMetric::output_error:
-      return "output_error";
-    case RecallMetric::relative_error:
-      return "output_error_rel";
-  }
-  return "mass";
+  constexpr std::string_view kColumns[] = {"mass", "recall10", "recallk", "output_error",
+                                           "output_error_rel"};
+  return kColumns[static_cast<std::size_t>(metric)];
 }
 
 figures::Along sweep_axis(RecallAlong along) {
@@ -186,12 +176,10 @@ plot::Figure with_budget_rule(plot::Figure figure, const RecallPicture& picture,
       place_of_budget(picture, picture.reference.value_or(0), static_cast<double>(budget));
   if (!at) return figure;
   for (plot::Panel& panel : figure.panels) {
-    plot::Rule rule;
-    rule.kind = plot::Rule::Kind::vertical;
-    rule.at = *at;
-    rule.label = fmt::format("budget of {}", budget);
-    rule.tone = {plot::Role::neutral, 0};
-    panel.marks.emplace_back(std::move(rule));
+    panel.marks.emplace_back(plot::Rule{.kind = plot::Rule::Kind::vertical,
+                                        .at = *at,
+                                        .label = fmt::format("budget of {}", budget),
+                                        .tone = {plot::Role::neutral, 0}});
   }
   figure.caption.push_back(is_nominal
                                ? fmt::format("Vertical line: a budget of {} tokens.", budget)

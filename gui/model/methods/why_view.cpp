@@ -59,10 +59,9 @@ Index heaviest_of(const QueryLook& look, std::size_t unit) {
 
 void draw_by_score(const QueryLook& look, const std::vector<KeyFate>& heaviest,
                    plot::Panel& panel) {
-  plot::Line curve;
-  curve.label = look.page_size > 1 ? "all pages" : "all keys";
-  curve.tone = {plot::Role::neutral, 0};
-  curve.markers = false;
+  plot::Line curve{.label = look.page_size > 1 ? "all pages" : "all keys",
+                   .tone = {plot::Role::neutral, 0},
+                   .markers = false};
   for (const std::size_t unit : look.ranking()) {
     if (!(look.scores[unit] > kLeastScore)) break;
     curve.add(static_cast<double>(curve.x.size() + 1), look.scores[unit]);
@@ -95,11 +94,10 @@ void draw_by_weight(const QueryLook& look, plot::Panel& panel) {
 KeyQuestion why_question(const Session& session) {
   const Selection& selection = session.selection();
   const Parameters& parameters = session.parameters();
-  KeyQuestion question;
-  question.layer = selection.layer;
-  question.q_head = selection.q_head;
-  question.query = selection.query;
-  question.selector = spec_of(selection.selector, parameters);
+  KeyQuestion question{.layer = selection.layer,
+                       .q_head = selection.q_head,
+                       .query = selection.query,
+                       .selector = spec_of(selection.selector, parameters)};
   question.budget = budget_of(question.selector, parameters);
   question.chunk = parameters.chunk;
   question.dense_layers = parameters.dense_layers;

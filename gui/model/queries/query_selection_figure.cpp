@@ -58,11 +58,9 @@ figures::QueryPoints query_points(const QuerySelectionHead& head,
 }  // namespace
 
 QuerySelectionOptions options_of(const QuerySelectionSwitches& switches, Index chunk) {
-  QuerySelectionOptions options;
-  options.chunk = std::max<Index>(2, chunk);
-  options.skip = switches.skip_sink ? 1 : 0;
-  options.skip_recent = switches.skip_recent;
-  return options;
+  return {.chunk = std::max<Index>(2, chunk),
+          .skip = switches.skip_sink ? 1 : 0,
+          .skip_recent = switches.skip_recent};
 }
 
 plot::Figure scatter_figure(const QuerySelectionHead& head, Index layer, Index q_head,
@@ -82,11 +80,11 @@ plot::Figure scatter_figure(const QuerySelectionHead& head, Index layer, Index q
   plot::Figure figure;
   figure.name = "query-selection";
   if (picks != nullptr && switches.picks) {
-    plot::Scatter kept;
-    kept.label = fmt::format("the {} that QuoKA keeps of {} to {}", picks->pos.size(),
-                             picks->chunk.begin, picks->chunk.end - 1);
-    kept.tone = {plot::Role::highlight, 0};
-    kept.size = 1.3;
+    plot::Scatter kept{
+        .label = fmt::format("the {} that QuoKA keeps of {} to {}", picks->pos.size(),
+                             picks->chunk.begin, picks->chunk.end - 1),
+        .tone = {plot::Role::highlight, 0},
+        .size = 1.3};
     for (std::size_t i = 0; i < picks->pos.size(); ++i) {
       const double s_q = picks->s_q(switches.span)[i];
       const double log_weight = picks->log_max_weight[i];

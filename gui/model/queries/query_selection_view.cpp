@@ -49,9 +49,7 @@ bool QuerySelectionView::has_head(Index q_head) const {
 
 QuerySelectionView query_selection_view(const TraceSource& trace,
                                         const QuerySelectionRequest& request, JobContext& job) {
-  QuerySelectionView view;
-  view.layer = request.layer;
-  view.q_heads = request.q_heads;
+  QuerySelectionView view{.layer = request.layer, .q_heads = request.q_heads};
   QuerySelectionOptions options = request.options;
   options.selection = {{request.layer}, request.q_heads};
   analyze_query_selection(trace, options, {view.result, job.pool, job.progress, job.stop});
@@ -80,19 +78,17 @@ QuerySelectionHead head_of(const QuerySelectionView& view, Index q_head) {
         fmt::format("query head {} is not part of this analysis of layer {}", q_head, view.layer));
   }
   const auto h = static_cast<std::size_t>(found - view.q_heads.begin());
-  QuerySelectionHead head;
-  head.pos = view.result.values<std::int64_t>("pos");
-  head.prompt_s_q = row_of<float>(view, "prompt/s_q", h);
-  head.chunk_s_q = row_of<float>(view, "chunk/s_q", h);
-  head.log_max_weight = row_of<float>(view, "log_max_weight", h);
-  head.lse = row_of<float>(view, "lse", h);
-  head.breadth = row_of<float>(view, "breadth", h);
-  head.max_key = row_of<std::int32_t>(view, "max_key", h);
-  head.prompt = correlation_of(view, QuerySpan::prompt, h);
-  head.chunk = correlation_of(view, QuerySpan::chunk, h);
-  head.within_chunk = mean(row_of<double>(view, "correlation/within_chunk", h));
-  head.position_weight = view.result.values<double>("correlation/position/log_weight")[h];
-  return head;
+  return {.pos = view.result.values<std::int64_t>("pos"),
+          .prompt_s_q = row_of<float>(view, "prompt/s_q", h),
+          .chunk_s_q = row_of<float>(view, "chunk/s_q", h),
+          .log_max_weight = row_of<float>(view, "log_max_weight", h),
+          .lse = row_of<float>(view, "lse", h),
+          .breadth = row_of<float>(view, "breadth", h),
+          .max_key = row_of<std::int32_t>(view, "max_key", h),
+          .prompt = correlation_of(view, QuerySpan::prompt, h),
+          .chunk = correlation_of(view, QuerySpan::chunk, h),
+          .within_chunk = mean(row_of<double>(view, "correlation/within_chunk", h)),
+          .position_weight = view.result.values<double>("correlation/position/log_weight")[h]};
 }
 
 std::vector<double> correlations_of(const QuerySelectionView& view, QuerySpan span) {

@@ -24,14 +24,12 @@ double number_in(const Json& json, const char* key) {
 std::vector<AnswerToken> tokens_of(const Json& steps) {
   std::vector<AnswerToken> tokens;
   for (const Json& step : steps) {
-    AnswerToken token;
-    token.dense = step.at("dense").get<std::string>();
-    token.sparse = step.at("sparse").get<std::string>();
-    token.mended = step.value("mended", "");
-    token.dense_surprise = number_in(step, "dense_surprise");
-    token.sparse_surprise = number_in(step, "sparse_surprise");
-    token.mended_surprise = number_in(step, "mended_surprise");
-    tokens.push_back(std::move(token));
+    tokens.push_back({.dense = step.at("dense").get<std::string>(),
+                      .sparse = step.at("sparse").get<std::string>(),
+                      .mended = step.value("mended", ""),
+                      .dense_surprise = number_in(step, "dense_surprise"),
+                      .sparse_surprise = number_in(step, "sparse_surprise"),
+                      .mended_surprise = number_in(step, "mended_surprise")});
   }
   return tokens;
 }
@@ -40,13 +38,11 @@ std::vector<BlamedKeys> blamed_of(const Json& prompt, const char* list) {
   std::vector<BlamedKeys> all;
   if (!prompt.contains(list)) return all;
   for (const Json& one : prompt[list]) {
-    BlamedKeys keys;
-    keys.what = {one.at("layer").get<Index>(), one.value("q_head", Index{-1}),
-                 one.value("key", Index{-1})};
-    keys.text = one.value("text", "");
-    keys.recovered = number_in(one, "recovered");
-    keys.says = one.value("says", "");
-    all.push_back(std::move(keys));
+    all.push_back({.what = {one.at("layer").get<Index>(), one.value("q_head", Index{-1}),
+                            one.value("key", Index{-1})},
+                   .text = one.value("text", ""),
+                   .recovered = number_in(one, "recovered"),
+                   .says = one.value("says", "")});
   }
   std::ranges::stable_sort(all, std::ranges::greater{}, [](const BlamedKeys& keys) {
     return std::isnan(keys.recovered) ? -1e9 : keys.recovered;

@@ -35,19 +35,10 @@ void check_stem(const std::string& stem) {
 }
 
 std::optional<FigureFormat> drawing_of(ExportFormat format) {
-  switch (format) {
-    case ExportFormat::svg:
-      return FigureFormat::svg;
-    case ExportFormat::pdf:
-      return FigureFormat::pdf;
-    case ExportFormat::png:
-      return FigureFormat::png;
-    case ExportFormat::tex:
-      return FigureFormat::tex;
-    case ExportFormat::csv:
-      break;
-  }
-  return std::nullopt;
+  constexpr FigureFormat kDrawings[] = {FigureFormat::svg, FigureFormat::pdf, FigureFormat::png,
+                                        FigureFormat::tex};
+  if (format == ExportFormat::csv) return std::nullopt;
+  return kDrawings[static_cast<std::size_t>(format)];
 }
 
 Json manifest_of(const ExportRequest& request, const std::vector<OutputFile>& files) {
@@ -149,10 +140,9 @@ std::vector<fs::path> export_view(const ExportRequest& request, Existing existin
 
 ExportRequest export_request(const Session& session, const std::string& panel, Extent extent,
                              const fs::path& folder) {
-  ExportRequest request;
-  request.panel = panel;
-  request.folder = folder;
-  request.stem = free_stem(folder, suggested_stem(session, panel, extent));
+  ExportRequest request{.panel = panel,
+                        .folder = folder,
+                        .stem = free_stem(folder, suggested_stem(session, panel, extent))};
   for (const auto& trace : {session.document(), session.second()}) {
     if (!trace) continue;
     request.traces.push_back({trace->name(), trace->info().uuid, trace->info().content_hash});

@@ -148,9 +148,7 @@ std::pair<std::size_t, std::size_t> add_means(plot::Panel& panel,
   std::size_t least = rows.size();
   std::size_t most = 0;
   for (std::size_t s = 0; s < values.size(); ++s) {
-    plot::Line line;
-    line.label = figures::method_label(series.names[s]);
-    line.tone = tones[s];
+    plot::Line line{.label = figures::method_label(series.names[s]), .tone = tones[s]};
     for (auto& [at, group] : values[s]) {
       const figures::Summary summary = figures::summarize(group, band);
       if (band == BandKind::none) {

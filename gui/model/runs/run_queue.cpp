@@ -107,11 +107,10 @@ RunQueue::RunQueue(JobRunner& jobs, std::string program)
 RunQueue::~RunQueue() = default;
 
 std::uint64_t RunQueue::add(std::vector<std::string> words, fs::path out, AtEnd at_end) {
-  Run run;
-  run.id = ++last_id_;
-  run.words = std::move(words);
-  run.out = std::move(out);
-  run.opens = at_end == AtEnd::open;
+  Run run{.id = ++last_id_,
+          .words = std::move(words),
+          .out = std::move(out),
+          .opens = at_end == AtEnd::open};
   start(std::move(run));
   return last_id_;
 }

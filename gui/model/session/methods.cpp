@@ -99,9 +99,7 @@ std::vector<MethodItem> method_items(const std::vector<std::string>& ticked,
   }
   std::vector<MethodItem> items;
   for (const std::string& name : names) {
-    MethodItem item;
-    item.name = name;
-    item.is_ticked = contains(ticked, name);
+    MethodItem item{.name = name, .is_ticked = contains(ticked, name)};
     try {
       item.spec = name;
       item.obstacle = obstacle(item.spec, phase, has_draft);

@@ -240,10 +240,10 @@ std::string difference_words(const TokenLosses& difference, const LossRequest& r
 namespace {
 
 plot::Line loss_line(const TokenLosses& losses, const LossRequest& request) {
-  plot::Line line;
-  line.label = label_of(request.of);
-  line.tone = {plot::Role::series, figures::method_slot(request.of.spec.text()).value_or(0)};
-  line.markers = false;
+  plot::Line line{
+      .label = label_of(request.of),
+      .tone = {plot::Role::series, figures::method_slot(request.of.spec.text()).value_or(0)},
+      .markers = false};
   const std::size_t width =
       std::max<std::size_t>(1, (losses.pos.size() + kMostLossPoints - 1) / kMostLossPoints);
   for (std::size_t begin = 0; begin < losses.pos.size(); begin += width) {
@@ -251,8 +251,7 @@ plot::Line loss_line(const TokenLosses& losses, const LossRequest& request) {
     for (std::size_t i = begin; i < std::min(losses.pos.size(), begin + width); ++i) {
       if (losses.lost[i] > losses.lost[most]) most = i;
     }
-    line.x.push_back(static_cast<double>(losses.pos[most]));
-    line.y.push_back(losses.lost[most]);
+    line.add(static_cast<double>(losses.pos[most]), losses.lost[most]);
   }
   return line;
 }

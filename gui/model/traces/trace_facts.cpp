@@ -229,9 +229,7 @@ HeadGrid head_grid(const TraceInfo& info) {
   bool any_without_rope = false;
   for (Index i = 0; i < info.n_layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    GridLayer layer;
-    layer.layer = i;
-    layer.is_recorded = info.has_layer(i);
+    GridLayer layer{.layer = i, .is_recorded = info.has_layer(i)};
     const auto window = at < info.window.size() ? info.window[at] : std::nullopt;
     layer.words.push_back(window ? fmt::format("sliding window of {} tokens", *window)
                                  : "full attention");
