@@ -4,6 +4,8 @@
 
 #include <imgui.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -24,5 +26,16 @@ bool begin_cells(const char* id, const std::vector<CellColumn>& columns, ImGuiTa
 void cells(const std::vector<std::string>& words);
 /// Begins a line with a cell, and is true if the line was pressed.
 bool line_cell(const std::string& words, bool is_selected);
+
+/// draw(i) of those of n lines, all as high, that can be seen.
+template <class Draw>
+void visible_lines(std::size_t n, Draw draw) {
+  ImGuiListClipper clipper;
+  clipper.Begin(static_cast<int>(std::min<std::size_t>(n, 1u << 30)));
+  while (clipper.Step()) {
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i)
+      draw(static_cast<std::size_t>(i));
+  }
+}
 
 }  // namespace kvscope::gui

@@ -30,9 +30,9 @@ class ComparePicture {
     sides_ = {};
     made_ = {};
   }
-  /// Shows on `screen` the figure of `value`, made anew by make(value, sides, marks) when the value, the
-  /// selection or `variant` (what else decides the figure) changes. `sides`: of a fresh value; an
-  /// earlier one keeps the sides it came with.
+  /// Shows on `screen` the figure of `value`, made anew by make(value, sides, marks) when value,
+  /// selection or `variant` (what else decides the figure) changes. `sides`: of a fresh value;
+  /// an earlier one keeps the sides it came with.
   template <class T, class Make>
   void show(PanelContext& context, PanelFigure& screen, const std::shared_ptr<const T>& value,
             const CompareSides& sides, int variant, ImVec2 size, Make make) {

@@ -217,7 +217,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
                   const std::shared_ptr<const KeptRows>& rows) {
     const auto& heads = value->request.q_heads;
     const Selection& selected = context.session.selection();
-    const bool has_it = std::find(heads.begin(), heads.end(), selected.q_head) != heads.end();
+    const bool has_it = std::ranges::find(heads, selected.q_head) != heads.end();
     // A value of another group is shown until the selected one's is there.
     const Index q_head = has_it ? selected.q_head : heads.front();
     const KeptRow* row = rows ? rows->nearest(selected.query) : nullptr;
@@ -259,7 +259,7 @@ class GeometryPanel final : public TracePanel<GeometrySwitches> {
   }
 
   std::optional<std::size_t> slot_of(Index pos) const {
-    const auto at = std::lower_bound(head_.pos.begin(), head_.pos.end(), pos);
+    const auto at = std::ranges::lower_bound(head_.pos, pos);
     if (at == head_.pos.end() || *at != pos) return std::nullopt;
     return static_cast<std::size_t>(at - head_.pos.begin());
   }

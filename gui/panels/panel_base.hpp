@@ -78,7 +78,7 @@ std::vector<PanelChoice> choices_of(const Switches& switches) {
     using T = std::remove_cvref_t<decltype(value)>;
     const auto add = [&](std::string_view word, nlohmann::ordered_json chosen) {
       std::string words = fmt::format("{}: {}", field.name, word);
-      std::replace(words.begin(), words.end(), '_', ' ');
+      std::ranges::replace(words, '_', ' ');
       const nlohmann::ordered_json options = {{snake_case(field.name), std::move(chosen)}};
       all.push_back({words, std::string(field.help), options.dump()});
     };
@@ -193,7 +193,7 @@ class FigurePanel : public TracePanel<Switches> {
   /// Empty: there is nothing to show, which was said.
   virtual std::optional<Question> question(PanelContext& context) = 0;
   /// The figure of value_ under the switches.
-  virtual const plot::Figure& make_picture() = 0;
+  virtual plot::Figure make_picture() = 0;
   /// True: the value has nothing to draw, which was said.
   virtual bool lacks_figure(PanelContext&) { return false; }
   /// Pixels that draw_below() needs.
@@ -222,11 +222,11 @@ class FigurePanel : public TracePanel<Switches> {
     if (!async_place(context, slot, view)) return;
     if (lacks_figure(context)) return;
     if (drawn_ != this->switches_) {
-      picture_ = &make_picture();
+      picture_ = make_picture();
       drawn_ = this->switches_;
       this->figure_.renew();
     }
-    this->figure_.show_above(context, *picture_, height_below(context));
+    this->figure_.show_above(context, picture_, height_below(context));
     draw_over(context);
     if (const auto& hit = this->figure_.hit()) follow(context, *hit);
     draw_below(context);
@@ -234,9 +234,9 @@ class FigurePanel : public TracePanel<Switches> {
 
   std::array<AsyncValue<Value>, 2> slots_;
   std::shared_ptr<const Value> value_;
+  plot::Figure picture_;  // of the value
 
  private:
-  const plot::Figure* picture_ = nullptr;
   std::optional<Switches> drawn_;  // with which switches
 };
 

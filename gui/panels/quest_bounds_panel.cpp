@@ -101,10 +101,10 @@ class QuestBoundsPanel final : public FigurePanel<QuestSteps, QuestSwitches> {
                     on_trace(document_, all, quest_steps)};
   }
 
-  const plot::Figure& make_picture() override {
+  plot::Figure make_picture() override {
     violations_ = quest_violations(*value_, kMostListed);
     const auto make = is_cloud() ? quest_cloud : quest_profile;
-    return picture_ = make(*value_, switches_.program);
+    return make(*value_, switches_.program);
   }
 
   float height_below(PanelContext& context) override {
@@ -206,7 +206,6 @@ class QuestBoundsPanel final : public FigurePanel<QuestSteps, QuestSwitches> {
 
   std::shared_ptr<const QuestSteps> query_;  // the selected one
   std::optional<Index> key_;
-  plot::Figure picture_;
   std::vector<QuestViolation> violations_;
 };
 

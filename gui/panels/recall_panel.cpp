@@ -115,9 +115,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
 
   std::shared_ptr<const Document> second_of(const Session& session) const override {
     const auto& ticked = session.ticked();
-    const bool is_used = std::any_of(ticked.begin(), ticked.end(), [&](const MethodSpec& method) {
-      return session.draft_for(method) != nullptr;
-    });
+    const bool is_used = std::ranges::any_of(
+        ticked, [&](const MethodSpec& method) { return session.draft_for(method) != nullptr; });
     return is_used ? session.second() : nullptr;
   }
 

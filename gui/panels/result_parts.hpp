@@ -43,7 +43,6 @@ class ResultTable {
   void draw_tools(PanelContext& context, TableArrangement& arrangement);
   void draw_columns_popup();
   void draw_filters(PanelContext& context, TableArrangement& arrangement);
-  void draw_lines(PanelContext& context);
   void draw_line(PanelContext& context, std::size_t place);
   void press(Session& session, std::size_t place);
   void copy(PanelContext& context, bool only_selected);

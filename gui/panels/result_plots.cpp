@@ -151,8 +151,7 @@ void ResultFigures::update(const Session& session, const ResultPtr& result) {
       if (old.kind.name != figure.kind.name || possible_for_ != result) continue;
       for (std::size_t i = 0; i < std::min(old.chosen.size(), figure.chosen.size()); ++i) {
         const auto& candidates = figure.candidates[i];
-        const bool is_there =
-            std::find(candidates.begin(), candidates.end(), old.chosen[i]) != candidates.end();
+        const bool is_there = std::ranges::find(candidates, old.chosen[i]) != candidates.end();
         if (is_there) figure.chosen[i] = old.chosen[i];
       }
     }
@@ -183,7 +182,7 @@ void ResultFigures::draw_choices(PanelContext& context, PossibleFigure& figure) 
     using T = std::remove_cvref_t<decltype(value)>;
     const auto& known = figure.kind.options;
     const bool matters =
-        field.name == "title" || std::find(known.begin(), known.end(), field.name) != known.end();
+        field.name == "title" || std::ranges::find(known, field.name) != known.end();
     if (!matters) return;
     if constexpr (std::same_as<T, EnumRef>) {
       int chosen = value.index();
@@ -207,15 +206,14 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
   }
   std::vector<std::string> names;
   for (const PossibleFigure& figure : possible_) names.push_back(figure.kind.name);
-  if (std::find(names.begin(), names.end(), kind_) == names.end()) {
-    const auto drawable = std::find_if(possible_.begin(), possible_.end(),
-                                       [](const PossibleFigure& f) { return f.missing.empty(); });
+  if (std::ranges::find(names, kind_) == names.end()) {
+    const auto drawable =
+        std::ranges::find_if(possible_, [](const PossibleFigure& f) { return f.missing.empty(); });
     kind_ = drawable == possible_.end() ? names.front() : drawable->kind.name;
   }
   choose("##figure", kind_, names, context.look.px(150));
-  PossibleFigure& figure =
-      *std::find_if(possible_.begin(), possible_.end(),
-                    [&](const PossibleFigure& candidate) { return candidate.kind.name == kind_; });
+  PossibleFigure& figure = *std::ranges::find_if(
+      possible_, [&](const PossibleFigure& candidate) { return candidate.kind.name == kind_; });
   ImGui::SameLine();
   if (kind_ == "answer") {
     if (ImGui::Button("Put keys back")) context.requests.show_panel = "answer";

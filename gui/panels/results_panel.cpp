@@ -8,6 +8,7 @@
 
 #include "core/base/fields_json.hpp"
 #include "core/trace/result.hpp"
+#include "gui/panels/cell_table.hpp"
 #include "gui/panels/result_parts.hpp"
 #include "gui/panels/switch_row.hpp"
 #include "gui/panels/widgets.hpp"
@@ -156,17 +157,16 @@ class ResultsPanel final : public AskingPanel {
     if (!result_) return;
     options_.result = file_name(result_);
     sources_ = table_sources(*result_);
-    const bool has_source =
-        std::any_of(sources_.begin(), sources_.end(),
-                    [&](const TableSource& s) { return s.name == options_.source; });
+    const bool has_source = std::ranges::any_of(
+        sources_, [&](const TableSource& s) { return s.name == options_.source; });
     if (!has_source) options_.source = sources_.empty() ? "" : sources_.front().name;
   }
 
   /// The figure of a result says more than its lines, where there is one.
   void show_figure(const std::vector<ResultPtr>& open) {
     const auto figures = possible_figures(open, result_);
-    const bool has_figure = std::any_of(figures.begin(), figures.end(),
-                                        [](const PossibleFigure& f) { return f.missing.empty(); });
+    const bool has_figure =
+        std::ranges::any_of(figures, [](const PossibleFigure& f) { return f.missing.empty(); });
     options_.show = has_figure ? ResultShow::figure : ResultShow::table;
     is_figure_by_itself_ = has_figure;
   }
@@ -189,7 +189,7 @@ class ResultsPanel final : public AskingPanel {
     ImGui::SameLine();
     if (ImGui::Button("Close")) {
       const auto& open = context.session.results();
-      const auto at = std::find(open.begin(), open.end(), result_);
+      const auto at = std::ranges::find(open, result_);
       wanted_.clear();
       if (at != open.end()) context.session.close_result(at - open.begin());
     }
@@ -200,20 +200,14 @@ class ResultsPanel final : public AskingPanel {
     if (sources_.size() < 2) return;
     ImGui::SetNextItemWidth(context.look.px(190));
     if (ImGui::BeginCombo("##source", options_.source.c_str(), ImGuiComboFlags_HeightLarge)) {
-      ImGuiListClipper clipper;
-      clipper.Begin(static_cast<int>(sources_.size()));
-      while (clipper.Step()) {
-        for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-          const TableSource& source = sources_[static_cast<std::size_t>(i)];
-          const std::string label = source.shape.empty()
-                                        ? source.name
-                                        : fmt::format("{}  [{}]", source.name, source.shape);
-          if (ImGui::Selectable(label.c_str(), source.name == options_.source)) {
-            set_source(source.name);
-          }
-          help_tooltip(source.long_name);
-        }
-      }
+      visible_lines(sources_.size(), [&](std::size_t i) {
+        const TableSource& source = sources_[i];
+        const std::string label =
+            source.shape.empty() ? source.name : fmt::format("{}  [{}]", source.name, source.shape);
+        if (ImGui::Selectable(label.c_str(), source.name == options_.source))
+          set_source(source.name);
+        help_tooltip(source.long_name);
+      });
       ImGui::EndCombo();
     }
     help_tooltip("Which numbers of the file are listed and plotted.");

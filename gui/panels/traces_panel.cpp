@@ -287,9 +287,9 @@ class TracesPanel final : public Panel {
     CellState state;
     const GroupCheck* check = checks_.find(layer, head / grid_.group);
     if (check != nullptr) {
-      state.has_problem = std::any_of(
-          check->problems.begin(), check->problems.end(),
-          [&](const auto& problem) { return problem.array != "q" || problem.head == head; });
+      state.has_problem = std::ranges::any_of(check->problems, [&](const auto& problem) {
+        return problem.array != "q" || problem.head == head;
+      });
     }
     if (atlas_) {
       const auto shade = shades_.find({layer, head});

@@ -101,7 +101,7 @@ void FigureZoom::show(std::size_t panel, AxisOf axis, double from, double to) {
 
 bool FigureZoom::is_zoomed() const {
   const auto zoomed = [](const View& view) { return view.zoomed.has_value(); };
-  return std::any_of(x_.begin(), x_.end(), zoomed) || std::any_of(y_.begin(), y_.end(), zoomed);
+  return std::ranges::any_of(x_, zoomed) || std::ranges::any_of(y_, zoomed);
 }
 
 plot::Range FigureZoom::visible(std::size_t panel, AxisOf axis) const {

@@ -141,9 +141,9 @@ FigureFacts::FigureFacts(const plot::Figure& figure) : ranges(plot::ranges_of(fi
     has_masked.emplace_back();
     for (const plot::Mark& mark : panel.marks) {
       const auto* map = std::get_if<HeatMap>(&mark);
-      has_masked.back().push_back(map != nullptr &&
-                                  std::any_of(map->values.begin(), map->values.end(),
-                                              [](float v) { return !std::isfinite(v); }));
+      has_masked.back().push_back(map != nullptr && std::ranges::any_of(map->values, [](float v) {
+                                    return !std::isfinite(v);
+                                  }));
     }
   }
 }
@@ -189,10 +189,9 @@ plot::Figure figure_for_layout(const plot::Figure& figure, const FigureFacts& fa
       const bool is_log =
           axis->scale == plot::ScaleKind::log10 || axis->scale == plot::ScaleKind::log2;
       if (!is_log || same_range(*axis->range, whole)) continue;
-      const auto n = std::count_if(axis->ticks.begin(), axis->ticks.end(),
-                                   [&range = *axis->range](const auto& tick) {
-                                     return tick.at >= range.low && tick.at <= range.high;
-                                   });
+      const auto n = std::ranges::count_if(axis->ticks, [&range = *axis->range](const auto& tick) {
+        return tick.at >= range.low && tick.at <= range.high;
+      });
       if (n < 2) axis->ticks.clear();
     }
     out.panels.push_back(std::move(copy));
@@ -237,8 +236,8 @@ HeatMap visible_map(const HeatMap& map, Range x, Range y, Index most_cols, Index
   std::vector<double> sums(static_cast<std::size_t>(cols.last - cols.first));
   std::vector<float> counts(sums.size());
   for (Index row = 0; row < out.n_rows; ++row) {
-    std::fill(sums.begin(), sums.end(), 0.0);
-    std::fill(counts.begin(), counts.end(), 0.0F);
+    std::ranges::fill(sums, 0.0);
+    std::ranges::fill(counts, 0.0F);
     const Index row_end = begin_of(rows, row + 1, out.n_rows);
     for (Index r = begin_of(rows, row, out.n_rows); r < row_end; ++r) {
       const float* values = map.values.data() + r * map.n_cols + cols.first;

@@ -74,7 +74,7 @@ const LayerMapCell* LayerMap::cell(Index draft_slot, Index verifier_slot) const 
 }
 
 const LayerMapCell* LayerMap::mapped(Index verifier_layer) const {
-  const auto found = std::find_if(cells.begin(), cells.end(), [&](const LayerMapCell& c) {
+  const auto found = std::ranges::find_if(cells, [&](const LayerMapCell& c) {
     return c.verifier_layer == verifier_layer && c.in_monotone;
   });
   return found == cells.end() ? nullptr : &*found;

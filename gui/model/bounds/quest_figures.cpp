@@ -129,11 +129,10 @@ plot::Figure quest_cloud(const QuestSteps& steps, QuestSemantics semantics) {
   }
 
   plot::Figure figure{.name = "quest-bounds", .span = plot::Span::full};
-  plot::Panel panel;
-  panel.x.label = "True page maximum, $q·k$";
-  panel.y.label = "Bound of the page, $q·k$";
-  panel.aspect = 0.7;
-  panel.legend = plot::LegendPlace::above;
+  plot::Panel panel{.x = {.label = "True page maximum, $q·k$"},
+                    .y = {.label = "Bound of the page, $q·k$"},
+                    .aspect = 0.7,
+                    .legend = plot::LegendPlace::above};
   auto& caption = figure.caption;
   caption.push_back(source_sentence(steps.trace, steps.request, semantics));
   caption.push_back(

@@ -70,9 +70,9 @@ QuestPages query_pages(const TraceSource& trace, const QuestRequest& request,
   info.layer_slot(request.layer);
   info.q_slot(request.q_head);
   if (query < info.rows.begin || query >= info.rows.end) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: the query at position {} was not recorded, expected {} to {}; choose one of those",
-        trace.where(), query, info.rows.begin, info.rows.end - 1));
+        trace.where(), query, info.rows.begin, info.rows.end - 1);
   }
   const auto window = window_of(info, request.layer);
   const TokenRange visible = visible_keys(query, window);
@@ -114,8 +114,7 @@ std::optional<std::size_t> QuestPages::slot_of(Index position) const {
 }
 
 std::size_t QuestPages::best() const {
-  return static_cast<std::size_t>(std::max_element(true_max.begin(), true_max.end()) -
-                                  true_max.begin());
+  return static_cast<std::size_t>(std::ranges::max_element(true_max) - true_max.begin());
 }
 
 std::size_t QuestSteps::n_points() const {

@@ -57,7 +57,7 @@ std::string TheoremRequest::key() const {
 
 std::optional<std::size_t> TheoremRows::nearest(Index query_pos) const {
   if (query.empty()) return std::nullopt;
-  const auto after = std::lower_bound(query.begin(), query.end(), query_pos);
+  const auto after = std::ranges::lower_bound(query, query_pos);
   if (after == query.begin()) return 0;
   const auto before = static_cast<std::size_t>(after - query.begin()) - 1;
   if (after == query.end() || query_pos - query[before] < *after - query_pos) return before;

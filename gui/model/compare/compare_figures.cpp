@@ -234,11 +234,8 @@ plot::Figure compare_keys_figure(const QueryKeys& query, const CompareSides& sid
   attention.marks.emplace_back(kept_points(query, query.only_b, "only by B", kToneB));
   add_rules(attention, marks, /*with_query=*/false);
 
-  plot::Panel rug;
-  rug.x = attention.x;
-  rug.y.range = plot::Range{0.0, kRugRows};
-  rug.grid = false;
-  rug.aspect = 0.14;
+  plot::Panel rug{
+      .x = attention.x, .y = {.range = plot::Range{0.0, kRugRows}}, .aspect = 0.14, .grid = false};
   const RugRow rows[] = {{&query.only_b, "only B", kToneB},
                          {&query.only_a, "only A", kToneA},
                          {&query.both, "both", kToneBoth}};
@@ -249,13 +246,10 @@ plot::Figure compare_keys_figure(const QueryKeys& query, const CompareSides& sid
         rug_lines(*rows[i].part, row.visible, base + 0.12, base + 0.88, rows[i].tone));
   }
   // An empty rug still has its rows.
-  rug.marks.emplace_back(plot::Line{"",
-                                    {plot::Role::neutral, 0},
-                                    {rug.x.range->low, rug.x.range->high},
-                                    {0.0, 0.0},
-                                    {},
-                                    {},
-                                    /*markers=*/false});
+  rug.marks.emplace_back(plot::Line{.tone = {plot::Role::neutral, 0},
+                                    .x = {rug.x.range->low, rug.x.range->high},
+                                    .y = {0.0, 0.0},
+                                    .markers = false});
   add_rules(rug, marks, /*with_query=*/false);
 
   plot::Figure figure = stacked("compare-keys", std::move(attention), std::move(rug));
@@ -327,7 +321,7 @@ std::optional<Index> key_under(const QueryKeys& query, std::size_t panel, double
 
 std::string_view kept_by(const QueryKeys& query, Index key) {
   const auto holds = [&](const KeyPart& part) {
-    return std::binary_search(part.keys.begin(), part.keys.end(), static_cast<KeyPos>(key));
+    return std::ranges::binary_search(part.keys, static_cast<KeyPos>(key));
   };
   if (holds(query.both)) return "both";
   if (holds(query.only_a)) return "only A";

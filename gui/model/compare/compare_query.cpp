@@ -70,8 +70,8 @@ QueryKeys compare_query_keys(const TraceSource& trace, Index layer, Index q_head
   const KeptRow* left = a.nearest(query);
   const KeptRow* right = left != nullptr ? b.nearest(left->pos) : nullptr;
   if (right == nullptr || left->pos != right->pos) {
-    throw ConfigError(fmt::format(
-        "no query near position {} was measured on both sides: choose another one", query));
+    throw ConfigError("no query near position {} was measured on both sides: choose another one",
+                      query);
   }
   return split_keys(attention_row(trace, layer, q_head, left->pos), left->keys, right->keys);
 }
@@ -109,7 +109,7 @@ std::vector<NotedKey> most_attended_differences(const QueryKeys& query, std::siz
   };
   add(query.only_a, NotedKey::Part::only_a);
   add(query.only_b, NotedKey::Part::only_b);
-  std::sort(noted.begin(), noted.end(), [](const NotedKey& x, const NotedKey& y) {
+  std::ranges::sort(noted, [](const NotedKey& x, const NotedKey& y) {
     return x.a != y.a ? x.a > y.a : x.pos < y.pos;
   });
   noted.resize(std::min(n, noted.size()));

@@ -97,11 +97,10 @@ void add_positions(GeometryScene& scene, const GeometryHead& head,
     scene.sets.push_back(set_of(head.queries, "", /*are_queries=*/true, position));
     scene.sets.back().opacity = 0.85;
   }
-  plot::ColourAxis axis;
-  axis.axis.label = "Position";
-  axis.axis.format = plot::TickFormat::tokens;
-  axis.axis.range = plot::Range{0.0, std::max(1.0, static_cast<double>(head.n_tokens - 1))};
-  scene.colour = axis;
+  const double last = std::max(1.0, static_cast<double>(head.n_tokens - 1));
+  scene.colour = {.axis = {.label = "Position",
+                           .range = plot::Range{0.0, last},
+                           .format = plot::TickFormat::tokens}};
 }
 
 void add_weights(GeometryScene& scene, const GeometryHead& head, const GeometrySwitches& switches,
@@ -151,7 +150,7 @@ void add_kept(GeometryScene& scene, const GeometryHead& head, const GeometrySwit
     return head.pos[i] >= row.visible.begin && head.pos[i] < row.visible.end;
   };
   const auto is_kept = [&](std::size_t i) {
-    return std::binary_search(row.keys.begin(), row.keys.end(), static_cast<KeyPos>(head.pos[i]));
+    return std::ranges::binary_search(row.keys, static_cast<KeyPos>(head.pos[i]));
   };
   const auto add = [&](std::string label, plot::Tone tone, double opacity, const auto& is_in) {
     SceneSet set =

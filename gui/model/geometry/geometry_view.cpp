@@ -77,10 +77,10 @@ GeometryView geometry_view(const TraceSource& trace, const GeometryRequest& requ
 
 GeometryHead head_of(const GeometryView& view, Index q_head) {
   const GeometryRequest& request = view.request;
-  const auto found = std::find(request.q_heads.begin(), request.q_heads.end(), q_head);
+  const auto found = std::ranges::find(request.q_heads, q_head);
   if (found == request.q_heads.end()) {
-    throw ConfigError(fmt::format("query head {} does not read KV head {} of layer {}", q_head,
-                                  request.kv_head, request.layer));
+    throw ConfigError("query head {} does not read KV head {} of layer {}", q_head, request.kv_head,
+                      request.layer);
   }
   const auto h = static_cast<std::size_t>(found - request.q_heads.begin());
   const std::size_t basis = request.options.basis == GeometryBasis::head ? h : 0;
@@ -110,8 +110,7 @@ GeometryHead head_of(const GeometryView& view, Index q_head) {
 
   // Projections are linear: their mean is the projection of the mean.
   const auto in_prompt = static_cast<std::size_t>(
-      std::lower_bound(head.pos.begin(), head.pos.end(), std::max<Index>(1, view.n_prompt)) -
-      head.pos.begin());
+      std::ranges::lower_bound(head.pos, std::max<Index>(1, view.n_prompt)) - head.pos.begin());
   const std::size_t n_mean = std::max<std::size_t>(1, in_prompt);
   head.mean_query = mean_point(std::span(head.queries).first(std::min(n, n_mean)));
   head.mean_key = mean_point(std::span(head.keys).first(std::min(n, n_mean)));

@@ -91,15 +91,15 @@ std::shared_ptr<const AttentionHead> AttentionHead::load(const TraceSource& trac
                                                          Index q_head, std::stop_token stop) {
   const TraceInfo& info = trace.info();
   if (!info.capture.qkv) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: {} holds no queries and keys, from which weights are computed; record it with qkv",
-        kName, trace.where()));
+        kName, trace.where());
   }
   info.layer_slot(layer);
   info.q_slot(q_head);
   const MapGrid grid{info.n_tokens, info.rows, window_of(info, layer)};
   if (grid.n_tokens == 0 || grid.rows.size() <= 0) {
-    throw ConfigError(fmt::format("{}: {} holds no queries", kName, trace.where()));
+    throw ConfigError("{}: {} holds no queries", kName, trace.where());
   }
   check_stop(stop, kName);
   Tensor<float> q = trace.read_q(layer, q_head, grid.rows);
@@ -123,7 +123,7 @@ void AttentionHead::take_lse(const TraceSource& trace, Index layer, Index q_head
   for (Index at = 0; at < n; ++at) {
     lse_[static_cast<std::size_t>(at)] = static_cast<double>(recorded(at));
   }
-  std::fill(lse_known_.begin(), lse_known_.end(), 1);
+  std::ranges::fill(lse_known_, 1);
   uses_recorded_lse_ = true;
 }
 

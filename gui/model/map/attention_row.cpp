@@ -17,9 +17,8 @@ AttentionRow attention_row(const TraceSource& trace, Index layer, Index q_head, 
   info.layer_slot(layer);
   info.q_slot(q_head);
   if (query < info.rows.begin || query >= info.rows.end) {
-    throw ConfigError(
-        fmt::format("{}: the query at position {} was not recorded, expected {} to {}",
-                    trace.where(), query, info.rows.begin, info.rows.end - 1));
+    throw ConfigError("{}: the query at position {} was not recorded, expected {} to {}",
+                      trace.where(), query, info.rows.begin, info.rows.end - 1);
   }
   AttentionRow row{.query = query, .visible = visible_keys(query, window_of(info, layer))};
   const Tensor<float> q = trace.read_q(layer, q_head, {query, query + 1});
@@ -40,8 +39,7 @@ AttentionRow attention_row(const TraceSource& trace, Index layer, Index q_head, 
   double entropy = 0.0;
   for (const double p : scores) entropy -= p > 0.0 ? p * std::log(p) : 0.0;
   row.breadth = std::exp(entropy);
-  row.max_key =
-      row.visible.begin + (std::max_element(scores.begin(), scores.end()) - scores.begin());
+  row.max_key = row.visible.begin + (std::ranges::max_element(scores) - scores.begin());
   row.probs.assign(scores.begin(), scores.end());
   return row;
 }

@@ -172,7 +172,7 @@ double MapColours::weight_at(double unit) const {
     case MapScaleKind::log:
       return range_.low * std::pow(range_.high / range_.low, u);
     case MapScaleKind::percentile: {
-      const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), static_cast<float>(u));
+      const auto found = std::ranges::lower_bound(ranks_, static_cast<float>(u));
       const double weight = found == ranks_.end()
                                 ? range_.high
                                 : weight_of(static_cast<std::size_t>(found - ranks_.begin()));
@@ -194,7 +194,7 @@ void MapColours::colour_tile(const MapTile& tile, MapPooling pooling,
     const auto to = out.subspan(row * width, width);
     const RowState state = tile.rows[row];
     if (state == RowState::pending || state == RowState::unrecorded) {
-      std::fill(to.begin(), to.end(), state == RowState::pending ? 0U : ground_.unrecorded);
+      std::ranges::fill(to, state == RowState::pending ? 0U : ground_.unrecorded);
       continue;
     }
     const auto from = values.subspan(row * width, width);

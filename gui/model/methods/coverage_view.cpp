@@ -108,7 +108,7 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
     for (const SweepRow& row : part->rows) {
       if (std::isnan(row.number(SweepNumber::q_head))) continue;
       const auto layer = static_cast<Index>(row.number(SweepNumber::layer));
-      const auto at = std::find(question.layers.begin(), question.layers.end(), layer);
+      const auto at = std::ranges::find(question.layers, layer);
       if (at != question.layers.end()) {
         has_layer[static_cast<std::size_t>(at - question.layers.begin())] = true;
       }
@@ -143,7 +143,7 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
   const std::string method = figures::method_label(question.method.spec.text());
   panel.title = method + (budget ? " " + budget->to_string() : "");
   panel.marks.resize(1);
-  const auto n_to_come = static_cast<Index>(std::count(has_layer.begin(), has_layer.end(), false));
+  const auto n_to_come = static_cast<Index>(std::ranges::count(has_layer, false));
   panel.colour->masked_label = n_to_come > 0 ? "dense, or still to come" : "dense or not measured";
   std::vector<std::string> caption = {
       fmt::format("{}, {}: {} of {} at {}.", question.trace, layer_words(question.layers),

@@ -41,6 +41,14 @@ std::string KeptRequest::key() const {
                      rows_per_chunk ? *rows_per_chunk : 0);
 }
 
+ReplayOptions KeptRequest::replay(const TraceInfo& info) const {
+  ReplayOptions options{.rows_per_chunk = rows_per_chunk, .dense_layers = dense_layers};
+  options.calls.phase = phase;
+  options.calls.chunk = chunk;
+  options.calls.steps = std::clamp<Index>(info.n_tokens - info.n_prompt, 1, kMostDecodeSteps);
+  return options;
+}
+
 std::optional<Index> rows_per_chunk_for(Index n_tokens) {
   if (n_tokens <= kAllRowsUpTo) return std::nullopt;
   return std::max<Index>(1, 64 * kAllRowsUpTo / n_tokens);
@@ -81,13 +89,7 @@ KeptRows kept_rows(const TraceSource& trace, const TraceSource* draft, const Kep
                    JobContext& job) {
   KeptRows kept;
   std::mutex mutex;
-  ReplayOptions options;
-  options.calls.phase = request.phase;
-  options.calls.chunk = request.chunk;
-  options.calls.steps =
-      std::clamp<Index>(trace.info().n_tokens - trace.info().n_prompt, 1, kMostDecodeSteps);
-  options.rows_per_chunk = request.rows_per_chunk;
-  options.dense_layers = request.dense_layers;
+  ReplayOptions options = request.replay(trace.info());
   options.q_heads = {request.q_head};
   options.on_row = [&](const MeasuredRow& measured) {
     if (measured.layer != request.layer || measured.q_head != request.q_head) return;
@@ -101,8 +103,7 @@ KeptRows kept_rows(const TraceSource& trace, const TraceSource* draft, const Kep
   };
   const auto layers = replay_layers(trace, draft, {request.layer}, {{request.spec, request.budget}},
                                     options, job.pool, job.progress, job.stop);
-  std::sort(kept.rows.begin(), kept.rows.end(),
-            [](const KeptRow& a, const KeptRow& b) { return a.pos < b.pos; });
+  std::ranges::sort(kept.rows, [](const KeptRow& a, const KeptRow& b) { return a.pos < b.pos; });
   kept.is_dense = layers.empty() || layers[0].has_window || layers[0].pairs[0].is_dense;
   for (const KeptRow& row : kept.rows) {
     kept.mean_mass += row.mass / static_cast<double>(kept.rows.size());

@@ -49,6 +49,8 @@ struct KeptRequest {
   std::optional<Index> rows_per_chunk;
   /// Everything that determines the result, as a cache key.
   std::string key() const;
+  /// Of all heads; at most 1024 of the decoded steps.
+  ReplayOptions replay(const TraceInfo& info) const;
 };
 
 /// Rows per chunk that keep the lists of a whole trace small: all up to 8192 tokens, then fewer.

@@ -53,9 +53,9 @@ void note_budgets(RecallPicture& picture, const RecallQuestion& question, const 
   picture.mark_budgets.assign(marks.size(), {});
   for (std::size_t m = 0; m < marks.size(); ++m) {
     const auto* line = std::get_if<plot::Line>(&marks[m]);
-    const auto method =
-        std::find_if(question.methods.begin(), question.methods.end(),
-                     [&](const MethodItem& item) { return item.name == picture.mark_methods[m]; });
+    const auto method = std::ranges::find_if(question.methods, [&](const MethodItem& item) {
+      return item.name == picture.mark_methods[m];
+    });
     if (line == nullptr || method == question.methods.end()) continue;
     const bool has_tokens = takes_tokens(budget_of(method->spec, question.parameters));
     for (const std::size_t row : line->of)
@@ -77,9 +77,8 @@ void note_targets(RecallPicture& picture, const RecallQuestion& question, const 
   const TextColumn& selectors = table.text("selector");
   const TextColumn& kinds = table.text("budget_kind");
   for (RecallNumbers& line : picture.numbers) {
-    const auto method =
-        std::find_if(question.methods.begin(), question.methods.end(),
-                     [&](const MethodItem& item) { return item.name == line.name; });
+    const auto method = std::ranges::find_if(
+        question.methods, [&](const MethodItem& item) { return item.name == line.name; });
     std::map<double, Mean> means;
     std::map<std::pair<double, double>, std::optional<Index>> needed;  // by layer and head
     const bool is_selected = line.name == question.selector;
@@ -110,8 +109,9 @@ void note_targets(RecallPicture& picture, const RecallQuestion& question, const 
       if (found != needed.end()) head.needed = found->second;
     }
   }
-  std::stable_sort(picture.failing.begin(), picture.failing.end(),
-                   [](const FailingHead& a, const FailingHead& b) { return a.value < b.value; });
+  std::ranges::stable_sort(picture.failing, [](const FailingHead& a, const FailingHead& b) {
+    return a.value < b.value;
+  });
 }
 
 void add_opened(RecallPicture& picture, const RecallQuestion& question,
@@ -129,8 +129,8 @@ void add_opened(RecallPicture& picture, const RecallQuestion& question,
       // on an axis of tokens.
       const std::string& along = figure.panels.front().x.label;
       if (along != panel.x.label)
-        throw ConfigError(fmt::format("it runs along \"{}\", the curves here along \"{}\"", along,
-                                      panel.x.label));
+        throw ConfigError("it runs along \"{}\", the curves here along \"{}\"", along,
+                          panel.x.label);
     } catch (const ConfigError& e) {  // other layers, heads, phases or axes
       picture.notes.push_back(fmt::format("Nothing of {} is shown: {}.", sweep.name, e.what()));
       continue;

@@ -291,7 +291,7 @@ std::vector<RecallItem> plan_recall(const RecallQuestion& question) {
   });
   const std::vector<Index> ladder = budget_ladder(question.n_tokens);
   const Index current = question.parameters.budget;
-  const bool is_between = std::find(ladder.begin(), ladder.end(), current) == ladder.end();
+  const bool is_between = std::ranges::find(ladder, current) == ladder.end();
 
   std::vector<RecallItem> items;
   std::vector<RecallItem> at_current;

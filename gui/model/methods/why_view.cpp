@@ -122,8 +122,7 @@ std::size_t WhyPicture::bytes() const {
 }
 
 bool has_ranking(const QueryLook& look) {
-  return std::any_of(look.scores.begin(), look.scores.end(),
-                     [](double score) { return score > kLeastScore; });
+  return std::ranges::any_of(look.scores, [](double score) { return score > kLeastScore; });
 }
 
 std::optional<WhyPlace> why_place(const KeyFate& fate, WhyAlong along) {
@@ -188,8 +187,7 @@ std::string why_csv(const QueryLook& look) {
   for (const Index key : look.heaviest(look.weights.size())) {
     ++weight_rank;
     const auto unit = look.unit_of(key);
-    const auto found =
-        std::lower_bound(look.kept.begin(), look.kept.end(), static_cast<KeyPos>(key));
+    const auto found = std::ranges::lower_bound(look.kept, static_cast<KeyPos>(key));
     const bool is_kept = found != look.kept.end() && *found == static_cast<KeyPos>(key);
     KeyEnd end = is_kept ? KeyEnd::kept : KeyEnd::dropped;
     if (is_kept && look.by_rule[static_cast<std::size_t>(found - look.kept.begin())])

@@ -67,10 +67,10 @@ plot::Figure scatter_figure(const QuerySelectionHead& head, Index layer, Index q
                             const QuerySelectionSwitches& switches, const ChunkPicks* picks) {
   figures::QueryPoints points = query_points(head, switches);
   if (points.s_q.empty()) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "Layer {}, query head {}: no query has both an S_q and a largest weight; count the sink, "
         "or fewer recent keys out.",
-        layer, q_head));
+        layer, q_head);
   }
   const std::size_t n = points.s_q.size();
   const QueryCorrelation& correlation = head.correlation(switches.span);
@@ -169,8 +169,7 @@ std::string query_selection_csv(const QuerySelectionHead& head, Index layer, Ind
                    cell(std::exp(log_weight)), key_cell(key), cell(breadth), picked ? 1 : 0);
   };
   const auto is_picked = [&](Index pos) {
-    return picks != nullptr &&
-           std::find(picks->pos.begin(), picks->pos.end(), pos) != picks->pos.end();
+    return picks != nullptr && std::ranges::find(picks->pos, pos) != picks->pos.end();
   };
   for (std::size_t i = 0; i < head.pos.size(); ++i) {
     line(head.pos[i], static_cast<double>(head.prompt_s_q[i]),

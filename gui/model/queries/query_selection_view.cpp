@@ -44,7 +44,7 @@ std::string QuerySelectionRequest::key() const {
 }
 
 bool QuerySelectionView::has_head(Index q_head) const {
-  return std::find(q_heads.begin(), q_heads.end(), q_head) != q_heads.end();
+  return std::ranges::find(q_heads, q_head) != q_heads.end();
 }
 
 QuerySelectionView query_selection_view(const TraceSource& trace,
@@ -66,16 +66,15 @@ std::shared_ptr<const QuerySelectionView> known_query_selection(Cache& cache,
 }
 
 std::optional<std::size_t> QuerySelectionHead::find(Index position) const {
-  const auto at = std::lower_bound(pos.begin(), pos.end(), position);
+  const auto at = std::ranges::lower_bound(pos, position);
   if (at == pos.end() || *at != position) return std::nullopt;
   return static_cast<std::size_t>(at - pos.begin());
 }
 
 QuerySelectionHead head_of(const QuerySelectionView& view, Index q_head) {
-  const auto found = std::find(view.q_heads.begin(), view.q_heads.end(), q_head);
+  const auto found = std::ranges::find(view.q_heads, q_head);
   if (found == view.q_heads.end()) {
-    throw ConfigError(
-        fmt::format("query head {} is not part of this analysis of layer {}", q_head, view.layer));
+    throw ConfigError("query head {} is not part of this analysis of layer {}", q_head, view.layer);
   }
   const auto h = static_cast<std::size_t>(found - view.q_heads.begin());
   return {.pos = view.result.values<std::int64_t>("pos"),
@@ -102,7 +101,7 @@ std::size_t MeasuredQueries::bytes() const {
 }
 
 std::optional<std::size_t> MeasuredQueries::find(Index position) const {
-  const auto found = std::find(pos.begin(), pos.end(), position);
+  const auto found = std::ranges::find(pos, position);
   if (found == pos.end()) return std::nullopt;
   return static_cast<std::size_t>(found - pos.begin());
 }
@@ -121,8 +120,8 @@ MeasuredQueries measure_queries(const TraceSource& trace, const MeasureRequest& 
   Index last = -1;
   for (const Index pos : out.pos) {
     if (pos < 0 || pos >= info.n_tokens) {
-      throw ConfigError(fmt::format("{}: position {} is not in the trace, expected 0 to {}",
-                                    trace.where(), pos, info.n_tokens - 1));
+      throw ConfigError("{}: position {} is not in the trace, expected 0 to {}", trace.where(), pos,
+                        info.n_tokens - 1);
     }
     last = std::max(last, pos);
   }

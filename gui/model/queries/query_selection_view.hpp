@@ -142,7 +142,7 @@ struct QuerySelectionSwitches {
 /// The analysis' options for the switches and the session's chunk length.
 QuerySelectionOptions options_of(const QuerySelectionSwitches& switches, Index chunk);
 
-/// S_q against the largest weight (logarithmic); points are of positions. Mark 0 is the cloud of the
+/// S_q against the largest weight (logarithmic); points are of positions. Mark 0 is the cloud of
 /// measured queries that count and have both numbers, coloured by position; mark 1, if there are
 /// any, those of `picks` that have both, in its order.
 /// Throws ConfigError if no query has both numbers.

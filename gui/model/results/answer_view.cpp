@@ -64,8 +64,7 @@ auto reading(const std::string& name, const Read& read) {
   try {
     return read();
   } catch (const nlohmann::json::exception& error) {
-    throw FormatError(
-        fmt::format("{}: expected an explanation of answers, found: {}", name, error.what()));
+    throw FormatError("{}: expected an explanation of answers, found: {}", name, error.what());
   }
 }
 
@@ -117,9 +116,9 @@ std::vector<std::string> put_back_words(const ResultView& result, std::size_t pr
                                         const std::vector<PutBack>& back) {
   const std::vector<std::string> all = words_of_line(result.info().command_line);
   if (all.size() < 2 || all[1] != "explain") {
-    throw FormatError(fmt::format(
+    throw FormatError(
         "{}: it does not say with which command it was made, so nothing can be put back",
-        result.name()));
+        result.name());
   }
   std::vector<std::string> words;
   for (std::size_t i = 1; i < all.size(); ++i) {
@@ -142,12 +141,10 @@ PutBackAnswer put_back_answer(const std::string& json) {
   const Json told = parse_ordered_json(json, "kvscope explain --put-back");
   return reading("kvscope explain --put-back", [&] {
     const Json& prompt = told.at("prompts").at(0);
-    PutBackAnswer answer;
-    answer.tokens = tokens_of(prompt.at("steps"));
-    answer.dense = prompt.at("answer").get<std::string>();
-    answer.sparse = prompt.at("alone").get<std::string>();
-    answer.mended = prompt.at("mended_alone").get<std::string>();
-    return answer;
+    return PutBackAnswer{.tokens = tokens_of(prompt.at("steps")),
+                         .dense = prompt.at("answer").get<std::string>(),
+                         .sparse = prompt.at("alone").get<std::string>(),
+                         .mended = prompt.at("mended_alone").get<std::string>()};
   });
 }
 

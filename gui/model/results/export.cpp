@@ -24,14 +24,13 @@ constexpr int kVersion = 1;
 constexpr std::size_t kLongestStem = 200;
 
 void check_stem(const std::string& stem) {
-  const bool has_bad = std::any_of(stem.begin(), stem.end(), [](char c) {
-    return c == '/' || c == '\\' || static_cast<unsigned char>(c) < 0x20;
-  });
+  const bool has_bad = std::ranges::any_of(
+      stem, [](char c) { return c == '/' || c == '\\' || static_cast<unsigned char>(c) < 0x20; });
   if (!stem.empty() && stem.size() <= kLongestStem && stem.front() != '.' && !has_bad) return;
   throw ConfigError(
-      fmt::format("\"{}\" cannot be a file name: expected 1 to {} letters without slashes, not "
-                  "beginning with a dot",
-                  stem.substr(0, 60), kLongestStem));
+      "\"{}\" cannot be a file name: expected 1 to {} letters without slashes, not "
+      "beginning with a dot",
+      stem.substr(0, 60), kLongestStem);
 }
 
 std::optional<FigureFormat> drawing_of(ExportFormat format) {
@@ -94,9 +93,9 @@ std::vector<OutputFile> export_files(const ExportRequest& request) {
     if (drawing) drawings.push_back(*drawing);
     if (request.figure || (!drawing && request.csv)) continue;
     throw ConfigError(
-        fmt::format("the panel \"{}\" shows nothing to export as {} yet: wait until it is "
-                    "computed, or choose what it needs",
-                    request.panel, enum_name(format)));
+        "the panel \"{}\" shows nothing to export as {} yet: wait until it is "
+        "computed, or choose what it needs",
+        request.panel, enum_name(format));
   }
   std::vector<OutputFile> files;
   if (request.figure && !(drawings.empty() && request.csv)) {
@@ -128,9 +127,9 @@ std::vector<fs::path> export_view(const ExportRequest& request, Existing existin
   const std::vector<OutputFile> files = export_files(request);
   const bool may_replace = existing == Existing::replace;
   if (const auto in_use = names_in_use(request.folder, files); !may_replace && !in_use.empty()) {
-    throw IoError(fmt::format("{} {} in {} already: choose another name, or let it be replaced",
-                              fmt::join(in_use, ", "), in_use.size() == 1 ? "is" : "are",
-                              request.folder.empty() ? "." : request.folder.string()));
+    throw IoError("{} {} in {} already: choose another name, or let it be replaced",
+                  fmt::join(in_use, ", "), in_use.size() == 1 ? "is" : "are",
+                  request.folder.empty() ? "." : request.folder.string());
   }
   write_output_files(request.folder, files, may_replace);
   std::vector<fs::path> paths;

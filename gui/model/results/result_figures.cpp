@@ -42,10 +42,10 @@ Series series_of(const Table& table, std::span<const std::uint32_t> rows,
   std::map<double, std::int32_t> slot_of_number;  // numbers, ascending
   const auto check = [&](std::size_t n) {
     if (n <= kMostSeries) return;
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "series: {} has more than {} different values among these lines; filter the table, or "
         "choose another column",
-        column, kMostSeries));
+        column, kMostSeries);
   };
   if (values.is_text) {
     for (const std::uint32_t row : rows) {
@@ -188,9 +188,9 @@ std::vector<PossibleFigure> possible_figures(const std::vector<ResultPtr>& open,
   std::vector<PossibleFigure> possible;
   if (!looked_at) return possible;
   for (FigureKind& kind : figure_kinds()) {
-    const bool fits = std::any_of(
-        kind.kinds.begin(), kind.kinds.end(),
-        [&](const std::string& wanted) { return accepts_kind(wanted, looked_at->info().kind); });
+    const bool fits = std::ranges::any_of(kind.kinds, [&](const std::string& wanted) {
+      return accepts_kind(wanted, looked_at->info().kind);
+    });
     if (!fits) continue;
     PossibleFigure figure;
     for (const std::string& wanted : kind.kinds) {
@@ -263,10 +263,10 @@ plot::Figure free_plot(const Table& table, std::span<const std::uint32_t> rows,
   const std::vector<plot::Tone> tones = tones_of(series, options.series);
   const Placed placed = placed_rows(rows, series, x, y, options);
   if (placed.rows.empty()) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "none of the {} lines has a place at {} and {}{}: choose other columns, or fewer filters",
         rows.size(), options.x, options.y,
-        options.log_x || options.log_y ? " on a logarithmic axis" : ""));
+        options.log_x || options.log_y ? " on a logarithmic axis" : "");
   }
 
   plot::Figure figure;

@@ -57,8 +57,8 @@ FreePlotOptions with_columns_of(const Table& table, FreePlotOptions options);
 
 /// Draws these rows, which pass the filters that `filter_words` names in the caption; points are of
 /// rows, means of nothing. More than kMostPlotted points are thinned at equal distances, which the
-/// caption says, as it says what has no place. Throws ConfigError for columns that are none or words, more than kMostSeries series,
-/// or nothing to draw.
+/// caption says, as it says what has no place. Throws ConfigError for columns that are none or
+/// words, more than kMostSeries series, or nothing to draw.
 plot::Figure free_plot(const Table& table, std::span<const std::uint32_t> rows,
                        const FreePlotOptions& options, std::string_view filter_words = {});
 inline constexpr std::size_t kMostPlotted = 100'000;

@@ -46,9 +46,9 @@ Table array_table(const ResultView& result, const std::string& name) {
   const Index n = count_of(spec.shape);
   if (n > kMostListed) {
     throw ConfigError(
-        fmt::format("{} holds {} numbers, more than the {} that are listed here: read it with h5py "
-                    "or another HDF5 reader",
-                    name, n, kMostListed));
+        "{} holds {} numbers, more than the {} that are listed here: read it with h5py "
+        "or another HDF5 reader",
+        name, n, kMostListed);
   }
   Table table(fmt::format("{}: {}", result.name(), name));
   const bool has_axes = spec.axes.size() == static_cast<std::size_t>(spec.shape.rank);
@@ -90,12 +90,9 @@ std::vector<TableSource> table_sources(const ResultView& result) {
   }
   if (sources.empty() && summary.is_object() && summary.contains("layers") &&
       summary["layers"].is_array()) {
-    sources.push_back({"layers",
-                       static_cast<Index>(summary["layers"].size()),
-                       {},
-                       {},
-                       {},
-                       "what the summary says of each layer"});
+    sources.push_back({.name = "layers",
+                       .n_rows = static_cast<Index>(summary["layers"].size()),
+                       .long_name = "what the summary says of each layer"});
   }
   for (const ResultArray& array : result.arrays()) {
     if (is_row_column(array)) continue;

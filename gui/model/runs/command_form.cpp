@@ -22,8 +22,7 @@ constexpr const char* kWhere = "kvscope help --json";
 
 std::string word_at(const Json& json, const char* key) {
   if (!json.is_object() || !json.contains(key) || !json[key].is_string())
-    throw FormatError(
-        fmt::format("{}: expected a text \"{}\": is kvscope of another version?", kWhere, key));
+    throw FormatError("{}: expected a text \"{}\": is kvscope of another version?", kWhere, key);
   return json[key].get<std::string>();
 }
 
@@ -64,14 +63,14 @@ std::string ending_of(const CommandOption& out) {
 }  // namespace
 
 const CommandOption* CommandSpec::find(std::string_view option) const {
-  const auto found = std::find_if(options.begin(), options.end(),
-                                  [&](const CommandOption& o) { return o.name == option; });
+  const auto found =
+      std::ranges::find_if(options, [&](const CommandOption& o) { return o.name == option; });
   return found == options.end() ? nullptr : &*found;
 }
 
 std::vector<CommandSpec> read_commands(const std::string& text) {
   const Json json = parse_ordered_json(text, kWhere);
-  if (!json.is_array()) throw FormatError(fmt::format("{}: expected a list of commands", kWhere));
+  if (!json.is_array()) throw FormatError("{}: expected a list of commands", kWhere);
   std::vector<CommandSpec> commands;
   for (const Json& entry : json) {
     CommandSpec command{.name = word_at(entry, "name"),
@@ -93,7 +92,7 @@ std::vector<CommandSpec> read_commands(const std::string& text) {
     });
     commands.push_back(std::move(command));
   }
-  if (commands.empty()) throw FormatError(fmt::format("{}: no command was listed", kWhere));
+  if (commands.empty()) throw FormatError("{}: no command was listed", kWhere);
   return commands;
 }
 
@@ -170,7 +169,7 @@ CommandValues suggested_values(const CommandSpec& command, const Session& sessio
   }
   if (const CommandOption* out = command.find("out")) {
     std::string name = command.name;
-    std::replace(name.begin(), name.end(), ' ', '-');
+    std::ranges::replace(name, ' ', '-');
     std::error_code error;
     const fs::path folder = trace ? trace->path().parent_path() : fs::current_path(error);
     const std::string stem = trace ? trace->path().stem().string() + "-" + name : name;

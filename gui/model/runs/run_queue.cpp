@@ -80,9 +80,8 @@ std::optional<fs::file_time_type> time_of(const fs::path& file) {
 std::string Run::title() const {
   std::string words_of_command;
   for (const std::string& word : words) {
-    const bool is_name = std::all_of(word.begin(), word.end(), [](char c) {
-      return (c >= 'a' && c <= 'z') || c == '-' || (c >= '0' && c <= '9');
-    });
+    const bool is_name = std::ranges::all_of(
+        word, [](char c) { return (c >= 'a' && c <= 'z') || c == '-' || (c >= '0' && c <= '9'); });
     if (!is_name || word.starts_with("-")) break;
     words_of_command += (words_of_command.empty() ? "" : " ") + word;
   }
@@ -142,8 +141,7 @@ void RunQueue::start(Run run) {
         heard->said = std::move(end.out);
         heard->kept = std::move(kept);
         if (is_whole) return end.code;
-        if (end.signal != 0)
-          throw IoError(fmt::format("{} was killed (signal {})", words[1], end.signal));
+        if (end.signal != 0) throw IoError("{} was killed (signal {})", words[1], end.signal);
         throw IoError(heard->last.empty()
                           ? fmt::format("{} ended with code {} and no word", words[1], end.code)
                           : heard->last);
@@ -191,8 +189,7 @@ std::vector<Run> RunQueue::take_made() {
 }
 
 bool RunQueue::is_idle() const {
-  return std::all_of(runs_.begin(), runs_.end(),
-                     [](const Run& run) { return run.status.is_over(); });
+  return std::ranges::all_of(runs_, [](const Run& run) { return run.status.is_over(); });
 }
 
 void RunQueue::cancel(std::uint64_t id) {
@@ -222,8 +219,7 @@ std::string RunQueue::flag_for(const Run& run, Again how) {
 }
 
 void RunQueue::again(std::uint64_t id, Again how) {
-  const auto found =
-      std::find_if(runs_.begin(), runs_.end(), [&](const Run& run) { return run.id == id; });
+  const auto found = std::ranges::find_if(runs_, [&](const Run& run) { return run.id == id; });
   if (found == runs_.end()) return;
   Run same = *found;
   if (const std::string flag = flag_for(same, how); !flag.empty()) {
@@ -257,9 +253,9 @@ const std::vector<CommandSpec>& RunQueue::commands() {
           const ProgramEnd end = run_program(
               {program, "help", "--json"}, [](const std::string&) {}, context.stop);
           if (end.code != kOk) {
-            throw IoError(fmt::format(
+            throw IoError(
                 "{} does not tell its commands (code {}): it should be of this program's version",
-                program, end.code));
+                program, end.code);
           }
           return read_commands(end.out);
         },

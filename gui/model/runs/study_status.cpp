@@ -68,8 +68,8 @@ StudyStatus read_study_status(const std::string& text) {
       status.failures.push_back({item_words(failed), failed.at("failure").get<std::string>()});
     return status;
   } catch (const nlohmann::json::exception& error) {
-    throw FormatError(fmt::format("{}: expected what this version prints, found something else: {}",
-                                  kStatusCommand, error.what()));
+    throw FormatError("{}: expected what this version prints, found something else: {}",
+                      kStatusCommand, error.what());
   }
 }
 

@@ -21,8 +21,7 @@ void fields_from_json(const nlohmann::ordered_json& json, Options& options) {
     if (!json.contains(key)) return;
     const auto& found = json[key];
     const auto fail = [&] {
-      throw ConfigError(
-          fmt::format("{}: expected {}, found {}", key, expected_text(value), found.dump()));
+      throw ConfigError("{}: expected {}, found {}", key, expected_text(value), found.dump());
     };
     if constexpr (std::same_as<T, EnumRef> || std::same_as<T, std::string>) {
       if (!found.is_string()) fail();

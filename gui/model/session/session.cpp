@@ -46,7 +46,7 @@ fs::path final_name(const fs::path& path) {
 
 template <class T>
 T stepped(const std::vector<T>& values, T current, int by) {
-  const auto at = std::find(values.begin(), values.end(), current);
+  const auto at = std::ranges::find(values, current);
   if (at == values.end() || values.empty()) return current;
   const auto index = std::clamp<std::ptrdiff_t>((at - values.begin()) + by, 0,
                                                 static_cast<std::ptrdiff_t>(values.size()) - 1);
@@ -96,8 +96,8 @@ void Session::open(const fs::path& path) {
 }
 
 bool Session::is_opening() const {
-  return std::any_of(opening_.begin(), opening_.end(),
-                     [](const auto& opening) { return !opening->is_cancelled(); });
+  return std::ranges::any_of(opening_,
+                             [](const auto& opening) { return !opening->is_cancelled(); });
 }
 
 void Session::load(const fs::path& path, const fs::path& replaces) {
@@ -115,12 +115,11 @@ void Session::load(const fs::path& path, const fs::path& replaces) {
     // Every failure becomes a value here, so that the session learns of it as of a success.
     try {
       if (!fs::exists(path, error)) {
-        throw IoError(fmt::format("{}: no such file; it may have been moved since", path.string()));
+        throw IoError("{}: no such file; it may have been moved since", path.string());
       }
       if (fs::is_directory(path, error)) {
-        throw IoError(
-            fmt::format("{} is a folder; open a trace (.h5) or a result (.h5, .csv, .json) in it",
-                        path.string()));
+        throw IoError("{} is a folder; open a trace (.h5) or a result (.h5, .csv, .json) in it",
+                      path.string());
       }
       check_regular_file(path);  // a session that names a device must not fill the memory
       if (!is_table(path)) {
@@ -188,7 +187,7 @@ void Session::add(const Opened& opened) {
   }
   if (opened.stamp) result_stamps_[opened.path] = *opened.stamp;
   withdraw_offer(opened.path);
-  const auto known = std::find(result_paths_.begin(), result_paths_.end(), opened.path);
+  const auto known = std::ranges::find(result_paths_, opened.path);
   if (known != result_paths_.end()) {
     results_[static_cast<std::size_t>(known - result_paths_.begin())] = opened.result;
   } else {
@@ -199,9 +198,8 @@ void Session::add(const Opened& opened) {
 
 /// A file that was changed on disk, or a recording that grew; it may have been closed meanwhile.
 void Session::exchange(const Opened& opened, const fs::path& replaces) {
-  const auto place = std::find_if(documents_.begin(), documents_.end(), [&](const auto& document) {
-    return document->path() == replaces;
-  });
+  const auto place = std::ranges::find_if(
+      documents_, [&](const auto& document) { return document->path() == replaces; });
   if (place == documents_.end()) return;
   if (!opened.trace) {
     notify(fmt::format("{} was replaced by something that is no trace; what was open stays.",
@@ -349,8 +347,8 @@ void Session::say_gone(const fs::path& path) {
 
 void Session::reload(fs::path path) {
   withdraw_offer(path);
-  const bool is_trace = std::any_of(documents_.begin(), documents_.end(),
-                                    [&](const auto& open) { return open->path() == path; });
+  const bool is_trace =
+      std::ranges::any_of(documents_, [&](const auto& open) { return open->path() == path; });
   load(path, is_trace ? path : fs::path());
 }
 
@@ -452,7 +450,7 @@ void Session::step_query(Index by) {
 }
 
 bool Session::is_ticked(const std::string& selector) const {
-  return std::find(ticked_.begin(), ticked_.end(), selector) != ticked_.end();
+  return std::ranges::find(ticked_, selector) != ticked_.end();
 }
 
 void Session::set_ticked(const std::string& selector, bool on) {

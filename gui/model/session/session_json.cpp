@@ -70,9 +70,8 @@ void Session::apply(const Json& json, const fs::path& base) {
     throw ConfigError("not a session of kvscope-explorer: expected \"kind\": \"kvscope-session\"");
   }
   if (number_of(json, "version", 0) > kSessionVersion) {
-    throw ConfigError(
-        fmt::format("the session was saved by a newer kvscope-explorer (version {}, known is {})",
-                    number_of(json, "version", 0), kSessionVersion));
+    throw ConfigError("the session was saved by a newer kvscope-explorer (version {}, known is {})",
+                      number_of(json, "version", 0), kSessionVersion);
   }
   Snapshot wanted = state_;
   const Json selection = json.contains("selection") ? json["selection"] : Json::object();

@@ -92,7 +92,7 @@ void save_settings(const Settings& settings, const fs::path& file) {
   try {
     write_new_file(file, json.dump(2) + "\n", /*overwrite=*/true);
   } catch (const IoError& problem) {
-    throw IoError(fmt::format("the settings are not saved: {}", problem.what()));
+    throw IoError("the settings are not saved: {}", problem.what());
   }
 }
 

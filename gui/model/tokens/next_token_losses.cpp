@@ -86,10 +86,10 @@ fs::path model_of_trace(const TraceInfo& info) {
   } catch (const Error& error) {
     why = error.what();
   }
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "The loss of the next token needs the trace's model, {}, which was not found: {}. Shade by "
       "mass or output error instead, or put the model where it was.",
-      info.model_name, why));
+      info.model_name, why);
 }
 
 TokenLosses next_token_losses(const TraceSource& trace, const LossRequest& request,
@@ -102,9 +102,9 @@ TokenLosses next_token_losses(const Transformer& model, const TraceSource& trace
                               const LossRequest& request, JobContext& job) {
   const SelectorCaps& caps = request.of.spec.caps();
   if (caps.needs_draft || caps.needs_calibration) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "The loss of the next token is measured without a draft and a calibration, which {} needs.",
-        request.of.spec));
+        request.of.spec);
   }
   LiveOptions options;
   const auto surprise = [&](Index part) {

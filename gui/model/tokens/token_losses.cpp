@@ -22,7 +22,6 @@ namespace kvscope::gui {
 
 namespace {
 
-constexpr Index kMostMeasuredSteps = 1024;
 constexpr Index kLongestSection = 128;
 constexpr std::size_t kMostLossPoints = 600;
 
@@ -58,7 +57,7 @@ void TokenLosses::add(Index position, double loss) {
 }
 
 std::optional<double> TokenLosses::at(Index position) const {
-  const auto after = std::upper_bound(pos.begin(), pos.end(), position);
+  const auto after = std::ranges::upper_bound(pos, position);
   if (after == pos.begin()) return std::nullopt;
   return lost[static_cast<std::size_t>(after - pos.begin() - 1)];
 }
@@ -104,12 +103,7 @@ double error_of_output(const MeasuredRow& row, TensorView<const float> values,
 TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
                          const LossRequest& request, JobContext& job) {
   const TraceInfo& info = trace.info();
-  ReplayOptions options;
-  options.calls.phase = request.of.phase;
-  options.calls.chunk = request.of.chunk;
-  options.calls.steps = std::clamp<Index>(info.n_tokens - info.n_prompt, 1, kMostMeasuredSteps);
-  options.rows_per_chunk = request.of.rows_per_chunk;
-  options.dense_layers = request.of.dense_layers;
+  ReplayOptions options = request.of.replay(info);
   if (request.heads == LossHeads::head) options.q_heads = {request.of.q_head};
   const std::vector<Index> layers =
       request.heads == LossHeads::all ? info.layers : std::vector<Index>{request.of.layer};
@@ -130,10 +124,10 @@ TokenLosses token_losses(const TraceSource& trace, const TraceSource* draft,
     };
     options.on_answer = [&](const AnsweredCall& answer) {
       if (answer.selection.summaries.empty() && answer.selection.log_weights().empty()) return;
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{} answers with summaries or weighted keys, whose output error is not measured token by "
           "token: shade by mass, or see output_error_rel of kvscope sweep",
-          request.of.spec));
+          request.of.spec);
     };
   }
   std::vector<Mean> sums(static_cast<std::size_t>(info.n_tokens));

@@ -16,7 +16,6 @@ namespace kvscope::gui {
 
 namespace {
 
-constexpr Index kMostAnsweredSteps = 1024;
 constexpr float kTinyWeight = 1e-30f;  // weights that are 0 in f32 are still kept or dropped
 
 std::size_t list_bytes(const kvscope::Selection& selection) {
@@ -130,11 +129,7 @@ MethodAnswers method_answers(const TraceSource& trace, const TraceSource* draft,
   MethodAnswers out;
   out.is_one_head = request.heads == LossHeads::head;
   std::size_t bytes = 0;
-  ReplayOptions options;
-  options.calls.phase = request.of.phase;
-  options.calls.chunk = request.of.chunk;
-  options.calls.steps = std::clamp<Index>(info.n_tokens - info.n_prompt, 1, kMostAnsweredSteps);
-  options.dense_layers = request.of.dense_layers;
+  ReplayOptions options = request.of.replay(info);
   options.rows_per_chunk = 1;
   options.only_costs = true;
   options.on_answer = [&](const AnsweredCall& answer) {
@@ -149,9 +144,9 @@ MethodAnswers method_answers(const TraceSource& trace, const TraceSource* draft,
     call.selection = copied(answer.selection, owner);
     bytes += list_bytes(call.selection);
     if (bytes > kMostAnswers) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "the lists of {} take more than {} MiB here: choose fewer heads (this head, this layer)",
-          request.of.spec, kMostAnswers >> 20));
+          request.of.spec, kMostAnswers >> 20);
     }
   };
   const std::vector<Index> layers =

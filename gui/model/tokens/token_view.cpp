@@ -86,7 +86,7 @@ RankedRow rank_keys(Index layer, Index q_head, AttentionRow row) {
   const auto& probs = ranked.row.probs;
   std::vector<std::int32_t> order(probs.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+  std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) {
     return probs[static_cast<std::size_t>(a)] > probs[static_cast<std::size_t>(b)];
   });
   ranked.rank.resize(probs.size());
@@ -135,7 +135,7 @@ double Shading::shade(Index pos) const {
 // ---- kept keys ----
 
 bool KeptKeys::holds(Index pos) const {
-  return row && std::binary_search(row->keys.begin(), row->keys.end(), static_cast<KeyPos>(pos));
+  return row && std::ranges::binary_search(row->keys, static_cast<KeyPos>(pos));
 }
 
 std::string budget_words(const std::optional<Budget>& budget) {
@@ -171,16 +171,16 @@ std::optional<Index> next_match(const std::vector<std::size_t>& found, Index fro
   if (found.empty()) return std::nullopt;
   const auto at = static_cast<std::size_t>(std::max<Index>(0, from));
   if (forward) {
-    const auto next = std::upper_bound(found.begin(), found.end(), at);
+    const auto next = std::ranges::upper_bound(found, at);
     return static_cast<Index>(next == found.end() ? found.front() : *next);
   }
-  const auto after = std::lower_bound(found.begin(), found.end(), at);
+  const auto after = std::ranges::lower_bound(found, at);
   return static_cast<Index>(after == found.begin() ? found.back() : *(after - 1));
 }
 
 std::string match_words(const std::vector<std::size_t>& found, Index at) {
-  const auto place = std::lower_bound(found.begin(), found.end(),
-                                      static_cast<std::size_t>(std::max<Index>(0, at)));
+  const auto place =
+      std::ranges::lower_bound(found, static_cast<std::size_t>(std::max<Index>(0, at)));
   if (place == found.end() || static_cast<Index>(*place) != at) {
     return fmt::format("{}", found.size());
   }

@@ -163,7 +163,7 @@ GroupCheck check_group(const Document& document, Index layer, Index kv_head, Job
   const TraceFile& file = document.file();
   const TraceInfo& info = document.info();
   if (!info.capture.qkv) {
-    throw ConfigError(fmt::format("{}: holds no q, k and v to check", document.path().string()));
+    throw ConfigError("{}: holds no q, k and v to check", document.path().string());
   }
   info.layer_slot(layer);
   info.kv_slot(kv_head);
@@ -194,8 +194,8 @@ GroupCheck check_group(const Document& document, Index layer, Index kv_head, Job
 
 std::optional<plot::Figure> norms_figure(const Document& document, Index layer, Index q_head,
                                          const GroupCheck& check) {
-  const auto found = std::find_if(check.q.begin(), check.q.end(),
-                                  [&](const HeadNorms& norms) { return norms.head == q_head; });
+  const auto found =
+      std::ranges::find_if(check.q, [&](const HeadNorms& norms) { return norms.head == q_head; });
   if (found == check.q.end() || found->bins.empty() || check.k.bins.empty()) return std::nullopt;
   Index widest = 1;
   const auto line_of = [&](const HeadNorms& norms, std::string label, int slot) {

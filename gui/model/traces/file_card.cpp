@@ -147,7 +147,7 @@ void shrink(const fs::path& folder) {
       cards.emplace_back(written, entry->path());
   }
   if (cards.size() <= kMostKeptCards) return;
-  std::sort(cards.begin(), cards.end());
+  std::ranges::sort(cards);
   for (std::size_t i = 0; i + kMostKeptCards < cards.size(); ++i) remove_quietly(cards[i].second);
 }
 

@@ -19,7 +19,7 @@ namespace kvscope::gui {
 namespace {
 
 std::size_t slot_in(const std::vector<Index>& axis, Index wanted) {
-  return static_cast<std::size_t>(std::find(axis.begin(), axis.end(), wanted) - axis.begin());
+  return static_cast<std::size_t>(std::ranges::find(axis, wanted) - axis.begin());
 }
 
 /// A head's loss under one of the atlas's methods; NaN without any.
@@ -89,14 +89,14 @@ HeadAtlas head_atlas_of(const TraceSource& trace, const HeadsOptions& options, J
 }
 
 const AtlasPlace* AtlasPicture::at(double x, double y) const {
-  const auto found = std::find_if(places.begin(), places.end(), [&](const AtlasPlace& place) {
+  const auto found = std::ranges::find_if(places, [&](const AtlasPlace& place) {
     return std::floor(x) == place.x && std::floor(y) == place.y;
   });
   return found == places.end() ? nullptr : &*found;
 }
 
 const AtlasPlace* AtlasPicture::of(Index layer, Index q_head) const {
-  const auto found = std::find_if(places.begin(), places.end(), [&](const AtlasPlace& place) {
+  const auto found = std::ranges::find_if(places, [&](const AtlasPlace& place) {
     return place.layer == layer && place.q_head == q_head;
   });
   return found == places.end() ? nullptr : &*found;
