@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -172,8 +171,8 @@ class RecallPanel final : public TracePanel<RecallOptions> {
             [results](JobContext&) {
               Sweeps sweeps;
               for (const auto& result : results) {
-                sweeps.tables.push_back({std::filesystem::path(result->name()).filename().string(),
-                                         std::make_shared<const Table>(rows_of(*result))});
+                sweeps.tables.push_back(
+                    {file_name(result), std::make_shared<const Table>(rows_of(*result))});
               }
               return sweeps;
             });

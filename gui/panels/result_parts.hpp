@@ -2,6 +2,7 @@
 // itself.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -151,6 +152,10 @@ class ResultAbout {
 /// Names a result in keys of a cache, as long as it is open: another opening of the same file has
 /// another name.
 std::string result_key(const ResultPtr& result);
+/// Its file without folders.
+inline std::string file_name(const ResultPtr& result) {
+  return std::filesystem::path(result->name()).filename().string();
+}
 
 /// Tooltip lines of what lies under the cursor of any figure.
 HoverLines hit_lines(const plot::Figure& figure, const FigureHit& hit);

@@ -79,10 +79,6 @@ bool choose_column(const char* name, std::string& column, const Table& table, bo
   return true;
 }
 
-std::string short_name(const ResultPtr& result) {
-  return std::filesystem::path(result->name()).filename().string();
-}
-
 std::string axis_name(const plot::Axis& axis, const char* otherwise) {
   return axis.label.empty() ? otherwise : plot::plain_text(axis.label);
 }
@@ -167,10 +163,10 @@ void ResultFigures::draw_choices(PanelContext& context, PossibleFigure& figure) 
     ImGui::TextDisabled("%s", fmt::format("{} result", figure.chosen[i]->info().kind).c_str());
     ImGui::SetNextItemWidth(-1.0f);
     if (ImGui::BeginCombo(fmt::format("##result{}", i).c_str(),
-                          short_name(figure.chosen[i]).c_str())) {
+                          file_name(figure.chosen[i]).c_str())) {
       for (const ResultPtr& candidate : candidates) {
         const std::string label =
-            fmt::format("{}##{}", short_name(candidate), result_key(candidate));
+            fmt::format("{}##{}", file_name(candidate), result_key(candidate));
         if (ImGui::Selectable(label.c_str(), candidate == figure.chosen[i])) {
           figure.chosen[i] = candidate;
         }

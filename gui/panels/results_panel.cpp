@@ -28,10 +28,6 @@ struct ResultsOptions {
       option(source, "source", "rows", "rows, layers, or the array that is listed");
 };
 
-std::string file_name(const ResultPtr& result) {
-  return std::filesystem::path(result->name()).filename().string();
-}
-
 class ResultsPanel final : public AskingPanel {
  public:
   PanelInfo info() const override {

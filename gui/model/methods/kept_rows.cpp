@@ -103,7 +103,7 @@ KeptRows kept_rows(const TraceSource& trace, const TraceSource* draft, const Kep
   };
   const auto layers = replay_layers(trace, draft, {request.layer}, {{request.spec, request.budget}},
                                     options, job.pool, job.progress, job.stop);
-  std::ranges::sort(kept.rows, [](const KeptRow& a, const KeptRow& b) { return a.pos < b.pos; });
+  std::ranges::sort(kept.rows, {}, &KeptRow::pos);
   kept.is_dense = layers.empty() || layers[0].has_window || layers[0].pairs[0].is_dense;
   for (const KeptRow& row : kept.rows) {
     kept.mean_mass += row.mass / static_cast<double>(kept.rows.size());

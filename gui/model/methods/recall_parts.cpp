@@ -53,9 +53,8 @@ void note_budgets(RecallPicture& picture, const RecallQuestion& question, const 
   picture.mark_budgets.assign(marks.size(), {});
   for (std::size_t m = 0; m < marks.size(); ++m) {
     const auto* line = std::get_if<plot::Line>(&marks[m]);
-    const auto method = std::ranges::find_if(question.methods, [&](const MethodItem& item) {
-      return item.name == picture.mark_methods[m];
-    });
+    const auto method =
+        std::ranges::find(question.methods, picture.mark_methods[m], &MethodItem::name);
     if (line == nullptr || method == question.methods.end()) continue;
     const bool has_tokens = takes_tokens(budget_of(method->spec, question.parameters));
     for (const std::size_t row : line->of)
@@ -77,8 +76,7 @@ void note_targets(RecallPicture& picture, const RecallQuestion& question, const 
   const TextColumn& selectors = table.text("selector");
   const TextColumn& kinds = table.text("budget_kind");
   for (RecallNumbers& line : picture.numbers) {
-    const auto method = std::ranges::find_if(
-        question.methods, [&](const MethodItem& item) { return item.name == line.name; });
+    const auto method = std::ranges::find(question.methods, line.name, &MethodItem::name);
     std::map<double, Mean> means;
     std::map<std::pair<double, double>, std::optional<Index>> needed;  // by layer and head
     const bool is_selected = line.name == question.selector;
@@ -109,9 +107,7 @@ void note_targets(RecallPicture& picture, const RecallQuestion& question, const 
       if (found != needed.end()) head.needed = found->second;
     }
   }
-  std::ranges::stable_sort(picture.failing, [](const FailingHead& a, const FailingHead& b) {
-    return a.value < b.value;
-  });
+  std::ranges::stable_sort(picture.failing, {}, &FailingHead::value);
 }
 
 void add_opened(RecallPicture& picture, const RecallQuestion& question,

@@ -167,12 +167,11 @@ std::string suggested_stem(const Session& session, const std::string& panel, Ext
 
 std::string free_stem(const fs::path& folder, const std::string& stem) {
   const auto in_use = [&](const std::string& name) {
-    return std::any_of(std::begin(EnumNames<ExportFormat>::value),
-                       std::end(EnumNames<ExportFormat>::value), [&](std::string_view ending) {
-                         std::error_code error;
-                         const fs::path file = fmt::format("{}.{}", name, ending);
-                         return fs::exists((folder.empty() ? fs::path(".") : folder) / file, error);
-                       });
+    return std::ranges::any_of(EnumNames<ExportFormat>::value, [&](std::string_view ending) {
+      std::error_code error;
+      const fs::path file = fmt::format("{}.{}", name, ending);
+      return fs::exists((folder.empty() ? fs::path(".") : folder) / file, error);
+    });
   };
   std::string name = stem;
   for (int number = 2; in_use(name); ++number) name = fmt::format("{}-{}", stem, number);

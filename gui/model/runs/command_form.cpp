@@ -63,8 +63,7 @@ std::string ending_of(const CommandOption& out) {
 }  // namespace
 
 const CommandOption* CommandSpec::find(std::string_view option) const {
-  const auto found =
-      std::ranges::find_if(options, [&](const CommandOption& o) { return o.name == option; });
+  const auto found = std::ranges::find(options, option, &CommandOption::name);
   return found == options.end() ? nullptr : &*found;
 }
 

@@ -219,7 +219,7 @@ std::string RunQueue::flag_for(const Run& run, Again how) {
 }
 
 void RunQueue::again(std::uint64_t id, Again how) {
-  const auto found = std::ranges::find_if(runs_, [&](const Run& run) { return run.id == id; });
+  const auto found = std::ranges::find(runs_, id, &Run::id);
   if (found == runs_.end()) return;
   Run same = *found;
   if (const std::string flag = flag_for(same, how); !flag.empty()) {

@@ -198,8 +198,7 @@ void Session::add(const Opened& opened) {
 
 /// A file that was changed on disk, or a recording that grew; it may have been closed meanwhile.
 void Session::exchange(const Opened& opened, const fs::path& replaces) {
-  const auto place = std::ranges::find_if(
-      documents_, [&](const auto& document) { return document->path() == replaces; });
+  const auto place = std::ranges::find(documents_, replaces, &Document::path);
   if (place == documents_.end()) return;
   if (!opened.trace) {
     notify(fmt::format("{} was replaced by something that is no trace; what was open stays.",

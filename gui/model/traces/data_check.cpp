@@ -194,8 +194,7 @@ GroupCheck check_group(const Document& document, Index layer, Index kv_head, Job
 
 std::optional<plot::Figure> norms_figure(const Document& document, Index layer, Index q_head,
                                          const GroupCheck& check) {
-  const auto found =
-      std::ranges::find_if(check.q, [&](const HeadNorms& norms) { return norms.head == q_head; });
+  const auto found = std::ranges::find(check.q, q_head, &HeadNorms::head);
   if (found == check.q.end() || found->bins.empty() || check.k.bins.empty()) return std::nullopt;
   Index widest = 1;
   const auto line_of = [&](const HeadNorms& norms, std::string label, int slot) {

@@ -27,8 +27,7 @@ std::string rope_words(const TraceInfo& info) {
   if (info.rope_kind.empty()) return {};
   std::string words = fmt::format("{}, theta {}", info.rope_kind, info.rope_theta);
   if (info.rope_factor != 1.0) words += fmt::format(", stretched {} times", info.rope_factor);
-  const auto without =
-      std::ranges::count_if(info.layer_kinds, [](const LayerKind& kind) { return !kind.has_rope; });
+  const auto without = std::ranges::count(info.layer_kinds, false, &LayerKind::has_rope);
   if (without > 0) words += fmt::format("; none in {}", plural(without, "layer", "layers"));
   return words;
 }
