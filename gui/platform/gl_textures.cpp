@@ -63,10 +63,10 @@ std::string require_opengl_33() {
   const auto* text = reinterpret_cast<const char*>(glGetString(GL_VERSION));
   const std::string version = text == nullptr ? "none" : text;
   if (major * 10 + minor < 33) {
-    throw IoError(
+    throw IoError(fmt::format(
         "the explorer draws with OpenGL 3.3, but the graphics driver has {}; update it, or set "
         "LIBGL_ALWAYS_SOFTWARE=1 to draw without it",
-        version);
+        version));
   }
   return version;
 }

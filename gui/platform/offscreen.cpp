@@ -20,9 +20,9 @@ namespace {
 
 [[noreturn]] void fail(const char* what) {
   throw IoError(
-      "cannot draw without a display: {} (EGL error 0x{:x}); install Mesa's drivers "
-      "(package libgl1-mesa-dri), or run under Xvfb",
-      what, eglGetError());
+      fmt::format("cannot draw without a display: {} (EGL error 0x{:x}); install Mesa's drivers "
+                  "(package libgl1-mesa-dri), or run under Xvfb",
+                  what, eglGetError()));
 }
 
 /// An OpenGL context that needs no surface at all.
@@ -90,8 +90,8 @@ class Target {
     bind();
     glFramebufferRenderbuffer(GL_FRAMEBUFFER, GL_COLOR_ATTACHMENT0, GL_RENDERBUFFER, pixels_);
     if (glCheckFramebufferStatus(GL_FRAMEBUFFER) != GL_FRAMEBUFFER_COMPLETE) {
-      throw ConfigError("a picture of {} x {} pixels cannot be drawn; choose a smaller size", width,
-                        height);
+      throw ConfigError(fmt::format(
+          "a picture of {} x {} pixels cannot be drawn; choose a smaller size", width, height));
     }
   }
   ~Target() {
@@ -125,7 +125,8 @@ struct Offscreen::Impl {
     const double h = std::round(static_cast<double>(size.y));
     const double most = textures.max_side();
     if (!(w >= 1.0 && h >= 1.0 && w <= most && h <= most)) {
-      throw ConfigError("a picture of {} x {} pixels cannot be drawn: 1 to {} a side", w, h, most);
+      throw ConfigError(
+          fmt::format("a picture of {} x {} pixels cannot be drawn: 1 to {} a side", w, h, most));
     }
     target.reset();
     target = std::make_unique<Target>(static_cast<int>(w), static_cast<int>(h));

@@ -45,12 +45,13 @@ class GlfwLibrary {
     const std::string wayland = environment("WAYLAND_DISPLAY");
     if (display.empty() && wayland.empty()) {
       throw IoError(
-          "no window can be opened: there is no display (DISPLAY and WAYLAND_DISPLAY "
-          "are not set); {}",
-          kWithoutDisplay);
+          fmt::format("no window can be opened: there is no display (DISPLAY and WAYLAND_DISPLAY "
+                      "are not set); {}",
+                      kWithoutDisplay));
     }
-    throw IoError("no window can be opened on the display \"{}\": {}; {}",
-                  display.empty() ? wayland : display, last_complaint(), kWithoutDisplay);
+    throw IoError(fmt::format("no window can be opened on the display \"{}\": {}; {}",
+                              display.empty() ? wayland : display, last_complaint(),
+                              kWithoutDisplay));
   }
   ~GlfwLibrary() { glfwTerminate(); }
   GlfwLibrary(const GlfwLibrary&) = delete;
@@ -94,9 +95,9 @@ WindowHandle open_window(const WindowOptions& options, double scale) {
   WindowHandle window(glfwCreateWindow(width, height, options.title.c_str(), nullptr, nullptr));
   if (!window) {
     throw IoError(
-        "no window with OpenGL 3.3 can be opened: {}; update the graphics driver, set "
-        "LIBGL_ALWAYS_SOFTWARE=1 to draw without it, or use --screenshot FILE",
-        last_complaint());
+        fmt::format("no window with OpenGL 3.3 can be opened: {}; update the graphics driver, set "
+                    "LIBGL_ALWAYS_SOFTWARE=1 to draw without it, or use --screenshot FILE",
+                    last_complaint()));
   }
   return window;
 }
@@ -173,8 +174,8 @@ Window::Window(const WindowOptions& options)
   ImGui::SetCurrentContext(imgui());
   if (!ImGui_ImplGlfw_InitForOpenGL(impl_->handle.get(), /*install_callbacks=*/true) ||
       !ImGui_ImplOpenGL3_Init("#version 330")) {
-    throw IoError("the window's drawing cannot be started: {}; use --screenshot FILE",
-                  last_complaint());
+    throw IoError(fmt::format("the window's drawing cannot be started: {}; use --screenshot FILE",
+                              last_complaint()));
   }
   impl_->watch_keys();
   ImGui_ImplOpenGL3_NewFrame();  // makes its shaders now, so that a failure is seen here

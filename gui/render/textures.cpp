@@ -28,8 +28,8 @@ void TextureStore::collect() {
 Texture::Texture(TextureStore& store, int width, int height, Filter filter)
     : store_(&store), grave_(store.grave_), width_(width), height_(height) {
   if (width < 1 || height < 1 || width > store.max_side() || height > store.max_side()) {
-    throw ConfigError("a picture of {} x {} pixels cannot be shown: at most {} a side", width,
-                      height, store.max_side());
+    throw ConfigError(fmt::format("a picture of {} x {} pixels cannot be shown: at most {} a side",
+                                  width, height, store.max_side()));
   }
   id_ = store.create(width, height, filter);
   ++store.count_;
@@ -67,9 +67,9 @@ void Texture::update(int x, int y, int width, int height, std::span<const std::u
       x >= 0 && y >= 0 && width >= 0 && height >= 0 && x <= width_ - width && y <= height_ - height;
   if (id_ == nullptr || !inside || rgba.size() != bytes_of(width, height)) {
     throw ShapeError(
-        "a piece of {} x {} pixels at ({}, {}) given as {} bytes does not fit into a "
-        "texture of {} x {}",
-        width, height, x, y, rgba.size(), width_, height_);
+        fmt::format("a piece of {} x {} pixels at ({}, {}) given as {} bytes does not fit into a "
+                    "texture of {} x {}",
+                    width, height, x, y, rgba.size(), width_, height_));
   }
   if (grave_.expired() || width == 0 || height == 0) return;
   store_->write(id_, x, y, width, height, rgba.data());
